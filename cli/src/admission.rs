@@ -1,4 +1,4 @@
-//! The flags that name a controller, its parameters and the objective: the same for a server and for its clients.
+//! Flags for a controller, its parameters and the objective, shared by servers and clients.
 
 use anyhow::anyhow;
 use leeward_core::params::{Params, RawParam};
@@ -24,7 +24,7 @@ pub(crate) struct AdmissionArgs {
     pub(crate) rtt: String,
 }
 
-/// The controller and the parameters that `--set` gives it.
+/// Returns the controller and the parameters that `--set` gives.
 pub(crate) fn controller(args: &AdmissionArgs) -> Result<(Algorithm, Params), Failure> {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(&args.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
@@ -33,7 +33,7 @@ pub(crate) fn controller(args: &AdmissionArgs) -> Result<(Algorithm, Params), Fa
     Ok((algorithm.clone(), params))
 }
 
-/// The name and value of a `--set`.
+/// Splits the argument of a `--set` into its name and value.
 pub(crate) fn parse_pair(text: &str) -> Result<(&str, RawParam), Failure> {
     match text.split_once('=') {
         Some((name, value)) => Ok((name.trim(), parse_raw(value.trim()))),
@@ -41,7 +41,7 @@ pub(crate) fn parse_pair(text: &str) -> Result<(&str, RawParam), Failure> {
     }
 }
 
-/// A value as a flag has it: a number if it is one.
+/// Parses the value of a parameter: an integer or a number if possible, otherwise text.
 pub(crate) fn parse_raw(text: &str) -> RawParam {
     text.parse()
         .map(RawParam::Integer)
@@ -49,7 +49,7 @@ pub(crate) fn parse_raw(text: &str) -> RawParam {
         .unwrap_or_else(|_| RawParam::Text(text.into()))
 }
 
-/// A span that is not zero.
+/// Parses a duration that must not be zero.
 pub(crate) fn parse_span(flag: &str, text: &str) -> Result<Nanos, Failure> {
     match parse_duration(text) {
         Ok(span) if span > Nanos::ZERO => Ok(span),

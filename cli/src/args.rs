@@ -1,4 +1,5 @@
-//! The command line: which commands there are. Each has its arguments beside it, in `commands`.
+//! The command line: the list of commands. The arguments of each command are in its file in
+//! `commands`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +18,8 @@ use crate::commands::{
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Overload control: run the experiments of the papers in simulation, compare controllers, serve under one.
+/// Overload control: run the experiments of the papers in simulation, compare controllers, serve
+/// under one.
 #[derive(Debug, Parser)]
 #[command(name = "leeward", version, max_term_width = 100, after_help = START)]
 pub(crate) struct Args {
@@ -73,7 +75,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Runs it.
+    /// Runs the command.
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Command::Demo(args) => match &args.service {
@@ -110,7 +112,7 @@ impl Command {
 }
 
 impl Args {
-    /// Reads the program's command line.
+    /// Parses the program's command line.
     pub(crate) fn read() -> Result<Args, clap::Error> {
         let mut command = Args::command();
         let matches = matches(&mut command, std::env::args_os().collect())?;
@@ -120,7 +122,8 @@ impl Args {
             Command::Record(record) => Some(&mut record.serve),
             _ => None,
         };
-        // What is written wins over a configuration file, what is a default does not.
+        // Flags on the command line take precedence over a configuration file; default values do
+        // not.
         if let (Some(serve), Some((_, flags))) = (serve, matches.subcommand()) {
             let written = |id: &&str| flags.value_source(id) == Some(ValueSource::CommandLine);
             serve.written = flags.ids().map(clap::Id::as_str).filter(written).map(Into::into).collect();
@@ -129,8 +132,10 @@ impl Args {
     }
 }
 
-/// Matches a command line. clap takes `-5` behind `--demand` for a flag, and advises `-- -5`, which would be another argument:
-/// numbers behind a flag are its value, for its own parser to refuse.
+/// Matches a command line, with negative numbers accepted as values of flags.
+///
+/// clap takes the `-5` in `--demand -5` for a flag and suggests `-- -5`, which would be another
+/// argument. So a number after a flag is joined to it, and the flag's own parser rejects it.
 fn matches(command: &mut clap::Command, line: Vec<OsString>) -> Result<clap::ArgMatches, clap::Error> {
     command.try_get_matches_from_mut(&line).or_else(|error| match error.kind() {
         ErrorKind::UnknownArgument | ErrorKind::InvalidValue => {
@@ -141,11 +146,11 @@ fn matches(command: &mut clap::Command, line: Vec<OsString>) -> Result<clap::Arg
     })
 }
 
-/// The command line with `--flag -5us` as `--flag=-5us`.
+/// Joins negative numbers to their flags: `--flag -5us` becomes `--flag=-5us`.
 fn with_negative_values(line: &[OsString]) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
-    for (place, word) in line.iter().enumerate() {
+    for (index, word) in line.iter().enumerate() {
         let is_number = |word: &OsString| {
             let digits = word.to_str().and_then(|word| word.strip_prefix('-'));
             digits.is_some_and(|digits| digits.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.'))
@@ -153,7 +158,7 @@ fn with_negative_values(line: &[OsString]) -> Vec<OsString> {
         let is_flag =
             |word: &&mut OsString| word.to_str().is_some_and(|word| word.starts_with("--") && !word.contains('='));
         match joined.last_mut().filter(is_flag) {
-            Some(flag) if place < end && is_number(word) => {
+            Some(flag) if index < end && is_number(word) => {
                 flag.push("=");
                 flag.push(word);
             }
@@ -163,11 +168,11 @@ fn with_negative_values(line: &[OsString]) -> Vec<OsString> {
     joined
 }
 
-/// Help and version go to stdout; what clap refuses becomes a failure of one line.
+/// Prints help and version to stdout; turns clap's errors into a failure of one line.
 pub(crate) fn report_clap_error(error: &clap::Error) -> Result<(), Failure> {
     let text = error.render();
     match error.kind() {
-        // With its colours where the terminal has them.
+        // Prints with colours if the terminal supports them.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().or_else(stdout::ignore_broken_pipe),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Err(Failure::Input(anyhow!("no command; `leeward --help` shows what there is")))
@@ -176,7 +181,8 @@ pub(crate) fn report_clap_error(error: &clap::Error) -> Result<(), Failure> {
     }
 }
 
-/// Words for a compiler of our command `name` that can't be run: our own help, if help was asked for.
+/// Reports that the compiler of our command `name` cannot run; prints our own help if help was
+/// requested.
 fn report_missing_compiler(name: &str, missing: MissingCompiler) -> Result<(), Failure> {
     let MissingCompiler { wants_help, error } = missing;
     if !wants_help {
@@ -190,13 +196,13 @@ fn report_missing_compiler(name: &str, missing: MissingCompiler) -> Result<(), F
     Ok(())
 }
 
-/// clap's message without its `error:`, usage and advice, but with its suggestion.
+/// First paragraph of clap's message, without `error:` and usage, but with its suggestion.
 fn first_paragraph(text: &str) -> String {
     let mut paragraphs = text.split("\n\n");
-    let words = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut message = words(paragraphs.next().unwrap_or_default().trim_start_matches("error: "));
+    let join_words = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut message = join_words(paragraphs.next().unwrap_or_default().trim_start_matches("error: "));
     if let Some(tip) = paragraphs.find_map(|part| part.trim().strip_prefix("tip: ")) {
-        message += &format!("; {}", words(tip.lines().next().unwrap_or_default()));
+        message += &format!("; {}", join_words(tip.lines().next().unwrap_or_default()));
     }
     message
 }

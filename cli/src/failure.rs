@@ -1,4 +1,4 @@
-//! Why a command did not succeed, its one line on stderr and its exit code.
+//! Failure of a command: its line on stderr and its exit code.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -9,27 +9,31 @@ use leeward_lab::store::StoreError;
 
 use crate::sanitize::sanitize;
 
-/// A command's failure.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Wrong input: a bad value, a file that is missing or of another kind, a folder in its place. Exit code 2.
+    /// The input is wrong: a bad value, a file that is missing or of another kind, a folder in its
+    /// place. Exit code 2.
     Input(anyhow::Error),
-    /// Wrong surroundings: nobody listens, another protocol answers, a peer goes away, a disk is full. Exit code 1.
+    /// The environment fails: no server listens, another protocol answers, a peer disconnects, a
+    /// disk is full. Exit code 1.
     Runtime(anyhow::Error),
-    /// This program was too late to measure what it was to measure: exit code 3.
+    /// This program was too late to measure: exit code 3.
     Unmeasured(anyhow::Error),
-    /// Ctrl-C: exit code 130, as shells expect it.
+    /// Ctrl-C was pressed: exit code 130, as shells expect.
     Interrupted,
-    /// Ctrl-C when a part was done, which is kept; says which. The same exit code.
+    /// Ctrl-C was pressed after a part was done and kept; the message names the part. Exit code
+    /// 130.
     Partial(anyhow::Error),
-    /// A signal ended it: exit code 128 and the signal's number, as shells have it.
+    /// A signal ended the command: exit code 128 plus the signal's number, as in shells.
     Signal { number: i32, cause: anyhow::Error },
 }
 
 impl Failure {
-    /// Says what went wrong; the code to exit with.
+    /// Prints the failure, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        // One line, whatever the cause: scripts and people read the last line. Nobody may be there to read it.
+        // Always one line: scripts and people read the last line. Errors are ignored: stderr may be
+        // closed.
         let line: Vec<String> = sanitize(&self.to_string()).split_whitespace().map(String::from).collect();
         let _ = writeln!(std::io::stderr(), "error: {}", line.join(" "));
         match self {
@@ -55,7 +59,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// The error and its causes in one line; a cause that the line ends with already is not said again.
+/// The error and its causes in one line; a cause at the end of the line is not repeated.
 fn format_chain(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -66,7 +70,8 @@ fn format_chain(error: &anyhow::Error) -> String {
     line
 }
 
-/// Failure with a file or folder that somebody named: that it is not there, or of another kind, is the name's fault.
+/// Failure to access a named file or folder. A missing path or one of another kind is an input
+/// error.
 pub(crate) fn file_failure(error: anyhow::Error) -> Failure {
     let kind = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     match kind {
@@ -106,7 +111,7 @@ impl From<StoreError> for Failure {
 mod tests {
     use super::*;
 
-    /// An error whose words end with its cause.
+    /// An error whose message ends with its cause.
     #[derive(Debug)]
     struct RepeatingError(std::io::Error);
 

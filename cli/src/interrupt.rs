@@ -1,4 +1,5 @@
-//! Ctrl-C (SIGTERM and SIGHUP alike): asks the running command to stop, and lets it tidy up. A second one leaves at once.
+//! Ctrl-C, SIGTERM and SIGHUP: requests the running command to stop, and lets it clean up. A second
+//! signal ends the process at once.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,49 +12,51 @@ use anyhow::Context;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Requests to stop within this time of the first are the first again: `timeout` sends its signal to the program and to
-/// the group that the program is in.
+/// Time within which a repeated signal counts as the first: `timeout` sends its signal to the
+/// program and to its process group.
 const REPEAT_WINDOW: Duration = Duration::from_millis(500);
-/// Time that a command with nothing to lose has from a request to stop until the process is ended.
+/// Time after a stop request at which a command in [`StopMode::Prompt`] is ended.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// Way in which a command ends when it is asked to stop.
+/// Reaction of a command to a stop request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StopMode {
-    /// In its own time, because it owes somebody something, such as answers or a report.
+    /// The command ends by itself, because it still has to deliver something, such as responses or
+    /// a report.
     #[default]
     Graceful,
-    /// After [`PATIENCE`] at the latest, because it has nothing to lose before [`Interrupt::finish`].
+    /// The process ends after `EXIT_TIMEOUT` at the latest, because nothing is lost before
+    /// [`Interrupt::finish`].
     Prompt,
 }
 
-/// Whether somebody pressed Ctrl-C.
+/// Stop request of the user, by a signal or a key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     is_requested: Arc<AtomicBool>,
     is_finishing: Arc<AtomicBool>,
-    /// Time of the first request to stop.
+    /// Time of the first stop request.
     first_request: Arc<Mutex<Option<Instant>>>,
     stop_mode: StopMode,
 }
 
 impl Interrupt {
-    /// Listens from now on. Once per process.
-    pub(crate) fn listen(leaving: StopMode) -> Result<Interrupt, Failure> {
-        let interrupt = Interrupt { stop_mode: leaving, ..Interrupt::default() };
-        let heard = interrupt.clone();
-        ctrlc::set_handler(move || heard.request()).context("listening for Ctrl-C").map_err(Failure::Runtime)?;
+    /// Installs the signal handler. Call this once per process.
+    pub(crate) fn listen(mode: StopMode) -> Result<Interrupt, Failure> {
+        let interrupt = Interrupt { stop_mode: mode, ..Interrupt::default() };
+        let handler = interrupt.clone();
+        ctrlc::set_handler(move || handler.request()).context("listening for Ctrl-C").map_err(Failure::Runtime)?;
         Ok(interrupt)
     }
 
-    /// Asks to stop, as Ctrl-C does.
+    /// Requests a stop, as Ctrl-C does.
     pub(crate) fn request(&self) {
         if self.record_request(Instant::now()) && !self.is_finishing.load(Ordering::SeqCst) {
             exit(self.stop_mode);
         }
     }
 
-    /// Takes note of a request at `now`; whether it is one to leave at once.
+    /// Records a request at `now`; returns true if the process must end at once.
     fn record_request(&self, now: Instant) -> bool {
         let mut first = self.first_request.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = *first {
@@ -64,7 +67,7 @@ impl Interrupt {
         self.is_requested.store(true, Ordering::SeqCst);
         if self.stop_mode == StopMode::Prompt {
             let finishing = Arc::clone(&self.is_finishing);
-            // Without a thread the command ends when it next looks at the flag.
+            // Without a thread the command ends when it next checks the flag.
             let _ = thread::Builder::new().name("leaving".into()).spawn(move || {
                 thread::sleep(EXIT_TIMEOUT);
                 if !finishing.load(Ordering::SeqCst) {
@@ -75,27 +78,27 @@ impl Interrupt {
         false
     }
 
-    /// Whether somebody asked.
+    /// True if a stop was requested.
     pub(crate) fn is_requested(&self) -> bool {
         self.is_requested.load(Ordering::SeqCst)
     }
 
-    /// The flag to watch.
+    /// Flag that is set by a stop request.
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.is_requested
     }
 
-    /// The last moment to stop: from here on the results are written, which takes a moment and is not broken off.
+    /// Last chance to stop: from here on results are written, which is short and not interrupted.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         self.is_finishing.store(true, Ordering::SeqCst);
         if self.is_requested.load(Ordering::SeqCst) { Err(Failure::Interrupted) } else { Ok(()) }
     }
 }
 
-/// Ends the process, whatever its threads are doing.
-fn exit(leaving: StopMode) -> ! {
+/// Ends the process at once.
+fn exit(mode: StopMode) -> ! {
     terminal::restore_with_timeout();
-    match leaving {
+    match mode {
         StopMode::Prompt => _ = Failure::Interrupted.report(),
         StopMode::Graceful => {
             _ = writeln!(std::io::stderr(), "error: interrupted twice; what was under way is lost");

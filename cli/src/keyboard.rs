@@ -1,4 +1,5 @@
-//! Keys that are pressed during a live view, and whether its terminal is still there. Drawing is not here.
+//! Keys that are pressed during a live view, and the state of its terminal. Does not contain
+//! drawing.
 
 use std::fs::File;
 use std::io::{IsTerminal, stdin, stdout};
@@ -11,34 +12,34 @@ use rustix::io::{Errno, read};
 use crate::interrupt::Interrupt;
 use crate::terminal::HANGUP_FLAGS;
 
-/// From one look at the interrupt to the next, while nobody presses a key.
+/// Interval between two checks for an interrupt while no key is pressed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Ctrl-C and Escape, as terminals in raw mode send them.
 const CTRL_C: u8 = 3;
 const ESCAPE: u8 = 27;
 
-/// The terminal's input.
+/// Input of the terminal.
 pub(crate) enum Keyboard {
-    /// The terminal is the standard input.
+    /// The standard input is the terminal.
     Stdin,
-    /// Something else is: the keys come from the controlling terminal.
+    /// The standard input is something else; keys come from the controlling terminal.
     Tty(File),
-    /// There are no keys: only signals stop the view.
+    /// No keys are available; only signals stop the view.
     None,
 }
 
-/// News from the terminal.
+/// Event of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyEvent {
     Timeout,
-    /// A key that means "stop".
+    /// A stop key was pressed.
     Stop,
-    /// The terminal has gone.
+    /// The terminal has closed.
     HungUp,
 }
 
 impl Keyboard {
-    /// The keyboard of the terminal that the view is drawn on.
+    /// Opens the keyboard of the terminal that the view is drawn on.
     pub(crate) fn open() -> Self {
         if stdin().is_terminal() {
             return Keyboard::Stdin;
@@ -46,8 +47,8 @@ impl Keyboard {
         File::open("/dev/tty").map_or(Keyboard::None, Keyboard::Tty)
     }
 
-    /// Listens for `pause`, or until the view is to end, which `interrupt` is then asked for: by a key, or because the
-    /// terminal has gone.
+    /// Waits for `pause`, or until a stop is requested. A stop key or a closed terminal requests a
+    /// stop through `interrupt`.
     pub(crate) fn wait(&mut self, interrupt: &Interrupt, pause: Duration) {
         let due = Instant::now() + pause;
         loop {
@@ -61,8 +62,8 @@ impl Keyboard {
         }
     }
 
-    /// Waits for news for `patience` at most.
-    fn poll(&mut self, patience: Duration) -> KeyEvent {
+    /// Waits for an event, for at most `timeout`.
+    fn poll(&mut self, timeout: Duration) -> KeyEvent {
         let (input, tty);
         let keys = match self {
             Keyboard::Stdin => {
@@ -76,11 +77,11 @@ impl Keyboard {
             Keyboard::None => None,
         };
         let output = stdout();
-        // Hang-ups are told of without being asked for.
+        // `poll` reports hang-ups without a requested event.
         let mut watched = vec![PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
         watched.extend(keys.map(|keys| PollFd::from_borrowed_fd(keys, PollFlags::IN)));
-        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
-        match poll(&mut watched, Some(&patience)) {
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut watched, Some(&timeout)) {
             Ok(0) | Err(_) => return KeyEvent::Timeout,
             Ok(_) => {}
         }
@@ -92,19 +93,20 @@ impl Keyboard {
     }
 }
 
-/// Reads the keys that wait.
+/// Reads the available keys.
 fn read_keys(keys: BorrowedFd<'_>) -> KeyEvent {
     let mut bytes = [0; 256];
     match read(keys, &mut bytes) {
         Ok(0) => KeyEvent::HungUp,
         Ok(count) if is_stop(&bytes[..count]) => KeyEvent::Stop,
         Ok(_) | Err(Errno::INTR | Errno::AGAIN) => KeyEvent::Timeout,
-        // `EIO`, as a rule: the other end has closed.
+        // Usually `EIO`: the other end has closed.
         Err(_) => KeyEvent::HungUp,
     }
 }
 
-/// Whether these keys mean "stop". Escape alone does; before other bytes it begins the name of another key.
+/// True if these keys mean "stop". Escape alone does; before other bytes it starts the code of
+/// another key.
 fn is_stop(bytes: &[u8]) -> bool {
     bytes == [ESCAPE] || (!bytes.contains(&ESCAPE) && bytes.iter().any(|byte| matches!(*byte, b'q' | CTRL_C)))
 }

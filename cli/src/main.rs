@@ -1,5 +1,5 @@
-//! The `leeward` program: reads its arguments, runs a command, reports an error in one line. The libraries do the
-//! commands' work; `commands` has their input and output.
+//! The `leeward` program: reads its arguments, runs a command, and reports an error in one line.
+//! The libraries do the work of the commands; `commands` has their input and output.
 #![forbid(unsafe_code)]
 
 mod admission;

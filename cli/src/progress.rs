@@ -1,4 +1,4 @@
-//! How far a run has come, on stderr, where somebody watches.
+//! Progress of a run on stderr, if stderr is a terminal.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -10,11 +10,12 @@ use leeward_lab::run::Progress;
 use crate::hangup;
 use crate::interrupt::Interrupt;
 
-/// A bar that is cleared when dropped.
+/// A progress bar that is cleared when dropped.
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// Shows `title` if stderr is a terminal, whose end asks `interrupt`; nothing otherwise.
+    /// Shows `title` if stderr is a terminal; a closed terminal requests a stop through
+    /// `interrupt`.
     pub(crate) fn new(title: &str, interrupt: &Interrupt) -> Bar {
         if !std::io::stderr().is_terminal() {
             return Bar(ProgressBar::hidden());
@@ -27,21 +28,21 @@ impl Bar {
         Bar(bar)
     }
 
-    /// Moves on.
+    /// Shows the progress.
     pub(crate) fn show(&self, progress: Progress) {
         self.0.set_length(progress.total as u64);
         self.0.set_position(progress.done as u64);
-        // Only now: a bar of no length looks like a full one.
+        // Enable ticks only now: a bar without a length looks full.
         self.0.enable_steady_tick(Duration::from_millis(250));
         self.0.tick();
     }
 }
 
-/// Steps whose number is of no interest: the present one in words.
+/// Progress without a known number of steps: shows the current step as text.
 pub(crate) struct Spinner(ProgressBar);
 
 impl Spinner {
-    /// Shows `title` if stderr is a terminal, and nothing otherwise.
+    /// Shows `title` if stderr is a terminal.
     pub(crate) fn new(title: &str) -> Spinner {
         if !std::io::stderr().is_terminal() {
             return Spinner(ProgressBar::hidden());
@@ -54,7 +55,7 @@ impl Spinner {
         Spinner(spinner)
     }
 
-    /// The same; the terminal's end asks `interrupt`.
+    /// Like [`Spinner::new`]; a closed terminal requests a stop through `interrupt`.
     pub(crate) fn with_interrupt(title: &str, interrupt: &Interrupt) -> Spinner {
         hangup::stop_on_hangup(interrupt);
         Spinner::new(title)
@@ -72,7 +73,7 @@ impl Drop for Spinner {
     }
 }
 
-/// The time left, once a finished run tells how fast it goes.
+/// Time left, once the first finished run shows the speed.
 fn time_left(state: &ProgressState, out: &mut dyn Write) {
     if state.pos() > 0 {
         let _ = write!(out, ", {} left", HumanDuration(state.eta()));

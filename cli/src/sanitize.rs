@@ -1,6 +1,7 @@
-//! Text that a terminal shows as it is, whatever it came from.
+//! Makes text safe for a terminal.
 
-/// Text from elsewhere, a file or a server, without what would move a terminal's cursor.
+/// Replaces control characters in text from a file or a server, since they could move the
+/// terminal's cursor.
 pub(crate) fn sanitize(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

@@ -1,4 +1,4 @@
-//! From what was written on the command line to a checked scenario.
+//! Loads and checks the scenario that the command line names.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,14 @@ use leeward_lab::{Scenario, ScenarioError, builtin_scenarios};
 
 use crate::failure::Failure;
 
-/// Every JSON reader keeps integers up to here.
+/// Largest seed: all JSON readers are exact for integers up to this value.
 pub(crate) const SEED_MAX: u64 = (1 << 53) - 1;
 
 /// Arguments that say what to run, for all commands that run something.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ScenarioArgs {
-    /// A scenario's id (see `leeward list`), the path of a .toml file, or a scene of the league such as random-91
+    /// A scenario's id (see `leeward list`), the path of a .toml file, or a scene of the league
+    /// such as random-91
     pub(crate) scenario: String,
     /// Base seed: the n-th run of each point adds n
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
@@ -57,7 +58,7 @@ pub(crate) fn load(what: &ScenarioArgs) -> Result<Scenario, Failure> {
     )))
 }
 
-/// The same scenario with these overrides and no others; its name has been found before.
+/// Loads the same scenario with only these overrides; its name has been checked before.
 pub(crate) fn load_with(what: &ScenarioArgs, overrides: &[String]) -> Result<Scenario, ScenarioError> {
     if builtin_scenarios().iter().any(|known| *known.id == what.scenario) {
         return Scenario::builtin(&what.scenario, overrides, what.quick);
@@ -66,27 +67,27 @@ pub(crate) fn load_with(what: &ScenarioArgs, overrides: &[String]) -> Result<Sce
     drawn.unwrap_or_else(|| Scenario::load(Path::new(&what.scenario), overrides, what.quick))
 }
 
-/// The machine's values, then what was written by hand, which wins.
+/// Overrides of the machine file, then those of the command line, which take precedence.
 pub(crate) fn overrides(what: &ScenarioArgs) -> Result<Vec<String>, Failure> {
     let mut all = what.machine.as_deref().map_or(Ok(Vec::new()), machine::overrides)?;
     all.extend(what.overrides.iter().cloned());
     Ok(all)
 }
 
-/// How to run it.
+/// Options of the run.
 pub(crate) fn options(what: &ScenarioArgs, plant: &str) -> Options {
     Options {
         seed: what.seed,
         threads: what.threads.map(usize::from),
         quick: what.quick,
         plant: plant.into(),
-        // The scenario knows them all, a machine's included.
+        // The scenario already contains all overrides, those of a machine included.
         overrides: Vec::new(),
         observers: None,
     }
 }
 
-/// The name most like `name`, if any is much like it.
+/// Name that is most similar to `name`, if any is similar enough.
 pub(crate) fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let likeness = |known: &&str| strsim::jaro_winkler(name, known);
     let best = names.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;

@@ -16,7 +16,7 @@ use leeward_services::definition::{Notice, PrepareError, ServiceDefinition};
 use crate::failure::Failure;
 use crate::progress::Spinner;
 
-/// The name of the flag, and of the key in a file.
+/// Name of the flag and of the key in a file.
 pub(crate) const SERVICE: &str = "service";
 
 /// A service of the catalogue, and the values of all services' arguments.
@@ -27,22 +27,22 @@ pub(crate) struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// The service's name.
+    /// Name of the service.
     pub(crate) fn name(&self) -> &'static str {
         self.definition.name()
     }
 
-    /// Whether the service takes an argument of this name.
+    /// True if the service has an argument of this name.
     pub(crate) fn accepts(&self, argument: &str) -> bool {
         self.definition.arguments().iter().any(|own| own.name == argument)
     }
 
-    /// How many ports it opens.
+    /// Number of ports that the service opens.
     pub(crate) fn ports(&self) -> usize {
         self.definition.ports(&self.values)
     }
 
-    /// Refuses arguments of other services.
+    /// Rejects arguments of other services.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let is_foreign = |argument: &&Argument| {
             let value = self.values.get(argument.name);
@@ -62,7 +62,7 @@ impl ServiceArgs {
         Ok(())
     }
 
-    /// Warnings of arguments of other services, which are accepted and not used.
+    /// Warnings about arguments of other services that are accepted and not used.
     pub(crate) fn unused_warnings(&self) -> Vec<String> {
         let (catalogue, name) = (Catalogue::builtin(), self.name());
         let is_unused = |argument: &&&Argument| {
@@ -70,31 +70,32 @@ impl ServiceArgs {
             let is_ignored = argument.unsupported == UnsupportedPolicy::Ignored && !self.accepts(argument.name);
             is_ignored && value != argument.default_value().as_ref()
         };
-        let words = |argument: &&Argument| {
+        let message = |argument: &&Argument| {
             let flag = argument.name;
             let takes = |case: &&dyn ServiceDefinition| case.arguments().iter().any(|of| of.name == flag);
             let owners: Vec<&str> = catalogue.services().filter(takes).map(ServiceDefinition::name).collect();
             format!("--{flag} is of --service {}, and this is {name}: it is not used", owners.join(" and "))
         };
-        catalogue.arguments().iter().filter(is_unused).map(words).collect()
+        catalogue.arguments().iter().filter(is_unused).map(message).collect()
     }
 
-    /// Prepares the service's data for a server on `cores` cores, with notes on stderr for whoever waits.
+    /// Prepares the service's data for a server on `cores` cores, with progress and notes on
+    /// stderr.
     pub(crate) fn open(&self, cores: usize) -> Result<Box<dyn Backend>, Failure> {
         let steps = RefCell::new(None);
         let progress = |notice: Notice<'_>| match notice {
-            // A log is told each step, a terminal shows the current one.
-            Notice::Step(words) if !std::io::stderr().is_terminal() => {
-                _ = writeln!(std::io::stderr(), "{}: {words} ...", self.name());
+            // A log gets each step; a terminal shows the current one.
+            Notice::Step(text) if !std::io::stderr().is_terminal() => {
+                _ = writeln!(std::io::stderr(), "{}: {text} ...", self.name());
             }
-            Notice::Step(words) => steps.borrow_mut().get_or_insert_with(|| Spinner::new(self.name())).show(words),
-            Notice::Note(words) => _ = writeln!(std::io::stderr(), "{words}"),
+            Notice::Step(text) => steps.borrow_mut().get_or_insert_with(|| Spinner::new(self.name())).show(text),
+            Notice::Note(text) => _ = writeln!(std::io::stderr(), "{text}"),
         };
         self.definition.open(&self.values, cores, &progress).map_err(failure)
     }
 }
 
-/// Why a service could not be prepared.
+/// Failure to prepare a service.
 pub(crate) fn failure(error: PrepareError) -> Failure {
     match error {
         PrepareError::Input(_) => Failure::Input(anyhow!(error)),
@@ -125,7 +126,7 @@ impl clap::Args for ServiceArgs {
     }
 }
 
-/// An argument as clap has it.
+/// Converts an argument to clap's form.
 fn clap_arg(argument: &Argument) -> Arg {
     let arg = Arg::new(argument.name).long(argument.name).value_name(argument.value_name).help(argument.help);
     let arg = match argument.kind {

@@ -1,4 +1,4 @@
-//! Printing to stdout, where the reader may have left (`leeward list | head -1`).
+//! Prints to stdout, whose reader may have gone (`leeward list | head -1`).
 
 use std::io::{ErrorKind, Write};
 
@@ -8,13 +8,13 @@ use crate::failure::Failure;
 
 pub(crate) use crate::sanitize::sanitize;
 
-/// Prints `text` and a line's end. A reader that has gone has seen enough: no failure.
+/// Prints `text` and a newline. A closed pipe is not a failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).or_else(ignore_broken_pipe)
 }
 
-/// Lets a broken pipe pass.
+/// Ignores a broken pipe.
 pub(crate) fn ignore_broken_pipe(error: std::io::Error) -> Result<(), Failure> {
     if error.kind() == ErrorKind::BrokenPipe {
         return Ok(());

@@ -1,17 +1,17 @@
-//! Tables for terminals: columns wide enough, two spaces apart, numbers to the right. No colours, so that a file or a
-//! mail shows the same.
+//! Tables for terminals: columns two spaces apart, numbers right-aligned. No colours, so that files
+//! and mails show the same.
 
-/// Width of folded text: what the narrowest of usual terminals shows.
+/// Width of wrapped text: that of the narrowest common terminals.
 pub(crate) const WIDTH: usize = 80;
 
-/// Where a column's cells stand.
+/// Alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// A table under construction.
+/// A table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
@@ -19,7 +19,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these headings; an empty one has no heading line.
+    /// Makes a table with these headings; if all are empty, there is no heading line.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Table {
         let columns = columns.iter().map(|(name, align)| ((*name).to_string(), *align)).collect();
         Table { columns, rows: Vec::new() }
@@ -54,7 +54,7 @@ impl std::fmt::Display for Table {
     }
 }
 
-/// Folds `text` into lines of at most `width` characters, each after `indent` spaces.
+/// Wraps `text` into lines of at most `width` characters, indented by `indent` spaces.
 pub(crate) fn wrap(text: &str, indent: usize, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The terminal that a live view is drawn on: taken, and given back whatever ends the program.
+//! The terminal of a live view: taken, and restored however the program ends.
 
 use std::io::{IsTerminal, stdout};
 use std::mem::ManuallyDrop;
@@ -13,27 +13,30 @@ use ratatui::crossterm::execute;
 use ratatui::{DefaultTerminal, Frame};
 use rustix::event::PollFlags;
 
-/// Conditions from which a terminal does not come back.
+/// Poll flags of a closed terminal.
 pub(crate) const HANGUP_FLAGS: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
 
-/// Whether the terminal is ours: the way out may be a panic or a second Ctrl-C, from any thread.
+/// True while the live view has the terminal. Any thread may restore it, on a panic or a second
+/// Ctrl-C.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is a terminal that a live view can be drawn on, and its owner wants to see one.
+/// True if stdout is a terminal that supports a live view, and NO_COLOR is not set.
 pub(crate) fn supports_live_view() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     stdout().is_terminal() && !set("NO_COLOR") && !dumb
 }
 
-/// The terminal while it is ours. Dropping it does nothing: what `ratatui` does then, it says on stderr that it could not,
-/// which is a panic where stderr is the terminal that has gone. [`restore`] shows the cursor.
+/// The terminal during a live view. [`restore`] restores it and shows the cursor.
+///
+/// Dropping it does nothing: `ratatui`'s drop reports errors on stderr, which panics if stderr is
+/// the closed terminal.
 pub(crate) struct Canvas(ManuallyDrop<DefaultTerminal>);
 
 impl Canvas {
-    /// Draws a picture.
-    pub(crate) fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> std::io::Result<()> {
-        self.0.draw(picture).map(|_| ())
+    /// Draws a frame.
+    pub(crate) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> std::io::Result<()> {
+        self.0.draw(render).map(|_| ())
     }
 }
 
@@ -44,16 +47,16 @@ pub(crate) fn take() -> std::io::Result<Canvas> {
     ratatui::try_init().map(|terminal| Canvas(ManuallyDrop::new(terminal))).inspect_err(|_| restore())
 }
 
-/// Gives the terminal back, if it is ours.
+/// Restores the terminal, if it is taken.
 pub(crate) fn restore() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
-        // A terminal that has gone needs nothing back.
+        // Errors are ignored: the terminal may have closed.
         let _ = ratatui::try_restore();
         let _ = execute!(stdout(), Show);
     }
 }
 
-/// Gives the terminal back, unless it takes no more text: nobody waits for one that is stopped.
+/// Restores the terminal, but waits at most 200 ms: a stopped terminal accepts no output.
 pub(crate) fn restore_with_timeout() {
     let (done, is_done) = mpsc::channel();
     let restoring = thread::Builder::new().spawn(move || {
@@ -65,12 +68,12 @@ pub(crate) fn restore_with_timeout() {
     }
 }
 
-/// Whether the terminal is taken.
+/// True if the terminal is taken.
 pub(crate) fn is_taken() -> bool {
     IS_TAKEN.load(Ordering::SeqCst)
 }
 
-/// The message of a panic is to be read, not to vanish with the live view.
+/// Restores the terminal before a panic's message is printed, so that the message stays visible.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,5 @@
-//! The flags of TLS of a command that connects to a server, and reading the files behind them. Never here: sessions.
+//! TLS flags of commands that connect to a server, and loading of their files. Does not contain
+//! sessions.
 
 use std::path::PathBuf;
 
@@ -10,10 +11,12 @@ use crate::failure::Failure;
 /// Flags of a client's TLS.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TlsArgs {
-    /// Connect with TLS, and trust servers whose certificate these authorities have signed: a PEM file (docs/tls.md)
+    /// Connect with TLS, and trust servers whose certificate these authorities have signed: a PEM
+    /// file (docs/tls.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Certificate to show to a server that wants one, in PEM, with those between it and its authority
+    /// Certificate to show to a server that wants one, in PEM, with those between it and its
+    /// authority
     #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Private key of --tls-cert, in PEM
@@ -25,12 +28,12 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// Reads the files, if TLS is asked for.
+    /// Reads the files, if TLS is requested.
     pub(crate) fn open(&self) -> Result<Option<ClientTls>, Failure> {
         self.open_for(leeward_rpc::tls::ALPN)
     }
 
-    /// The same for a server of another protocol, under its name in the handshake.
+    /// Reads the files for another protocol, with its ALPN name.
     pub(crate) fn open_for(&self, protocol: &'static [u8]) -> Result<Option<ClientTls>, Failure> {
         let Some(ca) = self.tls_ca.clone() else { return Ok(None) };
         let identity = self.tls_cert.clone().zip(self.tls_key.clone());

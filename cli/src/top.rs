@@ -1,5 +1,5 @@
-//! Text of `leeward top`, made of two looks at a server's statistics, for the live view and for files alike. Asking and
-//! the terminal are not here.
+//! Text of `leeward top`, for the live view and for files, from two polls of a server's statistics.
+//! Does not contain polling or the terminal.
 
 use leeward_rpc::statistics::{LOCKS, LockStatistics, Statistics};
 use std::collections::HashMap;
@@ -9,15 +9,15 @@ use crate::demo::format::{format_us, percent};
 use crate::stdout::sanitize;
 use crate::table::{Align, Table};
 
-/// Time without an answer.
+/// Time without a response.
 pub(crate) struct NoAnswer<'a> {
-    /// Since the last answer.
+    /// Time since the last response.
     pub(crate) duration: Duration,
-    /// Why there is none, in one line.
+    /// Reason, in one line.
     pub(crate) reason: &'a str,
 }
 
-/// Text of the live view: what the server last told, and first of all whether that is old.
+/// Text of the live view: a warning if the statistics are old, then the statistics.
 pub(crate) fn live_text(address: &str, before: &Statistics, now: &Statistics, silence: Option<NoAnswer<'_>>) -> String {
     let text = text(address, before, now);
     let Some(NoAnswer { duration: lasts, reason: why }) = silence else { return text };
@@ -25,9 +25,9 @@ pub(crate) fn live_text(address: &str, before: &Statistics, now: &Statistics, si
     format!("No answer for {lasts}: {}\nWhat follows is as old as that.\n\n{text}", sanitize(why))
 }
 
-/// Everything about the time between `before` and `now`.
+/// Statistics of the time between `before` and `now`.
 pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> String {
-    // A server that has begun anew has counted from zero.
+    // A restarted server counts from zero.
     let fresh = Statistics::default();
     let before = if now.uptime_ns < before.uptime_ns { &fresh } else { before };
     let seconds = (now.uptime_ns.saturating_sub(before.uptime_ns) as f64 / 1e9).max(1e-9);
@@ -73,7 +73,7 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
     lines.join("\n")
 }
 
-/// Percentiles of the results' latencies, and which of them are over the objective.
+/// Latency percentiles of the results, with those above the objective marked.
 fn latency(before: &Statistics, now: &Statistics) -> String {
     let objective = format_us(now.slo_ns as f64 / 1e3);
     let Some(of) = now.latency.since(&before.latency).percentiles() else {
@@ -85,7 +85,7 @@ fn latency(before: &Statistics, now: &Statistics) -> String {
     format!("latency   {} at the server; objective {objective}", of.join(", "))
 }
 
-/// Failures among the answers, at a server that has had some.
+/// Rate of failures among the answers, if the server had any.
 fn failures(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     let more = now.failed.saturating_sub(before.failed);
     if now.failed == 0 { String::new() } else { format!(" ({}/s of them with a failure)", rate(more as f64 / seconds)) }
@@ -100,14 +100,14 @@ fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
 }
 
-/// Requests that a server would refuse whose controller rehearses.
+/// Rate of rejections that are not enforced, if the controller runs in shadow mode.
 fn shadow_rejections(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     let Some(foreseen) = now.foreseen else { return String::new() };
     let more = foreseen.saturating_sub(before.foreseen.unwrap_or(0));
     format!("; a rehearsal, which would refuse {}/s more", rate(more as f64 / seconds))
 }
 
-/// Handshakes of a server with TLS, and what is wrong with its certificates.
+/// TLS handshakes of a server, and problems with its certificates.
 fn handshakes(before: &Statistics, now: &Statistics, seconds: f64) -> Option<String> {
     let tls = now.tls.as_ref()?;
     let none = Default::default();
@@ -117,7 +117,7 @@ fn handshakes(before: &Statistics, now: &Statistics, seconds: f64) -> Option<Str
         let more = count.saturating_sub(before.refused.get(reason).copied().unwrap_or(0));
         (more > 0).then(|| format!(", {} {}/s", printable(reason), rate(more as f64 / seconds)))
     });
-    let trouble = tls.trouble.as_deref().map(|words| format!("; old certificates: {}", sanitize(words)));
+    let trouble = tls.trouble.as_deref().map(|message| format!("; old certificates: {}", sanitize(message)));
     Some(format!(
         "tls       {}/s handshakes, {} waiting{}{}",
         per_second(tls.done, before.done),
@@ -127,14 +127,14 @@ fn handshakes(before: &Statistics, now: &Statistics, seconds: f64) -> Option<Str
     ))
 }
 
-/// Loss of datagrams, at a server that has seen some.
+/// Loss of datagrams, if the server has seen any.
 fn datagrams(before: &Statistics, now: &Statistics, seconds: f64) -> Option<String> {
     let counts = |of: &Statistics| [of.overflowed, of.retransmitted, of.duplicates];
-    let per_second = |place: usize| rate(counts(now)[place].saturating_sub(counts(before)[place]) as f64 / seconds);
+    let per_second = |index: usize| rate(counts(now)[index].saturating_sub(counts(before)[index]) as f64 / seconds);
     let [overflowed, retransmitted, duplicates] = [per_second(0), per_second(1), per_second(2)];
-    let words =
+    let losses =
         format!("{overflowed}/s lost for want of room, {retransmitted}/s sent again, {duplicates}/s came again");
-    counts(now).iter().any(|count| *count > 0).then(|| format!("datagrams {words}"))
+    counts(now).iter().any(|count| *count > 0).then(|| format!("datagrams {losses}"))
 }
 
 fn controller(now: &Statistics) -> Option<String> {
@@ -147,15 +147,15 @@ fn controller(now: &Statistics) -> Option<String> {
     (!parts.is_empty()).then(|| format!("control   {}", parts.join(", ")))
 }
 
-/// Answers of which fewer than one in so many are in time say something of the objective.
+/// Warn about the objective if fewer than one answer in this many is in time.
 const IN_TIME_RATIO: u64 = 100;
 
-/// Words about an objective that can't be kept, or not in this way: next to no answer is in time, though at both looks nothing waits where
-/// the server sees it.
+/// Warning about an unattainable objective: almost no answer is in time, although no queue has a
+/// long delay at either poll.
 fn unattainable_objective(before: &Statistics, now: &Statistics) -> Option<String> {
     let more = |now: u64, before: u64| now.saturating_sub(before);
     let (answered, in_time) = (more(now.completed, before.completed), more(now.in_time, before.in_time));
-    let waits = |look: &Statistics| look.packet_delay_ns.saturating_add(look.run_delay_ns) > now.slo_ns / 2;
+    let waits = |poll: &Statistics| poll.packet_delay_ns.saturating_add(poll.run_delay_ns) > now.slo_ns / 2;
     let is_hopeless = answered >= IN_TIME_RATIO && in_time < answered / IN_TIME_RATIO && !waits(before) && !waits(now);
     is_hopeless.then(|| {
         let objective = format_us(now.slo_ns as f64 / 1e3);
@@ -163,7 +163,7 @@ fn unattainable_objective(before: &Statistics, now: &Statistics) -> Option<Strin
     })
 }
 
-/// Table of the locks, those first that were waited for longest between the looks.
+/// Table of the locks, the longest waits between the polls first.
 fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     if now.locks.is_empty() {
         return "no locks that are counted\n".into();
@@ -175,7 +175,8 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
         let lock: &LockStatistics = lock;
         match known.get(&(lock.name.as_str(), lock.kind.as_str())) {
             Some(earlier) => (lock, *earlier),
-            // Among those that were not told of: nothing is known of the time between.
+            // The lock was not among the reported ones before, so its counts in between are
+            // unknown.
             None if known.len() >= LOCKS => (lock, lock),
             None => (lock, &none),
         }
@@ -190,7 +191,7 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
         right("taken/s"),
         right("waited/s"),
         right("refused/s"),
-        // By Little's law, the time waited per second is how many wait.
+        // By Little's law, the wait per second is the mean number of waiting requests.
         right("waiting"),
         right("p50"),
         right("p99"),
@@ -214,15 +215,15 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     table.to_string()
 }
 
-/// Name of something at the server, as far as there is room for it.
+/// Printable name from a server, at most 32 characters.
 fn printable(name: &str) -> String {
     sanitize(name).chars().take(32).collect()
 }
 
-/// Three digits or four: `0`, `1.25`, `850`, `12.3 k`, `1.20 M`.
+/// Formats a rate with three or four digits: `0`, `1.25`, `850`, `12.3 k`, `1.20 M`.
 fn rate(per_second: f64) -> String {
     match per_second {
-        // Few requests a second are told apart by their fraction; whole numbers have none.
+        // Small rates need decimals; whole numbers are printed without.
         rate if rate < 99.95 => format!("{rate:.2}").trim_end_matches('0').trim_end_matches('.').into(),
         rate if rate < 999.5 => format!("{rate:.0}"),
         rate if rate < 99_950.0 => format!("{:.1} k", rate / 1e3),
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rehearsal_tells_what_it_would_refuse() {
+    fn shadow_mode_shows_what_it_would_reject() {
         let before = Statistics { uptime_ns: 1_000_000_000, foreseen: Some(10), ..Statistics::default() };
         let now = Statistics { uptime_ns: 3_000_000_000, foreseen: Some(90), ..Statistics::default() };
         assert!(text("here", &before, &now).contains("dropped   0/s; a rehearsal, which would refuse 40/s more"));

@@ -6,10 +6,12 @@ use leeward_threading::ThreadingSetup;
 
 use crate::servers::{Idling, ServerKind};
 
-/// Compare Leeward's server with bare echoes and with tonic, and measure what admission control costs
+/// Compare Leeward's server with bare echoes and with tonic, and measure what admission control
+/// costs
 ///
-/// Runs every case, or those named. Each contender runs in a process of its own on one CPU, the load on another. The
-/// contenders of a case take turns, round by round; ratios are taken within a round, and their median counts.
+/// Runs every case, or those named. Each contender runs in a process of its own on one CPU, the
+/// load on another. The contenders of a case take turns, round by round; ratios are taken within a
+/// round, and their median counts.
 #[derive(Debug, clap::Parser)]
 #[command(name = "leeward-compare", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -45,12 +47,13 @@ Examples:
   leeward-compare threading --quick              threading models of a tier, and the same tier on Tokio
   leeward-compare serve epoll --cpu 0            one contender alone, to profile it; ends with its standard input";
 
-/// Something other than comparing.
+/// Commands other than a comparison.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Run one contender until its standard input ends
     Serve(ServeArgs),
-    /// Compare a tier's threading models with the same tier on Tokio: latency, CPU time and throughput
+    /// Compare a tier's threading models with the same tier on Tokio: latency, CPU time and
+    /// throughput
     Threading(ThreadingArgs),
 }
 
@@ -75,12 +78,12 @@ pub(crate) struct CompareArgs {
     /// CPU of the load; by default the last
     #[arg(long, value_name = "CPU")]
     pub(crate) load_cpu: Option<usize>,
-    /// Behaviour of the servers while there is nothing to do; with `block` the column "server CPU" tells how busy they
-    /// are
+    /// Behaviour of the servers while there is nothing to do; with `block` the column "server CPU"
+    /// tells how busy they are
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
-    /// Microseconds that the servers of `udp-work` keep the CPU busy per request, so that the server is the limit; by
-    /// default 10
+    /// Microseconds that the servers of `udp-work` keep the CPU busy per request, so that the
+    /// server is the limit; by default 10
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) work_us: Option<u64>,
     /// Where the numbers go, every round's, as JSON

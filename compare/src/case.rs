@@ -1,4 +1,4 @@
-//! Cases: the contenders of each comparison, and the bars that they must meet.
+//! Cases: the contenders of each comparison, and the bounds that their ratios must meet.
 
 use crate::load::{Dialect, Load};
 use crate::outcome::Measurement;
@@ -7,55 +7,51 @@ use crate::servers::ServerKind;
 /// A comparison.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// As on the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// Contenders that take turns.
+    /// Contenders, measured in alternation.
     pub(crate) contenders: &'static [Contender],
-    /// Bars to meet.
+    /// Bounds to check.
     pub(crate) bars: &'static [Bar],
-    /// When it runs.
-    pub(crate) when: When,
-    /// Microseconds that its servers work for each request, unless the command line says otherwise, so that the server is
-    /// what limits; 0: they only echo.
+    /// Whether the case runs without being named.
+    pub(crate) selection: Selection,
+    /// Service time per request in microseconds, so that the server is the limit; 0 means echo
+    /// only. The command line can override it.
     pub(crate) work_us: u64,
 }
 
-/// When a case runs.
+/// Condition under which a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// Also if no case is named.
+pub(crate) enum Selection {
+    /// Runs also if the command line names no case.
     Always,
-    /// Only if it is named: what it asks was answered once.
+    /// Runs only if named, because its question was answered once.
     Named,
 }
 
-/// A server and the load that it gets.
+/// A server and its load.
 #[derive(Debug)]
 pub(crate) struct Contender {
-    /// For the tables.
+    /// Name in the tables.
     pub(crate) name: &'static str,
-    /// Server to run.
     pub(crate) server: ServerKind,
-    /// Load to give it.
     pub(crate) load: Load,
 }
 
-/// A ratio of one contender to the best of some others, and its bound.
+/// The ratio of one contender to the best of some others, and its bound.
 #[derive(Debug)]
 pub(crate) struct Bar {
-    /// Quantity compared, for the table.
+    /// Description of the quantity, for the table.
     pub(crate) what: &'static str,
-    /// Ours, by its place in the case.
+    /// Index of our contender in the case.
     pub(crate) ours: usize,
-    /// Contenders of which the best counts, by their places.
+    /// Indices of the contenders to compare with; the best one counts.
     pub(crate) against: &'static [usize],
-    /// The quantity.
     pub(crate) metric: Metric,
-    /// The ratio's bound.
     pub(crate) bound: Bound,
 }
 
-/// Bound that a ratio must not exceed, or must reach.
+/// Upper or lower bound of a ratio.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     /// Smaller is better.
@@ -76,7 +72,7 @@ pub(crate) enum Metric {
 }
 
 impl Bound {
-    /// Whether `ratio` is good enough.
+    /// Returns true if `ratio` is within the bound.
     pub(crate) fn holds(self, ratio: f64) -> bool {
         match self {
             Bound::AtMost(limit) => ratio <= limit,
@@ -84,7 +80,7 @@ impl Bound {
         }
     }
 
-    /// The better of two references: the one that is harder to match.
+    /// Returns the reference that is harder to match.
     pub(crate) fn harder(self, a: f64, b: f64) -> f64 {
         match self {
             Bound::AtMost(_) => a.min(b),
@@ -103,7 +99,7 @@ impl std::fmt::Display for Bound {
 }
 
 impl Metric {
-    /// Its value in a measurement; NaN where that has none.
+    /// Value of this quantity in `measurement`; NaN if it was not measured.
     pub(crate) fn of(self, measurement: &Measurement) -> f64 {
         match self {
             Metric::Rate => measurement.rate_per_s,
@@ -113,9 +109,11 @@ impl Metric {
     }
 }
 
-/// Connections of all cases but the round trip.
+/// Connections of all cases except the round trip.
 pub(crate) const MANY: u32 = 1_000;
-/// Connections over which tonic's clients may share theirs, as HTTP/2 allows: as many calls under way on fewer sockets.
+/// Connections for calls that share connections, as HTTP/2 allows.
+///
+/// As many calls are in flight as in the other cases, on fewer sockets.
 const FEW: u32 = 8;
 
 const fn closed(dialect: Dialect, connections: u32, outstanding: u32) -> Load {
@@ -146,7 +144,7 @@ const fn tonic_bar(what: &'static str, ours: usize, against: &'static [usize]) -
     Bar { what, ours, against, metric: Metric::Rate, bound: Bound::AtLeast(4.0) }
 }
 
-/// The contenders are those of [`against_tonic`].
+/// Bounds for the contenders of [`against_tonic`].
 const TONIC: &[Bar] = &[
     tonic_bar("requests per second, to tonic's on as many connections", 0, &[2]),
     tonic_bar("the same, the calls of both over 8 connections", 1, &[3]),
@@ -180,7 +178,7 @@ const ADMISSION: &[Bar] = &[
     },
 ];
 
-/// Price of metrics and of the ring of decisions. The contenders are those of [`watched`].
+/// Cost of metrics and of the ring of decisions, for the contenders of [`watched`].
 const WATCHED: &[Bar] = &[Bar {
     what: "requests per second while watched, to those unwatched",
     ours: 0,
@@ -193,7 +191,7 @@ const fn watched(load: Load) -> [Contender; 2] {
     [contender("leeward, watched", ServerKind::LeewardWatched, load), contender("leeward", ServerKind::Leeward, load)]
 }
 
-/// Price of encryption, beside tonic's. The contenders are those of [`sealed`].
+/// Cost of encryption, compared with tonic's, for the contenders of [`sealed`].
 const TLS: &[Bar] = &[
     Bar {
         what: "requests per second within TLS, to tonic's",
@@ -229,7 +227,7 @@ const fn sealed(plain: Load, ours: Load, theirs: Load) -> [Contender; 3] {
     ]
 }
 
-/// Gain of datagrams over streams, and their price over no protocol at all. The contenders are those of [`udp`].
+/// Gain of datagrams over streams, and their cost over no protocol, for the contenders of [`udp`].
 const UDP: &[Bar] = &[
     Bar {
         what: "requests per second by datagrams, to those over TCP",
@@ -255,7 +253,7 @@ const UDP_TRIP: &[Bar] = &[Bar {
     bound: Bound::AtMost(1.0),
 }];
 
-/// Goodput that datagrams can give where requests work, and what Leeward makes of it.
+/// Goodput of datagrams when requests take service time, for a bare server and for Leeward.
 const UDP_WORK: &[Bar] = &[
     Bar {
         what: "requests per second by datagrams, to those over TCP",
@@ -288,15 +286,15 @@ const fn udp(far: Load, near: Load, bare: Load) -> [Contender; 3] {
     ]
 }
 
-/// A thousand clients with a request under way each.
+/// 1,000 clients, each with one request in flight.
 const UDP_CLOSED: &[Contender] =
     &udp(closed(Dialect::LeewardUdp, MANY, 1), closed(Dialect::Leeward, MANY, 1), closed(Dialect::BareUdp, MANY, 1));
 
 const fn udp_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar]) -> Case {
-    Case { name, contenders, bars, when: When::Always, work_us: 0 }
+    Case { name, contenders, bars, selection: Selection::Always, work_us: 0 }
 }
 
-/// All of them, in the order in which they run.
+/// All cases, in the order in which they run.
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "round-trip",
@@ -305,7 +303,7 @@ pub(crate) const CASES: &[Case] = &[
             contender("busy echo", ServerKind::Busy, Load::RoundTrip(Dialect::Bare)),
         ],
         bars: ROUND_TRIP,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     Case {
@@ -315,7 +313,7 @@ pub(crate) const CASES: &[Case] = &[
             contender("epoll echo", ServerKind::Epoll, closed(Dialect::Bare, MANY, 1)),
         ],
         bars: THROUGHPUT,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     Case {
@@ -325,11 +323,11 @@ pub(crate) const CASES: &[Case] = &[
             contender("epoll echo", ServerKind::Epoll, closed(Dialect::Bare, MANY, 8)),
         ],
         bars: THROUGHPUT,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
-    Case { name: "tonic-1", contenders: &against_tonic(1), bars: TONIC, when: When::Always, work_us: 0 },
-    Case { name: "tonic-8", contenders: &against_tonic(8), bars: TONIC, when: When::Always, work_us: 0 },
+    Case { name: "tonic-1", contenders: &against_tonic(1), bars: TONIC, selection: Selection::Always, work_us: 0 },
+    Case { name: "tonic-8", contenders: &against_tonic(8), bars: TONIC, selection: Selection::Always, work_us: 0 },
     Case {
         name: "admission",
         contenders: &[
@@ -337,21 +335,21 @@ pub(crate) const CASES: &[Case] = &[
             contender("no control", ServerKind::NoControl, Load::Half("none")),
         ],
         bars: ADMISSION,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     Case {
         name: "watched-1",
         contenders: &watched(closed(Dialect::Leeward, MANY, 1)),
         bars: WATCHED,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     Case {
         name: "watched-8",
         contenders: &watched(closed(Dialect::Leeward, MANY, 8)),
         bars: WATCHED,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     udp_case("udp-1", UDP_CLOSED, UDP),
@@ -364,7 +362,7 @@ pub(crate) const CASES: &[Case] = &[
         ),
         UDP_TRIP,
     ),
-    Case { name: "udp-work", contenders: UDP_CLOSED, bars: UDP_WORK, when: When::Named, work_us: 10 },
+    Case { name: "udp-work", contenders: UDP_CLOSED, bars: UDP_WORK, selection: Selection::Named, work_us: 10 },
     Case {
         name: "tls-1",
         contenders: &sealed(
@@ -373,7 +371,7 @@ pub(crate) const CASES: &[Case] = &[
             closed(Dialect::GrpcTls, MANY, 1),
         ),
         bars: TLS,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     Case {
@@ -384,7 +382,7 @@ pub(crate) const CASES: &[Case] = &[
             closed(Dialect::GrpcTls, MANY, 8),
         ),
         bars: TLS,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     Case {
@@ -395,7 +393,7 @@ pub(crate) const CASES: &[Case] = &[
             Load::RoundTrip(Dialect::GrpcTls),
         ),
         bars: TLS_TRIP,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
     Case {
@@ -405,12 +403,12 @@ pub(crate) const CASES: &[Case] = &[
             contender("tonic, TLS", ServerKind::TonicTls, Load::Handshakes(Dialect::GrpcTls)),
         ],
         bars: TLS_SHAKES,
-        when: When::Always,
+        selection: Selection::Always,
         work_us: 0,
     },
 ];
 
-/// The case called `name`.
+/// Returns the case with this name.
 pub(crate) fn named(name: &str) -> Result<&'static Case, String> {
     CASES.iter().find(|case| case.name == name).ok_or_else(|| {
         let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
@@ -443,7 +441,7 @@ mod tests {
                 assert!(
                     bar.ours < case.contenders.len() && !bar.against.is_empty() && !bar.against.contains(&bar.ours)
                 );
-                assert!(bar.against.iter().all(|place| *place < case.contenders.len()), "{}", bar.what);
+                assert!(bar.against.iter().all(|index| *index < case.contenders.len()), "{}", bar.what);
             }
         }
     }

@@ -1,21 +1,21 @@
-//! The certificate of the servers that speak TLS, made for one run, and the authority that clients trust.
+//! The certificate of the TLS servers, made for one run, and the authority that clients trust.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-/// The authority's certificate.
+/// File name of the authority's certificate.
 pub(crate) const CA: &str = "ca.pem";
-/// The server's, and its key.
+/// File names of the server's certificate and key.
 pub(crate) const CERT: &str = "server.pem";
 pub(crate) const KEY: &str = "server.key";
 
-/// Files in a folder of this process. They go when this is dropped.
+/// Certificate files in a folder of this process; dropping this removes them.
 pub(crate) struct Certificate(PathBuf);
 
 impl Certificate {
-    /// An authority, and a server's certificate with a key on P-256, which makes the cheapest handshakes.
+    /// Makes an authority, and a server's certificate with a P-256 key (the cheapest handshakes).
     ///
     /// # Errors
     /// The files can't be written.
@@ -33,7 +33,7 @@ impl Certificate {
         Ok(Certificate(folder))
     }
 
-    /// Where the files are.
+    /// Folder with the files.
     pub(crate) fn folder(&self) -> &Path {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! A contender's process: started, watched, ended.
+//! The process of one contender: starting it, reading its CPU time, ending it.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -12,18 +12,20 @@ use clap::ValueEnum;
 use crate::servers::{ANNOUNCEMENT, Idling, ServerKind};
 use crate::system;
 
-/// A running server; ends when dropped.
+/// A running server process; dropping this ends it.
 pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
 }
 
 impl Server {
-    /// Starts `kind` on `cpu` and waits until it listens. While it has nothing to do it does what `idle` says; a bare
-    /// echo keeps its CPU busy for `work_us` microseconds per message, and one that speaks TLS shows what is in `certificates`.
+    /// Starts `kind` on `cpu` and waits until it listens.
+    ///
+    /// `idle` selects how the server waits for work. A bare echo keeps its CPU busy for `work_us`
+    /// microseconds per message. A TLS server presents the certificate in `certificates`.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(crate) fn start(
         kind: ServerKind,
         cpu: usize,
@@ -31,21 +33,21 @@ impl Server {
         work_us: u64,
         certificates: &Path,
     ) -> Result<Server> {
-        let idle = word(idle);
+        let idle = argument(idle);
         let (work_us, folder) = (work_us.to_string(), certificates.display().to_string());
         Server::start_with(kind, cpu, &["--idle", &idle, "--work-us", &work_us, "--certificates", &folder])
     }
 
-    /// Starts `kind` on `cpu` with these arguments besides and waits until it listens.
+    /// Starts `kind` on `cpu` with additional arguments and waits until it listens.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(crate) fn start_with(kind: ServerKind, cpu: usize, more: &[&str]) -> Result<Server> {
-        let name = word(kind);
+        let name = argument(kind);
         let mut child = Command::new(std::env::current_exe().context("finding this program")?)
             .args(["serve", &name, "--cpu", &cpu.to_string()])
             .args(more)
-            // Its end ends the server, also when this program is killed.
+            // The server ends when this pipe closes, also when this program is killed.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -62,22 +64,22 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// Address on which the server listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// CPU time it has used.
+    /// CPU time that the server has used.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process has ended.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         system::cpu_time_of(self.child.id()).context("the server has ended")
     }
 }
 
-/// How a value is written on the command line.
-fn word(value: impl ValueEnum) -> String {
+/// The command-line spelling of a value.
+fn argument(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 

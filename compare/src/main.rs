@@ -1,9 +1,11 @@
-//! The program behind `make compare`: Leeward's server against bare echoes and tonic, and what admission control costs.
+//! The program behind `make compare`: Leeward's server against bare echoes and tonic, and the cost
+//! of admission control.
 //!
-//! - `case`: what is compared and what is asked of it. `measure`: rounds and ratios. `outcome`: the numbers. `report`: the
-//!   table and the JSON.
-//! - `threading`: threading models of a tier, beside `tier`, the same on Tokio.
-//! - `servers`: the contenders, each in a process of its own. `load`: the one program that loads them all.
+//! - `case`: the comparisons and their bounds. `measure`: rounds and ratios. `outcome`: the
+//!   numbers. `report`: the table and the JSON.
+//! - `threading`: threading models of a tier. `tier`: the same tier on Tokio.
+//! - `servers`: the contenders, each in a process of its own. `load`: the load generator for all of
+//!   them.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Rounds: every contender has its turn, in an order that changes; ratios are taken within a round.
+//! Rounds: each contender is measured once per round, in rotating order; ratios are taken within a
+//! round.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::CompareArgs;
-use crate::case::{Bar, CASES, Case, Contender, MANY, When};
+use crate::case::{Bar, CASES, Case, Contender, MANY, Selection};
 use crate::certificate::Certificate;
 use crate::child::Server;
 use crate::load::{self, Load, Times, closed_loop, half, round_trips, sealed};
@@ -16,7 +17,7 @@ use crate::servers::{Idling, ServerKind};
 use crate::statistics::Spread;
 use crate::system;
 
-/// Where and how long.
+/// CPUs, payload and duration of all measurements.
 struct Setting {
     server_cpu: usize,
     load_cpu: usize,
@@ -30,7 +31,8 @@ struct Setting {
 /// Runs the cases, prints the table and writes the numbers.
 ///
 /// # Errors
-/// A contender does not start or does not answer, after the numbers of all others were told; or the numbers can't be written.
+/// A contender does not start or does not answer, or the numbers can't be written. A broken
+/// contender is reported after the numbers of all others.
 pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
     let cpus = system::cpus();
     let (first, last) = (cpus.first().copied().unwrap_or(0), cpus.last().copied().unwrap_or(0));
@@ -45,7 +47,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         certificate: Certificate::make()?,
     };
     for cpu in [setting.server_cpu, setting.load_cpu] {
-        // A server that can't be pinned runs anywhere, without a word.
+        // The server ignores a failure to pin itself, so check here.
         ensure!(cpus.contains(&cpu), "this program may not use CPU {cpu}; it may use {cpus:?}");
     }
     let machine = Machine { cpus: cpus.len(), server_cpu: setting.server_cpu, load_cpu: setting.load_cpu };
@@ -57,7 +59,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
     system::pin(setting.load_cpu)?;
 
     let cases: Vec<&Case> = match args.cases.is_empty() {
-        true => CASES.iter().filter(|case| case.when == When::Always).collect(),
+        true => CASES.iter().filter(|case| case.selection == Selection::Always).collect(),
         false => args.cases.clone(),
     };
     let turns: usize = cases.iter().map(|case| case.contenders.len()).sum::<usize>() * args.rounds as usize;
@@ -73,7 +75,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
 }
 
 fn progress(turns: u64) -> ProgressBar {
-    // Hides itself where stderr is no terminal.
+    // The bar hides itself if stderr is no terminal.
     let bar = ProgressBar::new(turns);
     if let Ok(style) = ProgressStyle::with_template("{msg:28}  {bar:30}  {pos}/{len} turns, {eta} left") {
         bar.set_style(style);
@@ -81,7 +83,7 @@ fn progress(turns: u64) -> ProgressBar {
     bar
 }
 
-/// Runs a case. A contender that breaks has no further turns; it is added to those that are `broken`.
+/// Runs a case. A contender that fails is not measured again and is added to `broken`.
 fn run_case(
     case: &'static Case,
     rounds: u32,
@@ -93,7 +95,7 @@ fn run_case(
     let half_load = half_load(case, setting)?;
     for round in 0..rounds as usize {
         for step in 0..case.contenders.len() {
-            // Who begins changes: whatever drifts with time favours nobody.
+            // The first contender changes every round, so that slow drift favours none.
             let index = (round + step) % case.contenders.len();
             let contender = &case.contenders[index];
             if contenders[index].missing.is_some() {
@@ -101,7 +103,7 @@ fn run_case(
                 continue;
             }
             bar.set_message(format!("{}: {}", case.name, contender.name));
-            // Both meet the same requests.
+            // All contenders of a round get the same requests.
             let seed = round as u64 + 1;
             let work_us = if case.work_us > 0 { setting.work_us.unwrap_or(case.work_us) } else { 0 };
             match turn(contender, setting, work_us, half_load, seed) {
@@ -118,12 +120,12 @@ fn run_case(
     Ok(Outcome { case: case.name, verdicts, contenders })
 }
 
-/// A contender's turns before the first round.
+/// An empty result for a contender, before the first round.
 fn no_turns(contender: &Contender) -> Turns {
     Turns { name: contender.name, missing: None, rounds: Vec::new() }
 }
 
-/// Half load: found out once per case, without control. Zero for cases that don't need it.
+/// Half of the capacity without control, measured once per case; 0 for cases that don't need it.
 fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
         return Ok(0.0);
@@ -134,7 +136,7 @@ fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     Ok(capacity / 2.0)
 }
 
-/// Runs a contender's turn, in a fresh process.
+/// Measures a contender once, in a fresh process.
 fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, seed: u64) -> Result<Measurement> {
     let certificates = setting.certificate.folder();
     let server = Server::start(contender.server, setting.server_cpu, setting.idle, work_us, certificates)?;
@@ -162,7 +164,7 @@ fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, 
             Measurement { rate_per_s: done.rate_per_s, load_idle: Some(done.idle), ..Measurement::EMPTY }
         }
         Load::Half(controller) => {
-            // Latencies of the tail need more samples.
+            // Tail latencies need more samples.
             let times = Times { measured: times.measured * 2, ..times };
             edge()?;
             let report = half::open_loop(address, controller, (MANY, half_load), seed, times)?;
@@ -188,12 +190,12 @@ fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, 
     Ok(measurement)
 }
 
-/// Judges a contender against the best of the others, round by round.
+/// Compares a contender with the best of the others, round by round.
 fn verdict(bar: &Bar, contenders: &[Turns]) -> Verdict {
-    let rounds = bar.against.iter().chain([&bar.ours]).map(|place| contenders[*place].rounds.len()).min();
+    let rounds = bar.against.iter().chain([&bar.ours]).map(|index| contenders[*index].rounds.len()).min();
     let ratios = (0..rounds.unwrap_or(0)).map(|round| {
-        let of = |place: usize| bar.metric.of(&contenders[place].rounds[round]);
-        let reference = bar.against.iter().map(|place| of(*place)).reduce(|a, b| bar.bound.harder(a, b));
+        let of = |index: usize| bar.metric.of(&contenders[index].rounds[round]);
+        let reference = bar.against.iter().map(|index| of(*index)).reduce(|a, b| bar.bound.harder(a, b));
         of(bar.ours) / reference.unwrap_or(f64::NAN)
     });
     let ratio = Spread::of(ratios);

@@ -1,4 +1,4 @@
-//! The table that people read, and the numbers as JSON.
+//! The table for the terminal, and the numbers as JSON.
 
 use std::path::Path;
 
@@ -8,26 +8,26 @@ use serde::Serialize;
 use crate::outcome::{Outcome, Turns, Verdict};
 use crate::statistics::Spread;
 
-/// Below this share of idle time the load may have been the limit.
+/// Share of idle time below which the load may have been the limit.
 const LOAD_BOUND: f64 = 0.02;
-/// Below this share of its CPU the load was disturbed by other programs.
+/// Share of CPU time below which other programs disturbed the load.
 const DISTURBED: f64 = 0.97;
-/// Above this share of late requests an open loop was not the one that was meant.
+/// Share of late requests above which an open loop did not offer the intended load.
 const LATE: f64 = 0.01;
 
-/// Where it ran.
+/// CPUs of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Machine {
     /// CPUs that this program may use.
     pub(crate) cpus: usize,
-    /// The servers'.
+    /// CPU of the servers.
     pub(crate) server_cpu: usize,
-    /// The load's.
+    /// CPU of the load.
     pub(crate) load_cpu: usize,
 }
 
 impl Machine {
-    /// Warning to read before the numbers.
+    /// Warning if server and load share a CPU, which makes the numbers meaningless.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         (self.server_cpu == self.load_cpu).then_some(
             "warning: server and load share one CPU, and both never sleep: these numbers mean little. Two CPUs are needed.",
@@ -41,10 +41,10 @@ struct Whole<'a> {
     cases: &'a [Outcome],
 }
 
-/// Makes sure that `path` can be written, before the work.
+/// Checks before the measurements that `path` can be written.
 ///
 /// # Errors
-/// It can't.
+/// The file or its folder can't be created.
 pub(crate) fn prepare(path: &Path) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -53,7 +53,7 @@ pub(crate) fn prepare(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes all numbers.
+/// Writes all numbers as JSON.
 ///
 /// # Errors
 /// The file can't be written.
@@ -104,7 +104,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 
 fn verdict_row(case: &str, verdict: &Verdict) -> Vec<String> {
     let Spread { median, least, most } = verdict.ratio;
-    let words = match verdict.met {
+    let label = match verdict.met {
         true => "met",
         false if median.is_nan() => "not measured",
         false => "MISSED",
@@ -115,7 +115,7 @@ fn verdict_row(case: &str, verdict: &Verdict) -> Vec<String> {
         verdict.asked.clone(),
         format!("{median:.3} x"),
         format!("{least:.3} .. {most:.3}"),
-        words.into(),
+        label.into(),
     ]
 }
 
@@ -161,7 +161,7 @@ fn detail_row(case: &str, turns: &Turns) -> Vec<String> {
     ]
 }
 
-/// Columns wide enough, two spaces apart.
+/// Aligns cells in columns, two spaces apart.
 fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

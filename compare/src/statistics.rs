@@ -1,11 +1,11 @@
-//! Medians and spreads of a handful of numbers.
+//! Median and spread of a few numbers.
 
 use serde::Serialize;
 
 /// Spread of a quantity over several rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
-    /// The middle one; of an even number, the mean of the two.
+    /// Median; for an even count, the mean of the middle two.
     pub(crate) median: f64,
     /// The smallest.
     pub(crate) least: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one number; NaN if there is none or if one is NaN.
+    /// Spread of `numbers`; NaN if the list is empty or contains NaN.
     pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Spread {
         let mut sorted: Vec<f64> = numbers.into_iter().collect();
         if sorted.is_empty() || sorted.iter().any(|number| number.is_nan()) {

@@ -1,4 +1,4 @@
-//! Resources that the comparison needs from the system: CPUs to pin to, CPU times, enough open files.
+//! System resources: CPUs to pin to, CPU times, the limit of open files.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Descriptors besides the connections'.
+/// Open files besides the connections.
 const OTHER_FILES: u64 = 256;
 
-/// The CPUs that this process may use, by the kernel's numbers.
+/// CPUs that this process may use, by the kernel's numbers.
 pub(crate) fn cpus() -> Vec<usize> {
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
 }
 
-/// Keeps the calling thread on `cpu`.
+/// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// There is no such CPU, or not for us.
+/// The CPU does not exist, or this process may not use it.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     ensure!(core_affinity::set_for_current(core_affinity::CoreId { id: cpu }), "can't run on CPU {cpu}");
     Ok(())
@@ -29,10 +29,12 @@ pub(crate) fn own_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// CPU time that process `id` has used, in user and kernel mode together, in the kernel's ticks (10 ms as a rule).
+/// CPU time that process `id` has used, in user and kernel mode.
+///
+/// The resolution is the kernel's tick, usually 10 ms.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub(crate) fn cpu_time_of(id: u32) -> Result<Duration> {
     let path = format!("/proc/{id}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -40,7 +42,8 @@ pub(crate) fn cpu_time_of(id: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// Fields 14 and 15 of proc(5)'s stat, counted behind the name, which may hold anything.
+/// Sum of fields 14 and 15 of proc(5)'s stat. Counting starts after the name, which may contain any
+/// character.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -48,13 +51,13 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
-/// Raises the limit of open files, as far as the system allows, to hold `connections`.
+/// Raises the limit of open files to hold `connections`, as far as the system allows.
 pub(crate) fn allow_connections(connections: u32) {
     let wanted = u64::from(connections) + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
         let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
-        // If that is not enough, connecting fails and says so.
+        // If the limit stays too low, connecting fails with an error.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     }
 }

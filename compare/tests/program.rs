@@ -1,4 +1,4 @@
-//! The program from outside: every case runs through, whatever its numbers are.
+//! Tests of the program from outside: every case must complete; its numbers are not checked.
 
 use std::process::Command;
 

@@ -1,27 +1,32 @@
-//! Overload controllers as pure code. A controller turns *signals* (queueing delay, arrivals, responses) into
-//! *decisions* (admit, reject, grant credit, send, wait); it never touches a socket, a thread, a clock or a random
-//! number generator: time and random bits are arguments. The same compiled code decides in the simulator and in the
-//! running server.
+//! Overload controllers as pure code. A controller turns *signals* (queueing delay, arrivals,
+//! responses) into *decisions* (admit, reject, grant credit, send, wait). It never touches a
+//! socket, a thread, a clock or a random number generator: time and random bits are arguments. The
+//! same compiled code decides in the simulator and in the running server.
 //!
-//! Where to look:
-//! - [`units`]: time, credits, rates and priorities as types, and how they are written (`80us`, `850k`, `1.4x`).
-//! - [`server`]: what a server asks a controller: the fast half ([`server::Admission`], one per core) and the slow half
-//!   ([`server::ControlLoop`], one per server).
-//! - [`client`]: what a client asks: [`client::ClientHalf`], and [`client::Client`], the bounded queue around it.
-//! - [`hedging`]: which calls are made a second time, at another copy of the data, and what that may cost.
-//! - [`registry`]: algorithms by name. `leeward-controllers` has ours; other crates add their own without changing this one.
+//! Modules:
+//! - [`units`]: time, credits, rates and priorities as types, and their notation (`80us`, `850k`,
+//!   `1.4x`).
+//! - [`server`]: the server's side of a controller: the fast half ([`server::Admission`], one per
+//!   core) and the slow half ([`server::ControlLoop`], one per server).
+//! - [`client`]: the client's side: [`client::ClientHalf`], and [`client::Client`], the bounded
+//!   queue around it.
+//! - [`hedging`]: calls that are made a second time, at another copy of the data, and their budget.
+//! - [`registry`]: algorithms by name. `leeward-controllers` has Leeward's; other crates add their
+//!   own without changing this one.
 //! - [`none`]: the smallest algorithm.
 //! - [`params`]: typed, checked parameters that every algorithm declares.
 //!
 //! # Example
 //! A server core and a client of it, connected by hand:
 //! ```
-//! use leeward_core::client::{Client, Header, LocalEnd, Outlet};
+//! use leeward_core::client::{Client, ClientSink, Header, LocalOutcome};
 //! use leeward_core::registry::Environment;
-//! use leeward_core::server::{Arrival, Departure, Opened, Outcome, Session, SessionSlot, Signals, Verdict, CoreId};
+//! use leeward_core::server::{
+//!     Arrival, CoreId, Departure, Outcome, Registration, Session, SessionSlot, Signals, Verdict,
+//! };
 //! use leeward_core::units::{CreditId, Nanos, Priority, Time};
 //!
-//! // Everything that the surroundings decide is in the environment; everything else has a default.
+//! // The environment holds the given conditions; everything else has a default.
 //! let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
 //! let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
 //! let params = algorithm.params(&[]).unwrap();
@@ -32,17 +37,17 @@
 //! let now = Time::ZERO;
 //! let mut session = Session::new(SessionSlot(0), CoreId(0));
 //! let core = &mut server.cores[0];
-//! core.open(&mut session, &Opened { now, demand: 0 });
+//! core.open(&mut session, &Registration { now, demand: 0 });
 //! server.control.tick(&Signals::idle(now));
 //! assert_eq!(core.next_to_wake(0), Some(SessionSlot(0)));
 //! let feedback = core.wake(&mut session, now);
 //!
-//! /// Where a client's decisions go: a socket in the real client, a virtual wire in the simulator.
+//! /// Receives a client's decisions: a socket in the real client, a virtual wire in the simulator.
 //! #[derive(Default)]
 //! struct Wire(Vec<&'static str>);
-//! impl Outlet<&'static str> for Wire {
+//! impl ClientSink<&'static str> for Wire {
 //!     fn send(&mut self, request: &'static str, _: Header) { self.0.push(request) }
-//!     fn end(&mut self, _: &'static str, _: LocalEnd) {}
+//!     fn end(&mut self, _: &'static str, _: LocalOutcome) {}
 //!     fn send_demand(&mut self, _: u32) {}
 //! }
 //! let mut wire = Wire::default();
@@ -50,11 +55,12 @@
 //! client.submit(now, "get a", Priority::HIGHEST, 0, &mut wire);
 //! assert_eq!(wire.0, ["get a"]);
 //!
-//! // The server admits it, and the answer carries the next window.
-//! let (verdict, ticket) = session.request(core.as_mut(), &Arrival::new(now));
+//! // The server admits the request, and the response carries the next window.
+//! let (verdict, pending) = session.request(core.as_mut(), &Arrival::new(now));
 //! assert_eq!(verdict, Verdict::Admit);
-//! let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos::from_micros(12), credit: CreditId::NONE };
-//! let feedback = session.reply(core.as_mut(), ticket, &departure);
+//! let sojourn = Nanos::from_micros(12);
+//! let departure = Departure { now, outcome: Outcome::Completed, sojourn, credit: CreditId::NONE };
+//! let feedback = session.reply(core.as_mut(), pending, &departure);
 //! assert!(feedback.window.0 >= 1);
 //! ```
 

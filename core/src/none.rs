@@ -1,5 +1,6 @@
-//! No admission control: everything is sent, everything is queued. The connection's back-pressure is the only bound.
-//! The baseline of every comparison. Its halves are of use to other algorithms that control one side only.
+//! No admission control: the client sends all requests and the server queues them. Only the
+//! connection's back-pressure bounds them. This is the baseline of every comparison. Other
+//! algorithms that control one side only reuse the halves.
 
 use crate::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use crate::client::{ClientHalf, ClientParts, Gate};
@@ -18,7 +19,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     build_client: |params, _| Ok(ClientParts { half: Box::new(SendAll), config: client_config(params, Nanos::MAX) }),
 };
 
-/// Admits everything.
+/// Fast half that admits all requests.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmitAll;
 
@@ -28,20 +29,20 @@ impl Admission for AdmitAll {
     }
 }
 
-/// Has nothing to adapt.
+/// Slow half that adapts nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoLoop;
 
 impl ControlLoop for NoLoop {
     fn period(&self) -> Nanos {
-        // Only the plant's own time series depend on being called at all.
+        // Only the plant's own time series need the tick.
         Nanos::from_millis(1)
     }
 
     fn tick(&mut self, _: &Signals) {}
 }
 
-/// A server without any control, for algorithms that live in the client.
+/// Builds a server without control, for algorithms that act in the client.
 pub fn uncontrolled_server(cores: u32) -> ServerHalves {
     ServerHalves {
         cores: (0..cores).map(|_| Box::new(AdmitAll) as Box<dyn Admission>).collect(),
@@ -49,7 +50,7 @@ pub fn uncontrolled_server(cores: u32) -> ServerHalves {
     }
 }
 
-/// Sends whatever the connection takes.
+/// Client half that sends as much as the connection takes.
 #[derive(Clone, Copy, Debug)]
 pub struct SendAll;
 

@@ -1,5 +1,6 @@
-//! Typed parameters. Every algorithm declares its own ([`ParamSpec`]); scenario files, flags and user interfaces read
-//! them through one strict reader, so that a wrong key, unit or range is an error that says what is accepted.
+//! Typed parameters. Every algorithm declares its own ([`ParamSpec`]). Scenario files, flags and
+//! user interfaces read them through one strict reader: a wrong key, unit or range is an error that
+//! lists the accepted values.
 
 use crate::units::{Nanos, UnitError, parse_duration, parse_number};
 
@@ -8,23 +9,23 @@ use crate::units::{Nanos, UnitError, parse_duration, parse_number};
 pub enum ParamKind {
     /// A span, `min..=max`.
     Duration {
-        /// Smallest accepted.
+        /// Smallest accepted value.
         min: Nanos,
-        /// Largest accepted.
+        /// Largest accepted value.
         max: Nanos,
     },
     /// A number or a percentage, `min..=max`.
     Number {
-        /// Smallest accepted.
+        /// Smallest accepted value.
         min: f64,
-        /// Largest accepted.
+        /// Largest accepted value.
         max: f64,
     },
     /// A whole number, `min..=max`.
     Count {
-        /// Smallest accepted.
+        /// Smallest accepted value.
         min: u64,
-        /// Largest accepted.
+        /// Largest accepted value.
         max: u64,
     },
     /// A word of this list.
@@ -58,21 +59,21 @@ pub struct ParamSpec {
     pub name: &'static str,
     /// Type and range of its values.
     pub kind: ParamKind,
-    /// The default, in words (it may follow from the SLO).
+    /// Description of the default, which may follow from the SLO.
     pub default: &'static str,
     /// Summary of the parameter in one line.
     pub doc: &'static str,
-    /// Values worth trying when `leeward tune` searches; empty for what is no tuning knob.
+    /// Values that `leeward tune` tries; empty for a parameter that it does not tune.
     pub tuning_values: &'static [&'static str],
 }
 
 impl ParamSpec {
-    /// A parameter that is no tuning knob.
+    /// Creates a parameter that `leeward tune` does not tune.
     pub const fn new(name: &'static str, kind: ParamKind, default: &'static str, doc: &'static str) -> Self {
         ParamSpec { name, kind, default, doc, tuning_values: &[] }
     }
 
-    /// The same with [`ParamSpec::tune`].
+    /// Returns the same parameter with [`ParamSpec::tuning_values`].
     pub const fn with_tuning_values(mut self, tune: &'static [&'static str]) -> Self {
         self.tuning_values = tune;
         self
@@ -92,7 +93,7 @@ pub enum ParamValue {
     Choice(String),
 }
 
-/// A value as it stands in a file or on a command line, before its kind is known.
+/// A value as written in a file or on a command line, before its kind is known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawParam {
     /// `"80us"`, `"fifo"`, `"2%"`.
@@ -123,40 +124,40 @@ pub enum ParamError {
     /// No such parameter.
     #[error("unknown parameter `{name}`; accepted: {accepted}")]
     Unknown {
-        /// Name that was written.
+        /// The name as written.
         name: String,
         /// The algorithm's parameters.
         accepted: String,
     },
-    /// Written twice.
+    /// The parameter was set twice.
     #[error("parameter `{name}` is set twice")]
     Duplicate {
-        /// Which.
+        /// Name of the parameter.
         name: String,
     },
     /// Wrong kind, unit or range.
     #[error("`{name}` can't be `{written}`; accepted: {accepted}")]
     Value {
-        /// Which parameter.
+        /// Name of the parameter.
         name: String,
-        /// Value that was written.
+        /// The value as written.
         written: String,
-        /// Values that are accepted.
+        /// Description of the accepted values.
         accepted: String,
     },
-    /// Values that can't stand together.
+    /// Values that conflict with each other.
     #[error("{0}")]
     Conflict(String),
 }
 
-/// An algorithm's parameters: what was set, checked; everything else takes its default.
+/// An algorithm's checked parameters; an unset parameter takes its default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
     set: Vec<(&'static str, ParamValue)>,
 }
 
 impl Params {
-    /// Checks `pairs` against what an algorithm declares.
+    /// Checks `pairs` against an algorithm's parameters.
     ///
     /// # Errors
     /// The first parameter that is unknown, set twice, of the wrong kind or out of range.
@@ -175,7 +176,7 @@ impl Params {
         Ok(params)
     }
 
-    /// Parameters that were set, in the order in which they were set, as [`Params::read`] reads them again.
+    /// The set parameters, in the order of setting, in a form that [`Params::read`] reads again.
     pub fn pairs(&self) -> impl Iterator<Item = (&'static str, RawParam)> {
         self.set.iter().map(|(name, value)| {
             let raw = match value {
@@ -188,7 +189,7 @@ impl Params {
         })
     }
 
-    /// The span called `name`, or `default` if it was not set.
+    /// Returns the span called `name`, or `default` if it was not set.
     pub fn duration(&self, name: &str, default: Nanos) -> Nanos {
         match self.get(name) {
             Some(ParamValue::Duration(span)) => *span,
@@ -196,7 +197,7 @@ impl Params {
         }
     }
 
-    /// The number called `name`, or `default`.
+    /// Returns the number called `name`, or `default`.
     pub fn number(&self, name: &str, default: f64) -> f64 {
         match self.get(name) {
             Some(ParamValue::Number(number)) => *number,
@@ -204,7 +205,7 @@ impl Params {
         }
     }
 
-    /// The whole number called `name`, or `default`.
+    /// Returns the whole number called `name`, or `default`.
     pub fn count(&self, name: &str, default: u64) -> u64 {
         match self.get(name) {
             Some(ParamValue::Count(count)) => *count,
@@ -212,7 +213,7 @@ impl Params {
         }
     }
 
-    /// The word called `name`, or `default`.
+    /// Returns the word called `name`, or `default`.
     pub fn choice<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         match self.get(name) {
             Some(ParamValue::Choice(word)) => word,

@@ -1,12 +1,14 @@
-//! Algorithms by name. `leeward_controllers::builtin` has those of Leeward; another crate adds its own to a registry of
-//! its own making.
+//! Algorithms by name. `leeward_controllers::builtin` has those of Leeward; another crate adds its
+//! own to its own registry.
 //!
-//! # Plugging in your own
+//! # Adding an algorithm
 //! A controller that admits every second request, written outside this crate:
 //! ```
 //! use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, Gate};
 //! use leeward_core::registry::{Algorithm, Environment};
-//! use leeward_core::server::{Admission, Arrival, ControlLoop, RejectReason, ServerHalves, Session, Signals, Verdict};
+//! use leeward_core::server::{
+//!     Admission, Arrival, ControlLoop, RejectReason, ServerHalves, Session, Signals, Verdict,
+//! };
 //! use leeward_core::units::{Nanos, Time};
 //!
 //! struct EverySecond { seen: u64 }
@@ -14,7 +16,8 @@
 //! impl Admission for EverySecond {
 //!     fn request(&mut self, _: &mut Session, _: &Arrival) -> Verdict {
 //!         self.seen += 1;
-//!         if self.seen % 2 == 0 { Verdict::Admit } else { Verdict::Reject(RejectReason::Concurrency) }
+//!         let is_second = self.seen % 2 == 0;
+//!         if is_second { Verdict::Admit } else { Verdict::Reject(RejectReason::Concurrency) }
 //!     }
 //! }
 //!
@@ -34,10 +37,14 @@
 //!     source: "an example",
 //!     params: &[],
 //!     build_server: |_, environment| Ok(ServerHalves {
-//!         cores: (0..environment.cores).map(|_| Box::new(EverySecond { seen: 0 }) as Box<dyn Admission>).collect(),
+//!         cores: (0..environment.cores)
+//!             .map(|_| Box::new(EverySecond { seen: 0 }) as Box<dyn Admission>)
+//!             .collect(),
 //!         control: Box::new(Nothing),
 //!     }),
-//!     build_client: |_, _| Ok(ClientParts { half: Box::new(Nothing), config: ClientConfig::default() }),
+//!     build_client: |_, _| {
+//!         Ok(ClientParts { half: Box::new(Nothing), config: ClientConfig::default() })
+//!     },
 //! }).unwrap();
 //! assert!(registry.find("every-second").is_ok());
 //! ```
@@ -47,14 +54,14 @@ use crate::params::{ParamError, ParamSpec, Params, RawParam};
 use crate::server::ServerHalves;
 use crate::units::Nanos;
 
-/// Surroundings that an algorithm must know and can't decide.
+/// Given conditions of a server, which an algorithm needs and can't choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Environment {
     /// Cores the server may use.
     pub cores: u32,
     /// Network round trip between client and server, without queueing.
     pub rtt: Nanos,
-    /// The latency objective of a request, from its issue to its response.
+    /// Latency objective of a request, from its issue to its response.
     pub slo: Nanos,
     /// Whether the server always has all its cores.
     pub provisioning: CoreProvisioning,
@@ -66,36 +73,36 @@ pub enum CoreProvisioning {
     /// The number of cores is fixed.
     #[default]
     Fixed,
-    /// An allocator grants and parks them (`leeward-allocation`).
+    /// An allocator grants and parks cores (`leeward-allocation`).
     Allocated,
 }
 
 impl Environment {
-    /// `cores` is at least one.
+    /// Creates an environment with fixed cores; `cores` is raised to at least one.
     pub fn new(cores: u32, rtt: Nanos, slo: Nanos) -> Self {
         Environment { cores: cores.max(1), rtt, slo, provisioning: CoreProvisioning::Fixed }
     }
 
-    /// The same where an allocator grants and parks the cores.
+    /// Returns the same environment with an allocator.
     pub fn with_allocator(self) -> Self {
         Environment { provisioning: CoreProvisioning::Allocated, ..self }
     }
 }
 
-/// An algorithm: its name, what it may be told, and how its halves are made.
+/// An algorithm: its name, its parameters, and the functions that build its halves.
 #[derive(Clone, Debug)]
 pub struct Algorithm {
     /// The name in scenario files and on command lines.
     pub name: &'static str,
     /// Summary of the algorithm in one line.
     pub summary: &'static str,
-    /// Where it was published.
+    /// Publication of the algorithm.
     pub source: &'static str,
     /// The parameters it takes.
     pub params: &'static [ParamSpec],
-    /// Makes the server's side.
+    /// Builds the server's side.
     pub build_server: fn(&Params, &Environment) -> Result<ServerHalves, ParamError>,
-    /// Makes one client's side.
+    /// Builds one client's side.
     pub build_client: fn(&Params, &Environment) -> Result<ClientParts, ParamError>,
 }
 
@@ -103,41 +110,41 @@ impl Algorithm {
     /// Reads parameters for this algorithm.
     ///
     /// # Errors
-    /// The first that is unknown, of the wrong kind or out of range.
+    /// The first parameter that is unknown, of the wrong kind or out of range.
     pub fn params(&self, pairs: &[(&str, RawParam)]) -> Result<Params, ParamError> {
         Params::read(self.params, pairs)
     }
 
-    /// The server's side.
+    /// Builds the server's side.
     ///
     /// # Errors
-    /// Parameters that can't stand together.
+    /// Parameters that conflict with each other.
     pub fn server(&self, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
         (self.build_server)(params, environment)
     }
 
-    /// Client of one session.
+    /// Builds the client of one session.
     ///
     /// # Errors
-    /// Parameters that can't stand together.
+    /// Parameters that conflict with each other.
     pub fn client<T>(&self, params: &Params, environment: &Environment) -> Result<Client<T>, ParamError> {
         (self.build_client)(params, environment).map(Client::new)
     }
 }
 
-/// A name that is not, or already, in the registry.
+/// A name that the registry does not have, or has already.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// No algorithm of that name.
     #[error("unknown controller `{name}`; accepted: {accepted}")]
     Unknown {
-        /// Name that was asked for.
+        /// The requested name.
         name: String,
-        /// Names that there are.
+        /// All names in the registry.
         accepted: String,
     },
-    /// The name is taken.
+    /// The name is in use.
     #[error("there is a controller `{0}` already")]
     NameInUse(&'static str),
 }
@@ -149,7 +156,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry of these algorithms, whose names differ.
+    /// Creates a registry of these algorithms, whose names must differ.
     pub fn new(algorithms: Vec<Algorithm>) -> Self {
         Registry { algorithms }
     }
@@ -157,7 +164,7 @@ impl Registry {
     /// Adds an algorithm.
     ///
     /// # Errors
-    /// [`RegistryError::Taken`] if the name is in use.
+    /// [`RegistryError::NameInUse`] if the name is in use.
     pub fn add(&mut self, algorithm: Algorithm) -> Result<(), RegistryError> {
         if self.algorithms.iter().any(|known| known.name == algorithm.name) {
             return Err(RegistryError::NameInUse(algorithm.name));
@@ -166,7 +173,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Puts an algorithm in the place of the one of its name, or adds it.
+    /// Replaces the algorithm of the same name, or adds it.
     pub fn replace(&mut self, algorithm: Algorithm) {
         match self.algorithms.iter_mut().find(|known| known.name == algorithm.name) {
             Some(known) => *known = algorithm,
@@ -174,10 +181,10 @@ impl Registry {
         }
     }
 
-    /// The algorithm called `name`.
+    /// Returns the algorithm called `name`.
     ///
     /// # Errors
-    /// [`RegistryError::Unknown`], naming all there are.
+    /// [`RegistryError::Unknown`], with all names in the registry.
     pub fn find(&self, name: &str) -> Result<&Algorithm, RegistryError> {
         self.algorithms.iter().find(|known| known.name == name).ok_or_else(|| RegistryError::Unknown {
             name: name.chars().take(40).collect(),

@@ -1,44 +1,48 @@
-//! Rehearsals of admission: the queue that would be if decisions were enforced, and who is enforced upon. Without that queue a rehearsal
-//! would see an overload that never ends, because nothing of it is refused. Never here: decisions.
+//! Shadow mode of admission: the queue as it would be with enforced decisions, and the clients for
+//! which decisions are enforced. Without this shadow queue, shadow mode would see an endless
+//! overload, because no request is rejected. Does not contain decisions.
 //!
-//! The queue's clock is the arrival of requests at the machine, as far as their age is known: a server that drowns reads requests no faster
-//! than it answers them, so that at the time of reading no overload could be seen.
+//! The queue's clock is the arrival of requests at the machine, as far as their age is known. An
+//! overloaded server reads requests no faster than it answers them, so the time of reading would
+//! show no overload.
 
 use crate::units::{Nanos, Time};
 use std::collections::VecDeque;
 
-/// Ends of requests that one look takes: whoever comes after a long silence must not do the work of thousands.
+/// Completions that one poll takes. The first request after a long silence must not process
+/// thousands of them.
 const MAX_COMPLETIONS: usize = 256;
 
-/// Whether a refusal of whoever has this number is one where `percent` of a hundred are refused in earnest. The same number has the same
-/// answer each time, and whoever is meant by a share is meant by each greater one.
+/// Whether a rejection is enforced for the client with this number, at `percent` percent of
+/// clients. The result is the same for the same number each time. A client that one percentage
+/// covers is covered by each larger one.
 pub fn is_enforced(percent: u8, number: u64) -> bool {
-    // Fibonacci hashing: neighbours are spread evenly.
+    // Fibonacci hashing spreads neighbouring numbers evenly.
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 100 < u64::from(percent)
 }
 
-/// Work that is ahead of the next request, in nanoseconds of all workers, and the requests that it is of, each with a ticket of the
-/// owner's.
+/// Queue of a shadow server: the backlog in nanoseconds of all workers together, and the admitted
+/// requests, each with a token of the owner.
 #[derive(Debug)]
 pub struct ShadowQueue<T> {
     backlog: u64,
     now: Time,
-    /// When it was looked at last, by the plant's clock.
+    /// Time of the last poll, by the plant's clock.
     last_poll: Time,
-    /// In the order of their ends.
+    /// Requests in the order of their ends.
     in_flight: VecDeque<ShadowRequest<T>>,
 }
 
-/// A request that would be under way.
+/// A request in progress at the shadow server.
 #[derive(Debug)]
 pub struct ShadowRequest<T> {
-    /// When it would begin to be executed.
+    /// Time at which its execution would begin.
     start: Time,
-    /// When it would end.
+    /// Time at which it would end.
     pub end: Time,
-    /// From its arrival to its end.
+    /// Time from its arrival to its end.
     pub sojourn: Nanos,
-    /// The owner's ticket of it.
+    /// The owner's token.
     pub token: T,
 }
 
@@ -49,39 +53,42 @@ impl<T> Default for ShadowQueue<T> {
 }
 
 impl<T> ShadowQueue<T> {
-    /// The time of a request that came then and is read now: not before that of any other; the delay that it would have met; and the
-    /// requests that would have ended meanwhile.
-    pub fn poll(&mut self, read: Time, came: Time) -> (Time, Nanos, Vec<ShadowRequest<T>>) {
+    /// Advances the queue to a request that arrived at `came` and is read at `read`.
+    ///
+    /// Returns the request's time (not before that of any earlier request), its queueing delay, and
+    /// the requests that ended meanwhile.
+    pub fn poll(&mut self, read: Time, arrived: Time) -> (Time, Nanos, Vec<ShadowRequest<T>>) {
         self.last_poll = self.last_poll.max(read);
-        let now = self.now.max(came);
+        let now = self.now.max(arrived);
         self.backlog = self.backlog.saturating_sub(now.since(self.now).0);
         self.now = now;
         let ended = self.in_flight.iter().take(MAX_COMPLETIONS).take_while(|leaving| leaving.end <= now).count();
         (now, Nanos(self.backlog), self.in_flight.drain(..ended).collect())
     }
 
-    /// Age of the oldest request that would still be queued: what a server's control loop is told as its queueing delay. The delay of the
-    /// next request would grow faster than time under more than twice the load.
+    /// Age of the oldest request still in the queue: the queueing delay for the control loop. The
+    /// delay of the next request would grow faster than time at more than twice the load.
     pub fn oldest(&self) -> Nanos {
-        let waits = self.in_flight.iter().find(|leaving| leaving.start > self.now);
-        waits.map_or(Nanos::ZERO, |leaving| self.now.since(Time(leaving.end.0 - leaving.sojourn.0)))
+        let waiting = self.in_flight.iter().find(|leaving| leaving.start > self.now);
+        waiting.map_or(Nanos::ZERO, |leaving| self.now.since(Time(leaving.end.0 - leaving.sojourn.0)))
     }
 
-    /// The delay that a request would meet now. It ends while nobody comes: a balancer that sends nobody here would never learn else.
+    /// Queueing delay of a request that arrives now. The delay falls while no request arrives:
+    /// otherwise a balancer that sends none here would never see it fall.
     pub fn delay(&self, now: Time) -> Nanos {
         Nanos(self.backlog.saturating_sub(now.since(self.last_poll).0))
     }
 
-    /// The request that came last, of this time on one of `workers`, would have been admitted.
-    pub fn admit(&mut self, time: Nanos, workers: usize, ticket: T) {
-        let waits = Nanos(self.backlog);
+    /// Admits the request of the last poll, which takes `time` on one of `workers`.
+    pub fn admit(&mut self, time: Nanos, workers: usize, owner_token: T) {
+        let wait = Nanos(self.backlog);
         self.backlog = self.backlog.saturating_add(time.0 / workers.max(1) as u64);
-        let begins = self.now + waits;
-        let at = begins + time;
+        let begin = self.now + wait;
+        let at = begin + time;
         let sojourn = at.since(self.now);
-        // A short request on another worker ends before a long one that came first.
-        let place = self.in_flight.partition_point(|other| other.end <= at);
-        self.in_flight.insert(place, ShadowRequest { start: begins, end: at, sojourn, token: ticket });
+        // A short request on another worker ends before an earlier long one.
+        let index = self.in_flight.partition_point(|other| other.end <= at);
+        self.in_flight.insert(index, ShadowRequest { start: begin, end: at, sojourn, token: owner_token });
     }
 }
 
@@ -91,48 +98,48 @@ mod tests {
 
     #[test]
     fn the_queue_that_would_be_ends_while_nobody_comes() {
-        let mut twin = ShadowQueue::<()> { backlog: 1_000, ..ShadowQueue::default() };
-        // Came long before it was read.
-        let (_, delay, _) = twin.poll(Time(5_000), Time(100));
+        let mut queue = ShadowQueue::<()> { backlog: 1_000, ..ShadowQueue::default() };
+        // Arrived long before it was read.
+        let (_, delay, _) = queue.poll(Time(5_000), Time(100));
         assert_eq!(delay, Nanos(900));
-        assert_eq!(twin.delay(Time(5_000)), Nanos(900));
-        assert_eq!(twin.delay(Time(5_600)), Nanos(300));
-        assert_eq!(twin.delay(Time(9_000)), Nanos::ZERO);
+        assert_eq!(queue.delay(Time(5_000)), Nanos(900));
+        assert_eq!(queue.delay(Time(5_600)), Nanos(300));
+        assert_eq!(queue.delay(Time(9_000)), Nanos::ZERO);
     }
 
     #[test]
     fn the_oldest_in_the_queue_is_the_first_that_has_not_begun() {
-        let mut twin = ShadowQueue::default();
-        for came in [0, 100, 200] {
-            twin.poll(Time(came), Time(came));
-            twin.admit(Nanos(1_000), 1, ());
+        let mut queue = ShadowQueue::default();
+        for arrived in [0, 100, 200] {
+            queue.poll(Time(arrived), Time(arrived));
+            queue.admit(Nanos(1_000), 1, ());
         }
-        assert_eq!(twin.oldest(), Nanos(100), "of the second, while the first is executed");
-        twin.poll(Time(1_500), Time(1_500));
-        assert_eq!(twin.oldest(), Nanos(1_300));
-        twin.poll(Time(3_500), Time(3_500));
-        assert_eq!(twin.oldest(), Nanos::ZERO);
+        assert_eq!(queue.oldest(), Nanos(100), "of the second, while the first is executed");
+        queue.poll(Time(1_500), Time(1_500));
+        assert_eq!(queue.oldest(), Nanos(1_300));
+        queue.poll(Time(3_500), Time(3_500));
+        assert_eq!(queue.oldest(), Nanos::ZERO);
     }
 
     #[test]
     fn requests_leave_in_the_order_of_their_ends() {
-        let mut twin = ShadowQueue::default();
-        twin.poll(Time(10), Time(10));
-        twin.admit(Nanos(400), 2, 'a');
-        twin.admit(Nanos(50), 2, 'b');
-        let (_, delay, ended) = twin.poll(Time(300), Time(300));
+        let mut queue = ShadowQueue::default();
+        queue.poll(Time(10), Time(10));
+        queue.admit(Nanos(400), 2, 'a');
+        queue.admit(Nanos(50), 2, 'b');
+        let (_, delay, ended) = queue.poll(Time(300), Time(300));
         assert_eq!(
-            (delay, ended.iter().map(|of| (of.token, of.end, of.sojourn)).collect::<Vec<_>>()),
+            (delay, ended.iter().map(|request| (request.token, request.end, request.sojourn)).collect::<Vec<_>>()),
             (Nanos::ZERO, vec![('b', Time(260), Nanos(250))])
         );
-        assert_eq!(twin.poll(Time(900), Time(900)).2.len(), 1);
+        assert_eq!(queue.poll(Time(900), Time(900)).2.len(), 1);
     }
 
     #[test]
     fn a_share_is_about_that_many_and_grows_around_the_same() {
         for percent in [0, 5, 50, 100] {
-            let meant = (0..10_000).filter(|number| is_enforced(percent, *number)).count();
-            assert!(meant.abs_diff(usize::from(percent) * 100) < 150, "{meant} of 10,000 at {percent} %");
+            let enforced = (0..10_000).filter(|number| is_enforced(percent, *number)).count();
+            assert!(enforced.abs_diff(usize::from(percent) * 100) < 150, "{enforced} of 10,000 at {percent} %");
         }
         assert!((0..10_000).all(|number| is_enforced(50, number) || !is_enforced(5, number)));
     }

@@ -1,5 +1,5 @@
-//! The atomics that the fast halves share, and the mutex of a recording, swapped for loom's when the model checker runs
-//! (`--cfg loom`). Nothing else of loom leaks into the algorithms.
+//! Atomics that the fast halves share, and the mutex of a recording; both are loom's when the model
+//! checker runs (`--cfg loom`). No other part of loom reaches the algorithms.
 
 #[cfg(loom)]
 pub use loom::sync::{
@@ -12,8 +12,8 @@ pub use std::sync::{
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
-/// A value alone on its cache lines, so that cores writing one counter don't slow down readers of another.
-/// 128 bytes: adjacent-line prefetch pulls lines in pairs.
+/// A value alone on its cache lines, so that cores that write one counter don't slow down readers
+/// of another. 128 bytes: adjacent-line prefetch loads lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(pub T);

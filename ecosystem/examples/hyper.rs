@@ -1,4 +1,4 @@
-//! A hyper service: the listener, the layer once, and each connection's stamp on its requests.
+//! A hyper service: the listener, one layer, and each connection's receive stamp on its requests.
 use http_body_util::Full;
 use hyper::{Request, Response, body::Bytes, body::Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};

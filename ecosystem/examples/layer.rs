@@ -1,4 +1,5 @@
-//! An axum service with the layer alone: the listener is axum's own, and a worker's probe stands for the requests' ages.
+//! An axum service with the layer alone: the listener is axum's own, and a probe in a worker
+//! estimates the requests' ages.
 use axum::{Router, routing::get};
 use leeward_tower::{ms, slo};
 

@@ -1,10 +1,11 @@
-//! An axum service with a pool: whoever would wait too long for it is refused at once, and the others get it in time.
+//! An axum service with a pool: requests that would wait too long for it are rejected at once, and
+//! the others get a connection in time.
 use axum::{Router, routing::get};
 use leeward_tower::{LockRejection, locks::AcquireQueue, ms, slo};
 use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 
-// Any future that acquires something: `pool.get()` of deadpool, `pool.acquire()` of sqlx.
+// Replaces any future that acquires something: `pool.get()` of deadpool, `pool.acquire()` of sqlx.
 static POOL: Semaphore = Semaphore::const_new(4);
 static LINE: LazyLock<AcquireQueue> = LazyLock::new(|| AcquireQueue::new("db pool"));
 

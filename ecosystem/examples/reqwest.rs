@@ -1,4 +1,5 @@
-//! A client of a server that may refuse: it sends less while the server does, and says how much time its requests have.
+//! A client of a server that may reject requests: it sends fewer while the server rejects, and
+//! sends deadlines.
 use leeward_tower::{client::client, client::is_overload, ms};
 use tower::{Layer, Service, ServiceExt, service_fn};
 

@@ -1,4 +1,4 @@
-//! A tonic server: the layer, and the listener as its incoming connections..
+//! A tonic server: the layer, and the listener as its incoming connections.
 use leeward_tower::{Listener, ms, slo};
 use tonic::service::Routes;
 use tonic::transport::Server;

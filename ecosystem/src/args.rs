@@ -1,4 +1,4 @@
-//! Settings of one service and of its protection, as the command line says them.
+//! Command-line settings of one service and of its protection.
 
 use crate::guard::Guard;
 use clap::ValueEnum;
@@ -19,10 +19,12 @@ pub(crate) struct Args {
     /// Pool of four connections, of which the handler takes one before it waits.
     #[arg(long, value_enum, default_value_t = Pool::None)]
     pub(crate) pool: Pool,
-    /// From the first so many ms after the first request on until the second the work is three times as much.
+    /// From the first so many ms after the first request on until the second the work is three
+    /// times as much.
     #[arg(long, value_delimiter = ',')]
     pub(crate) slower: Vec<u64>,
-    /// Time that a request occupies the worker without computing, in ms: it takes as long whatever else this machine does.
+    /// Time that a request occupies the worker without computing, in ms: it takes as long whatever
+    /// else this machine does.
     #[arg(long, default_value_t = 0)]
     pub(crate) blocks: u64,
     /// Responses say the gate's load (ORCA).

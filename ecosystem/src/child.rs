@@ -56,19 +56,19 @@ impl Server {
         Ok(Server { child, input, output, address })
     }
 
-    /// Stops it as a whole, or lets it go on.
+    /// Sends a signal, to stop or continue the process.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Ends it; returns what it said of its requests.
+    /// Ends the process; returns the report on its requests.
     pub(crate) fn stop(mut self) -> Result<serde_json::Value> {
         self.input = None;
-        let mut said = String::new();
-        self.output.read_to_string(&mut said)?;
+        let mut text = String::new();
+        self.output.read_to_string(&mut text)?;
         self.child.wait()?;
-        Ok(said.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default())
+        Ok(text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default())
     }
 }

@@ -1,4 +1,6 @@
-//! A service of the tier before: works for a request, and asks the service behind for the rest of its answer. Never here: protection.
+//! A front service: works for a request, and calls a backend for the rest of the response.
+//!
+//! Does not contain protection.
 
 use crate::args::Args;
 use crate::work::Work;
@@ -20,39 +22,39 @@ use tower::{Layer, ServiceExt};
 
 type Http = Client<HttpConnector, Full<Bytes>>;
 
-/// The service, with what it knows of its own work.
+/// The service, with counters of its own work.
 pub(crate) struct Front {
     work: Work,
-    behind: Uri,
+    backend: Uri,
     http: Http,
-    /// The client layer, where deadlines and refusals are to be passed on.
-    passing: Option<client::Client>,
+    /// The client layer, if the front passes on deadlines and counts rejections.
+    client_layer: Option<client::Client>,
     worked: AtomicU64,
     wasted: AtomicU64,
 }
 
-/// Answer of the service behind.
+/// Outcome of a call to the backend.
 enum Answer {
     Result,
-    /// A refusal by the service behind, or by the client layer in its place.
-    Refusal,
+    /// Rejected by the backend, or by the client layer in its place.
+    Rejected,
     Failure,
 }
 
 impl Front {
-    /// In front of the service at `behind`.
-    pub(crate) fn new(args: &Args, behind: SocketAddr) -> Result<Arc<Self>> {
+    /// A front of the service at `backend`.
+    pub(crate) fn new(args: &Args, backend: SocketAddr) -> Result<Arc<Self>> {
         Ok(Arc::new(Front {
             work: Work::of(Duration::from_micros(args.work)),
-            behind: format!("http://{behind}/").parse()?,
+            backend: format!("http://{backend}/").parse()?,
             http: Client::builder(TokioExecutor::new()).build_http(),
-            passing: args.passes.then(|| client::client(Duration::from_millis(args.slo))),
+            client_layer: args.passes.then(|| client::client(Duration::from_millis(args.slo))),
             worked: AtomicU64::new(0),
             wasted: AtomicU64::new(0),
         }))
     }
 
-    /// Its one route.
+    /// Router with the only route.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
         let front = Arc::clone(self);
         let handler = move || {
@@ -62,18 +64,19 @@ impl Front {
         Router::new().route("/", get(handler))
     }
 
-    /// Requests that it has worked for, and those of them that the service behind then refused.
+    /// Requests that the front worked for, and those of them that were then rejected downstream.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.worked.load(Ordering::Relaxed), self.wasted.load(Ordering::Relaxed))
     }
 
     async fn serve(&self) -> Response {
-        // Before it asks: sessions are looked up and bodies parsed for a request that comes to nothing, too.
+        // The front works before the call, like services that look up sessions and parse bodies:
+        // this work is wasted if the backend rejects.
         self.work.run();
         self.worked.fetch_add(1, Ordering::Relaxed);
-        match self.ask().await {
+        match self.call_backend().await {
             Answer::Result => "ok".into_response(),
-            Answer::Refusal => {
+            Answer::Rejected => {
                 self.wasted.fetch_add(1, Ordering::Relaxed);
                 (StatusCode::SERVICE_UNAVAILABLE, [(ENVOY_OVERLOADED, "true")]).into_response()
             }
@@ -81,22 +84,22 @@ impl Front {
         }
     }
 
-    async fn ask(&self) -> Answer {
+    async fn call_backend(&self) -> Answer {
         let mut request = Request::new(Full::default());
-        *request.uri_mut() = self.behind.clone();
-        match &self.passing {
+        *request.uri_mut() = self.backend.clone();
+        match &self.client_layer {
             Some(layer) => read(layer.layer(self.http.clone()).oneshot(request).await).await,
             None => read(self.http.clone().oneshot(request).await).await,
         }
     }
 }
 
-/// Reads an answer to its end, so that its connection can be used again.
+/// Reads a response to its end, so that its connection can be reused.
 async fn read<B: http_body::Body, E>(response: Result<Response<B>, E>) -> Answer {
     let Ok(response) = response else { return Answer::Failure };
     let (refused, is_result) = (client::is_overload(&response), response.status() == StatusCode::OK);
     match response.into_body().collect().await {
-        Ok(_) if refused => Answer::Refusal,
+        Ok(_) if refused => Answer::Rejected,
         Ok(_) if is_result => Answer::Result,
         _ => Answer::Failure,
     }

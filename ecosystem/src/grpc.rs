@@ -1,4 +1,4 @@
-//! The same work as a unary method of tonic's: text comes and goes back. Never here: protection.
+//! The same work as a unary method of tonic: it echoes a text. Does not contain protection.
 
 use crate::work::Work;
 use leeward_tower::{Listener, Slo};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tonic::body::Body;
 use tower::Service;
 
-/// Definition of the service, for clients that read one.
+/// Definition of the service, for clients that need one.
 pub(crate) const PROTO: &str = "syntax = \"proto3\";\npackage bench;\nmessage Text { string value = 1; }\n\
     service Echo { rpc Echo(Text) returns (Text); }\n";
 

@@ -1,4 +1,4 @@
-//! Protection of the service: nothing, Leeward's layer, or another. All answer 503 where they refuse.
+//! Protection of the service: none, Leeward's layer, or another. All reject with status 503.
 
 use axum::Router;
 use axum::error_handling::HandleErrorLayer;
@@ -10,7 +10,8 @@ use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 
-/// Headers that describe requests: read from the text each time, their names would cost more than their values.
+/// Header names that describe requests, parsed once: parsing the names per request would cost more
+/// than reading the values.
 static DEAR: HeaderName = HeaderName::from_static("x-dear");
 static TENANT: HeaderName = HeaderName::from_static("x-tenant");
 
@@ -61,7 +62,7 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
-    /// tower's limits that a user would try.
+    /// The limits of tower that a user would try.
     pub(crate) const LIMITS: [(Guard, usize); 9] = [
         (Guard::Limit1, 1),
         (Guard::Limit2, 2),
@@ -74,12 +75,12 @@ impl Guard {
         (Guard::Limit256, 256),
     ];
 
-    /// Requests in flight that tower's limit allows, where this is one.
+    /// Requests in flight that tower's limit allows, if this is such a limit.
     pub(crate) fn limit(self) -> Option<usize> {
         Guard::LIMITS.into_iter().find(|(guard, _)| *guard == self).map(|(_, limit)| limit)
     }
 
-    /// Leeward's layer with its settings, where this is one.
+    /// Leeward's layer with its settings, if this guard uses it.
     pub(crate) fn layer(self, objective: Duration) -> Option<Slo> {
         let layer = slo(objective)
             .workers(1)
@@ -100,13 +101,13 @@ impl Guard {
         }
     }
 
-    /// Whether the listener has stamps.
+    /// Returns true if the listener has receive stamps.
     pub(crate) fn has_stamps(self) -> bool {
         self.layer(Duration::from_secs(1)).is_some() && self != Guard::Probe
     }
 
-    /// The service behind it, where it is none of Leeward's.
-    pub(crate) fn around(self, app: Router, objective: Duration) -> anyhow::Result<Router> {
+    /// Wraps `app` in this guard, unless it is Leeward's layer.
+    pub(crate) fn wrap(self, app: Router, objective: Duration) -> anyhow::Result<Router> {
         use tower_resilience_adaptive::{AdaptiveLimiterLayer, Aimd, Vegas};
         let refused = || HandleErrorLayer::new(|_: tower::BoxError| async { StatusCode::SERVICE_UNAVAILABLE });
         let shed = || ServiceBuilder::new().layer(refused()).layer(LoadShedLayer::new());

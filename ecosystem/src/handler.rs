@@ -1,4 +1,6 @@
-//! Work of the service for a request: it waits, computes, or takes something from a pool. Never here: protection.
+//! Work of the service for a request: it waits, computes, or takes a connection from a pool.
+//!
+//! Does not contain protection.
 
 use crate::args::{Args, Pool};
 use crate::work::Work;
@@ -12,7 +14,7 @@ use tokio::sync::Semaphore;
 
 /// Connections of the pool.
 pub(crate) const CONNECTIONS: usize = 4;
-/// Work of a dear request in that of a cheap one.
+/// Cost of an expensive request, in cheap ones.
 pub(crate) const DEAR: u64 = 50;
 
 struct Service {
@@ -29,7 +31,7 @@ struct Service {
     began: OnceLock<Instant>,
 }
 
-/// The service.
+/// Router of the service.
 pub(crate) fn app(args: &Args) -> Router {
     let work = |times: u64| Work::of(Duration::from_micros(args.work * times));
     let ms = |at: usize| args.slower.get(at).copied().map(Duration::from_millis);

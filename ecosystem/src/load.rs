@@ -1,10 +1,13 @@
-//! Load over HTTP/1 from one thread: each connection asks at even gaps from a random moment on, or as soon as it was
-//! answered. Of many such connections together the requests come nearly as of a Poisson process, and hardly any waits
-//! for its own connection's last answer, which a client would not do. Latency counts from when a request was due, so
-//! that a request that had to wait for its connection is not forgotten.
+//! Load over HTTP/1 from one thread.
 //!
-//! No executor: its timers are as coarse as a millisecond, and its tasks cost as much as a refusal. This loop sends what
-//! is due, reads what has come, and looks again without sleeping where the next request is near.
+//! Each connection sends requests at even intervals from a random phase, or as soon as the previous
+//! one was answered. Together, many such connections approximate a Poisson process, and few
+//! requests wait for the previous response on their connection. Latency counts from the time at
+//! which a request was due, so it includes waiting for the connection.
+//!
+//! The loop uses no executor: the timers of one have a resolution of a millisecond, and its tasks
+//! cost as much as a rejection. This loop sends due requests, reads responses, and polls without
+//! sleeping if the next request is near.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -17,40 +20,40 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A request that is due later than this is waited for asleep.
+/// The loop sleeps only if the next request is due later than this.
 const NEAR: Duration = Duration::from_micros(60);
-/// Longest wait for an answer after the end of a phase.
+/// Longest wait for a response after the end of a phase.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Demand of a phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Demand {
-    /// Requests per second of all connections together.
+    /// Requests per second, over all connections.
     Rate(f64),
-    /// Each connection asks again at once.
+    /// Each connection sends the next request as soon as it gets a response.
     Closed,
 }
 
-/// A load.
+/// Settings of a load.
 pub(crate) struct Plan {
     pub(crate) address: SocketAddr,
     pub(crate) connections: usize,
-    /// Demands one after the other.
+    /// Consecutive demands and their durations.
     pub(crate) phases: Vec<(Demand, Duration)>,
-    /// Time from the beginning that does not count.
+    /// Time from the beginning that is not measured.
     pub(crate) warmup: Duration,
     pub(crate) objective: Duration,
     pub(crate) seed: u64,
-    /// Header lines of a connection's requests, and the group that it counts in.
+    /// Header lines of a connection's requests, and the index of its group.
     pub(crate) kind: fn(usize) -> (String, usize),
 }
 
-/// Every connection alike.
+/// One group for all connections, without header lines.
 pub(crate) fn alike(_: usize) -> (String, usize) {
     (String::new(), 0)
 }
 
-/// Fates of the requests of a group that were due while it counted.
+/// Outcomes of a group's requests that were due in the measured time.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) due: u64,
@@ -58,7 +61,7 @@ pub(crate) struct Group {
     pub(crate) refused: u64,
     pub(crate) failed: u64,
     pub(crate) in_time: u64,
-    /// Of the answered, in us from when they were due.
+    /// Latency of the answered requests in microseconds, from the time at which each was due.
     pub(crate) latency: Histogram<u64>,
 }
 
@@ -70,19 +73,19 @@ impl Default for Group {
 }
 
 /// Result of a load.
-pub(crate) struct Came {
+pub(crate) struct LoadResult {
     pub(crate) groups: Vec<Group>,
-    /// Time that counts.
+    /// Measured time.
     pub(crate) span: Duration,
     /// Share of its CPU that the generator used.
     pub(crate) busy: f64,
-    /// When the last refusal was due, from the beginning.
+    /// Time from the beginning at which the last rejected request was due.
     pub(crate) last_refusal: Duration,
-    /// Answered in time, by half seconds of when they were due from the beginning.
+    /// Requests answered in time, per half second in which they were due.
     pub(crate) halves: Vec<u64>,
 }
 
-impl Came {
+impl LoadResult {
     pub(crate) fn all(&self) -> Group {
         let mut sum = Group::default();
         for group in &self.groups {
@@ -101,12 +104,12 @@ impl Came {
     }
 }
 
-/// Runs a plan on this thread.
-pub(crate) fn run(plan: &Plan) -> Result<Came> {
+/// Runs a plan on the calling thread.
+pub(crate) fn run(plan: &Plan) -> Result<LoadResult> {
     let mut generator = Generator::new(plan)?;
     generator.run()?;
     let span = plan.phases.iter().map(|(_, span)| *span).sum::<Duration>().saturating_sub(plan.warmup);
-    Ok(Came {
+    Ok(LoadResult {
         busy: 1.0 - generator.idle.as_secs_f64() / generator.begin.elapsed().as_secs_f64().max(1e-9),
         groups: generator.groups,
         span,
@@ -118,7 +121,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Came> {
 struct Generator<'a> {
     plan: &'a Plan,
     connections: Vec<Connection>,
-    /// Connections that wait for their next request to be due.
+    /// Connections whose next request is not due yet.
     waiting: BinaryHeap<Reverse<(Instant, usize)>>,
     poll: OwnedFd,
     begin: Instant,
@@ -127,7 +130,7 @@ struct Generator<'a> {
     groups: Vec<Group>,
     last_refusal: Duration,
     halves: Vec<u64>,
-    /// Time spent waiting.
+    /// Time spent sleeping or in polls that found nothing.
     idle: Duration,
 }
 
@@ -135,13 +138,13 @@ struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
     group: usize,
-    draw: Draw,
-    /// Phase of its current request; behind the last one it has ended.
+    random: Random,
+    /// Phase of the current request; equal to the number of phases after the last one.
     phase: usize,
-    /// When its current request is, or was, due.
+    /// Time at which the current request is or was due.
     due: Instant,
-    /// Whether that request is under way.
-    asks: bool,
+    /// True if the current request has been sent.
+    in_flight: bool,
     answer: Vec<u8>,
 }
 
@@ -156,15 +159,15 @@ impl<'a> Generator<'a> {
                 stream,
                 request: format!("GET / HTTP/1.1\r\nhost: leeward\r\n{header}\r\n").into_bytes(),
                 group,
-                draw: Draw(plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (index as u64 + 1) << 17 | 1),
+                random: Random(plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (index as u64 + 1) << 17 | 1),
                 phase: 0,
                 due: Instant::now(),
-                asks: false,
+                in_flight: false,
                 answer: Vec::with_capacity(4_096),
             });
         }
         let groups = connections.iter().map(|connection| connection.group + 1).max().unwrap_or(1);
-        // The load begins when all connections are there.
+        // The load begins after all connections are open.
         let begin = Instant::now() + Duration::from_millis(5);
         let ends = plan.phases.iter().scan(begin, |end, (_, span)| {
             *end += *span;
@@ -191,68 +194,68 @@ impl<'a> Generator<'a> {
         }
         let last = self.ends.last().copied().unwrap_or(self.begin) + PATIENCE;
         let mut events = Vec::with_capacity(256);
-        let mut under_way = 0;
+        let mut in_flight_count = 0;
         loop {
             let now = Instant::now();
             while self.waiting.peek().is_some_and(|Reverse((due, _))| *due <= now) {
                 let Some(Reverse((_, index))) = self.waiting.pop() else { break };
                 if now > self.ends[self.connections[index].phase] + PATIENCE {
-                    // Nobody waits any more for what is still to be sent.
-                    self.done(index, Err(ErrorKind::TimedOut.into()));
+                    // The phase of this request has ended too long ago to send it.
+                    self.finish(index, Err(ErrorKind::TimedOut.into()));
                     continue;
                 }
                 match self.connections[index].send() {
-                    Ok(()) => under_way += 1,
-                    Err(error) => self.done(index, Err(error)),
+                    Ok(()) => in_flight_count += 1,
+                    Err(error) => self.finish(index, Err(error)),
                 }
             }
-            if self.waiting.is_empty() && under_way == 0 {
+            if self.waiting.is_empty() && in_flight_count == 0 {
                 return Ok(());
             }
-            self.look(self.waiting.peek().map_or(last, |Reverse((due, _))| (*due).min(last)), &mut events)?;
+            self.poll_events(self.waiting.peek().map_or(last, |Reverse((due, _))| (*due).min(last)), &mut events)?;
             for event in events.drain(..) {
                 let index = event.data.u64() as usize;
-                let asks = self.connections[index].asks;
+                let in_flight = self.connections[index].in_flight;
                 match self.connections[index].receive() {
                     Ok(None) => continue,
-                    Ok(Some(status)) => self.done(index, Ok(status)),
-                    Err(error) => self.done(index, Err(error)),
+                    Ok(Some(status)) => self.finish(index, Ok(status)),
+                    Err(error) => self.finish(index, Err(error)),
                 }
-                under_way -= usize::from(asks);
+                in_flight_count -= usize::from(in_flight);
             }
             if Instant::now() >= last {
                 for index in 0..self.connections.len() {
-                    if self.connections[index].asks {
-                        under_way -= 1;
-                        self.done(index, Err(ErrorKind::TimedOut.into()));
+                    if self.connections[index].in_flight {
+                        in_flight_count -= 1;
+                        self.finish(index, Err(ErrorKind::TimedOut.into()));
                     }
                 }
             }
         }
     }
 
-    /// Takes what has come; sleeps for it if nothing is due before `until`.
-    fn look(&mut self, until: Instant, events: &mut Vec<epoll::Event>) -> Result<()> {
-        let began = Instant::now();
-        let sleep = until.saturating_duration_since(began).saturating_sub(NEAR);
+    /// Polls for responses; sleeps if nothing is due before `until`.
+    fn poll_events(&mut self, until: Instant, events: &mut Vec<epoll::Event>) -> Result<()> {
+        let start = Instant::now();
+        let sleep = until.saturating_duration_since(start).saturating_sub(NEAR);
         match epoll::wait(&self.poll, spare_capacity(events), Some(&sleep.try_into()?)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // A look in vain is waiting, too.
+        // A poll that found nothing counts as idle time.
         if !sleep.is_zero() || events.is_empty() {
-            self.idle += began.elapsed();
+            self.idle += start.elapsed();
         }
         Ok(())
     }
 
-    /// A request has ended: the next one's turn.
-    fn done(&mut self, index: usize, outcome: std::io::Result<u16>) {
+    /// Records the end of a request and schedules the next one.
+    fn finish(&mut self, index: usize, outcome: std::io::Result<u16>) {
         let connection = &mut self.connections[index];
-        connection.asks = false;
+        connection.in_flight = false;
         connection.answer.clear();
         let (group, due, failed) = (connection.group, connection.due, outcome.is_err());
-        self.note(group, due, &outcome);
+        self.record(group, due, &outcome);
         if failed {
             match connect(self.plan.address, &self.poll, index, PATIENCE / 10) {
                 Ok(fresh) => self.connections[index].stream = fresh,
@@ -262,16 +265,16 @@ impl<'a> Generator<'a> {
         self.schedule(index, false);
     }
 
-    /// The connection's next request becomes due, at once perhaps.
+    /// Schedules the connection's next request, possibly at once.
     fn schedule(&mut self, index: usize, first: bool) {
         let count = self.plan.connections as f64;
         let connection = &mut self.connections[index];
-        let mut begins = first;
+        let mut phase_begins = first;
         while let Some((demand, _)) = self.plan.phases.get(connection.phase) {
             match demand {
                 Demand::Rate(rate) => {
                     let gap = count / rate;
-                    let gap = if begins { gap * connection.draw.unit() } else { gap };
+                    let gap = if phase_begins { gap * connection.random.unit() } else { gap };
                     connection.due += Duration::from_secs_f64(gap);
                 }
                 Demand::Closed => connection.due = connection.due.max(Instant::now()),
@@ -282,11 +285,11 @@ impl<'a> Generator<'a> {
             }
             connection.due = self.ends[connection.phase];
             connection.phase += 1;
-            begins = true;
+            phase_begins = true;
         }
     }
 
-    fn note(&mut self, group: usize, due: Instant, outcome: &std::io::Result<u16>) {
+    fn record(&mut self, group: usize, due: Instant, outcome: &std::io::Result<u16>) {
         let (latency, due) = (due.elapsed(), due - self.begin);
         let refused = matches!(outcome, Ok(status) if *status != 200);
         if refused {
@@ -316,7 +319,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// A connection whose answers the loop hears of under this number.
+/// Opens a connection whose events have the data `index`.
 fn connect(address: SocketAddr, poll: &OwnedFd, index: usize, patience: Duration) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_nodelay(true)?;
@@ -326,21 +329,21 @@ fn connect(address: SocketAddr, poll: &OwnedFd, index: usize, patience: Duration
 }
 
 impl Connection {
-    /// A request is far smaller than a socket's buffer, which is empty: it is sent whole.
+    /// Sends the whole request: it is far smaller than the socket's empty buffer.
     fn send(&mut self) -> std::io::Result<()> {
         self.stream.write_all(&self.request)?;
-        self.asks = true;
+        self.in_flight = true;
         Ok(())
     }
 
-    /// Reads what has come; the status once the answer is whole.
+    /// Reads available bytes; returns the status once the response is complete.
     fn receive(&mut self) -> std::io::Result<Option<u16>> {
         let mut bytes = [0; 4_096];
         match self.stream.read(&mut bytes) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
-            Ok(read) if self.asks => {
+            Ok(read) if self.in_flight => {
                 self.answer.extend_from_slice(&bytes[..read]);
-                whole(&self.answer)
+                parse_status(&self.answer)
             }
             Ok(_) => Err(ErrorKind::InvalidData.into()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
@@ -349,8 +352,8 @@ impl Connection {
     }
 }
 
-/// The status, once the answer is whole.
-fn whole(bytes: &[u8]) -> std::io::Result<Option<u16>> {
+/// Returns the status once the response is complete.
+fn parse_status(bytes: &[u8]) -> std::io::Result<Option<u16>> {
     let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
     let text = std::str::from_utf8(&bytes[..head]).map_err(|_| std::io::ErrorKind::InvalidData)?;
     let status = text.get(9..12).and_then(|digits| digits.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
@@ -361,11 +364,11 @@ fn whole(bytes: &[u8]) -> std::io::Result<Option<u16>> {
     Ok((bytes.len() >= head + 4 + length.unwrap_or(0)).then_some(status))
 }
 
-/// A seeded stream of numbers (xorshift64*).
-struct Draw(u64);
+/// A seeded random generator (xorshift64*).
+struct Random(u64);
 
-impl Draw {
-    /// From 0 to 1.
+impl Random {
+    /// Returns a number from 0 to 1.
     fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -382,9 +385,9 @@ mod tests {
     fn an_answer_is_whole_with_its_last_byte() {
         let answer = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno";
         for cut in 0..answer.len() {
-            assert_eq!(whole(&answer[..cut]).unwrap(), None, "{cut}");
+            assert_eq!(parse_status(&answer[..cut]).unwrap(), None, "{cut}");
         }
-        assert_eq!(whole(answer).unwrap(), Some(503));
-        assert!(whole(b"gibberish\r\n\r\n").is_err());
+        assert_eq!(parse_status(answer).unwrap(), Some(503));
+        assert!(parse_status(b"gibberish\r\n\r\n").is_err());
     }
 }

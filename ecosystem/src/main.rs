@@ -1,9 +1,12 @@
-//! The program behind `make ecosystem`: services as people write them, protected by Leeward's layer or by what else there is, under
-//! an open-loop load from the other CPU.
+//! The program behind `make ecosystem`: typical services, protected by Leeward's layer or by a
+//! rival, under an open-loop load from the other CPU.
 //!
-//! - `server`: a service in a process of its own. `guard`: what protects it. `args`: settings of both.
-//! - `handler`: what it does for a request; `grpc`: the same under tonic; `front`: one that asks another service.
-//! - `load`: the generator. `rows`: what is asked, and what came out. `overhead`: the layer's own time.
+//! - `server`: a service in a process of its own. `guard`: its protection. `args`: settings of
+//!   both.
+//! - `handler`: work per request; `grpc`: the same under tonic; `front`: a service that calls
+//!   another.
+//! - `load`: the generator. `rows`: expected and measured outcomes. `overhead`: the layer's own
+//!   time.
 
 mod args;
 mod child;

@@ -1,8 +1,8 @@
-//! Outcomes that are asked, a row each, and what came out. A row that is missed is no failure of the program.
+//! Expected and measured outcomes, one row each. A missed row does not fail the program.
 
 use crate::child::Server;
 use crate::guard::Guard;
-use crate::load::{self, Came, Demand, Plan, alike};
+use crate::load::{self, Demand, LoadResult, Plan, alike};
 use crate::{args, overhead, server};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -13,6 +13,7 @@ mod adaptive;
 mod envoy;
 mod more;
 mod outside;
+mod readme;
 mod retries;
 mod room;
 mod tiers;
@@ -47,6 +48,8 @@ pub(crate) struct Args {
 /// Rows that are measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Group {
+    /// The README's first number.
+    Readme,
     /// Twice the capacity, beside the rivals.
     Overload,
     /// Twice the capacity at 50 us of work, with and without a wait room.
@@ -79,8 +82,10 @@ enum Group {
     False,
 }
 
-/// Connections, each with one request under way. So many that a request hardly ever waits for its own connection's last
-/// one, which no server can help, and that fewer could not keep 100 ms of work waiting.
+/// Number of connections, each with at most one request in flight.
+///
+/// With so many, a request rarely waits for the previous one on its connection, which no server
+/// could help. Fewer connections could not keep 100 ms of work queued.
 fn connections(work: u64) -> usize {
     (500_000 / work.max(1) as usize).clamp(1_000, 2_000)
 }
@@ -93,7 +98,7 @@ struct Row {
     bar: String,
     got: String,
     value: f64,
-    /// `None`: shown beside the others.
+    /// `None` for rows that are shown only for comparison.
     met: Option<bool>,
 }
 
@@ -118,12 +123,13 @@ pub(crate) fn measure(args: &Args) -> Result<()> {
             continue;
         }
         match group {
+            Group::Readme => bench.readme()?,
             Group::Overload => {
                 for work in [500, 50] {
                     bench.overload(work, 0, !args.alone)?;
                 }
                 if !args.quick {
-                    // A handler that awaits first: here rivals can see.
+                    // With a handler that awaits first, rivals can see the load.
                     bench.overload(200, 5, !args.alone)?;
                 }
             }
@@ -170,7 +176,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Answers in time over the capacity, with latencies of the answered in ms and the share that was refused.
+/// Share of the capacity answered in time, latencies of the answered requests in ms, and the
+/// rejected share.
 #[derive(Clone, Copy)]
 struct Goodput {
     share: f64,
@@ -180,11 +187,11 @@ struct Goodput {
 }
 
 impl Goodput {
-    fn of(came: &Came, capacity: f64) -> Self {
-        let all = came.all();
+    fn of(result: &LoadResult, capacity: f64) -> Self {
+        let all = result.all();
         let quantile = |part| all.latency.value_at_quantile(part) as f64 / 1e3;
         let refused = all.refused as f64 / all.due.max(1) as f64;
-        Goodput { share: came.per_second(all.in_time) / capacity, p50: quantile(0.5), p99: quantile(0.99), refused }
+        Goodput { share: result.per_second(all.in_time) / capacity, p50: quantile(0.5), p99: quantile(0.99), refused }
     }
 
     fn median(of: &[Goodput]) -> Self {
@@ -193,14 +200,16 @@ impl Goodput {
     }
 }
 
-/// Part of the capacity that whoever refuses the rest of twice the capacity can serve, where each refusal takes as long as an empty answer: the CPU's
-/// time is `served / capacity + refused / empty`.
+/// Largest share of the capacity that can be served at twice the capacity if the rest is rejected.
+///
+/// Each rejection takes as long as an empty response: `served / capacity + rejected / empty = 1`.
 fn most_in_time(capacity: f64, empty: f64) -> f64 {
     let refusal = capacity / empty.max(capacity);
     ((1.0 - 2.0 * refusal) / (1.0 - refusal).max(1e-3)).max(0.0)
 }
 
-/// Leaves out all of tower's limits but the one that was best: its user would have tuned it. The first round is the tuning.
+/// Keeps only the best of tower's limits, because a user would have tuned it. The first round is
+/// the tuning.
 fn keep_best_limit(measured: &mut Vec<(Guard, Vec<Goodput>)>) {
     let limits = measured.iter().filter(|(guard, _)| guard.limit().is_some());
     let best =
@@ -226,12 +235,12 @@ impl Bench {
         phases: Vec<(Demand, Duration)>,
         warmup: Duration,
         kind: fn(usize) -> (String, usize),
-    ) -> Result<(Came, serde_json::Value)> {
+    ) -> Result<(LoadResult, serde_json::Value)> {
         let args = args::Args { guard, work, wait, ..Default::default() };
         self.load_of(args, phases, warmup, kind, |_, _| {})
     }
 
-    /// The same of any service; `during` runs beside the load, until it is told to end.
+    /// Loads a service with any settings; `during` runs beside the load until its flag is set.
     fn load_of(
         &mut self,
         args: args::Args,
@@ -239,33 +248,33 @@ impl Bench {
         warmup: Duration,
         kind: fn(usize) -> (String, usize),
         during: impl Fn(&Server, &AtomicBool) + Sync,
-    ) -> Result<(Came, serde_json::Value)> {
+    ) -> Result<(LoadResult, serde_json::Value)> {
         let args = args::Args { slo: SLO.as_millis() as u64, cpu: Some(0), ..args };
         let server = Server::start(&args)?;
         self.seed += 1;
-        // A closed loop needs few connections to keep one worker busy.
+        // A closed loop keeps one worker busy with few connections.
         let closed = matches!(phases.first(), Some((Demand::Closed, _)));
         let connections = if closed && args.wait == 0 { 16 } else { connections(args.work) };
         let plan = Plan { address: server.address, connections, phases, warmup, objective: SLO, seed: self.seed, kind };
-        let ends = AtomicBool::new(false);
-        let came = std::thread::scope(|scope| {
-            scope.spawn(|| during(&server, &ends));
-            let came = load::run(&plan);
-            ends.store(true, Ordering::Relaxed);
-            came
+        let stop = AtomicBool::new(false);
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| during(&server, &stop));
+            let result = load::run(&plan);
+            stop.store(true, Ordering::Relaxed);
+            result
         })?;
-        self.busiest = self.busiest.max(came.busy);
-        Ok((came, server.stop()?))
+        self.busiest = self.busiest.max(result.busy);
+        Ok((result, server.stop()?))
     }
 
     fn capacity(&mut self, guard: Guard, work: (u64, u64)) -> Result<f64> {
         let span = self.span.min(Duration::from_secs(3));
-        let (came, _) = self.load(guard, work, vec![(Demand::Closed, span)], span / 4, alike)?;
-        let all = came.all();
-        Ok(came.per_second(all.answered + all.refused))
+        let (result, _) = self.load(guard, work, vec![(Demand::Closed, span)], span / 4, alike)?;
+        let all = result.all();
+        Ok(result.per_second(all.answered + all.refused))
     }
 
-    /// Twice the capacity, in time over capacity.
+    /// Goodput over capacity at twice the capacity.
     fn overload(&mut self, work: u64, wait: u64, rivals: bool) -> Result<()> {
         let capacity = self.capacity(Guard::Nothing, (work, wait))?;
         println!(
@@ -284,19 +293,19 @@ impl Bench {
         let mut measured: Vec<(Guard, Vec<Goodput>)> = guards.into_iter().map(|guard| (guard, Vec::new())).collect();
         let (mut envoy, mut envoy_cpus) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
-            // In turns, so that what else the machine does meets all alike.
+            // Guards alternate, so that disturbances on the machine meet all alike.
             let phases = || vec![(Demand::Rate(capacity * 2.0), self.span)];
             let (phases, warmup) = (phases(), self.span / 3);
             for (guard, results) in &mut measured {
-                let (came, _) = self.load(*guard, (work, wait), phases.clone(), warmup, alike)?;
-                results.push(Goodput::of(&came, capacity));
+                let (result, _) = self.load(*guard, (work, wait), phases.clone(), warmup, alike)?;
+                results.push(Goodput::of(&result, capacity));
             }
             keep_best_limit(&mut measured);
             if rivals
                 && work >= 200
-                && let Some((came, cpus)) = self.adaptive((work, wait), phases, warmup)?
+                && let Some((result, cpus)) = self.adaptive((work, wait), phases, warmup)?
             {
-                envoy.push(Goodput::of(&came, capacity));
+                envoy.push(Goodput::of(&result, capacity));
                 envoy_cpus.push(cpus);
             }
         }
@@ -332,7 +341,7 @@ impl Bench {
                 let got = format!("{share:.2}, p50 {p50:.1} p99 {p99:.1} ms, {:.0} % refused", refused * 100.0);
                 let title = format!("{work}+{wait}: in time / capacity at 2 x, envoy adaptive");
                 self.row(title, "", got, share, None);
-                // The service has one CPU in either case; Envoy runs on the generator's.
+                // The service has one CPU with and without Envoy; Envoy runs on the generator's.
                 let cpus = median(envoy_cpus);
                 let each = share / (1.0 + cpus);
                 let title = format!("{work}+{wait}: ours over envoy adaptive's, per CPU of service and proxy");
@@ -354,8 +363,8 @@ impl Bench {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         let high = self.span;
         let phases = vec![(Demand::Rate(capacity * 5.0), high), (Demand::Rate(capacity * 0.5), Duration::from_secs(3))];
-        let (came, said) = self.load(Guard::Level, (500, 0), phases, Duration::ZERO, alike)?;
-        let p99 = came.all().latency.value_at_quantile(0.99) as f64 / 1e3;
+        let (result, report) = self.load(Guard::Level, (500, 0), phases, Duration::ZERO, alike)?;
+        let p99 = result.all().latency.value_at_quantile(0.99) as f64 / 1e3;
         self.row(
             "p99 of the admitted at 5 x, from the start".into(),
             "<= 20 ms",
@@ -363,9 +372,9 @@ impl Bench {
             p99,
             Some(p99 <= 20.0),
         );
-        let last = came.last_refusal.saturating_sub(high).as_secs_f64();
+        let last = result.last_refusal.saturating_sub(high).as_secs_f64();
         self.row("last refusal after the overload".into(), "<= 1 s", format!("{last:.2} s"), last, Some(last <= 1.0));
-        let in_flight = said["in_flight"].as_f64().unwrap_or(f64::NAN);
+        let in_flight = report["in_flight"].as_f64().unwrap_or(f64::NAN);
         self.row("in flight at the end".into(), "0", format!("{in_flight}"), in_flight, Some(in_flight == 0.0));
         Ok(())
     }
@@ -408,10 +417,10 @@ impl Bench {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         for (title, load, span) in [("from cold at 0.9", 0.9, self.span * 2), ("at half load", 0.5, half)] {
             let phases = vec![(Demand::Rate(capacity * load), span)];
-            let (came, said) = self.load(Guard::Level, (500, 0), phases, Duration::ZERO, alike)?;
-            let all = came.all();
+            let (result, report) = self.load(Guard::Level, (500, 0), phases, Duration::ZERO, alike)?;
+            let all = result.all();
             let refused = all.refused as f64 / all.due.max(1) as f64;
-            let why = said["newest"].as_str().filter(|_| all.refused > 0).unwrap_or("").to_owned();
+            let why = report["newest"].as_str().filter(|_| all.refused > 0).unwrap_or("").to_owned();
             let got = format!("{:.3} % of {}", refused * 100.0, all.due);
             self.row(
                 format!("refused {title}, {:.0} s", span.as_secs_f64()),
@@ -425,11 +434,11 @@ impl Bench {
             }
         }
         if rivals {
-            // Two of its windows of a minute; in a quick run its first one.
+            // 130 s contain two of Envoy's one-minute windows; a quick run contains only the first.
             let span = half.min(Duration::from_secs(130));
             let phases = vec![(Demand::Rate(capacity * 0.5), span)];
-            if let Some((came, _)) = self.adaptive((500, 0), phases, Duration::ZERO)? {
-                let all = came.all();
+            if let Some((result, _)) = self.adaptive((500, 0), phases, Duration::ZERO)? {
+                let all = result.all();
                 let refused = all.refused as f64 / all.due.max(1) as f64;
                 let title = format!("refused at half load, {:.0} s, envoy adaptive", span.as_secs_f64());
                 self.row(title, "", format!("{:.3} % of {}", refused * 100.0, all.due), refused, None);
@@ -442,8 +451,8 @@ impl Bench {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
         let kind = |index: usize| (format!("leeward: p={}\r\n", [1, 49, 113][index % 3]), index % 3);
-        let (came, _) = self.load(Guard::Level, (500, 0), phases, self.span / 3, kind)?;
-        let shares: Vec<f64> = came.groups.iter().map(|group| group.refused as f64 / group.due.max(1) as f64).collect();
+        let (load, _) = self.load(Guard::Level, (500, 0), phases, self.span / 3, kind)?;
+        let shares: Vec<f64> = load.groups.iter().map(|group| group.refused as f64 / group.due.max(1) as f64).collect();
         let got = format!("{:.2} %, {:.0} %, {:.0} %", shares[0] * 100.0, shares[1] * 100.0, shares[2] * 100.0);
         self.row(
             "refused of the highest of 3 classes at 2 x".into(),
@@ -458,13 +467,13 @@ impl Bench {
     fn tenants(&mut self) -> Result<()> {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
-        // Nine in ten connections are one tenant's; nine others have the rest.
+        // 90 % of the connections belong to one tenant; nine other tenants share the rest.
         let kind = |index: usize| {
             let tenant = if !index.is_multiple_of(10) { 0 } else { 1 + index / 10 % 9 };
             (format!("x-tenant: t{tenant}\r\n"), usize::from(tenant > 0))
         };
-        let (came, _) = self.load(Guard::Level, (500, 0), phases, self.span / 3, kind)?;
-        let modest = &came.groups[1];
+        let (result, _) = self.load(Guard::Level, (500, 0), phases, self.span / 3, kind)?;
+        let modest = &result.groups[1];
         let kept = modest.in_time as f64 / modest.due.max(1) as f64;
         let got = format!("{kept:.3} of what they asked");
         self.row(
@@ -485,7 +494,8 @@ mod tests {
     #[test]
     fn refusals_leave_what_they_do_not_cost() {
         assert_eq!(most_in_time(1_000.0, 1e9).round(), 1.0);
-        // A quarter of a request: a half of the time goes into refusing all, and each that is served instead takes three quarters more.
+        // A rejection costs a quarter of a request. Rejecting all takes half of the time; each
+        // request served instead takes three quarters more.
         assert!((most_in_time(1_000.0, 4_000.0) - 0.5 / 0.75).abs() < 1e-9);
         assert_eq!(most_in_time(1_000.0, 1_000.0), 0.0, "nothing is left where a refusal costs as much as the request");
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use std::io::Read;
 use std::time::Duration;
 
-/// Serves until standard input ends; then says what became of the requests.
+/// Serves until standard input ends; then prints a report on the requests.
 pub(crate) fn serve(args: &Args) -> Result<()> {
     if let Some(cpu) = args.cpu {
         pin(cpu)?;
@@ -21,7 +21,7 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
     let layer = layer.map(|layer| if args.reports { layer.report_load() } else { layer });
     let gate = layer.as_ref().map(|layer| layer.gate().clone());
     let stamps = args.guard.has_stamps();
-    let app = args.guard.around(app, objective)?;
+    let app = args.guard.wrap(app, objective)?;
     runtime.block_on(async move {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
@@ -66,7 +66,7 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs this thread, and those that it starts, on one CPU.
+/// Pins this thread, and threads that it starts later, to one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu);

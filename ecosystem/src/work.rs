@@ -1,15 +1,16 @@
-//! Work for a CPU: a number of steps that takes so long on this machine, measured once. A span of time would be shorter whenever
-//! the thread is taken off its CPU.
+//! Work for a CPU: a number of steps with a known duration on this machine, measured once.
+//!
+//! Work defined by a span of time would shrink whenever the thread loses its CPU.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Steps that take some time.
+/// A number of steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work(u64);
 
 impl Work {
-    /// So much work, by the fastest of some trials.
+    /// Steps that take `span`, calibrated by the fastest of 25 trials.
     pub(crate) fn of(span: Duration) -> Self {
         let trial = 200_000u64;
         let fastest = (0..25)
@@ -23,7 +24,7 @@ impl Work {
         Work((trial as f64 * span.as_secs_f64() / fastest.as_secs_f64().max(1e-9)) as u64)
     }
 
-    /// Does it.
+    /// Executes the steps.
     pub(crate) fn run(self) {
         let mut state = 0x9E37_79B9_7F4A_7C15u64;
         for step in 0..self.0 {

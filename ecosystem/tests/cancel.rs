@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use tower::{Layer, Service, service_fn};
 
-/// Pending so many times.
+/// A future that is pending `count` times.
 async fn steps(count: u64) {
     for _ in 0..count {
         let mut first = true;
@@ -39,7 +39,7 @@ fn drops_at_every_await_point_leave_nothing_in_flight() {
             random ^= random >> 7;
             random ^= random << 17;
             let (seed, polls) = (random >> 20, random % 7);
-            // A panic of the handler goes through the layer, and its ticket ends.
+            // A panic of the handler passes through the layer, and its permit is released.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let mut request = http::Request::new(http_body_util::Empty::new());
                 request.extensions_mut().insert(seed);

@@ -1,4 +1,5 @@
-//! The layer under each framework, over real sockets: requests pass, refusals are responses, nothing stays in flight.
+//! The layer under each framework, over real sockets: requests pass, rejections are responses,
+//! nothing stays in flight.
 
 use axum::{Router, routing::get};
 use http_body_util::{BodyExt, Full};
@@ -8,7 +9,7 @@ use leeward_tower::{Listener, RequestInfo, Slo, connection, ms, slo};
 use std::time::Duration;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-/// Refuses what is asked for under `/late`, as if its deadline had passed.
+/// A layer that rejects requests to `/late`, as if their deadlines had passed.
 fn layer() -> Slo {
     slo(ms(30_000)).describe(|request, arriving: RequestInfo| {
         if request.uri.path().ends_with("late") { arriving.with_timeout(Duration::ZERO) } else { arriving }
@@ -32,8 +33,8 @@ async fn check(address: std::net::SocketAddr, layer: &Slo) {
     );
     let number = u64::from_str_radix(headers["leeward-decision"].to_str().unwrap(), 16).unwrap();
     let decision = layer.gate().decision(leeward_tower::DecisionId(number)).unwrap();
-    let words = layer.gate().explain(decision.id).expect("it is kept");
-    assert!(words.starts_with("Rejected: "), "{words}");
+    let explanation = layer.gate().explain(decision.id).expect("it is kept");
+    assert!(explanation.starts_with("Rejected: "), "{explanation}");
     let counts = layer.gate().counts();
     assert_eq!((counts.completed, counts.rejections(), counts.in_flight()), (1, 1, 0), "{counts:?}");
 }
@@ -77,7 +78,7 @@ async fn hyper_with_a_service_for_each_connection() {
     check(address, &layer).await;
 }
 
-/// A unary gRPC method without generated code: the text that came goes back.
+/// A unary gRPC method without generated code that echoes a text.
 #[derive(Clone)]
 struct Echo;
 
@@ -124,7 +125,7 @@ async fn call(channel: tonic::transport::Channel, timeout: Option<Duration>) -> 
 #[tokio::test]
 async fn tonic_with_the_layer_and_the_listener() {
     let layer = slo(ms(500)).describe(|request, arriving: RequestInfo| {
-        // As if the call had waited for as long as it may.
+        // As if the call had waited for nearly all of its time.
         if request.headers.contains_key("grpc-timeout") { arriving.with_age(ms(499)) } else { arriving }
     });
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();

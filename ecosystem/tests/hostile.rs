@@ -1,8 +1,13 @@
-//! Bad input over real sockets: whatever comes, nothing panics, nothing stays in flight, memory has a bound, and honest requests are
-//! answered. Each test has a service of its own, and runs alone: the program's memory and panics are its.
+//! Bad input over real sockets: nothing panics, nothing stays in flight, memory is bounded, and
+//! honest requests are answered.
 //!
-//! - `target`: the service, and what must hold afterwards. `vanish`: clients that leave. `flood`: too much of something.
-//! - `http2`: streams and frames. Here: headers, the application's own functions, clocks, and sockets without stamps.
+//! Each test has a service of its own, and runs alone, because memory and panics are counted per
+//! process.
+//!
+//! - `target`: the service, and the conditions that must hold afterwards. `vanish`: clients that
+//!   disconnect. `flood`: too much of something.
+//! - `http2`: streams and frames. This file: headers, the application's own functions, clocks, and
+//!   sockets without stamps.
 
 #[path = "hostile/flood.rs"]
 mod flood;
@@ -29,9 +34,9 @@ use tower::{Layer, service_fn};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Lines, values among them that cannot be read, and the status of the answer.
+/// Header lines, the number of malformed values in them, and the status of the response.
 const LINES: &[(&[u8], u64, u16)] = &[
-    // Deadlines that are none.
+    // Invalid deadlines.
     (b"leeward: b=-1\r\n", 1, 200),
     (b"leeward: b=99999999999999999999\r\n", 1, 200),
     (b"leeward: b=\r\n", 1, 200),
@@ -42,12 +47,12 @@ const LINES: &[(&[u8], u64, u16)] = &[
     (b"grpc-timeout: 123456789m\r\n", 1, 200),
     (b"grpc-timeout: \xb5\r\n", 1, 200),
     (b"x-envoy-expected-rq-timeout-ms: 1.5\r\nx-envoy-expected-rq-timeout-ms: inf\r\n", 2, 200),
-    // Deadlines that have passed, alone and among later ones.
+    // Expired deadlines, alone and among later ones.
     (b"leeward: b=0\r\n", 0, 503),
     (b"grpc-timeout: 0n\r\n", 0, 503),
     (b"leeward: b=99999999\r\nleeward: b=0\r\nleeward: b=99999999\r\n", 0, 503),
     (b"grpc-timeout: 99999999H\r\nleeward: b=0, b=-1\r\n", 1, 503),
-    // Deadlines that are far away.
+    // Deadlines far in the future.
     (b"grpc-timeout: 99999999H\r\n", 0, 200),
     (b"leeward: b=999999999999999999\r\n", 0, 200),
     // Priorities.
@@ -56,10 +61,10 @@ const LINES: &[(&[u8], u64, u16)] = &[
     // Attempts.
     (b"x-envoy-attempt-count: -1\r\ngrpc-previous-rpc-attempts: many\r\nleeward: a=\r\n", 3, 200),
     (b"x-envoy-attempt-count: 999999999999999999\r\n", 0, 200),
-    // No dictionary at all, and members that nobody knows.
+    // Invalid dictionaries, and unknown members.
     (b"leeward: ,,=,==,;\r\nleeward:\r\nleeward: \"\r\n", 0, 200),
     (b"leeward: id=\xff, d=NaN, c=-1, w=1e400\r\n", 0, 200),
-    // What the application reads: costs, classes and tenants.
+    // Headers that the application reads: costs, classes and tenants.
     (b"x-cost: NaN\r\nx-class: 255\r\nx-tenant:\r\n", 0, 200),
     (b"x-cost: -inf\r\nx-class: 256\r\nx-tenant: \xff\r\n", 0, 200),
     (b"x-cost: 1e308\r\nx-class: -1\r\nx-tenant: a\r\nx-tenant: b\r\n", 0, 200),
@@ -70,7 +75,7 @@ fn headers_that_cannot_be_read_are_none_and_counted() {
     against(layer(), async |target| {
         for (lines, malformed, status) in LINES {
             let (before, shown) = (target.counts(), String::from_utf8_lossy(lines));
-            let answer = target.ask("/", lines).await;
+            let answer = target.get_response("/", lines).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{shown}{answer}");
             assert_eq!(answer.contains("leeward-reason: deadline"), *status == 503, "{shown}{answer}");
             let after = target.counts();
@@ -92,33 +97,33 @@ fn large_and_repeated_headers_are_read_as_far_as_the_server_takes_them() {
             (long("grpc-timeout", 300_000), 1),
             (long("x-tenant", 300_000), 0),
             ("leeward: p=129\r\n".repeat(90), 90),
-            // 64 members are as long as a value may be.
+            // A value may have at most 64 members.
             (format!("leeward: {}b=9\r\n", "p=0,".repeat(63)), 63),
         ];
         for (lines, malformed) in cases {
             let before = target.counts().malformed;
-            let answer = target.ask("/", &lines).await;
-            // The last of them has 9 us left: a server may be that fast, and need not.
+            let answer = target.get_response("/", &lines).await;
+            // The last member leaves 9 us, which the server may or may not meet.
             let is_soon = lines.contains("b=9\r\n");
             assert!(answer.starts_with("HTTP/1.1 200") || is_soon && answer.starts_with("HTTP/1.1 503"), "{answer}");
             assert_eq!(target.counts().malformed - before, malformed, "{lines:.60}");
         }
         let arrived = target.counts().arrived;
         for lines in [long("leeward", 1 << 20), long("x-tenant", 1 << 20), "leeward: p=1\r\n".repeat(1_000)] {
-            let answer = target.ask("/", &lines).await;
-            // The answer may be lost: its client was still sending.
+            let answer = target.get_response("/", &lines).await;
+            // The response may be lost, because the client was still sending.
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
         }
         assert_eq!(target.counts().arrived, arrived, "hyper takes none of them");
     });
 }
 
-/// Functions of the application that panic: of the request nothing more is known, and it is served.
+/// Application functions that panic: the request is served without a description.
 #[test]
 fn functions_that_panic_describe_nothing() {
     against(layer(), async |target| {
         for round in 1..=20 {
-            assert!(target.ask("/", "x-panics: yes\r\n").await.ends_with("hello"));
+            assert!(target.get_response("/", "x-panics: yes\r\n").await.ends_with("hello"));
             assert_eq!(target.counts().malformed, round);
         }
     });
@@ -127,7 +132,7 @@ fn functions_that_panic_describe_nothing() {
         false
     });
     against(exempts, async |target| {
-        assert!(target.ask("/", "x-panics: yes\r\n").await.ends_with("hello"));
+        assert!(target.get_response("/", "x-panics: yes\r\n").await.ends_with("hello"));
         assert_eq!(target.counts().arrived, 1, "it is not exempt");
     });
 }
@@ -135,8 +140,8 @@ fn functions_that_panic_describe_nothing() {
 #[test]
 fn no_objective_is_a_millisecond_and_the_longest_is_an_hour() {
     assert!(Gate::builder(Duration::ZERO).build().is_err());
-    for (asked, objective) in [(Duration::ZERO, ms(1)), (Duration::MAX, ms(3_600_000))] {
-        against(slo(asked), async |target| {
+    for (configured, objective) in [(Duration::ZERO, ms(1)), (Duration::MAX, ms(3_600_000))] {
+        against(slo(configured), async |target| {
             assert_eq!(target.layer.gate().slo(), objective);
             for _ in 0..100 {
                 target.honest().await;
@@ -145,7 +150,8 @@ fn no_objective_is_a_millisecond_and_the_longest_is_an_hour() {
     }
 }
 
-/// Status of one request over `near`, while the service behind `layer` has `far`, whose kernel has received it at `received`.
+/// Sends one request over `near` to a service behind `layer` on `far`, received at `received`;
+/// returns the response.
 async fn over<S>(layer: &Slo, (mut near, far): (S, S), received: Option<SystemTime>) -> String
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -168,7 +174,8 @@ where
     answer
 }
 
-/// Stamps are of the wall clock, which somebody may set: of the future, or of more than a minute ago, they make nobody late.
+/// Stamps come from the wall clock, which may be changed: stamps in the future, or more than a
+/// minute old, make no request late.
 #[test]
 fn clocks_that_were_set_make_nobody_late() {
     against(layer(), async |target| {
@@ -182,7 +189,7 @@ fn clocks_that_were_set_make_nobody_late() {
             assert!(answer.starts_with("HTTP/1.1 200"), "{received:?}: {answer}");
         }
         assert_eq!(target.counts().completed, set.len() as u64);
-        // One that may be true is believed.
+        // A plausible stamp is used.
         let (near, far) = tokio::net::UnixStream::pair().unwrap();
         let late = over(&target.layer, (near, far), Some(now - Duration::from_secs(45))).await;
         assert!(late.contains("leeward-reason: late"), "{late}");

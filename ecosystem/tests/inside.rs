@@ -1,5 +1,5 @@
-//! Inside of a guarded service: locks and pools that refuse, deadlines and attempts that travel on, and bodies that
-//! nobody reads.
+//! Inside of a guarded service: locks and pools that reject, deadlines and attempts that are passed
+//! on, unread bodies.
 
 use axum::{Router, routing::get, routing::post};
 use http_body_util::{BodyExt, Full};
@@ -34,7 +34,8 @@ async fn pooled(_: Request) -> Result<http::Response<Full<Bytes>>, Infallible> {
     }
 }
 
-/// Requests that find the pool taken: the second sees a line that is too long, the first has its turn too late.
+/// The pool is taken: the second request finds the queue too long, the first gets the pool too
+/// late.
 #[tokio::test]
 async fn a_line_inside_of_a_handler_refuses_by_the_requests_budget() {
     let layer = slo(ms(20));
@@ -57,17 +58,17 @@ async fn a_line_inside_of_a_handler_refuses_by_the_requests_budget() {
     assert_eq!(LINE.stats().refused, 2);
 }
 
-/// Headers that a handler's own client sends, with what became of them.
+/// Headers of the requests that a handler's own client sends.
 type Sent = Arc<Mutex<Vec<http::HeaderMap>>>;
 
-async fn ask(sent: Sent, spawned: bool) -> u16 {
+async fn get_response(sent: Sent, spawned: bool) -> u16 {
     let backend = service_fn(move |request: Request| {
         sent.lock().unwrap().push(request.headers().clone());
         std::future::ready(Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default())))
     });
     let service = client::client(ms(1_000)).layer(backend);
-    let asked = service.oneshot(request(None));
-    let answer = if spawned { tokio::spawn(carry(asked)).await.unwrap() } else { asked.await };
+    let response = service.oneshot(request(None));
+    let answer = if spawned { tokio::spawn(carry(response)).await.unwrap() } else { response.await };
     answer.unwrap().status().as_u16()
 }
 
@@ -81,63 +82,64 @@ async fn a_deadline_and_attempts_travel_with_the_requests_of_a_handler() {
             async move {
                 tokio::time::sleep(ms(10)).await;
                 let mut response = http::Response::new(Full::<Bytes>::default());
-                *response.status_mut() = http::StatusCode::from_u16(ask(sent, spawned).await).unwrap();
+                *response.status_mut() = http::StatusCode::from_u16(get_response(sent, spawned).await).unwrap();
                 Ok::<_, Infallible>(response)
             }
         };
         let service = slo(ms(60_000)).layer(service_fn(handler));
-        // Enough time, too little, and no deadline at all.
-        let said = [(Some("b=30000000, a=1, p=81"), 200), (Some("b=9000"), 503), (None, 200)];
-        for (header, status) in said {
+        // Enough time, too little, and no deadline.
+        let cases = [(Some("b=30000000, a=1, p=81"), 200), (Some("b=9000"), 503), (None, 200)];
+        for (header, status) in cases {
             let answer = service.clone().oneshot(request(header.map(|value| ("leeward", value)))).await.unwrap();
             assert_eq!(answer.status(), status, "{header:?}");
         }
         let sent = std::mem::take(&mut *sent.lock().unwrap());
-        let said: Vec<_> = sent.iter().map(|headers| leeward_tower::headers::read(headers)).collect();
-        assert_eq!(said.len(), 2, "what has no time left is not sent");
-        assert_eq!((said[0].attempt, said[0].class), (1, Some(leeward_tower::Class::BATCH)));
-        assert!(said[0].timeout <= Some(ms(1_000)) && said[1].timeout == Some(ms(1_000)), "{said:?}");
+        let received: Vec<_> = sent.iter().map(|headers| leeward_tower::headers::read(headers)).collect();
+        assert_eq!(received.len(), 2, "what has no time left is not sent");
+        assert_eq!((received[0].attempt, received[0].class), (1, Some(leeward_tower::Class::BATCH)));
+        assert!(received[0].timeout <= Some(ms(1_000)) && received[1].timeout == Some(ms(1_000)), "{received:?}");
         assert_eq!(current_request(), None, "nothing is left behind");
     }
 }
 
-/// A service behind that refuses: after a while nobody works for its requests any more, and others pay nothing.
+/// A downstream service that rejects: soon requests for it are rejected early, and other requests
+/// are not affected.
 #[tokio::test]
 async fn what_a_service_behind_would_refuse_is_refused_at_the_door() {
     let refuses = service_fn(|_: Request| {
         let response = http::Response::builder().status(503).body(Full::<Bytes>::default());
         std::future::ready(Ok::<_, Infallible>(response.unwrap()))
     });
-    let asks = client::client(ms(1_000)).layer(refuses);
+    let downstream = client::client(ms(1_000)).layer(refuses);
     let handler = move |request: Request| {
-        let asks = asks.clone();
+        let downstream = downstream.clone();
         async move {
             let mut response = http::Response::new(Full::<Bytes>::default());
             if request.uri().path().starts_with("/search") {
-                *response.status_mut() = asks.oneshot(self::request(None)).await.unwrap().status();
+                *response.status_mut() = downstream.oneshot(self::request(None)).await.unwrap().status();
             }
             Ok::<_, Infallible>(response)
         }
     };
     let layer = slo(ms(60_000));
     let service = layer.layer(service_fn(handler));
-    let ask = |path: &'static str| {
+    let get_response = |path: &'static str| {
         let mut request = request(None);
         *request.uri_mut() = path.parse().unwrap();
         service.clone().oneshot(request)
     };
-    let began = std::time::Instant::now();
+    let start = std::time::Instant::now();
     loop {
-        let answer = ask("/search/a").await.unwrap();
+        let answer = get_response("/search/a").await.unwrap();
         assert_eq!(answer.status(), 503);
         if answer.headers().get("leeward-reason").is_some_and(|reason| reason == "behind") {
             break;
         }
-        assert!(began.elapsed() < leeward_testkit::wait::LIVENESS, "everybody is let in: {:?}", layer.gate().counts());
+        assert!(start.elapsed() < leeward_testkit::wait::LIVENESS, "everybody is let in: {:?}", layer.gate().counts());
         tokio::time::sleep(ms(1)).await;
     }
     for _ in 0..200 {
-        assert_eq!(ask("/static/a").await.unwrap().status(), 200, "it asks nobody");
+        assert_eq!(get_response("/static/a").await.unwrap().status(), 200, "it asks nobody");
     }
     let counts = layer.gate().counts();
     assert_eq!(counts.rejections(), counts.rejected_for(leeward_tower::DecisionReason::Downstream), "{counts:?}");
@@ -151,7 +153,7 @@ async fn repeated_requests_are_a_tenth_and_marked() {
     let fails = service_fn(move |request: Request| {
         let attempt = leeward_tower::headers::read(request.headers()).attempt;
         counted.lock().unwrap()[usize::from(attempt > 0)] += 1;
-        // Not an overload: an error of its own, which clients like to ask again for.
+        // An error that is no overload, which clients tend to retry.
         let response = http::Response::builder().status(500).body(Full::<Bytes>::default());
         std::future::ready(Ok::<_, Infallible>(response.unwrap()))
     });
@@ -171,7 +173,7 @@ async fn repeated_requests_are_a_tenth_and_marked() {
     assert_eq!(layer.rejections().retries, 3_000 - repeated);
 }
 
-/// Reads one answer's head.
+/// Reads the head of one response.
 async fn head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -181,7 +183,7 @@ async fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap().to_ascii_lowercase()
 }
 
-/// Refuses all but `/`, whose body is not looked at.
+/// Starts a service that rejects all requests except `/`, without reading their bodies.
 async fn refusing() -> std::net::SocketAddr {
     let layer = slo(ms(30_000)).describe(|request, arriving: RequestInfo| {
         if request.uri.path() == "/" { arriving } else { arriving.with_timeout(Duration::ZERO) }
@@ -198,7 +200,7 @@ async fn a_small_body_of_a_refused_request_is_read_and_the_connection_goes_on() 
     let mut stream = TcpStream::connect(refusing().await).await.unwrap();
     for _ in 0..3 {
         stream.write_all(b"POST /late HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n").await.unwrap();
-        // Later than its head: nobody else would wait for it.
+        // The body arrives after its head, when the server could already have closed.
         tokio::time::sleep(ms(5)).await;
         stream.write_all(&[b'x'; 9_000]).await.unwrap();
         let refused = head(&mut stream).await;
@@ -213,7 +215,8 @@ async fn other_bodies_of_refused_requests_close_the_connection() {
     let address = refusing().await;
     for fields in ["content-length: 1000000000", "content-length: 10", "content-length: 10\r\nexpect: 100-continue"] {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        // A gigabyte, a body that never comes, and one that is held back: the answer comes all the same.
+        // A gigabyte, a body that never arrives, and one that is held back: the response arrives
+        // all the same.
         stream.write_all(format!("POST /late HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n").as_bytes()).await.unwrap();
         let refused = head(&mut stream).await;
         assert!(refused.starts_with("http/1.1 503") && refused.contains("connection: close"), "{fields}: {refused}");

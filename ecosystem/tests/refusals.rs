@@ -1,4 +1,4 @@
-//! Refusals as others take them: services with permits, callers from browsers, and pages of another
+//! Rejections as seen by others: services with permits, browser callers, and pages of another
 //! origin.
 
 use axum::body::Body;
@@ -14,8 +14,8 @@ use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_http::cors::{Any, CorsLayer};
 
-/// Refuses what is asked for under `…late`, as if its deadline had passed, and `…busy`, as if it
-/// could not be in time.
+/// A layer that rejects `…late`, as if its deadline had passed, and `…busy`, as if it could not be
+/// in time.
 fn refusing() -> Slo {
     slo(ms(30_000)).describe(|request, arriving: RequestInfo| match request.uri.path() {
         path if path.ends_with("late") => arriving.with_timeout(Duration::ZERO),
@@ -41,7 +41,8 @@ fn limited() -> ConcurrencyLimit<
     GlobalConcurrencyLimitLayer::new(1).layer(service_fn(hello))
 }
 
-/// Whether a service becomes ready although another handle of it was refused.
+/// Returns true if the service becomes ready although a request through another handle was
+/// rejected.
 async fn is_ready<S: Service<http::Request<Body>>>(service: &mut S) -> bool {
     tokio::time::timeout(leeward_testkit::wait::LIVENESS, service.ready()).await.is_ok()
 }
@@ -62,7 +63,7 @@ async fn a_refused_request_gives_the_permit_inside_back() {
 async fn so_does_a_request_that_ends_at_the_client() {
     let throttled = client::client(ms(20)).layer(limited());
     let (mut ended, mut other) = (throttled.clone(), throttled);
-    // The account of repeated requests is empty after the first one.
+    // The retry budget is empty after the first retry.
     for _ in 0..3 {
         let mut request = request("/");
         client::mark_retry(&mut request, 1);
@@ -79,7 +80,7 @@ async fn serve(app: Router, layer: Slo) -> SocketAddr {
     address
 }
 
-/// Bytes of a base64 text.
+/// Decodes base64.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |byte: &u8| alphabet.iter().position(|letter| letter == byte).unwrap();
@@ -87,7 +88,7 @@ fn decoded(text: &[u8]) -> Vec<u8> {
     text.chunks(4).flat_map(|four| group(four).to_be_bytes()[1..].to_vec()).collect()
 }
 
-/// Status in the only frame of a gRPC-Web answer.
+/// Returns the status in the only frame of a gRPC-Web response.
 fn status_in(content: &[u8]) -> String {
     assert_eq!((content[0], content[1..5].to_vec()), (0x80, (content.len() as u32 - 5).to_be_bytes().to_vec()));
     let trailers = String::from_utf8(content[5..].to_vec()).unwrap();
@@ -147,15 +148,15 @@ async fn a_grpc_web_call_that_ends_at_the_client_has_its_own_form_too() {
     assert_eq!(status_in(&ended.into_body().collect().await.unwrap().to_bytes()), "8");
 }
 
-/// A page's question whether it may ask, and its request: status, and whether the page may read the
-/// answer.
+/// Sends a page's preflight or request; returns the status, and whether the page may read the
+/// response.
 async fn page(address: SocketAddr, method: http::Method) -> (u16, bool) {
     let browser = reqwest::Client::builder().build().unwrap();
-    let mut asked = browser.request(method.clone(), format!("http://{address}/late")).header("origin", "http://page");
+    let mut request = browser.request(method.clone(), format!("http://{address}/late")).header("origin", "http://page");
     if method == http::Method::OPTIONS {
-        asked = asked.header("access-control-request-method", "GET");
+        request = request.header("access-control-request-method", "GET");
     }
-    let answer = asked.send().await.unwrap();
+    let answer = request.send().await.unwrap();
     (answer.status().as_u16(), answer.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).is_some_and(|origin| origin == "*"))
 }
 
@@ -163,16 +164,16 @@ async fn page(address: SocketAddr, method: http::Method) -> (u16, bool) {
 async fn pages_of_another_origin_may_ask_and_read_refusals_inside_of_cors() {
     let app = || Router::new().route("/late", get(|| async { "never" }));
     let cors = || CorsLayer::new().allow_origin(Any).allow_methods(Any);
-    // Around the router: its layers answer preflights, and no refusal.
+    // Around the router: its layers answer preflights, and no rejection.
     let layer = refusing();
     let outside = serve(app().layer(cors()), layer.clone()).await;
     assert_eq!(page(outside, http::Method::OPTIONS).await, (200, true));
     assert_eq!(page(outside, http::Method::GET).await, (503, false));
     let counts = layer.gate().counts();
     assert_eq!((counts.arrived, counts.rejections(), counts.in_flight()), (1, 1, 0), "{counts:?}");
-    // Without a layer that answers it the router does, and refuses its method.
+    // Without a layer that answers preflights, the router rejects the method.
     assert_eq!(page(serve(app(), refusing()).await, http::Method::OPTIONS).await, (405, false));
-    // Inside of the CORS layer, with the kernel's stamps all the same.
+    // Inside the CORS layer, still with the kernel's stamps.
     let layer = refusing();
     let app = app().layer(layer.clone()).layer(cors());
     let listener = leeward_tower::Listener::bind("127.0.0.1:0").await.unwrap();
@@ -185,7 +186,7 @@ async fn pages_of_another_origin_may_ask_and_read_refusals_inside_of_cors() {
     assert_eq!((layer.gate().counts().arrived, layer.gate().counts().rejections()), (1, 1));
 }
 
-/// Only an `OPTIONS` with both fields is a preflight; all else comes to the gate.
+/// Only an `OPTIONS` with both fields is a preflight; all other requests go through the gate.
 #[tokio::test]
 async fn only_whole_preflights_pass_by_the_gate() {
     let layer = refusing();
@@ -197,12 +198,12 @@ async fn only_whole_preflights_pass_by_the_gate() {
         ("OPTIONS", &[], false),
         ("GET", &["origin", "access-control-request-method"], false),
     ] {
-        let mut asked = request("/late");
-        *asked.method_mut() = method.parse().unwrap();
+        let mut request = request("/late");
+        *request.method_mut() = method.parse().unwrap();
         for field in fields {
-            asked.headers_mut().insert(*field, http::HeaderValue::from_static("x"));
+            request.headers_mut().insert(*field, http::HeaderValue::from_static("x"));
         }
-        let status = guarded.ready().await.unwrap().call(asked).await.unwrap().status();
+        let status = guarded.ready().await.unwrap().call(request).await.unwrap().status();
         assert_eq!(status == 200, passes, "{method} {fields:?}");
     }
 }

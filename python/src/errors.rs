@@ -1,4 +1,6 @@
-//! From errors of the crates to exceptions of `leeward.errors`, which are Python classes so that they can be pickled and carry fields.
+//! Conversion of the crates' errors to exceptions of `leeward.errors`.
+//!
+//! Those are Python classes, so that they can be pickled and have fields.
 
 use leeward_lab::run::RunError;
 use leeward_lab::scenario::ScenarioError;
@@ -7,7 +9,8 @@ use leeward_lab::sweep::SweepError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// An exception of the class called `class`; without the package it would be an import error, which says what is wrong, too.
+/// Creates an exception of the class `class`. Without the package it is an import error, which
+/// names the problem, too.
 fn of_class(py: Python<'_>, class: &str, arguments: &[&str]) -> PyErr {
     let made = || {
         let arguments = PyTuple::new(py, arguments)?;
@@ -16,12 +19,12 @@ fn of_class(py: Python<'_>, class: &str, arguments: &[&str]) -> PyErr {
     made().map_or_else(|error| error, PyErr::from_value)
 }
 
-/// A `LeewardError` of the class called `class` with this message.
+/// Creates a `LeewardError` of the class `class` with this message.
 pub(crate) fn plain(py: Python<'_>, class: &str, message: &str) -> PyErr {
     of_class(py, class, &[message])
 }
 
-/// A `ScenarioError` with file, line and key.
+/// Creates a `ScenarioError` with file, line and key.
 pub(crate) fn scenario(py: Python<'_>, error: &ScenarioError) -> PyErr {
     let (place, key) = match error {
         ScenarioError::Invalid { place, key, .. } => (place.as_str(), key.as_str()),
@@ -31,7 +34,7 @@ pub(crate) fn scenario(py: Python<'_>, error: &ScenarioError) -> PyErr {
     of_class(py, "ScenarioError", &[&error.to_string(), place, key])
 }
 
-/// A `ScenarioError` where asking for something else helps, a `RunError` where something failed on the way.
+/// Creates a `ScenarioError` if the request was wrong, a `RunError` if the run failed.
 pub(crate) fn run(py: Python<'_>, error: &RunError) -> PyErr {
     match error {
         RunError::Cancelled => plain(py, "Stopped", "stopped before all runs were done"),
@@ -40,7 +43,7 @@ pub(crate) fn run(py: Python<'_>, error: &RunError) -> PyErr {
     }
 }
 
-/// Exceptions of a sweep.
+/// Creates an exception of a sweep.
 pub(crate) fn sweep(py: Python<'_>, error: &SweepError) -> PyErr {
     match error {
         SweepError::Scenario(error) => scenario(py, error),
@@ -50,7 +53,7 @@ pub(crate) fn sweep(py: Python<'_>, error: &SweepError) -> PyErr {
     }
 }
 
-/// A `ResultsError`.
+/// Creates a `ResultsError`.
 pub(crate) fn store(py: Python<'_>, error: &StoreError) -> PyErr {
     plain(py, "ResultsError", &error.to_string())
 }

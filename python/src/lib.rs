@@ -1,11 +1,15 @@
-//! The native half of the Python package `leeward`: scenarios, runs, tables in Arrow's layout, controllers written in Python, load.
-//! Names, plots and sweeps for people are in `leeward/`, which is Python.
+//! The native part of the Python package `leeward`: scenarios, runs, tables in Arrow's layout,
+//! controllers written in Python, load.
 //!
-//! - `errors`: from an error here to an exception of `leeward.errors`.
-//! - `scenario`, `run`: a checked scenario; all of its runs. `grid`, `cells`: a sweep, and pieces of it.
-//! - `controller`: the halves of a controller that asks Python.
-//! - `results`, `table`: what comes out, as JSON, Arrow or Parquet.
-//! - `read`, `trace`: recordings of servers, traces of the profiler. `load`, `listing`: the load generator; what there is to choose from.
+//! Plots, sweeps and the public names are in `leeward/`, which is Python.
+//!
+//! - `errors`: conversion of errors to exceptions of `leeward.errors`.
+//! - `scenario`, `run`: a checked scenario; all of its runs. `grid`, `cells`: a sweep, and parts of
+//!   it.
+//! - `controller`: the halves of a controller that calls Python.
+//! - `results`, `table`: results as JSON, Arrow or Parquet.
+//! - `read`, `trace`: recordings of servers, traces of the profiler. `load`, `listing`: the load
+//!   generator; lists of scenarios, controllers and fields.
 
 mod cells;
 mod controller;

@@ -1,4 +1,4 @@
-//! Lists to choose from: scenarios, controllers, fields of tables, and how variants look.
+//! Lists to choose from: scenarios, controllers, fields of tables, and the styles of variants.
 
 use crate::scenario::{builtin_text, unknown};
 use leeward_lab::builtin_scenarios;
@@ -6,7 +6,7 @@ use leeward_lab::results::{PointRow, Results, RunKey};
 use leeward_outcome::table::{Quantity, Table, column};
 use pyo3::prelude::*;
 
-/// Ids of the scenarios that come along; with `id` the text of that one.
+/// Ids of the built-in scenarios; with `id` the text of that one.
 #[pyfunction]
 #[pyo3(signature = (id=None))]
 pub(crate) fn scenarios(py: Python<'_>, id: Option<&str>) -> PyResult<Vec<String>> {
@@ -16,7 +16,7 @@ pub(crate) fn scenarios(py: Python<'_>, id: Option<&str>) -> PyResult<Vec<String
     }
 }
 
-/// A controller's parameter: name, default, summary, values worth trying.
+/// A parameter of a controller: name, default, summary, values worth trying.
 type Param = (String, String, String, Vec<String>);
 
 /// Controllers: name, summary, source, parameters.
@@ -35,7 +35,8 @@ pub(crate) fn controllers() -> Vec<(String, String, String, Vec<Param>)> {
     all.collect()
 }
 
-/// How variants, given as pairs of label and controller, look in reports: label, colour, marker. And the colours of other series.
+/// Styles in reports of variants, given as pairs of label and controller: label, colour, marker.
+/// Also the colours of other series.
 #[pyfunction]
 pub(crate) fn looks(variants: Vec<(String, String)>) -> (Vec<(String, String, usize)>, Vec<&'static str>) {
     let point = |(label, controller): &(String, String)| PointRow {
@@ -47,7 +48,7 @@ pub(crate) fn looks(variants: Vec<(String, String)>) -> (Vec<(String, String, us
     (looks.collect(), leeward_report::extra_colors())
 }
 
-/// Fields of the tables: name, heading, unit; once each.
+/// Fields of the tables without duplicates: name, heading, unit.
 #[pyfunction]
 pub(crate) fn fields() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut names: Vec<&'static str> = Table::ALL.iter().flat_map(|table| table.fields().iter().copied()).collect();

@@ -1,7 +1,7 @@
-//! The load generator: one of several that share a schedule, and what all of them came to.
+//! The load generator: one of several that share a schedule, and their merged measurements.
 
 use crate::errors;
-use crate::patience::{Progress, Stop, patiently};
+use crate::patience::{Progress, Stop, run_in_thread};
 use leeward_catalogue::Catalogue;
 use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment};
@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Time to connect, for each address of a name.
+/// Time limit for connecting to each address of a name.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// Time that a server has to show what it speaks.
+/// Time limit for a server to show which protocol it speaks.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// A distribution as it travels: its buckets and its sum.
+/// A serializable distribution: its buckets and its sum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Buckets {
     buckets: BTreeMap<u64, u64>,
@@ -48,14 +48,14 @@ impl Buckets {
     }
 }
 
-/// Measurements of a generator or of several.
+/// Measurements of one generator or of several.
 #[pyclass(frozen, module = "leeward._leeward")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recording {
     generators: u32,
     seconds: f64,
     slo_us: f64,
-    /// How requests ended: the whole run, and its measured part.
+    /// Numbers of requests by outcome: in the whole run, and in its measured part.
     totals: BTreeMap<String, u64>,
     measured: BTreeMap<String, u64>,
     throughput_rps: f64,
@@ -63,20 +63,20 @@ pub(crate) struct Recording {
     latency: Buckets,
     latency_from_send: Buckets,
     reject_delay: Buckets,
-    /// Whether every generator kept to its schedule.
+    /// True if every generator kept to its schedule.
     kept: bool,
     failures: BTreeMap<String, u64>,
 }
 
 #[pymethods]
 impl Recording {
-    /// Bytes that [`Recording::from_bytes`] reads.
+    /// Returns bytes for [`Recording::from_bytes`].
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = serde_json::to_vec(self).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The recording of these bytes.
+    /// Reads the recording in these bytes.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         serde_json::from_slice(bytes).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))
@@ -127,7 +127,8 @@ impl Recording {
         self.kept
     }
 
-    /// Buckets of a distribution, `latency`, `latency_from_send` or `reject_delay`: upper ends in µs, and counts.
+    /// Buckets of a distribution, `latency`, `latency_from_send` or `reject_delay`: upper bounds in
+    /// µs, and counts.
     fn buckets(&self, py: Python<'_>, which: &str) -> PyResult<Vec<(f64, u64)>> {
         let buckets = self.which(py, which)?;
         Ok(buckets.buckets.iter().map(|(value, count)| (*value as f64 / 1e3, *count)).collect())
@@ -135,16 +136,16 @@ impl Recording {
 
     /// Percentiles of a distribution, µs.
     fn percentiles<'py>(&self, py: Python<'py>, which: &str) -> PyResult<Bound<'py, PyDict>> {
-        let told = self.which(py, which)?.distribution().percentiles();
+        let summary = self.which(py, which)?.distribution().percentiles();
         let dict = PyDict::new(py);
-        dict.set_item("count", told.count)?;
-        dict.set_item("mean_us", told.mean_ns / 1e3)?;
+        dict.set_item("count", summary.count)?;
+        dict.set_item("mean_us", summary.mean_ns / 1e3)?;
         for (name, span) in [
-            ("p50_us", told.p50),
-            ("p90_us", told.p90),
-            ("p99_us", told.p99),
-            ("p999_us", told.p999),
-            ("max_us", told.max),
+            ("p50_us", summary.p50),
+            ("p90_us", summary.p90),
+            ("p99_us", summary.p99),
+            ("p999_us", summary.p999),
+            ("max_us", summary.max),
         ] {
             dict.set_item(name, span.as_micros_f64())?;
         }
@@ -159,15 +160,16 @@ impl Recording {
             "latency_from_send" => Ok(&self.latency_from_send),
             "reject_delay" => Ok(&self.reject_delay),
             _ => {
-                let words =
+                let message =
                     format!("there is no distribution `{which}`; accepted: latency, latency_from_send, reject_delay");
-                Err(errors::plain(py, "ResultsError", &words))
+                Err(errors::plain(py, "ResultsError", &message))
             }
         }
     }
 }
 
-/// Puts what several generators measured at the same time together: counts and buckets add up, nothing is lost.
+/// Merges the measurements of several generators of the same run: counts and buckets add up,
+/// nothing is lost.
 #[pyfunction]
 pub(crate) fn merge(py: Python<'_>, recordings: Vec<Py<Recording>>) -> PyResult<Recording> {
     let mut recordings = recordings.iter().map(Py::get);
@@ -191,7 +193,8 @@ pub(crate) fn merge(py: Python<'_>, recordings: Vec<Py<Recording>>) -> PyResult<
     }))
 }
 
-/// Why the server could not be prepared, with the protocol that it speaks, where that is another one.
+/// Message for a server that could not be prepared; names the server's protocol if it is another
+/// one.
 fn unprepared(error: PrepareError) -> String {
     match error {
         PrepareError::Server { address, .. } => {
@@ -201,8 +204,8 @@ fn unprepared(error: PrepareError) -> String {
     }
 }
 
-/// Everything that a generator is told.
-struct Asked {
+/// Settings of one generator's run.
+struct GeneratorSettings {
     config: LoadConfig,
     plan: Plan,
     algorithm: Algorithm,
@@ -281,13 +284,13 @@ pub(crate) fn load(
     let schedule = Schedule::draw(&workload, seed, duration).map_err(|error| wrong("demand", error.to_string()))?;
     let plan = Plan::Open(schedule.share(index, of));
     let environment = Environment::new(1, rtt, slo);
-    let asked = Asked { config, plan, algorithm, params, environment };
+    let settings = GeneratorSettings { config, plan, algorithm, params, environment };
     let cancel = Arc::new(AtomicBool::new(false));
     let progress = Arc::new(Progress::default());
     let (flag, counted) = (Arc::clone(&cancel), Arc::clone(&progress));
-    let ran = patiently(py, &cancel, &progress, None, stop, &[], move || {
-        let client = || (asked.algorithm.build_client)(&asked.params, &asked.environment);
-        run(&asked.config, &asked.plan, client, &flag, |_| {
+    let ran = run_in_thread(py, &cancel, &progress, None, stop, &[], move || {
+        let client = || (settings.algorithm.build_client)(&settings.params, &settings.environment);
+        run(&settings.config, &settings.plan, client, &flag, |_| {
             counted.done.fetch_add(1, Ordering::Relaxed);
         })
     })?;

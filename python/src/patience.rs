@@ -1,4 +1,5 @@
-//! Waiting for work on other threads while Python stays alive: Ctrl-C, a wish to stop, progress.
+//! Waiting for work on other threads while Python stays responsive to Ctrl-C, stop requests and
+//! progress.
 
 use crate::controller::{Overdue, overdue};
 use crate::errors;
@@ -10,15 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// So often Python's signals are looked at.
-const LOOK: Duration = Duration::from_millis(10);
-/// Progress is told every so many looks: a bar that moves ten times a second moves smoothly.
-const TELL: u32 = 10;
+/// Interval between checks of Python's signals.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Polls per progress report: ten reports per second move a progress bar smoothly.
+const POLLS_PER_REPORT: u32 = 10;
 
-/// How long a call into a controller may last: far longer than any decision, and shorter than anybody waits in silence.
-const CALL: Duration = Duration::from_secs(10);
+/// Time limit of a call into a controller: far longer than any decision, and shorter than a user's
+/// patience.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// A wish to stop that several calls may share.
+/// A stop request that several calls may share.
 #[pyclass(frozen, module = "leeward._leeward")]
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
@@ -32,45 +34,47 @@ impl Stop {
         Stop::default()
     }
 
-    /// Wishes it. No further run starts, and those under way end.
+    /// Requests the stop: no further run starts, and runs in progress end.
     fn set(&self) {
         self.flag.store(true, Ordering::Relaxed);
     }
 }
 
-/// Runs that are done, of how many.
+/// Finished runs, and their total number.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) done: AtomicUsize,
     pub(crate) total: AtomicUsize,
 }
 
-/// A Python exception on its way out of a controller, as a panic that nobody reports.
+/// A Python exception that leaves a controller as a silent panic.
 pub(crate) struct Raised(pub(crate) PyErr);
 
-/// Does `work` on a thread of its own, without the interpreter. After Ctrl-C, or if it is to `stop`, `cancel` is set, and the call is over
-/// at once: runs that are under way see it before their next event.
-pub(crate) fn patiently<T: Send + 'static>(
+/// Runs `work` on a thread of its own, without the interpreter.
+///
+/// After Ctrl-C, or if `stop` is set, this sets `cancel` and returns at once: runs in progress
+/// check it before their next event.
+pub(crate) fn run_in_thread<T: Send + 'static>(
     py: Python<'_>,
     cancel: &Arc<AtomicBool>,
     progress: &Arc<Progress>,
-    tell: Option<&Py<PyAny>>,
+    notify: Option<&Py<PyAny>>,
     stop: Option<&Stop>,
-    asked: &[u64],
+    slots: &[u64],
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
     let (sender, receiver) = sync_channel(1);
     let spawned = std::thread::Builder::new().name("leeward".into()).spawn(move || {
-        let _ = sender.send(catch_unwind(AssertUnwindSafe(work))); // nobody may be waiting any more
+        let _ = sender.send(catch_unwind(AssertUnwindSafe(work))); // the caller may have returned
     });
     spawned.map_err(|error| errors::plain(py, "RunError", &format!("a thread for the runs: {error}")))?;
-    let mut told = None;
-    for look in 0u32.. {
-        // An `mpsc` receiver is not `Sync`, and this closure is the only one that has it.
+    let mut last = None;
+    for poll in 0u32.. {
+        // An `mpsc` receiver is not `Sync`; only this closure uses it.
         let receiver = AssertOne(&receiver);
-        match py.detach(move || receiver.wait(LOOK)) {
+        match py.detach(move || receiver.wait(POLL_INTERVAL)) {
             Ok(Ok(value)) => {
-                tell_progress(py, progress, tell, &mut told)?;
+                report_progress(py, progress, notify, &mut last)?;
                 return Ok(value);
             }
             Ok(Err(panic)) => return Err(of_panic(py, panic)),
@@ -82,59 +86,61 @@ pub(crate) fn patiently<T: Send + 'static>(
         py.check_signals().inspect_err(|_| cancel.store(true, Ordering::Relaxed))?;
         if stop.is_some_and(|stop| stop.flag.load(Ordering::Relaxed)) {
             cancel.store(true, Ordering::Relaxed);
-            // Python waits for its own threads at its end: one that waited for the run would keep it alive for minutes.
+            // At its end, Python waits for its own threads: a thread that waited for the run would
+            // keep Python alive for minutes.
             return Err(errors::plain(py, "RunError", "the run was to stop"));
         }
-        if look % TELL == TELL - 1 && !asked.is_empty() {
+        if poll % POLLS_PER_REPORT == POLLS_PER_REPORT - 1 && !slots.is_empty() {
             let endless = py.import("leeward.errors")?.getattr("ControllerEndless")?;
-            if overdue(py, asked, CALL, &endless) == Overdue::Deaf {
+            if overdue(py, slots, CALL_LIMIT, &endless) == Overdue::Unresponsive {
                 cancel.store(true, Ordering::Relaxed);
                 return Err(errors::plain(py, "ControllerEndless", "a controller's method does not return"));
             }
         }
-        if look % TELL == 0 {
-            tell_progress(py, progress, tell, &mut told).inspect_err(|_| cancel.store(true, Ordering::Relaxed))?;
+        if poll % POLLS_PER_REPORT == 0 {
+            report_progress(py, progress, notify, &mut last).inspect_err(|_| cancel.store(true, Ordering::Relaxed))?;
         }
     }
     unreachable!("the loop above has no end of its own")
 }
 
-/// Calls `tell(done, total)` if that has changed.
-fn tell_progress(
+/// Calls `notify(done, total)` if the numbers have changed.
+fn report_progress(
     py: Python<'_>,
     progress: &Progress,
-    tell: Option<&Py<PyAny>>,
-    told: &mut Option<(usize, usize)>,
+    notify: Option<&Py<PyAny>>,
+    last: &mut Option<(usize, usize)>,
 ) -> PyResult<()> {
     let now = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
-    if let (Some(tell), true) = (tell, now.1 > 0 && *told != Some(now)) {
-        *told = Some(now);
-        tell.call1(py, now)?;
+    if let (Some(notify), true) = (notify, now.1 > 0 && *last != Some(now)) {
+        *last = Some(now);
+        notify.call1(py, now)?;
     }
     Ok(())
 }
 
-/// The exception that a controller raised, or what a defect of ours said.
+/// The exception that a controller raised, or a `RunError` with the message of any other panic.
 fn of_panic(py: Python<'_>, panic: Box<dyn Any + Send>) -> PyErr {
     let panic = match panic.downcast::<Raised>() {
         Ok(raised) => return raised.0,
         Err(panic) => panic,
     };
-    let words = panic.downcast_ref::<String>().cloned();
-    let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-    errors::plain(py, "RunError", &format!("a defect, please report it: {}", words.unwrap_or_default()))
+    let message = panic.downcast_ref::<String>().cloned();
+    let message = message.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+    errors::plain(py, "RunError", &format!("a defect, please report it: {}", message.unwrap_or_default()))
 }
 
-/// The same for work on this thread that is soon done. A controller's class takes the interpreter by itself.
-pub(crate) fn catching<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+/// Runs short `work` on this thread, without the interpreter; a controller's class acquires it
+/// again by itself.
+pub(crate) fn catch_panics<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| of_panic(py, panic))
 }
 
-/// A reference that only the thread which waits uses.
+/// A reference that only the waiting thread uses.
 struct AssertOne<'a, T>(&'a std::sync::mpsc::Receiver<T>);
 
-// SAFETY: `detach` runs its closure on the calling thread, so the receiver never leaves its thread; the bound exists for the
-// interpreter's own objects, of which this is none.
+// SAFETY: `detach` runs its closure on the calling thread, so the receiver never leaves its thread.
+// The bound exists for the interpreter's own objects, and a receiver is none.
 unsafe impl<T> Send for AssertOne<'_, T> {}
 
 impl<T> AssertOne<'_, T> {

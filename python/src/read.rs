@@ -1,4 +1,7 @@
-//! Recordings of servers as tables, so that they meet the results of simulations in one frame. Traces of the profiler are in `trace`.
+//! Recordings of servers as tables with the columns of simulations' results, so that both fit in
+//! one data frame.
+//!
+//! Traces of the profiler are in `trace`.
 
 use crate::errors;
 use crate::table::{Field, Records, Table};
@@ -10,7 +13,7 @@ use std::path::PathBuf;
 /// First bytes of a recording (docs/recording-format.md).
 pub(crate) const MAGIC: &[u8] = b"LEEWREC\n";
 
-/// Entries of a server's recording, in its order. Times in µs from its beginning.
+/// Entries of a server's recording, in order. Times are in µs from its start.
 #[pyfunction]
 pub(crate) fn recording(py: Python<'_>, path: PathBuf) -> PyResult<Table> {
     let read = py.detach(|| std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| entries(&bytes)));
@@ -46,17 +49,17 @@ fn entries(bytes: &[u8]) -> Result<Table, String> {
             last = now.0.saturating_sub(first) as f64 / 1e3;
         }
         records.row();
-        records.float("time_us", last); // of a call that has no time: that of the one before
-        note(&mut records, &entry);
+        records.float("time_us", last); // calls without a time get the previous one
+        add_entry(&mut records, &entry);
     }
     Ok(records.finish())
 }
 
-fn note(records: &mut Records, entry: &Entry) {
+fn add_entry(records: &mut Records, entry: &Entry) {
     match entry {
         Entry::Session(entry) => {
             let name = if matches!(entry.call, SessionCall::Reply(_)) { "reply" } else { entry.call.name() };
-            records.text("event", name); // how a request ended has a column of its own
+            records.text("event", name); // the outcome is in another column
             records.whole("core", entry.core.0.into());
             records.whole("session", entry.slot.0.into());
             records.whole("pending", entry.pending.into());

@@ -29,7 +29,7 @@ impl Results {
         store::read(&path).map(Results::new).map_err(|error| errors::store(py, &error))
     }
 
-    /// Reads what [`Results::to_json`] wrote.
+    /// Reads the output of [`Results::to_json`].
     #[staticmethod]
     fn from_json(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         let read = serde_json::from_slice(bytes);
@@ -56,7 +56,8 @@ impl Results {
         leeward_report::render(&self.results)
     }
 
-    /// A table by its name: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`, `kinds`.
+    /// A table by its name: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`,
+    /// `kinds`.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let table = rows::Table::find(name).ok_or_else(|| {
             let names: Vec<&str> = rows::Table::ALL.iter().map(|table| table.name()).collect();

@@ -1,7 +1,7 @@
 //! All runs of a scenario, on threads that don't hold the interpreter.
 
 use crate::errors;
-use crate::patience::{Progress, Stop, patiently};
+use crate::patience::{Progress, Stop, run_in_thread};
 use crate::results::Results;
 use crate::scenario::Scenario;
 use leeward_lab::run::{self, Options};
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 impl Scenario {
-    /// Runs all of it. `progress(done, total)` is called some ten times a second, on this thread.
+    /// Runs the whole scenario. `progress(done, total)` is called about ten times a second, on this
+    /// thread.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one call from Python")]
     pub(crate) fn run_all(
         &self,
@@ -28,10 +29,10 @@ impl Scenario {
         let registry = source.registry(py)?;
         let cancel = Arc::new(AtomicBool::new(false));
         let counted = Arc::new(Progress::default());
-        let (seen, flag) = (Arc::clone(&counted), Arc::clone(&cancel));
-        let asked = source.asked();
-        let mut checked = if !asked.is_empty() || seeds.is_some() {
-            let checked = crate::patience::catching(py, || source.check(source.overrides(), &registry))?;
+        let (shared, flag) = (Arc::clone(&counted), Arc::clone(&cancel));
+        let slots = source.class_slots();
+        let mut checked = if !slots.is_empty() || seeds.is_some() {
+            let checked = crate::patience::catch_panics(py, || source.check(source.overrides(), &registry))?;
             checked.map_err(|error| errors::scenario(py, &error))?
         } else {
             self.checked.clone()
@@ -43,13 +44,13 @@ impl Scenario {
             let chosen = |label: &str| labels.iter().any(|wanted| wanted == label);
             checked.controllers.retain(|variant| chosen(&variant.label) || chosen(&variant.base_label));
         }
-        let finished = patiently(py, &cancel, &counted, progress.as_ref(), stop, &asked, move || {
-            let tell = |progress: run::Progress| {
-                seen.total.store(progress.total, Ordering::Relaxed);
-                seen.done.fetch_max(progress.done, Ordering::Relaxed);
+        let finished = run_in_thread(py, &cancel, &counted, progress.as_ref(), stop, &slots, move || {
+            let on_progress = |progress: run::Progress| {
+                shared.total.store(progress.total, Ordering::Relaxed);
+                shared.done.fetch_max(progress.done, Ordering::Relaxed);
             };
             let options = Options { seed, threads, ..Options::default() };
-            run::run(&checked, &registry, &options, &tell, &flag)
+            run::run(&checked, &registry, &options, &on_progress, &flag)
         })?;
         finished.map(Results::new).map_err(|error| errors::run(py, &error))
     }

@@ -1,9 +1,9 @@
-//! A scenario as Python holds it: its text, what changes it, and the controllers that are written in Python.
+//! A scenario of Python: its text, overrides, and the controllers that are written in Python.
 
-use crate::controller::{self, Written};
+use crate::controller::{self, PyAlgorithm};
 use crate::errors;
 use crate::grid::Grid;
-use crate::patience::{Stop, catching};
+use crate::patience::{Stop, catch_panics};
 use crate::results::Results;
 use crate::table::Table;
 use leeward_core::registry::Registry;
@@ -12,21 +12,21 @@ use leeward_lab::{Scenario as Checked, builtin_scenarios};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// Everything that makes a scenario, so that it can be made again on another thread.
+/// All parts of a scenario, so that another thread can make it again.
 #[pyclass(frozen, module = "leeward._leeward")]
 pub(crate) struct Scenario {
     pub(crate) source: Source,
     pub(crate) checked: Checked,
 }
 
-/// Text of a scenario and changes to it.
+/// Text of a scenario and overrides.
 pub(crate) struct Source {
     name: String,
     text: String,
     folder: PathBuf,
     overrides: Vec<String>,
     quick: bool,
-    written: Vec<Written>,
+    python_algorithms: Vec<PyAlgorithm>,
 }
 
 impl Source {
@@ -34,21 +34,22 @@ impl Source {
         &self.overrides
     }
 
-    /// Whether a controller of it is asked about every request: then threads only wait for each other.
+    /// Returns true if a Python controller decides about each request: then threads would only wait
+    /// for each other.
     pub(crate) fn decides_in_python(&self) -> bool {
-        self.written.iter().any(Written::per_request)
+        self.python_algorithms.iter().any(PyAlgorithm::per_request)
     }
 
-    /// Numbers of the classes that are asked.
-    pub(crate) fn asked(&self) -> Vec<u64> {
-        self.written.iter().map(Written::slot).collect()
+    /// Numbers of the Python classes.
+    pub(crate) fn class_slots(&self) -> Vec<u64> {
+        self.python_algorithms.iter().map(PyAlgorithm::slot).collect()
     }
 
-    /// The algorithms of this library and those of this scenario.
+    /// The built-in algorithms and those of this scenario.
     pub(crate) fn registry(&self, py: Python<'_>) -> PyResult<Registry> {
         let mut registry = leeward_lab::registry();
-        for written in &self.written {
-            let added = registry.add(written.algorithm());
+        for algorithm in &self.python_algorithms {
+            let added = registry.add(algorithm.algorithm());
             added.map_err(|error| errors::plain(py, "ControllerError", &error.to_string()))?;
         }
         Ok(registry)
@@ -56,10 +57,10 @@ impl Source {
 
     /// The text with a section for each controller that is written in Python.
     fn whole_text(&self) -> String {
-        self.written.iter().fold(self.text.clone(), |text, written| text + &written.section())
+        self.python_algorithms.iter().fold(self.text.clone(), |text, algorithm| text + &algorithm.section())
     }
 
-    /// The scenario with these overrides, checked.
+    /// Checks the scenario with these overrides.
     pub(crate) fn check(&self, overrides: &[String], registry: &Registry) -> Result<Checked, ScenarioError> {
         Checked::parse(&self.name, &self.whole_text(), &self.folder, overrides, self.quick, registry)
     }
@@ -71,11 +72,11 @@ impl Source {
             folder: self.folder.clone(),
             overrides,
             quick: self.quick,
-            written: self.written.iter().map(|written| written.clone_ref(py)).collect(),
+            python_algorithms: self.python_algorithms.iter().map(|algorithm| algorithm.clone_ref(py)).collect(),
         }
     }
 
-    /// The same with the overrides of a call.
+    /// Returns a copy with the overrides of one call added.
     pub(crate) fn with(&self, py: Python<'_>, more: Option<String>) -> Source {
         self.copy(py, self.overrides.iter().cloned().chain(more).collect())
     }
@@ -95,12 +96,12 @@ impl Scenario {
         quick: bool,
         controllers: Vec<(String, Py<PyAny>, Vec<(String, String)>)>,
     ) -> PyResult<Self> {
-        let written =
-            controllers.into_iter().map(|(label, class, params)| controller::Written::new(py, label, class, params));
-        let written = written.collect::<PyResult<Vec<_>>>()?;
-        let source = Source { name, text, folder, overrides, quick, written };
+        let python_algorithms =
+            controllers.into_iter().map(|(label, class, args)| controller::PyAlgorithm::new(py, label, class, args));
+        let python_algorithms = python_algorithms.collect::<PyResult<Vec<_>>>()?;
+        let source = Source { name, text, folder, overrides, quick, python_algorithms };
         let registry = source.registry(py)?;
-        let checked = catching(py, || source.check(&source.overrides, &registry))?;
+        let checked = catch_panics(py, || source.check(&source.overrides, &registry))?;
         let checked = checked.map_err(|error| errors::scenario(py, &error))?;
         Ok(Scenario { source, checked })
     }
@@ -141,7 +142,7 @@ impl Scenario {
         self.checked.controllers.iter().map(|variant| (variant.label.as_str(), variant.controller.as_str())).collect()
     }
 
-    /// Runs all of it: see `run`.
+    /// Runs the whole scenario: see `run`.
     #[pyo3(signature = (seed, seeds=None, labels=None, threads=None, progress=None, stop=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one call from Python")]
     fn run(
@@ -177,12 +178,12 @@ impl Scenario {
     }
 }
 
-/// The text of a scenario that comes with this library.
+/// The text of a built-in scenario.
 pub(crate) fn builtin_text(id: &str) -> Option<&'static str> {
     builtin_scenarios().iter().find(|known| known.id == id).map(|known| known.text)
 }
 
-/// Exception for a scenario that is not there.
+/// The exception for an unknown scenario.
 pub(crate) fn unknown(py: Python<'_>, id: &str) -> PyErr {
     match Checked::builtin(id, &[], true) {
         Err(error @ lab::ScenarioError::UnknownId { .. }) => errors::scenario(py, &error),

@@ -1,4 +1,6 @@
-//! Traces of the profiler: events and requests as tables, and the timeline of one request. What they mean is `leeward-profile`'s.
+//! Traces of the profiler: events and requests as tables, and the timeline of one request.
+//!
+//! `leeward-profile` defines their meaning.
 
 use crate::errors;
 use crate::table::{Field, Records, Table};
@@ -25,7 +27,7 @@ const EVENT: [(&str, Field); 9] = [
     ("id", Field::Whole),
 ];
 
-/// Events of a profiler's trace, in the order of time. Times in µs from its beginning.
+/// Events of a profiler's trace, in order of time. Times are in µs from its start.
 #[pyfunction]
 #[pyo3(signature = (path, from_us=None, to_us=None))]
 pub(crate) fn trace_events(py: Python<'_>, path: PathBuf, from_us: Option<f64>, to_us: Option<f64>) -> PyResult<Table> {
@@ -75,7 +77,7 @@ const REQUEST: [(&str, Field); 7] = [
     ("threads", Field::Text),
 ];
 
-/// Requests of a profiler's trace, in the order of their ends. Times in µs from its beginning.
+/// Requests of a profiler's trace, in the order of their ends. Times are in µs from its start.
 #[pyfunction]
 #[pyo3(signature = (path, request_fn=None))]
 pub(crate) fn trace_requests(py: Python<'_>, path: PathBuf, request_fn: Option<String>) -> PyResult<Table> {
@@ -109,7 +111,7 @@ fn requests(path: &Path, request_fn: Option<String>) -> Result<Table, String> {
     Ok(records.finish())
 }
 
-/// Requests that the program marked, or calls of the function that was named.
+/// Selects the requests that the program marked, or the calls of `request_fn`.
 fn selection(trace: &Trace, symbols: &mut Symbols, request_fn: Option<String>) -> Result<Selection, String> {
     match request_fn {
         Some(name) if trace.counts().calls == 0 => Err(format!("no call of `{name}` was recorded")),
@@ -125,7 +127,7 @@ fn selection(trace: &Trace, symbols: &mut Symbols, request_fn: Option<String>) -
     }
 }
 
-/// The timeline of the request with this id, or of the slowest: a page that needs nothing else, and a text.
+/// The timeline of the request with this id, or of the slowest: a self-contained page, and a text.
 #[pyfunction]
 #[pyo3(signature = (path, id=None, request_fn=None))]
 pub(crate) fn trace_timeline(

@@ -1,5 +1,6 @@
-//! Arguments that one service takes and others don't: flags of `leeward serve`, and keys of its configuration file. Plain
-//! data: reading a command line is the program's business.
+//! Arguments of one service: flags of `leeward serve` and keys of its configuration file.
+//!
+//! Plain data. Does not contain the reading of a command line; the program does that.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,7 +9,9 @@ use std::path::{Path, PathBuf};
 /// An argument of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// The flag without its dashes, and the key in a file. Services may share one: then they list the same constant.
+    /// The flag without its dashes, and the key in a file.
+    ///
+    /// Services that share an argument list the same constant.
     pub name: &'static str,
     /// Placeholder of the value in the help, such as `FILE`.
     pub value_name: &'static str,
@@ -16,9 +19,9 @@ pub struct Argument {
     pub help: &'static str,
     /// Accepted values.
     pub kind: Kind,
-    /// Value if none is given.
+    /// Value of an argument that is not given.
     pub default: Option<&'static str>,
-    /// Fate of a value that is given with another service.
+    /// Policy for a value that is given with another service.
     pub unsupported: UnsupportedPolicy,
 }
 
@@ -27,44 +30,44 @@ pub struct Argument {
 pub enum Kind {
     /// A line of text.
     Text,
-    /// A line of text that passes this check; an error says what is accepted.
+    /// A line of text that passes this check; the check's error lists the accepted values.
     Checked(fn(&str) -> Result<(), String>),
     /// A whole number.
     Count {
-        /// The least.
+        /// Least accepted value.
         least: u32,
-        /// The most.
+        /// Greatest accepted value.
         most: u32,
     },
     /// A file's path.
     File,
 }
 
-/// Fate of an argument that is given with a service that does not take it.
+/// Policy for an argument that is given with a service that does not take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsupportedPolicy {
-    /// Refused, unless it is the default.
+    /// Rejected, unless the value is the default.
     Refused,
-    /// Accepted and not used.
+    /// Accepted and ignored.
     Ignored,
 }
 
-/// A value as it was read.
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of [`Kind::Text`] and [`Kind::Checked`].
+    /// Value of [`Kind::Text`] and [`Kind::Checked`].
     Text(String),
-    /// Of [`Kind::Count`].
+    /// Value of [`Kind::Count`].
     Count(u32),
-    /// Of [`Kind::File`].
+    /// Value of [`Kind::File`].
     File(PathBuf),
 }
 
 impl Argument {
-    /// Reads a value. [`Kind::Checked`] is checked by [`Argument::check`] alone.
+    /// Parses a value. Only [`Argument::check`] runs the check of [`Kind::Checked`].
     ///
     /// # Errors
-    /// Says what is accepted.
+    /// A message with the accepted values.
     pub fn read(&self, written: &OsStr) -> Result<Value, String> {
         let text = || written.to_str().ok_or_else(|| String::from("accepted: UTF-8"));
         match self.kind {
@@ -77,10 +80,10 @@ impl Argument {
         }
     }
 
-    /// Checks a value of [`Kind::Checked`].
+    /// Runs the check of [`Kind::Checked`]; values of other kinds pass.
     ///
     /// # Errors
-    /// Says what is accepted.
+    /// A message with the accepted values.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         match (self.kind, value) {
             (Kind::Checked(check), Value::Text(text)) => check(text),
@@ -88,18 +91,18 @@ impl Argument {
         }
     }
 
-    /// The default as a value.
+    /// Returns the default as a value.
     pub fn default_value(&self) -> Option<Value> {
         self.default.and_then(|text| self.read(text.as_ref()).ok())
     }
 }
 
-/// Values of arguments, by the arguments' names.
+/// Values of arguments, by argument name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values(BTreeMap<&'static str, Value>);
 
 impl Values {
-    /// The defaults of these arguments.
+    /// Collects the defaults of these arguments.
     pub fn defaults<'a>(arguments: impl IntoIterator<Item = &'a Argument>) -> Self {
         let pairs = arguments.into_iter().filter_map(|argument| Some((argument.name, argument.default_value()?)));
         Values(pairs.collect())
@@ -110,12 +113,12 @@ impl Values {
         self.0.insert(name, value);
     }
 
-    /// The value of `name`.
+    /// Returns the value of `name`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// The text of `name`; `None` if it is not given or no text.
+    /// Returns the text of `name`; `None` if `name` has no value or another kind.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name) {
             Some(Value::Text(text)) => Some(text),
@@ -123,7 +126,7 @@ impl Values {
         }
     }
 
-    /// The number of `name`; `None` if it is not given or no number.
+    /// Returns the number of `name`; `None` if `name` has no value or another kind.
     pub fn count(&self, name: &str) -> Option<u32> {
         match self.get(name) {
             Some(Value::Count(count)) => Some(*count),
@@ -131,7 +134,7 @@ impl Values {
         }
     }
 
-    /// The path of `name`; `None` if it is not given or no path.
+    /// Returns the path of `name`; `None` if `name` has no value or another kind.
     pub fn file(&self, name: &str) -> Option<&Path> {
         match self.get(name) {
             Some(Value::File(path)) => Some(path),
@@ -140,10 +143,10 @@ impl Values {
     }
 }
 
-/// Reads a size such as `64MB`, in bytes; the units are powers of 1024, as memcached's are.
+/// Parses a size such as `64MB` into bytes; units are powers of 1024, as in memcached.
 ///
 /// # Errors
-/// Another text, or a size of nothing; says what is accepted.
+/// Any other text, or a size of zero. The message lists the accepted forms.
 pub fn size(text: &str) -> Result<usize, String> {
     let wrong = || format!("`{text}`; accepted: a size such as `64MB` or `2GB`");
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

@@ -1,5 +1,7 @@
-//! A service that is ready to be served: what a [`Case`](crate::case::Case) makes of its arguments, and of the requests that
-//! a scenario names. Never here: which services there are.
+//! A service that is ready to be served, made from arguments or from a scenario's requests.
+//!
+//! A [`ServiceDefinition`](crate::definition::ServiceDefinition) builds it. Does not contain the
+//! list of services.
 
 use leeward_engine::{Config, Source};
 use leeward_rpc::generator::RequestGenerator;
@@ -9,26 +11,28 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A service whose data is ready: servers of it can be started.
+/// A service whose data is ready, from which servers can be started.
 pub trait Backend: Send + Sync {
-    /// Starts a server of it. Each start meets the data as they were in the beginning, as far as requests change them.
+    /// Starts a server. Each start sees the initial data, even if earlier requests changed a copy.
     ///
     /// # Errors
     /// See [`ServerError`].
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError>;
 
-    /// Words about servers that it asks and are not the right ones, and warnings about others, since this was asked last.
+    /// Takes messages about wrong leaves, and warnings about others, since the last call.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The protocol of the second port that [`Backend::open_port`] would open, if the arguments ask for one.
+    /// Protocol of the second port that [`Backend::open_port`] would open; `None` for no second
+    /// port.
     fn second_port(&self) -> Option<&'static str> {
         None
     }
 
-    /// Opens a second port with another protocol on the same data, if the arguments ask for one: with the settings of the
-    /// server beside it, on as many cores again.
+    /// Opens a second port with another protocol on the same data, if the arguments ask for one.
+    ///
+    /// The port has the settings of the first server, and as many cores again.
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -37,74 +41,74 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// A second port that is open.
+/// An open second port.
 pub trait Port {
-    /// The protocol's name, such as `memcached`.
+    /// Returns the protocol's name, such as `memcached`.
     fn name(&self) -> &'static str;
 
-    /// Its address.
+    /// Returns the port's address.
     fn address(&self) -> SocketAddr;
 
-    /// The port for those who watch it; `None` where no watch is kept.
+    /// Returns the port's metrics source; `None` for a port without observers.
     fn source(&self) -> Option<Arc<dyn Source>> {
         None
     }
 
-    /// Whether a core could not go on: [`Port::stop`] then says why.
+    /// Returns whether a core has failed; [`Port::stop`] then returns the reason.
     fn has_failed(&self) -> bool;
 
-    /// Takes no more requests, sends the answers that it owes, and ends.
+    /// Accepts no more requests, sends the pending responses, and ends.
     ///
     /// # Errors
-    /// A core ended before its time.
+    /// A core ended early.
     fn stop(self: Box<Self>) -> io::Result<PortCounts>;
 }
 
-/// Requests of a second port.
+/// Request counts of a second port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounts {
-    /// Received.
+    /// Requests received.
     pub received: u64,
-    /// Answered.
+    /// Requests answered.
     pub completed: u64,
-    /// Told that the server is busy.
+    /// Requests rejected with the protocol's busy response.
     pub busy: u64,
 }
 
-/// The resource that requests of a service wait for, under load.
+/// The resource for which a service's requests wait under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// Cores. Server and clients get CPUs of their own: sharing one, each would be measured waiting for the other.
+    /// Cores. Server and clients get separate CPUs; on shared CPUs each would wait for the other.
     Cores,
-    /// Locks. The server may have all CPUs: what the clients take is little.
+    /// Locks. The server may use all CPUs, because the clients need little CPU time.
     Locks,
-    /// Threads of a tier. The server gets CPUs of its own; its leaves, which wait, share the clients'.
+    /// Threads of a tier. The server gets separate CPUs; its waiting leaves share the clients'.
     Threads,
 }
 
-/// Both ends of a service in this process: a backend, to be served again and again, and what its clients ask.
+/// Server and clients of a service in this process. The backend can be started repeatedly.
 #[derive(Clone)]
 pub struct InProcessService {
     /// The server's end.
     pub backend: Arc<dyn Backend>,
-    /// The clients' end; `None` if requests carry the service times that are drawn.
+    /// The clients' end; `None` if requests carry drawn service times.
     pub generator: Option<Arc<dyn RequestGenerator>>,
-    /// Description of the service in a sentence, if its name does not say.
+    /// A one-sentence description, if the service's name does not suffice.
     pub description: Option<String>,
-    /// Resource that requests wait for.
+    /// The resource for which requests wait.
     pub bottleneck: Bottleneck,
 }
 
 impl Debug for InProcessService {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let InProcessService { backend: _, generator: ask, description: words, bottleneck } = self;
+        let InProcessService { backend: _, generator: requests, description: text, bottleneck } = self;
         let mut fields = f.debug_struct("Served");
-        fields.field("ask", ask).field("words", words).field("bottleneck", bottleneck).finish_non_exhaustive()
+        fields.field("ask", requests).field("words", text).field("bottleneck", bottleneck).finish_non_exhaustive()
     }
 }
 
 impl InProcessService {
-    /// Starts a server of it.
+    /// Starts a server.
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -112,12 +116,13 @@ impl InProcessService {
         self.backend.start(builder, address)
     }
 
-    /// Whether how long requests take is measured; otherwise it is drawn, and the simulator knows it.
+    /// Returns whether service times are measured; otherwise they are drawn, and the simulator
+    /// knows them.
     pub fn is_measured(&self) -> bool {
         self.generator.is_some()
     }
 
-    /// Whether requests wait for locks rather than for cores.
+    /// Returns whether requests wait for locks rather than for cores.
     pub fn is_lock_bound(&self) -> bool {
         self.bottleneck == Bottleneck::Locks
     }

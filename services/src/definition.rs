@@ -1,5 +1,7 @@
-//! A service as the catalogue knows it: its name, its arguments, how it is served and what clients ask of it. Each service
-//! implements [`Case`] in its own folder; `leeward-catalogue` lists them all.
+//! A service's entry in the catalogue: name, arguments, backend and client requests.
+//!
+//! Each service implements [`ServiceDefinition`] in its own folder; `leeward-catalogue` lists all
+//! of them.
 
 use crate::arguments::{Argument, Values};
 use crate::backend::{Backend, InProcessService};
@@ -15,28 +17,31 @@ use std::sync::Arc;
 
 /// A service of the catalogue.
 pub trait ServiceDefinition: Debug + Send + Sync {
-    /// Name on the command line, and the beginning of a text that [`Case::requests`] reads.
+    /// Name on the command line, and prefix of the text that [`ServiceDefinition::requests`]
+    /// parses.
     fn name(&self) -> &'static str;
 
-    /// Other names that are taken for it, such as a paper's.
+    /// Other accepted names, such as a paper's.
     fn aliases(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Summary of the service in one line, without a full stop.
+    /// One-line summary, without a full stop.
     fn summary(&self) -> &'static str;
 
-    /// Arguments of `leeward serve` that are this service's.
+    /// Arguments of `leeward serve` that belong to this service.
     fn arguments(&self) -> &'static [Argument] {
         &[]
     }
 
-    /// Text of `--data` for data that are ready in a moment, for showing the service; `None` if it takes none.
+    /// Value of `--data` for small data that load in a moment, for demonstrations.
+    ///
+    /// `None` for a service without data.
     fn small_data(&self) -> Option<&'static str> {
         None
     }
 
-    /// How many ports it opens; each has cores of its own.
+    /// Number of ports that the service opens; each port has separate cores.
     fn ports(&self, _: &Values) -> usize {
         1
     }
@@ -47,81 +52,87 @@ pub trait ServiceDefinition: Debug + Send + Sync {
     /// An argument, or a file that it names, can't be used.
     fn open(&self, values: &Values, cores: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError>;
 
-    /// Help on the texts that [`Case::requests`] reads, in one line, for `leeward load --service`.
+    /// One line of help for `leeward load --service`, about the texts of
+    /// [`ServiceDefinition::requests`].
     fn requests_help(&self) -> &'static str;
 
-    /// Reads what clients ask, as `leeward load --service` and a scenario's `workload.service` write it.
+    /// Parses the client requests of `leeward load --service` and of a scenario's
+    /// `workload.service`.
     ///
     /// # Errors
-    /// Another text; says what is accepted.
+    /// Any other text; the message lists the accepted forms.
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError>;
 }
 
-/// Requests of clients to a service. `Display` writes the text that [`Case::requests`] reads.
+/// Client requests to a service. `Display` writes text that [`ServiceDefinition::requests`] parses.
 pub trait Requests: Debug + Display + Send + Sync {
-    /// The service times that requests carry; `None` if the service takes as long as it takes, which is measured.
+    /// Service times that requests carry; `None` for a service whose time is measured.
     fn service_times(&self) -> Option<&ServiceTime> {
         None
     }
 
-    /// Whether a request needs CPU time only: a core waits for no disk, no lock and no other server. Then
-    /// the throughput of the cores' busy time is the server's capacity.
+    /// Returns whether a request needs only CPU time: no disk, no lock and no other server.
+    ///
+    /// Then the throughput of the cores' busy time is the server's capacity.
     fn is_cpu_bound(&self) -> bool {
         self.service_times().is_some()
     }
 
-    /// A reason to doubt what is going to be measured, such as too small a data set.
+    /// Returns a reason to doubt the measurement, such as too small a data set.
     fn warning(&self) -> Option<String> {
         None
     }
 
-    /// Prepares a running server for the load, and says what to ask of it; `None`: service times.
+    /// Prepares a running server for the load and returns the request generator.
+    ///
+    /// `None` means that requests carry service times.
     ///
     /// # Errors
     /// The server does not answer, or serves something else.
     fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError>;
 
-    /// Prepares both ends in this process.
+    /// Prepares server and clients in this process.
     ///
     /// # Errors
     /// The data can't be prepared.
     fn prepare_in_process(&self, progress: &Progress<'_>) -> Result<InProcessService, PrepareError>;
 }
 
-/// Hears how the preparation goes on.
+/// Callback for notices about the preparation.
 pub type Progress<'a> = dyn Fn(Notice<'_>) + 'a;
 
-/// A word about the preparation.
+/// A notice about the preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice<'a> {
-    /// A step begins that may take a while.
+    /// Start of a step that may take a while.
     Step(&'a str),
-    /// Something to know of the data.
+    /// A remark about the data.
     Note(&'a str),
 }
 
-/// A running server, and the controller that it and its clients run.
+/// A running server, and the controller that it and its clients use.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The server.
+    /// The server's address.
     pub address: SocketAddr,
     /// The controller.
     pub algorithm: &'a Algorithm,
-    /// Its parameters.
+    /// The controller's parameters.
     pub params: &'a Params,
     /// The network's round trip.
     pub rtt: Nanos,
-    /// The objective.
+    /// The latency objective.
     pub slo: Nanos,
-    /// Encryption to reach it with; `None` for none.
+    /// Encryption of the connection; `None` for plain text.
     pub encryption: Option<&'a Encryption>,
 }
 
 impl Target<'_> {
-    /// A client of it, to prepare it with.
+    /// Builds a client with which the server can be prepared.
     ///
     /// # Errors
-    /// There is no such controller, or no thread for a client; in words.
+    /// The controller does not exist, or the client's thread can't be started. The error is a
+    /// message.
     pub fn client(&self) -> Result<Client, String> {
         let client = Client::builder()
             .replica(self.address.to_string())
@@ -132,7 +143,7 @@ impl Target<'_> {
     }
 }
 
-/// Why a service can't be prepared.
+/// Reason why a service can't be prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrepareError {
@@ -142,13 +153,13 @@ pub enum PrepareError {
     /// A running server can't be prepared for the load.
     #[error("{step} {address}: {reason}; is it `leeward serve --service {service}`?")]
     Server {
-        /// Step that was tried, such as `filling`.
+        /// The step that failed, such as `filling`.
         step: &'static str,
         /// The server.
         address: SocketAddr,
-        /// Why it did not succeed.
+        /// Reason of the failure.
         reason: String,
-        /// The service that was expected there.
+        /// The expected service.
         service: &'static str,
     },
 }

@@ -1,6 +1,8 @@
-//! Writes what it is sent to a file, and answers once the disk has it: one thread syncs, a record at a time. No core waits meanwhile and no
-//! lock tells of it, so nothing but the time that responses take says that the disk is full. Never here: a store worth using, which
-//! would sync many records together.
+//! A service that writes each request to a file and answers after the disk has synced it.
+//!
+//! One thread syncs one record at a time. No core waits and no lock is contended meanwhile, so only
+//! response times show that the disk is saturated. Does not contain a useful store, which would
+//! sync many records together.
 
 use crate::arguments::{Argument, Kind, UnsupportedPolicy, Values};
 use crate::backend::{Backend, Bottleneck, InProcessService};
@@ -41,10 +43,11 @@ const TIME: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// A file that grows longer than this is begun anew: the disk is measured, not kept.
+/// Length in bytes after which the file is truncated: the service measures a disk and keeps
+/// nothing.
 const LONGEST_FILE: u64 = 64 << 20;
 
-/// The disk in the catalogue.
+/// The disk service in the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskDefinition;
 
@@ -92,9 +95,9 @@ impl ServiceDefinition for DiskDefinition {
 /// The disk of a server.
 #[derive(Clone, Debug)]
 enum Medium {
-    /// This file, or one without a name.
+    /// A file at this path, or an unnamed one.
     File(Option<PathBuf>),
-    /// None: times, drawn in the same order after every start.
+    /// No file: times, drawn in the same order after every start.
     Simulated(ServiceTime),
 }
 
@@ -116,7 +119,7 @@ impl Medium {
     }
 }
 
-/// A file in the folder for temporary files that is gone when the server is.
+/// Creates an unnamed file in the folder for temporary files; it disappears with the server.
 fn nameless() -> io::Result<File> {
     let path = std::env::temp_dir().join(format!("leeward-disk-{}", std::process::id()));
     let file = File::options().write(true).create_new(true).open(&path)?;
@@ -131,7 +134,7 @@ enum Disk {
 }
 
 impl Disk {
-    /// Returns when `bytes` are on the disk.
+    /// Writes `bytes` and returns when the disk has them.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Disk::File { file, written } => {
@@ -158,49 +161,50 @@ struct Record {
     completion: Arc<Mutex<Completion>>,
 }
 
-/// The disk's answer to a record.
+/// The disk's result for a record.
 #[derive(Default)]
 struct Completion {
     result: Option<io::Result<Vec<u8>>>,
     waker: Option<Waker>,
 }
 
-fn locked(answer: &Mutex<Completion>) -> std::sync::MutexGuard<'_, Completion> {
-    answer.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(pending: &Mutex<Completion>) -> std::sync::MutexGuard<'_, Completion> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A wait for the disk's answer.
+/// A future of the disk's result.
 struct WriteFuture(Arc<Mutex<Completion>>);
 
 impl Future for WriteFuture {
     type Output = io::Result<Vec<u8>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut answer = locked(&self.0);
-        match answer.result.take() {
+        let mut pending = locked(&self.0);
+        match pending.result.take() {
             Some(result) => Poll::Ready(result),
             None => {
-                answer.waker = Some(context.waker().clone());
+                pending.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
     }
 }
 
-/// The disk's thread: writes one record after the other, in the order in which they came. Nobody waits any more for those whose client has
-/// left, and they are not written. How many were.
+/// Runs the disk's thread: writes the records in the order of their arrival.
+///
+/// Skips records whose client has left. Returns the number of written records.
 fn serve(mut disk: Disk, records: &Receiver<Record>) -> u64 {
     let mut written = 0;
-    for Record { bytes, completion: answer } in records {
-        if Arc::strong_count(&answer) == 1 {
+    for Record { bytes, completion: pending } in records {
+        if Arc::strong_count(&pending) == 1 {
             continue;
         }
         written += 1;
         let result = disk.write(&bytes).map(|()| bytes);
         let waker = {
-            let mut answer = locked(&answer);
-            answer.result = Some(result);
-            answer.waker.take()
+            let mut pending = locked(&pending);
+            pending.result = Some(result);
+            pending.waker.take()
         };
         waker.into_iter().for_each(Waker::wake);
     }
@@ -216,21 +220,24 @@ impl Backend for DiskBackend {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
         let disk = self.medium.open()?;
         let (sender, records): (Sender<Record>, _) = channel();
-        // It ends with the server, which drops the handler and with it the sender.
+        // The thread ends with the server: the server drops the handler and with it the sender.
         thread::Builder::new().name("disk".into()).spawn(move || serve(disk, &records))?;
         let handler = move |request: OwnedRequest| {
-            let answer = Arc::<Mutex<Completion>>::default();
-            let sent = sender.send(Record { bytes: request.payload, completion: Arc::clone(&answer) });
+            let pending = Arc::<Mutex<Completion>>::default();
+            let sent = sender.send(Record { bytes: request.payload, completion: Arc::clone(&pending) });
             async move {
                 sent.map_err(|_| HandlerError::Message("the disk's thread has ended".into()))?;
-                WriteFuture(answer).await.map_err(|error| HandlerError::Message(error.to_string()))
+                WriteFuture(pending).await.map_err(|error| HandlerError::Message(error.to_string()))
             }
         };
         builder.start_async(address, handler)
     }
 }
 
-/// Asks for eight bytes to be written. The times are a pretended disk's where both ends are started here; a server elsewhere has what it has.
+/// Requests that write eight bytes each.
+///
+/// The times apply to a simulated disk that is started in this process; a remote server has its
+/// own.
 #[derive(Clone, Debug)]
 struct WriteRequests {
     times: Option<ServiceTime>,
@@ -250,11 +257,12 @@ impl Requests for WriteRequests {
 
     fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
         let backend = DiskBackend { medium: self.times.clone().map_or(Medium::File(None), Medium::Simulated) };
-        let ask = Some(Arc::new(EchoRequests) as Arc<dyn RequestGenerator>);
-        // The disk's thread is no core of the server's, and its clients take little: the server may have all CPUs.
+        let requests = Some(Arc::new(EchoRequests) as Arc<dyn RequestGenerator>);
+        // The disk's thread uses no core of the server, and its clients use little CPU time: the
+        // server may have all CPUs.
         Ok(InProcessService {
             backend: Arc::new(backend),
-            generator: ask,
+            generator: requests,
             description: None,
             bottleneck: Bottleneck::Locks,
         })
@@ -281,11 +289,11 @@ mod tests {
     fn a_disk_is_a_file_or_pretended_and_a_file_can_be_had() {
         let mut values = Values::default();
         values.set(FILE.name, Value::File("/nowhere/at/all".into()));
-        let words = DiskDefinition.open(&values, 1, &|_| {}).err().unwrap().to_string();
-        assert!(words.contains("/nowhere/at/all"), "{words}");
+        let message = DiskDefinition.open(&values, 1, &|_| {}).err().unwrap().to_string();
+        assert!(message.contains("/nowhere/at/all"), "{message}");
         values.set(TIME.name, Value::Text("const:1ms".into()));
-        let words = DiskDefinition.open(&values, 1, &|_| {}).err().unwrap().to_string();
-        assert!(words.contains("one of the two"), "{words}");
+        let message = DiskDefinition.open(&values, 1, &|_| {}).err().unwrap().to_string();
+        assert!(message.contains("one of the two"), "{message}");
     }
 
     #[test]
@@ -296,9 +304,9 @@ mod tests {
         let thread = thread::spawn(move || serve(disk, &records));
         let kept: Vec<_> = (0..8u8)
             .map(|number| {
-                let answer = Arc::<Mutex<Completion>>::default();
-                sender.send(Record { bytes: vec![number], completion: Arc::clone(&answer) }).unwrap();
-                answer
+                let pending = Arc::<Mutex<Completion>>::default();
+                sender.send(Record { bytes: vec![number], completion: Arc::clone(&pending) }).unwrap();
+                pending
             })
             .collect();
         (0..1_000).for_each(|_| sender.send(Record { bytes: Vec::new(), completion: Arc::default() }).unwrap());
@@ -306,8 +314,8 @@ mod tests {
         assert_eq!(thread.join().unwrap(), 8, "nobody waits for the others");
         let took = began.elapsed();
         assert!(took >= Duration::from_millis(40), "eight together took {took:?}");
-        for (number, answer) in kept.iter().enumerate() {
-            assert_eq!(locked(answer).result.take().unwrap().unwrap(), [number as u8]);
+        for (number, pending) in kept.iter().enumerate() {
+            assert_eq!(locked(pending).result.take().unwrap().unwrap(), [number as u8]);
         }
     }
 

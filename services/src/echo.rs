@@ -1,4 +1,4 @@
-//! Sends the argument back: what the server itself costs.
+//! A service that sends the argument back: measures the cost of the server itself.
 
 use crate::arguments::Values;
 use crate::backend::{Backend, Bottleneck, InProcessService};
@@ -58,7 +58,7 @@ impl Backend for EchoBackend {
     }
 }
 
-/// Asks for eight bytes, drawn for each request, to be sent back.
+/// Requests of eight drawn bytes each, which the server sends back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EchoRequests;
 
@@ -89,7 +89,7 @@ impl Requests for EchoRequests {
     }
 
     fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
-        let (backend, ask) = (Arc::new(EchoBackend), Arc::new(*self));
-        Ok(InProcessService { backend, generator: Some(ask), description: None, bottleneck: Bottleneck::Cores })
+        let (backend, requests) = (Arc::new(EchoBackend), Arc::new(*self));
+        Ok(InProcessService { backend, generator: Some(requests), description: None, bottleneck: Bottleneck::Cores })
     }
 }

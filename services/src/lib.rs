@@ -1,11 +1,13 @@
-//! Definition of a service for the rest of Leeward, and small services: to measure the server, and to show how one
-//! is written.
+//! Definition of a service for the rest of Leeward, and small services.
 //!
-//! - [`case`]: the trait that each service implements to be in the catalogue.
-//! - [`arguments`]: the arguments that it takes. [`served`]: what it makes of them.
-//! - [`synthetic`], [`echo`], [`wait`], [`disk`], [`tier`]: services. [`tiers`]: what those share that have leaves.
+//! The small services measure the server and show how a service is written.
 //!
-//! Never here: admission, sockets, the list of all services (`leeward-catalogue`).
+//! - [`definition`]: the trait that each service implements to be in the catalogue.
+//! - [`arguments`]: a service's arguments. [`backend`]: the service that is made from them.
+//! - [`synthetic`], [`echo`], [`wait`], [`disk`], [`tier`]: services. [`tiers`]: code that services
+//!   with leaves share.
+//!
+//! Does not contain admission, sockets or the list of all services (`leeward-catalogue`).
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! Keeps a core busy for as long as the request says: the papers' workload. The client draws the service time, so that
-//! the same seed gives the same work to every server.
+//! A service that keeps a core busy for the requested time: the papers' workload.
+//!
+//! The client draws the service time, so that the same seed gives every server the same work.
 
 use crate::arguments::Values;
 use crate::backend::{Backend, Bottleneck, InProcessService};
@@ -12,17 +13,19 @@ use leeward_workload::ServiceTime;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
-/// The longest that a request may ask for: a mistake in units should not take a core away for good.
+/// Longest accepted service time: a mistake in units must not block a core for good.
 pub const SERVICE_TIME_MAX: Nanos = Nanos::from_secs(1);
 
-/// The synthetic service. Argument: nanoseconds, 8 bytes, little-endian. Result: none.
+/// The synthetic service.
+///
+/// Argument: service time in nanoseconds, 8 bytes, little-endian. Result: empty.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     clock: Clock,
 }
 
 impl Synthetic {
-    /// A service with a clock of its own.
+    /// Creates a service with its own clock.
     pub fn new() -> Self {
         Synthetic { clock: Clock::start() }
     }
@@ -45,7 +48,7 @@ impl Handler for Synthetic {
     }
 }
 
-/// The span that an argument asks for.
+/// Parses the requested service time.
 fn requested_time(payload: &[u8]) -> Result<Nanos, HandlerError> {
     let bytes = payload.first_chunk::<8>().ok_or_else(|| {
         HandlerError::Message("expected at least 8 bytes: the service time in nanoseconds, little-endian".into())
@@ -92,7 +95,7 @@ impl Backend for SyntheticBackend {
     }
 }
 
-/// Service times, and how they were written.
+/// Service times, and their text.
 #[derive(Clone, Debug)]
 struct SyntheticRequests {
     service_times: ServiceTime,
@@ -119,7 +122,7 @@ impl Requests for SyntheticRequests {
     }
 }
 
-/// Both ends, whatever the service times.
+/// Returns server and clients in this process; requests carry their service times.
 pub fn in_process() -> InProcessService {
     InProcessService {
         backend: Arc::new(SyntheticBackend),

@@ -1,5 +1,6 @@
-//! Asks leaves to send the argument back, and says how many did: the smallest service of a tier, for measuring threading models (µTune §7's
-//! null service).
+//! A tier that asks leaves to send the argument back and reports how many did.
+//!
+//! It is the smallest service of a tier, for measuring threading models (µTune §7's null service).
 
 use crate::arguments::{Argument, Kind, UnsupportedPolicy, Values};
 use crate::backend::{Backend, InProcessService};
@@ -18,7 +19,7 @@ use leeward_threading::ThreadingSetup;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
-/// The leaves of a tier.
+/// Argument with the addresses of a tier's leaves.
 pub const LEAVES: Argument = Argument {
     name: "leaves",
     value_name: "ADDRESSES",
@@ -28,10 +29,10 @@ pub const LEAVES: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// End of the name of a file of curves.
+/// Suffix of the name of a curve file.
 pub const CURVES: &str = ".toml";
 
-/// The threading of a tier.
+/// Argument with the threading setup of a tier.
 pub const THREADING: Argument = Argument {
     name: "threading",
     value_name: "SETUP|FILE.toml",
@@ -62,7 +63,7 @@ const LINKS: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// Time that a tier waits for leaves.
+/// Argument with the time for which a tier waits for leaves.
 pub const TIMEOUT: Argument = Argument {
     name: "leaf-timeout",
     value_name: "TIME",
@@ -72,7 +73,7 @@ pub const TIMEOUT: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// The wait that was said; `None`: it follows from the objective.
+/// Parses the timeout; `None` if it follows from the objective.
 pub(crate) fn timeout(text: &str) -> Result<Option<Nanos>, String> {
     match text {
         "auto" => Ok(None),
@@ -94,28 +95,30 @@ fn links(text: &str) -> Result<Links, String> {
     }
 }
 
-/// Asks some leaves to send the argument back. Result: how many it asked, how many answered, and the argument.
+/// Asks some leaves to send the argument back.
+///
+/// Result: number of calls (1 byte), number of correct answers (1 byte), and the argument.
 #[derive(Debug)]
 pub struct FanOut {
     width: usize,
 }
 
 impl FanOut {
-    /// Asks so many leaves, or all there are.
+    /// Creates a tier that asks `ask` leaves, or all leaves if there are fewer.
     pub fn new(ask: usize) -> Self {
         FanOut { width: ask }
     }
 
-    /// Leaves of so many that a request with this argument asks.
+    /// Selects the leaves for a request with this argument.
     fn targets(&self, argument: &[u8], leaves: usize) -> impl Iterator<Item = LeafId> + use<> {
-        // The argument's bits choose where a part of the leaves begins: the same requests ask the same leaves.
+        // The argument's bits select the first leaf: equal requests ask the same leaves.
         let bits = argument.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let first = (bits % leaves.max(1) as u64) as usize;
         (0..self.width.min(leaves)).map(move |step| LeafId(((first + step) % leaves) as u16))
     }
 }
 
-/// The request's argument, between the steps.
+/// The request's argument, kept between the steps.
 #[derive(Debug, Default)]
 pub struct FanOutState(Vec<u8>);
 
@@ -144,18 +147,18 @@ impl MidTier for FanOut {
     fn resume(
         &self,
         FanOutState(argument): &mut FanOutState,
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
-        let answered = came.iter().filter(|reply| *reply == Reply::Result(argument)).count();
-        reply.extend([came.len().min(255) as u8, answered.min(255) as u8]);
+        let answered = replies.iter().filter(|reply| *reply == Reply::Result(argument)).count();
+        reply.extend([replies.len().min(255) as u8, answered.min(255) as u8]);
         reply.extend_from_slice(argument);
         Ok(Step::Done)
     }
 }
 
-/// The service of a tier in the catalogue.
+/// The tier service in the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct TierDefinition;
 
@@ -195,16 +198,16 @@ impl ServiceDefinition for TierDefinition {
 
 /// A tier that can be started.
 pub struct TierBackend {
-    /// Leaves that it asks.
+    /// Leaves that the tier asks.
     pub leaves: Leaves,
-    /// Its threading model.
+    /// The tier's threading setup.
     pub threading: ThreadingSetup,
-    /// How many leaves each request asks.
+    /// Number of leaves that each request asks.
     pub fan_out: usize,
 }
 
 impl TierBackend {
-    /// Starts it, for callers that change its model.
+    /// Starts the tier, for callers that change its threading setup.
     ///
     /// # Errors
     /// See [`TierError`].
@@ -224,7 +227,7 @@ impl Backend for TierBackend {
     }
 }
 
-/// Asks for eight bytes, drawn for each request, to be sent back by every leaf that is asked.
+/// Requests of eight drawn bytes each, which every asked leaf sends back.
 #[derive(Clone, Copy, Debug)]
 struct TierRequests;
 
@@ -241,7 +244,7 @@ impl RequestGenerator for TierRequests {
     }
 
     fn is_answer(&self, random: u64, _: Method, answer: &[u8]) -> bool {
-        // Partial answers count as failed: a load test of leaves that are away measures nothing.
+        // A partial answer counts as a failure: a load test with absent leaves measures nothing.
         matches!(answer, [asked, answered, rest @ ..] if asked == answered && rest == random.to_le_bytes())
     }
 }

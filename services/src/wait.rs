@@ -1,5 +1,7 @@
-//! Sends the argument back after a while, without keeping a core busy: a leaf whose time passes elsewhere, as a disk's or another machine's
-//! does. Tiers are measured with it where their own threads are to be the bottleneck.
+//! A service that sends the argument back after a delay, without keeping a core busy.
+//!
+//! It stands for a leaf that waits elsewhere, for a disk or another machine. Tier benchmarks use it
+//! where the tier's threads must be the bottleneck.
 
 use crate::arguments::{Argument, Kind, UnsupportedPolicy, Values};
 use crate::backend::{Backend, Bottleneck, InProcessService};
@@ -14,7 +16,7 @@ use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Arguments of the service.
+/// The delay of each request.
 const TIME: Argument = Argument {
     name: "wait-time",
     value_name: "TIME",
@@ -61,7 +63,7 @@ impl ServiceDefinition for WaitDefinition {
 /// A leaf that waits.
 #[derive(Clone, Debug)]
 pub struct WaitBackend {
-    /// Times that its requests wait, drawn anew for each in the same order after every start.
+    /// Delays of requests, drawn one by one in the same order after every start.
     pub times: ServiceTime,
 }
 
@@ -70,7 +72,7 @@ impl Backend for WaitBackend {
         let clock = TaskTimer::new()?;
         let times = self.times.clone();
         let draws = Arc::new(Mutex::new(Rng::new(1, Purpose::Service)));
-        let guest = clock.clone();
+        let timer_source = clock.clone();
         let handler = move |request: OwnedRequest| {
             let span = times.draw(&mut draws.lock().unwrap_or_else(PoisonError::into_inner));
             let clock = clock.clone();
@@ -79,11 +81,11 @@ impl Backend for WaitBackend {
                 Ok(request.payload)
             }
         };
-        builder.poll_also(0, guest).start_async(address, handler)
+        builder.poll_also(0, timer_source).start_async(address, handler)
     }
 }
 
-/// Asks for eight bytes to be sent back.
+/// Requests of eight bytes each, which the server sends back.
 #[derive(Clone, Copy, Debug)]
 struct WaitRequests;
 
@@ -100,10 +102,10 @@ impl Requests for WaitRequests {
 
     fn prepare_in_process(&self, progress: &Progress<'_>) -> Result<InProcessService, PrepareError> {
         let backend = WaitDefinition.open(&Values::defaults(&[TIME]), 1, progress)?;
-        let ask = Some(Arc::new(EchoRequests) as Arc<dyn RequestGenerator>);
+        let requests = Some(Arc::new(EchoRequests) as Arc<dyn RequestGenerator>);
         Ok(InProcessService {
             backend: backend.into(),
-            generator: ask,
+            generator: requests,
             description: None,
             bottleneck: Bottleneck::Cores,
         })

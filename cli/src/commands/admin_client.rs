@@ -1,4 +1,5 @@
-//! A question to an admin port, and its answer: HTTP/1.1 without a library, for the port is ours. Never here: which question.
+//! Client of the admin port: sends one request and reads the response, in HTTP/1.1 without a
+//! library. Does not contain the paths.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,22 +12,22 @@ use leeward_rpc::wire::ServerProtocol;
 use super::peer;
 use crate::failure::Failure;
 
-/// How long connecting and answering may take, each.
+/// Time limit for connecting, and again for the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Beginning of an answer.
+/// Start of an HTTP response.
 const HTTP_PREFIX: &[u8] = b"HTTP/1.";
 const NOT_HTTP_MESSAGE: &str = "no admin port: its answer is no HTTP";
-/// The longest answer, bytes.
+/// Longest response, in bytes.
 const RESPONSE_MAX: u64 = 8 << 20;
 
-/// An answer.
+/// Response of an admin port.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-/// Asks `address` for `path`, which needs no escapes; by TLS where there is some.
+/// Requests `path` from `address`, over TLS if `tls` is given. The path must not need escapes.
 pub(super) fn get(address: &str, path: &str, tls: Option<ClientTls>) -> Result<Response, Failure> {
     let addresses = peer::resolve(address)?;
     let name = tls.as_ref().map(|tls| tls.name_for(address)).transpose();
@@ -35,17 +36,17 @@ pub(super) fn get(address: &str, path: &str, tls: Option<ClientTls>) -> Result<R
     let session = session.with_context(|| address.to_string()).map_err(Failure::Input)?;
     let (stream, found) = peer::connect(address, &addresses, TIMEOUT)?;
     let expected = if session.is_some() { ServerProtocol::Tls } else { ServerProtocol::Http };
-    let question = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     let limited = DeadlineStream { stream, deadline: Instant::now() + TIMEOUT };
-    let heard = match session {
-        None => exchange_plain(limited, &question),
-        Some(session) => exchange_tls(limited, session, &question),
+    let received = match session {
+        None => exchange_plain(limited, &request),
+        Some(session) => exchange_tls(limited, session, &request),
     };
-    let answer = heard.and_then(|heard| parse(&heard)).with_context(|| address.to_string());
+    let answer = received.and_then(|received| parse(&received)).with_context(|| address.to_string());
     answer.map_err(|error| peer::failure(error, found, expected))
 }
 
-/// A stream that fails when its time is up.
+/// A stream whose reads and writes fail after a deadline.
 struct DeadlineStream {
     stream: TcpStream,
     deadline: Instant,
@@ -62,7 +63,7 @@ fn timeout_error() -> std::io::Error {
     std::io::Error::new(ErrorKind::TimedOut, format!("no answer within {TIMEOUT:?}"))
 }
 
-/// The system says of a time that is up that the resource is unavailable.
+/// Maps the system's error for an expired socket timeout, `WouldBlock`, to `TimedOut`.
 fn map_timeout(error: std::io::Error) -> std::io::Error {
     if error.kind() == ErrorKind::WouldBlock { timeout_error() } else { error }
 }
@@ -85,33 +86,33 @@ impl Write for DeadlineStream {
     }
 }
 
-/// Everything up to the connection's end.
-fn exchange_plain(mut stream: DeadlineStream, question: &str) -> anyhow::Result<Vec<u8>> {
-    stream.write_all(question.as_bytes())?;
-    let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+/// Sends the request and reads until the connection ends.
+fn exchange_plain(mut stream: DeadlineStream, request: &str) -> anyhow::Result<Vec<u8>> {
+    stream.write_all(request.as_bytes())?;
+    let (mut received, mut piece) = (Vec::new(), [0; 4096]);
     loop {
         match stream.read(&mut piece)? {
-            0 => return Ok(heard),
-            count => heard.extend_from_slice(&piece[..count]),
+            0 => return Ok(received),
+            count => received.extend_from_slice(&piece[..count]),
         }
-        let begun = heard.len().min(HTTP_PREFIX.len());
-        anyhow::ensure!(heard[..begun] == HTTP_PREFIX[..begun], NOT_HTTP_MESSAGE);
-        anyhow::ensure!(heard.len() as u64 <= RESPONSE_MAX, "an answer over {RESPONSE_MAX} bytes");
+        let begun = received.len().min(HTTP_PREFIX.len());
+        anyhow::ensure!(received[..begun] == HTTP_PREFIX[..begun], NOT_HTTP_MESSAGE);
+        anyhow::ensure!(received.len() as u64 <= RESPONSE_MAX, "an answer over {RESPONSE_MAX} bytes");
     }
 }
 
-/// The same by TLS. An answer whose end was cut off is none.
-fn exchange_tls(mut stream: DeadlineStream, mut session: Session, question: &str) -> anyhow::Result<Vec<u8>> {
-    let mut heard = Vec::new();
-    // What is sealed before the handshake's end waits for that.
-    session.seal(question.as_bytes());
+/// Sends the request and reads the response over TLS. A truncated response is an error.
+fn exchange_tls(mut stream: DeadlineStream, mut session: Session, request: &str) -> anyhow::Result<Vec<u8>> {
+    let mut received = Vec::new();
+    // The session keeps sealed bytes until the handshake has ended.
+    session.seal(request.as_bytes());
     loop {
         session.send(&mut stream)?;
         if session.has_ended() {
-            return Ok(heard);
+            return Ok(received);
         }
         let read = session.receive(&mut stream);
-        // The alert that says why there is no session.
+        // Send the alert that reports why the handshake failed.
         if read.is_err() {
             let _ = session.send(&mut stream);
         }
@@ -119,15 +120,15 @@ fn exchange_tls(mut stream: DeadlineStream, mut session: Session, question: &str
         let mut piece = [0; 4096];
         while session.holds_plaintext() {
             let count = session.take(&mut piece);
-            heard.extend_from_slice(&piece[..count]);
+            received.extend_from_slice(&piece[..count]);
         }
-        anyhow::ensure!(heard.len() as u64 <= RESPONSE_MAX, "an answer over {RESPONSE_MAX} bytes");
+        anyhow::ensure!(received.len() as u64 <= RESPONSE_MAX, "an answer over {RESPONSE_MAX} bytes");
         anyhow::ensure!(count > 0 || session.has_ended(), "the connection ended within the answer");
     }
 }
 
-fn parse(heard: &[u8]) -> anyhow::Result<Response> {
-    let text = String::from_utf8_lossy(heard);
+fn parse(received: &[u8]) -> anyhow::Result<Response> {
+    let text = String::from_utf8_lossy(received);
     let (head, body) = text.split_once("\r\n\r\n").context(NOT_HTTP_MESSAGE)?;
     let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
     Ok(Response { status: status.context(NOT_HTTP_MESSAGE)?, body: body.into() })

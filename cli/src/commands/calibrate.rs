@@ -20,9 +20,10 @@ use crate::stdout;
 
 /// Measure this machine and write it down for the simulator
 ///
-/// Starts a server and its clients on CPUs of their own and measures what a core serves without control, what a message
-/// costs, how long an empty round trip takes and how often a busy CPU is taken away. What it writes makes the simulator
-/// predict this machine: `leeward run SCENARIO --machine FILE`. Takes some seconds.
+/// Starts a server and its clients on CPUs of their own and measures what a core serves without
+/// control, what a message costs, how long an empty round trip takes and how often a busy CPU is
+/// taken away. What it writes makes the simulator predict this machine: `leeward run SCENARIO
+/// --machine FILE`. Takes some seconds.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CalibrateArgs {
     /// The file to write, such as machine.toml; otherwise it is printed
@@ -42,11 +43,11 @@ pub(crate) struct CalibrateArgs {
     pub(crate) threads: bool,
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let service = ServiceTime::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(path) = &args.out {
-        // Better now than after the measurement.
+        // Check the file before the measurement, not after it.
         output_files::check_file("--out", path)?;
     }
     let failed = |source| match source {
@@ -72,26 +73,26 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     };
     interrupt.finish()?;
     let (server, network) = real::to_sim_models(&measured, &placement);
-    let mut words = describe_machine(args, &measured, &placement);
+    let mut description = describe_machine(args, &measured, &placement);
     let mut text = String::new();
     if let Some(threads) = &threads {
-        words += &describe_threads(threads, &measured);
+        description += &describe_threads(threads, &measured);
         text = machine_threads::to_toml(&threads.costs);
     }
-    let text = machine::to_toml(&words, &server, &network) + &text;
+    let text = machine::to_toml(&description, &server, &network) + &text;
     match &args.out {
         None => stdout::print(text.trim_end()),
         Some(path) => {
             output_files::write(path, &text)?;
-            stdout::print(&format!("{words}\n\nWritten to {}", path.display()))
+            stdout::print(&format!("{description}\n\nWritten to {}", path.display()))
         }
     }
 }
 
-/// Stalls that take more of a CPU than this make its wake-ups doubtful.
+/// Share of CPU time lost to stalls above which wake-up costs are doubtful.
 const STALLED_MAX: f64 = 0.03;
 
-/// Costs of threads, in words, and reasons to doubt them.
+/// Describes the costs of threads, and reasons to doubt them.
 fn describe_threads(threads: &MeasuredThreadCosts, measured: &Machine) -> String {
     let mut text: String = threads.notes.iter().map(|note| format!("\n{note}.")).collect();
     let stalled = measured.stalls.map_or(0.0, |stalls| 1.0 - stalls.available());
@@ -104,7 +105,7 @@ fn describe_threads(threads: &MeasuredThreadCosts, measured: &Machine) -> String
     text
 }
 
-/// Measurements, in words for people.
+/// Describes the measurements.
 fn describe_machine(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> String {
     let cores = placement.server.len();
     let stalls = match measured.stalls {

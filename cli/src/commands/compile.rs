@@ -4,10 +4,12 @@ use std::ffi::OsString;
 
 use leeward_compilers::{Language, clang};
 
-/// Compile as clang does, for the profiler: in the place of the compiler of make, CMake or configure
+/// Compile as clang does, for the profiler: in the place of the compiler of make, CMake or
+/// configure
 ///
-/// Adds the profiler's plugin when it compiles and its run-time when it links; everything else is clang's. The program
-/// records nothing until LEEWARD_PROFILE or `leeward profile` says so. Options of ours begin with --leeward-.
+/// Adds the profiler's plugin when it compiles and its run-time when it links; everything else is
+/// clang's. The program records nothing until LEEWARD_PROFILE or `leeward profile` says so. Options
+/// of ours begin with --leeward-.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true, after_help = COMPILER)]
 pub(crate) struct CompilerArgs {
@@ -32,17 +34,17 @@ Options of ours, here or in LEEWARD_CC_OPTIONS:
   --leeward-unwind=true|false             measure functions left by a C++ exception, too
   --leeward-clang=PATH                    another clang of the plugin's version";
 
-/// Why a compiler could not be run.
+/// Failure to run a compiler.
 #[derive(Debug)]
 pub(crate) struct MissingCompiler {
-    /// Whether it was only asked for its help.
+    /// True if only the compiler's help was requested.
     pub(crate) wants_help: bool,
-    /// The reason.
+    /// Reason of the failure.
     pub(crate) error: anyhow::Error,
 }
 
 impl MissingCompiler {
-    /// `run` only comes back if the compiler that it becomes can't be run.
+    /// Calls `run`, which replaces this process by the compiler and returns only on failure.
     pub(crate) fn from_exec<E: Into<anyhow::Error>>(
         arguments: Vec<OsString>,
         run: impl FnOnce(Vec<OsString>) -> E,
@@ -52,7 +54,7 @@ impl MissingCompiler {
     }
 }
 
-/// The command: only comes back if clang can't be run.
+/// Runs clang; returns only if clang cannot be run.
 pub(crate) fn compile(language: Language, args: CompilerArgs) -> MissingCompiler {
     MissingCompiler::from_exec(args.arguments, |arguments| clang::compile(language, arguments))
 }

@@ -1,4 +1,5 @@
-//! `leeward completions` and `leeward man`: what shells and readers of manuals get, out of the command line's own definition.
+//! `leeward completions` and `leeward man`: shell completions and man pages, generated from the
+//! command line's definition.
 
 use std::path::{Path, PathBuf};
 
@@ -33,14 +34,14 @@ pub(crate) struct ManArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// The command that prints completions.
+/// Prints the completions of a shell.
 pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "leeward", &mut text);
     stdout::print(String::from_utf8_lossy(&text).trim_end())
 }
 
-/// The command that writes man pages.
+/// Writes the man pages.
 pub(crate) fn man(args: &ManArgs, mut command: Command) -> Result<(), Failure> {
     output_files::check_folder(&args.folder)?;
     std::fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string()).map_err(Failure::Input)?;
@@ -53,7 +54,7 @@ pub(crate) fn man(args: &ManArgs, mut command: Command) -> Result<(), Failure> {
 }
 
 fn write_page(command: &Command, name: &str, folder: &Path) -> Result<(), Failure> {
-    // clap wants names that live as long as the program; there are thirty of them.
+    // clap needs names of static lifetime; about thirty names are leaked.
     let named: &'static str = Box::leak(name.to_string().into_boxed_str());
     let mut text = Vec::new();
     let file = folder.join(format!("{name}.1"));

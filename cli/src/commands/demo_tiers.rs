@@ -1,5 +1,7 @@
-//! `leeward demo --service`: all tiers of a service on this machine, each server in a process of its own, under half of what they can do, all
-//! of it and twice as much. Never here: processes (`demo::tiers::fleet`), what the numbers are made of (`demo::tiers::sight`).
+//! `leeward demo --service`: runs all tiers of a service on this machine, each server in its own
+//! process, at half, once and twice their capacity.
+//!
+//! Does not contain processes (`demo::tiers::processes`) or statistics (`demo::tiers::statistics`).
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -27,16 +29,16 @@ use crate::keyboard::Keyboard;
 use crate::stdout;
 use crate::terminal::{self, Canvas};
 
-/// Demands, over what the tiers can do.
+/// Demands, relative to the capacity of the tiers.
 const RATIOS: [f64; 3] = [0.5, 1.0, 2.0];
-/// From one look at the tiers to the next.
+/// Interval between two polls of the tiers.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Pause between looks at the keyboard.
+/// Interval between two polls of the keyboard.
 const KEY_INTERVAL: Duration = Duration::from_millis(50);
 /// Clients of the closed loop that measures the capacity.
 const CLOSED_CLIENTS: u32 = 32;
 
-/// A service with leaves, as the demo starts it.
+/// A service and its leaves, as the demo starts them.
 struct ServicePair {
     service: &'static dyn ServiceDefinition,
     leaf: &'static dyn ServiceDefinition,
@@ -66,21 +68,22 @@ impl ServicePair {
         }
     }
 
-    /// Requests of clients, as `leeward load --service` names them. Some ask the same of all data.
+    /// Value of `leeward load --service`. Some services send the same requests for all data.
     fn requests(&self) -> String {
         let name = self.service.name();
-        let about = self.data.as_ref().map(|data| format!("{name}:{data}"));
-        about.filter(|about| self.service.requests(about).is_ok()).unwrap_or_else(|| name.into())
+        let with_data = self.data.as_ref().map(|data| format!("{name}:{data}"));
+        with_data.filter(|with_data| self.service.requests(with_data).is_ok()).unwrap_or_else(|| name.into())
     }
 }
 
-/// CPUs of servers and of clients: those share none where there are two, for each would else be measured waiting for the other.
+/// CPUs of servers and of clients. Given two or more CPUs, clients have one alone; otherwise the
+/// measurement would include waits between both.
 struct CpuPlacement {
     servers: Vec<usize>,
     clients: Option<usize>,
 }
 
-/// CPUs that are looked at.
+/// Maximum of CPUs that are considered.
 const CPUS_MAX: usize = 1_024;
 
 impl CpuPlacement {
@@ -90,7 +93,7 @@ impl CpuPlacement {
         CpuPlacement { servers, clients }
     }
 
-    /// Flags of the mid-tier, or of the leaf with this number.
+    /// CPU flags of the mid-tier (`None`), or of the leaf with this number.
     fn server_flags(&self, leaf: Option<u32>) -> Vec<String> {
         let cpus: Vec<String> = match (self.clients, leaf) {
             (None, _) => Vec::new(),
@@ -111,9 +114,9 @@ fn accepts(case: &dyn ServiceDefinition, argument: &Argument) -> bool {
     case.arguments().iter().any(|own| own.name == argument.name)
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
-    let cast = ServicePair::find(service, args.data.as_ref())?;
+    let pair = ServicePair::find(service, args.data.as_ref())?;
     admission::parse_span("--duration", &args.duration)?;
     admission::parse_span("--slo", &args.slo)?;
     output_files::check_folder(&args.out)?;
@@ -123,11 +126,11 @@ pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
     if !live {
         print_line(&format!("starting {} leaves and a mid-tier of {service} on this machine ...", args.leaves));
     }
-    let mut stage = DemoRun::launch(args, &cast, live, interrupt)?;
-    let played = stage.run_phases(args, &cast);
-    stage.shut_down();
-    let (capacity, played) = played?;
-    let last = played.last().map(|phase| table(&phase.tiers)).unwrap_or_default();
+    let mut run = DemoRun::launch(args, &pair, live, interrupt)?;
+    let phases_run = run.run_phases(args, &pair);
+    run.shut_down();
+    let (capacity, phases_run) = phases_run?;
+    let last = phases_run.last().map(|phase| table(&phase.tiers)).unwrap_or_default();
     let slo = &args.slo;
     let text = format!(
         "{service} under {}: a mid-tier and {} leaves on this machine, beside their clients. In closed loop it answered {capacity:.0} \
@@ -135,37 +138,37 @@ pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
         args.admission, args.leaves
     );
     let report = serde_json::json!({
-        "service": service, "leaves": args.leaves, "admission": args.admission, "slo": slo, "data": cast.data,
-        "capacity_per_s": capacity, "phases": played.iter().map(Phase::json).collect::<Vec<_>>(),
+        "service": service, "leaves": args.leaves, "admission": args.admission, "slo": slo, "data": pair.data,
+        "capacity_per_s": capacity, "phases": phases_run.iter().map(Phase::json).collect::<Vec<_>>(),
     });
     let path = args.out.join("tiers.json");
     output_files::write_into(&args.out, "tiers.json", &format!("{report:#}\n"))?;
     stdout::print(&format!(
         "{}\n{}\nThe tiers at the largest demand:\n\n{last}\nReport: {}",
         crate::table::wrap(&text, 0, crate::table::WIDTH),
-        phases(&played),
+        phases(&phases_run),
         path.display()
     ))
 }
 
-fn print_line(words: &str) {
-    let _ = writeln!(std::io::stderr(), "{words}");
+fn print_line(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The terminal and its keys.
+/// The terminal and its keyboard.
 struct Screen {
     canvas: Canvas,
     keyboard: Keyboard,
 }
 
-/// Everything that runs.
+/// State of the running demo.
 struct DemoRun {
     interrupt: Interrupt,
     screen: Option<Screen>,
     /// The mid-tier first, then its leaves.
     servers: Vec<ServerProcess>,
     monitors: Vec<ServerMonitor>,
-    /// Line above the table, and tables of what has ended.
+    /// Line above the table, and the phases that have ended.
     heading: String,
     finished: Vec<Phase>,
     warnings: Vec<String>,
@@ -175,59 +178,59 @@ struct DemoRun {
     placement: CpuPlacement,
 }
 
-/// A server that is watched.
+/// A monitored server and its statistics.
 struct ServerMonitor {
     source: StatisticsSource,
     previous: Statistics,
     current: Statistics,
-    /// At the beginning of a phase.
+    /// Statistics at the start of the phase.
     phase_start: Statistics,
 }
 
 impl DemoRun {
-    /// Starts everything.
-    fn launch(args: &DemoArgs, cast: &ServicePair, live: bool, interrupt: Interrupt) -> Result<DemoRun, Failure> {
+    /// Starts the servers.
+    fn launch(args: &DemoArgs, pair: &ServicePair, live: bool, interrupt: Interrupt) -> Result<DemoRun, Failure> {
         let screen = live.then(terminal::take).and_then(Result::ok);
-        let mut stage = DemoRun {
+        let mut run = DemoRun {
             interrupt,
             screen: screen.map(|canvas| Screen { canvas, keyboard: Keyboard::open() }),
             servers: Vec::new(),
             monitors: Vec::new(),
-            heading: format!("Starting {} leaves and a mid-tier of {}", args.leaves, cast.service.name()),
+            heading: format!("Starting {} leaves and a mid-tier of {}", args.leaves, pair.service.name()),
             finished: Vec::new(),
             warnings: Vec::new(),
             tiers: Vec::new(),
             polled_at: Instant::now(),
-            service: cast.service.name(),
+            service: pair.service.name(),
             placement: CpuPlacement::detect(),
         };
-        match stage.start(args, cast) {
-            Ok(()) => Ok(stage),
+        match run.start(args, pair) {
+            Ok(()) => Ok(run),
             Err(failure) => {
-                stage.shut_down();
+                run.shut_down();
                 Err(failure)
             }
         }
     }
 
-    fn start(&mut self, args: &DemoArgs, cast: &ServicePair) -> Result<(), Failure> {
+    fn start(&mut self, args: &DemoArgs, pair: &ServicePair) -> Result<(), Failure> {
         self.draw()?;
         let common = ["--admission", &args.admission, "--slo", &args.slo].map(String::from);
         let flags = |case: &dyn ServiceDefinition, more: &[String]| {
-            [&["--service".to_string(), case.name().into()], &common[..], &cast.with_data(case), more].concat()
+            [&["--service".to_string(), case.name().into()], &common[..], &pair.with_data(case), more].concat()
         };
         for leaf in 1..=args.leaves {
             let shard = [format!("--{}", SHARD.name), format!("{leaf}/{}", args.leaves)];
-            let shard = if accepts(cast.leaf, &SHARD) { &shard[..] } else { &[] };
+            let shard = if accepts(pair.leaf, &SHARD) { &shard[..] } else { &[] };
             let more = [shard, &self.placement.server_flags(Some(leaf))].concat();
-            self.servers.push(ServerProcess::start(&flags(cast.leaf, &more))?);
+            self.servers.push(ServerProcess::start(&flags(pair.leaf, &more))?);
         }
         let interrupt = self.interrupt.clone();
         self.servers.iter_mut().try_for_each(|server| server.wait(&interrupt))?;
         let leaves: Vec<&str> = self.servers.iter().map(|server| server.address.as_str()).collect();
         let more = ["--leaves", &leaves.join(","), "--leaf-admission", &args.admission].map(String::from);
         let more = [&more[..], &self.placement.server_flags(None)].concat();
-        let mut middle = ServerProcess::start(&flags(cast.service, &more))?;
+        let mut middle = ServerProcess::start(&flags(pair.service, &more))?;
         middle.wait(&interrupt)?;
         self.servers.insert(0, middle);
         for server in &self.servers {
@@ -238,13 +241,13 @@ impl DemoRun {
         Ok(())
     }
 
-    /// Measures the capacity, then puts the demands on. Returns the capacity, and what came of each demand.
-    fn run_phases(&mut self, args: &DemoArgs, cast: &ServicePair) -> Result<(f64, Vec<Phase>), Failure> {
+    /// Measures the capacity, then runs a phase per demand. Returns the capacity and the phases.
+    fn run_phases(&mut self, args: &DemoArgs, pair: &ServicePair) -> Result<(f64, Vec<Phase>), Failure> {
         let address = self.servers[0].address.clone();
         let common = [
             address,
             "--service".into(),
-            cast.requests(),
+            pair.requests(),
             "--slo".into(),
             args.slo.clone(),
             "--seed".into(),
@@ -266,8 +269,8 @@ impl DemoRun {
             let demand = ratio * capacity;
             self.heading = format!("Demand {}: {demand:.0} requests per second", multiple(ratio));
             self.announce();
-            self.monitors.iter_mut().for_each(|watch| watch.phase_start = watch.current.clone());
-            // The same clients at each demand, few enough for the machine.
+            self.monitors.iter_mut().for_each(|monitor| monitor.phase_start = monitor.current.clone());
+            // Use the same clients at each demand, few enough for the machine.
             let clients = args.clients.min(CLOSED_CLIENTS * 4).to_string();
             let open = ["--demand".to_string(), format!("{demand:.0}"), "--clients".into(), clients];
             let report = self.load(&[&common[..], &admission, &open].concat())?;
@@ -302,15 +305,15 @@ impl DemoRun {
         let p99 = report["latency"]["p99_ns"].as_f64().unwrap_or(f64::NAN) / 1e3;
         let (offered, good) = (report["totals"]["offered"].as_f64(), report["totals"]["good"].as_f64());
         let lost = offered.zip(good).map_or(f64::NAN, |(offered, good)| 1.0 - good / offered.max(1.0));
-        let tiers = self.tiers(|watch| (watch.phase_start.clone(), watch.current.clone()));
+        let tiers = self.tiers(|monitor| (monitor.phase_start.clone(), monitor.current.clone()));
         let late = report["adherence"]["late_share"].as_f64().unwrap_or(0.0);
         Phase { ratio, demand_per_s: demand, goodput_per_s: goodput, p99_us: p99, lost, late, tiers }
     }
 
-    /// The mid-tier and the leaves, between two looks at each server.
-    fn tiers(&self, looks: impl Fn(&ServerMonitor) -> (Statistics, Statistics)) -> Vec<TierStatistics> {
-        let looks: Vec<_> = self.monitors.iter().map(looks).collect();
-        let (middle, leaves) = looks.split_at(looks.len().min(1));
+    /// Statistics of the mid-tier and of the leaves, between two polls of each server.
+    fn tiers(&self, polls: impl Fn(&ServerMonitor) -> (Statistics, Statistics)) -> Vec<TierStatistics> {
+        let polls: Vec<_> = self.monitors.iter().map(polls).collect();
+        let (middle, leaves) = polls.split_at(polls.len().min(1));
         vec![
             TierStatistics::from_statistics(self.service, middle),
             TierStatistics::from_statistics(&leaf_service(self.service), leaves),
@@ -321,7 +324,7 @@ impl DemoRun {
         processes::load(arguments, || self.poll())
     }
 
-    /// A turn of watching: keys, a look at the tiers if it is time, a picture.
+    /// Handles keys, and polls the tiers and draws if the interval has passed.
     fn poll(&mut self) -> Result<(), Failure> {
         let interrupt = self.interrupt.clone();
         match &mut self.screen {
@@ -341,28 +344,28 @@ impl DemoRun {
         Ok(())
     }
 
-    /// Asks all servers.
+    /// Polls all servers.
     fn poll_servers(&mut self) -> Result<(), Failure> {
         self.polled_at = Instant::now();
-        let DemoRun { monitors: watches, interrupt, servers, warnings, screen, .. } = self;
-        for watch in watches {
-            // One that does not answer now may do so later.
-            if let Ok(newer) = watch.source.query(interrupt, || {}) {
-                watch.previous = std::mem::replace(&mut watch.current, newer);
+        let DemoRun { monitors: all_monitors, interrupt, servers, warnings, screen, .. } = self;
+        for monitor in all_monitors {
+            // A server that does not respond now is polled again.
+            if let Ok(newer) = monitor.source.query(interrupt, || {}) {
+                monitor.previous = std::mem::replace(&mut monitor.current, newer);
             }
         }
         if interrupt.is_requested() {
             return Err(Failure::Interrupted);
         }
-        for words in servers.iter().flat_map(ServerProcess::warnings) {
+        for warning in servers.iter().flat_map(ServerProcess::warnings) {
             if screen.is_none() {
-                print_line(&words);
+                print_line(&warning);
             }
-            if warnings.len() < 3 && !warnings.contains(&words) {
-                warnings.push(words);
+            if warnings.len() < 3 && !warnings.contains(&warning) {
+                warnings.push(warning);
             }
         }
-        self.tiers = self.tiers(|watch| (watch.previous.clone(), watch.current.clone()));
+        self.tiers = self.tiers(|monitor| (monitor.previous.clone(), monitor.current.clone()));
         Ok(())
     }
 
@@ -371,13 +374,13 @@ impl DemoRun {
             return Ok(());
         };
         let past = if past.is_empty() { String::new() } else { format!("\n{}", phases(past)) };
-        let warnings: String = warnings.iter().map(|words| format!("{words}\n")).collect();
+        let warnings: String = warnings.iter().map(|warning| format!("{warning}\n")).collect();
         let text = format!("{heading}\n\n{}{past}\n{warnings}q stops", table(tiers));
         let drawn = screen.canvas.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area()));
         drawn.map_err(|error| Failure::Runtime(anyhow!("the terminal: {error}")))
     }
 
-    /// Gives the terminal back and stops the servers, the mid-tier first.
+    /// Restores the terminal and stops the servers, the mid-tier first.
     fn shut_down(&mut self) {
         if self.screen.take().is_some() {
             terminal::restore();

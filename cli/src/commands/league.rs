@@ -1,4 +1,4 @@
-//! `leeward league`: every controller in every scene, and what each reached of what could be reached.
+//! `leeward league`: benchmarks every controller in every case, relative to the achievable goodput.
 
 use std::path::PathBuf;
 
@@ -16,18 +16,20 @@ use crate::stdout;
 
 /// Let every controller play every scenario, and as many drawn at random, against the oracle
 ///
-/// Each plays with its defaults, on the repository's scenarios (cores and locks; not tiers, graphs and replicas) and on scenes that are
-/// drawn from a seed. Variants that a scenario has tuned for itself play in it, too. The table tells what each reached of the
-/// oracle's goodput and of that of the best other controller: the median, the worst tenth, the worst; how often it locked out; how
-/// often its 99th percentile was late though the oracle's was not; and how often alone, though another one was in time with as much
-/// goodput.
+/// Each plays with its defaults, on the repository's scenarios (cores and locks; not tiers, graphs
+/// and replicas) and on scenes that are drawn from a seed. Variants that a scenario has tuned for
+/// itself play in it, too. The table tells what each reached of the oracle's goodput and of that of
+/// the best other controller: the median, the worst tenth, the worst; how often it locked out; how
+/// often its 99th percentile was late though the oracle's was not; and how often alone, though
+/// another one was in time with as much goodput.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LEAGUE)]
 pub(crate) struct LeagueArgs {
     /// Only the scenarios with this in their id, such as `lk-`; may be repeated
     #[arg(long = "scenario", value_name = "PART")]
     scenarios: Vec<String>,
-    /// How many scenes to draw; by default 1,000, with --quick 20, and none where scenarios are picked
+    /// How many scenes to draw; by default 1,000, with --quick 20, and none where scenarios are
+    /// picked
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     random: Option<u32>,
     /// No scenarios of the repository
@@ -42,7 +44,8 @@ pub(crate) struct LeagueArgs {
     /// Folder for league.md and league.json; both are written as the scenes are played
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Play nothing: read a league.json that another run has written; may be repeated, for one table of all of them
+    /// Play nothing: read a league.json that another run has written; may be repeated, for one
+    /// table of all of them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenarios", "random", "random_only", "seed", "quick", "threads"])]
     join: Vec<PathBuf>,
     /// Fail if `auto` locks out in any match
@@ -62,10 +65,11 @@ Examples:
   leeward league --join a/league.json --join b/league.json --out docs
                                                        one table of two runs, on two machines or days";
 
-/// Drawn scenes between two writings of what was played so far: the run can end at any time, and a drawn scene is short.
+/// Random cases between two writes of the results. The run can be interrupted at any time, and a
+/// random case is short.
 const SAVE_INTERVAL: usize = 20;
 
-/// The command.
+/// Runs the command.
 pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.out {
         output_files::check_folder(folder)?;
@@ -86,25 +90,27 @@ pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
     }
 }
 
-/// Matches played, of so many of all scenes: fewer than all if somebody interrupted.
+/// Results of the cases that have run; fewer than `total` after an interrupt.
 struct BenchmarkRun {
     matches: Vec<CaseResult>,
     cases: usize,
     total: usize,
 }
 
-/// Matches, and the command that played them. The file league.json has these beside the table, which follows from them.
+/// Results, and the command that produced them. The file league.json also has the table, which
+/// follows from the results.
 #[derive(serde::Deserialize)]
 struct BenchmarkFile {
     command: String,
     matches: Vec<CaseResult>,
 }
 
-/// Matches of several files. A scene that is in two of them would count twice, and is refused.
+/// Merges the results of several files. A case that is in two files would count twice, so it is an
+/// error.
 fn merge_files(files: &[PathBuf]) -> Result<BenchmarkFile, Failure> {
     let mut all = BenchmarkFile { command: String::new(), matches: Vec::new() };
     for path in files {
-        let refuse = |words: String| Failure::Input(anyhow::anyhow!("--join {}: {words}", path.display()));
+        let refuse = |message: String| Failure::Input(anyhow::anyhow!("--join {}: {message}", path.display()));
         let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
         let no_league = |error| refuse(format!("{error}; accepted: a league.json of `leeward league --out`"));
         let BenchmarkFile { command, matches } = serde_json::from_slice(&bytes).map_err(no_league)?;
@@ -118,7 +124,7 @@ fn merge_files(files: &[PathBuf]) -> Result<BenchmarkFile, Failure> {
     Ok(all)
 }
 
-/// Plays all scenes that are asked for, and writes what was played so far now and then.
+/// Runs all requested cases, and saves the results from time to time.
 fn run_all(args: &LeagueArgs) -> Result<BenchmarkRun, Failure> {
     let registry = leeward_lab::registry();
     let picked = if args.random_only { Vec::new() } else { builtin_cases(&args.scenarios, args.quick)? };
@@ -129,12 +135,12 @@ fn run_all(args: &LeagueArgs) -> Result<BenchmarkRun, Failure> {
     });
     let nobody = if args.random_only { drawn == 0 } else { picked.is_empty() };
     if nobody {
-        let words =
+        let message =
             "no scenario has that in its id, or only some with tiers, graphs, replicas, kinds or measured services";
-        let words = if args.random_only { "--random: 0 scenes are none to play" } else { words };
-        return Err(Failure::Input(anyhow::anyhow!("{words} (`leeward list` shows the scenarios)")));
+        let message = if args.random_only { "--random: 0 scenes are none to play" } else { message };
+        return Err(Failure::Input(anyhow::anyhow!("{message} (`leeward list` shows the scenarios)")));
     }
-    // Runs stop at once; what is owed then is the table of what was played.
+    // An interrupt stops runs at once; the table of completed cases is still written.
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let options = Options { seed: args.seed, threads: args.threads.map(usize::from), ..Options::default() };
     let total = picked.len() + drawn as usize;
@@ -158,12 +164,12 @@ fn run_all(args: &LeagueArgs) -> Result<BenchmarkRun, Failure> {
             }
         }
     }
-    // Whoever interrupted gets what there is.
+    // After an interrupt the results so far are reported.
     let _ = interrupt.finish();
     Ok(BenchmarkRun { matches, cases: played, total })
 }
 
-/// Writes and prints the table, and judges it if that is asked for.
+/// Writes and prints the table, and checks it if requested.
 fn finish(args: &LeagueArgs, played: &BenchmarkFile) -> Result<(), Failure> {
     let BenchmarkFile { command, matches } = played;
     let table = rankings(matches);
@@ -178,7 +184,7 @@ fn finish(args: &LeagueArgs, played: &BenchmarkFile) -> Result<(), Failure> {
     }
 }
 
-/// The command line that plays the same.
+/// Command line that repeats this run.
 fn command(args: &LeagueArgs) -> String {
     let mut command = String::from("leeward league");
     if args.quick {

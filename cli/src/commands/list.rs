@@ -1,4 +1,4 @@
-//! `leeward list`: the scenarios and the controllers there are, or one of them in full.
+//! `leeward list`: lists the scenarios and controllers, or describes one of them.
 
 use anyhow::anyhow;
 use leeward_core::params::{ParamKind, ParamSpec};
@@ -31,7 +31,7 @@ Examples:
   leeward list bw-overall
   leeward list --controllers | less";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     let registry = leeward_lab::registry();
     if args.controllers {
@@ -54,7 +54,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     ))
 }
 
-/// The controller or scenario called `name`.
+/// Describes the controller or scenario called `name`.
 fn describe(registry: &Registry, name: &str) -> Result<String, Failure> {
     if let Ok(algorithm) = registry.find(name) {
         return Ok(describe_algorithm(algorithm));
@@ -71,7 +71,7 @@ fn describe(registry: &Registry, name: &str) -> Result<String, Failure> {
     )))
 }
 
-/// A scenario: what it is about, which controllers meet what, and its claims.
+/// Describes a scenario: its subject, its controllers and demands, and its claims.
 fn describe_scenario(scenario: &Scenario) -> String {
     let mut text = format!("{}: {}\n", scenario.id, scenario.title);
     text += &wrap(&format!("Source: {}", scenario.source), 2, WIDTH);
@@ -91,7 +91,7 @@ fn describe_scenario(scenario: &Scenario) -> String {
     text
 }
 
-/// Names, and beside them what they are, folded.
+/// Formats names with their wrapped descriptions beside them.
 fn format_list(entries: &[(String, String)]) -> String {
     let widest = entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let entry = |(name, text): &(String, String)| {
@@ -128,6 +128,6 @@ fn accepted_values(kind: &ParamKind) -> String {
         ParamKind::Number { min, max } => format!("number, {min} to {max}"),
         ParamKind::Count { min, max } if *max >= u64::from(u32::MAX) => format!("whole number, at least {min}"),
         ParamKind::Count { min, max } => format!("whole number, {min} to {max}"),
-        ParamKind::Choice(words) => words.join(" or "),
+        ParamKind::Choice(choices) => choices.join(" or "),
     }
 }

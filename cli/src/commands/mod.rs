@@ -1,4 +1,5 @@
-//! Commands, a file for each. A command reads its input, calls the libraries and prints the outcome.
+//! Commands, one file for each. A command reads its input, calls the libraries and prints the
+//! result.
 
 mod admin_client;
 pub(crate) mod calibrate;

@@ -1,5 +1,5 @@
-//! Where files go: looked at before a long run, so that it does not end in an error; written beside and renamed, so that
-//! a reader never sees half a file.
+//! Output files: checked before a long run, so that the run does not end with an error; written to
+//! a temporary file and renamed, so that no reader sees a partial file.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 
 use crate::failure::{Failure, file_failure};
 
-/// Whether results can be written into `folder`, which need not exist. Leaves nothing behind.
+/// Checks that results can be written into `folder`, which need not exist. Leaves nothing behind.
 pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
     let mut nearest: PathBuf = folder.into();
     while fs::symlink_metadata(&nearest).is_err() {
@@ -32,7 +32,7 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
         .map_err(file_failure)
 }
 
-/// Whether `path`, given with `flag`, can be written. Changes nothing.
+/// Checks that `path`, the value of `flag`, can be written. Changes nothing.
 pub(crate) fn check_file(flag: &str, path: &Path) -> Result<(), Failure> {
     let wrong = |why: &str| Err(Failure::Input(anyhow!("{flag} {}: {why}", path.display())));
     if path.is_dir() {
@@ -45,7 +45,8 @@ pub(crate) fn check_file(flag: &str, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes `text` as `path`, all or nothing. A device or pipe such as `/dev/stdout` is written to, never replaced.
+/// Writes `text` to `path` atomically. A device or pipe such as `/dev/stdout` is written to, never
+/// replaced.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
@@ -60,13 +61,13 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     written.with_context(|| format!("writing {}", path.display())).map_err(file_failure)
 }
 
-/// Writes `text` as `name` into `folder`, which is made if it is not there.
+/// Writes `text` to `name` in `folder`, which is created if missing.
 pub(crate) fn write_into(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display())).map_err(file_failure)?;
     write(&folder.join(name), text)
 }
 
-/// Writes a value as JSON that people can read.
+/// Writes a value as indented JSON.
 pub(crate) fn write_json(folder: &Path, name: &str, value: &impl serde::Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value);
     let json = json.with_context(|| format!("{name} as JSON")).map_err(Failure::Runtime)?;

@@ -9,8 +9,9 @@ use crate::failure::Failure;
 
 /// Serve like `leeward serve`, and record what the controller is asked and decides
 ///
-/// The same as `leeward serve --record FILE`. While recording, all cores decide one after another: see
-/// docs/recording-format.md. When the disk can't keep up, the recording ends, marked as incomplete, and the server goes on.
+/// The same as `leeward serve --record FILE`. While recording, all cores decide one after another:
+/// see docs/recording-format.md. When the disk can't keep up, the recording ends, marked as
+/// incomplete, and the server goes on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RECORD)]
 pub(crate) struct RecordArgs {
@@ -26,7 +27,7 @@ Examples:
   leeward record run.rec --cores 2 --slo 1ms --rtt 50us
   leeward replay run.rec";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn record(args: RecordArgs) -> Result<(), Failure> {
     let RecordArgs { file, mut serve } = args;
     if let Some(other) = &serve.record {

@@ -1,4 +1,4 @@
-//! `leeward replay`: a recording's calls, made again, and whether the decisions are the same.
+//! `leeward replay`: repeats the calls of a recording and compares the decisions.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -22,11 +22,13 @@ use crate::table::{Align, Table};
 /// Rows of the timeline.
 const ROWS: usize = 20;
 
-/// Make the calls of a recording again to its controller, which must decide the same, or to another one
+/// Make the calls of a recording again to its controller, which must decide the same, or to another
+/// one
 ///
-/// Without further flags every decision is compared. With --admission or --set another controller is asked, and it is
-/// counted how often it would have decided otherwise. That is open loop: it sees the delays and demands that the recorded
-/// controller brought about. Which of two serves better is for `leeward run` to say.
+/// Without further flags every decision is compared. With --admission or --set another controller
+/// is asked, and it is counted how often it would have decided otherwise. That is open loop: it
+/// sees the delays and demands that the recorded controller brought about. Which of two serves
+/// better is for `leeward run` to say.
 #[derive(Debug, clap::Args)]
 #[command(after_help = REPLAY)]
 pub(crate) struct ReplayArgs {
@@ -52,7 +54,7 @@ Examples:
 
 Exit codes: 0 the same (or another was asked), 1 a decision differs, 2 no recording, or a damaged one.";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let replay = ReplayReport::run(args)?;
     stdout::print(&if args.json { replay.json().to_string() } else { replay.text() })?;
@@ -69,15 +71,15 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {
 struct ReplayReport {
     file: String,
     header: Header,
-    /// Another controller that was asked, as it was asked for.
+    /// Name and parameters of the replacement controller, if one was requested.
     replacement: Option<(String, Vec<(String, RawParam)>)>,
-    /// Calls that could be read.
+    /// Number of readable calls.
     calls: u64,
-    /// Of those that were replayed: up to a difference.
+    /// Counts of the replayed calls, up to the first difference.
     counts: ReplayCounts,
     difference: Option<Difference>,
     timeline: Timeline,
-    /// First and last time.
+    /// First and last time of the recording.
     span: Option<(Time, Time)>,
     end: Option<End>,
     /// Damage of the recording.
@@ -94,7 +96,7 @@ impl ReplayReport {
             Err(error) => return Err(Failure::Input(anyhow!("{name}: {error}"))),
             _ => return Err(Failure::Input(anyhow!("{name}: {}", ReadError::NotARecording))),
         };
-        let refused = |words: String| Failure::Input(anyhow!("{name}: {words}"));
+        let refused = |message: String| Failure::Input(anyhow!("{name}: {message}"));
         let other = replacement(args, &header, &registry)?;
         let mut replayer = match &other {
             None => Replayer::from_header(&header, &registry).map_err(|error| refused(error.to_string()))?,
@@ -241,7 +243,7 @@ impl ReplayReport {
             table.row(vec![
                 row.from.since(begin).to_string(),
                 thousands_with(2, row.requests as f64 / seconds),
-                // A late rejection may be of a request of the row before.
+                // A late rejection may belong to a request of the previous row.
                 format!("{:.1}", row.rejected as f64 / row.requests.max(row.rejected).max(1) as f64 * 100.0),
                 format!("{:.1}", row.delay_max.as_micros_f64()),
                 gauge(row.credit_pool),
@@ -326,13 +328,13 @@ impl ReplayReport {
     }
 }
 
-/// `breakwater (target=80us)`.
+/// Formats a controller and its parameters, such as `breakwater (target=80us)`.
 fn controller(name: &str, params: &[(String, RawParam)]) -> String {
     let pairs: Vec<String> = params.iter().map(|(name, raw)| format!("{name}={}", format_param(raw))).collect();
     if pairs.is_empty() { name.into() } else { format!("{name} ({})", pairs.join(", ")) }
 }
 
-/// Spans are kept in nanoseconds; people prefer microseconds.
+/// Formats a parameter; durations are stored in nanoseconds and printed in readable units.
 fn format_param(raw: &RawParam) -> String {
     match raw {
         RawParam::Text(text) => {
@@ -342,7 +344,7 @@ fn format_param(raw: &RawParam) -> String {
     }
 }
 
-/// The controller that the flags ask for, if it is another than the recorded.
+/// Returns the controller that the flags request, if it differs from the recorded one.
 fn replacement(
     args: &ReplayArgs,
     header: &Header,
@@ -353,18 +355,18 @@ fn replacement(
     }
     let name = args.admission.as_deref().unwrap_or(&header.algorithm);
     let algorithm = registry.find(name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
-    let said = args.overrides.iter().map(|text| parse_pair(text)).collect::<Result<Vec<_>, _>>()?;
-    let is_said = |name: &str| said.iter().any(|(known, _)| *known == name);
-    // The recorded controller keeps the parameters that nobody has changed.
+    let overrides = args.overrides.iter().map(|text| parse_pair(text)).collect::<Result<Vec<_>, _>>()?;
+    let is_overridden = |name: &str| overrides.iter().any(|(known, _)| *known == name);
+    // The recorded controller keeps all parameters that `--set` does not change.
     let kept: &[(String, RawParam)] = if name == header.algorithm { &header.params } else { &[] };
     let mut pairs: Vec<(&str, RawParam)> = Vec::new();
-    pairs.extend(kept.iter().filter(|(name, _)| !is_said(name)).map(|(name, raw)| (name.as_str(), raw.clone())));
-    pairs.extend(said.iter().cloned());
+    pairs.extend(kept.iter().filter(|(name, _)| !is_overridden(name)).map(|(name, raw)| (name.as_str(), raw.clone())));
+    pairs.extend(overrides.iter().cloned());
     let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
     Ok(Some((algorithm.clone(), params)))
 }
 
-/// The next item of a file; `None` at a proper end. The outer error is the disk's.
+/// Reads the next item of a file; `None` at a proper end. The outer error is a disk error.
 fn next_item(reader: &mut Reader, file: &mut File, path: &Path) -> Result<Result<Option<Item>, ReadError>, Failure> {
     loop {
         match reader.next_item() {

@@ -1,4 +1,4 @@
-//! `leeward report`: the page of earlier results, drawn again.
+//! `leeward report`: redraws the report of earlier results.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ Examples:
   leeward report results/bw-overall
   leeward report results/bw-overall --out overall.html";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let results = store::read(&args.folder)?;
     let file = args.out.clone().unwrap_or_else(|| default_output(&args.folder));
@@ -43,7 +43,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     stdout::print(&format!("Report in {}", file.display()))
 }
 
-/// Whether `file` is one of the results in `folder`, by whatever path.
+/// True if `file` is one of the result files in `folder`, by whatever path.
 fn is_results(file: &Path, folder: &Path) -> bool {
     let home = if folder.is_dir() { folder } else { folder.parent().unwrap_or(Path::new("")) };
     let results = [folder.to_path_buf(), home.join("result.json"), home.join("results.jsonl")];
@@ -51,7 +51,7 @@ fn is_results(file: &Path, folder: &Path) -> bool {
         .is_ok_and(|file| results.iter().any(|known| known.canonicalize().is_ok_and(|known| known == file)))
 }
 
-/// The report's place for results in `folder`, which may be the `result.json` itself.
+/// Default path of the report for results in `folder`, which may be the `result.json` itself.
 fn default_output(folder: &Path) -> PathBuf {
     if folder.is_dir() { folder.join("report.html") } else { folder.with_file_name("report.html") }
 }

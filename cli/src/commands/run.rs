@@ -1,4 +1,5 @@
-//! `leeward run`: a scenario's results, in tables or JSON, and in a folder with a report.
+//! `leeward run`: runs a scenario, prints its results as tables or JSON, and writes them with a
+//! report to a folder.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,26 +18,30 @@ use crate::{scenario, stdout};
 
 /// Run an experiment; print its results and write them, with a report, to a folder
 ///
-/// A scenario says which controllers meet which demand, what to draw and what the paper claims. The results are the same
-/// bytes for the same scenario, seed and version, on any number of threads. Nothing is written unless all of it succeeds. With
-/// exit code 3 the clients of a real run were late themselves: its numbers say nothing of the server.
+/// A scenario says which controllers meet which demand, what to draw and what the paper claims. The
+/// results are the same bytes for the same scenario, seed and version, on any number of threads.
+/// Nothing is written unless all of it succeeds. With exit code 3 the clients of a real run were
+/// late themselves: its numbers say nothing of the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) what: ScenarioArgs,
-    /// Where to run: `sim`, the simulated testbed, or `real`, this machine: a server and its clients over loopback, each
-    /// on a CPU of its own; capacity and round trip are measured first, and the simulator predicts each run
+    /// Where to run: `sim`, the simulated testbed, or `real`, this machine: a server and its
+    /// clients over loopback, each on a CPU of its own; capacity and round trip are measured first,
+    /// and the simulator predicts each run
     #[arg(long, default_value = "sim", value_parser = parse_plant)]
     pub(crate) plant: String,
-    /// Folder for result.json, results.jsonl and report.html; by default `results/` and the scenario's id
+    /// Folder for result.json, results.jsonl and report.html; by default `results/` and the
+    /// scenario's id
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print the results as one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Run it for each of these values, such as demand=0.8x,1.2x or controller=seda,dagor; several span a grid. Prints a line of
-    /// JSON per run, in the grid's order on any number of threads. On several machines: docs/cluster.md
+    /// Run it for each of these values, such as demand=0.8x,1.2x or controller=seda,dagor; several
+    /// span a grid. Prints a line of JSON per run, in the grid's order on any number of threads. On
+    /// several machines: docs/cluster.md
     #[arg(long = "sweep", value_name = "KEY=VALUES", conflicts_with_all = ["out", "json"])]
     pub(crate) sweep: Vec<String>,
 }
@@ -58,7 +63,7 @@ Examples:
   leeward run real-overall --plant real               on this machine's CPUs and sockets
   leeward run bw-overall --quick --json | jq '.claims[] | {id, verdict}'";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));

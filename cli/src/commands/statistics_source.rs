@@ -1,4 +1,4 @@
-//! Where `leeward top` has a server's statistics from: Leeward's own protocol, or memcached's.
+//! Statistics of a server for `leeward top`, over Leeward's own protocol or memcached's.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,44 +20,47 @@ use super::peer;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
-/// While a question is out, whether to stop is looked at so often.
+/// Interval at which a waiting query checks for interrupts.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long an answer may take.
+/// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A server that has not said after this long what it speaks is asked in Leeward's protocol.
+/// Time limit for protocol detection; then Leeward's own protocol is assumed.
 const DETECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// The longest answer of a memcached port, bytes.
+/// Longest response of a memcached port, in bytes.
 const RESPONSE_MAX: usize = 1 << 20;
-/// The question in memcached's protocol.
+/// Query in memcached's protocol.
 const QUERY: &[u8] = b"stats leeward\r\n";
 
-/// A server that is asked for its statistics again and again.
+/// Server that is queried repeatedly for its statistics.
 pub(super) enum StatisticsSource {
-    /// A port of Leeward's protocol, and the address at which it accepted, with what is spoken there.
+    /// A port of Leeward's protocol: its client, the address that accepted, and the expected
+    /// protocol.
     Rpc(Box<Client>, SocketAddr, ServerProtocol),
-    /// A memcached port, by its addresses; it is connected to anew for each question.
+    /// A memcached port and its addresses; each query connects anew.
     Memcached(Vec<SocketAddr>),
 }
 
 impl StatisticsSource {
-    /// Finds out what the server at `address` speaks. A question in memcached's protocol is answered by either: in lines, or by
-    /// a frame that says that this was none. With TLS it is Leeward's own.
+    /// Detects the protocol of the server at `address`.
+    ///
+    /// Both protocols answer a memcached query: with lines, or with a frame that rejects it. With
+    /// TLS the protocol is Leeward's own.
     pub(super) fn open(address: &str, tls: Option<ClientTls>, interrupt: &Interrupt) -> Result<Self, Failure> {
         let addresses = peer::resolve(address)?;
-        // Also where the question is another: a client would try a closed port for seconds.
+        // Connect first in any case: a client would retry a closed port for seconds.
         let (stream, found) = peer::connect(address, &addresses, TIMEOUT)?;
         if tls.is_none() {
-            let mut heard = Vec::new();
-            // Whatever has come by the end of it.
-            let _ = exchange(&stream, &mut heard, DETECT_TIMEOUT, interrupt, || {});
-            match ServerProtocol::detect(&heard) {
-                Some(ServerProtocol::Memcached) if heard.starts_with(b"STAT leeward ") => {
+            let mut received = Vec::new();
+            // Use the bytes that have arrived at the end, even after an error.
+            let _ = exchange(&stream, &mut received, DETECT_TIMEOUT, interrupt, || {});
+            match ServerProtocol::detect(&received) {
+                Some(ServerProtocol::Memcached) if received.starts_with(b"STAT leeward ") => {
                     return Ok(StatisticsSource::Memcached(addresses));
                 }
                 None | Some(ServerProtocol::Leeward) => {}
                 Some(other) => {
-                    let words = format!("no statistics of Leeward's: the server there speaks {other}");
-                    return Err(Failure::Runtime(anyhow!("{address}: {words}")));
+                    let message = format!("no statistics of Leeward's: the server there speaks {other}");
+                    return Err(Failure::Runtime(anyhow!("{address}: {message}")));
                 }
             }
         }
@@ -73,7 +76,7 @@ impl StatisticsSource {
         Ok(StatisticsSource::Rpc(Box::new(client), found, expected))
     }
 
-    /// Failure of a question, with what is spoken there instead.
+    /// Failure of a query; names the protocol that the server speaks instead.
     pub(super) fn failure(&self, error: anyhow::Error) -> Failure {
         match self {
             StatisticsSource::Rpc(_, found, expected) => peer::failure(error, *found, *expected),
@@ -81,27 +84,28 @@ impl StatisticsSource {
         }
     }
 
-    /// Asks, and waits for the answer or until somebody wants to stop. `listen` looks for whether somebody does, where signals
-    /// don't tell.
+    /// Queries the server, and waits for the response or an interrupt. `listen` checks for stop
+    /// keys, which send no signal.
     pub(super) fn query(&self, interrupt: &Interrupt, listen: impl FnMut()) -> anyhow::Result<Statistics> {
         match self {
             StatisticsSource::Rpc(client, ..) => call(client, interrupt, listen),
             StatisticsSource::Memcached(addresses) => {
                 let stream = address::connect(addresses, TIMEOUT).context("can't connect")?;
-                let mut heard = Vec::new();
-                exchange(&stream, &mut heard, TIMEOUT, interrupt, listen)?;
-                let told = heard.strip_prefix(b"STAT leeward ").and_then(|rest| rest.strip_suffix(b"\r\nEND\r\n"));
-                Statistics::parse(told.context("statistics that are none")?).context("statistics that are none")
+                let mut received = Vec::new();
+                exchange(&stream, &mut received, TIMEOUT, interrupt, listen)?;
+                let text = received.strip_prefix(b"STAT leeward ").and_then(|rest| rest.strip_suffix(b"\r\nEND\r\n"));
+                Statistics::parse(text.context("statistics that are none")?).context("statistics that are none")
             }
         }
     }
 }
 
-/// Asks in memcached's protocol, and hears into `heard` up to the last line, the connection's end, or for as long as `patience` lasts.
+/// Sends the memcached query and reads into `received` until the last line, the connection's end,
+/// or `timeout`.
 fn exchange(
     mut stream: &TcpStream,
-    heard: &mut Vec<u8>,
-    patience: Duration,
+    received: &mut Vec<u8>,
+    timeout: Duration,
     interrupt: &Interrupt,
     mut listen: impl FnMut(),
 ) -> anyhow::Result<()> {
@@ -109,26 +113,26 @@ fn exchange(
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(QUERY)?;
     let (began, mut piece) = (Instant::now(), [0; 4096]);
-    while !heard.ends_with(b"\r\nEND\r\n") && !heard.ends_with(b"ERROR\r\n") {
+    while !received.ends_with(b"\r\nEND\r\n") && !received.ends_with(b"ERROR\r\n") {
         listen();
         if interrupt.is_requested() {
             return Err(anyhow!("asked to stop"));
         }
         match stream.read(&mut piece) {
             Ok(0) => break,
-            Ok(count) => heard.extend_from_slice(&piece[..count]),
+            Ok(count) => received.extend_from_slice(&piece[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
-        if began.elapsed() > patience || heard.len() > RESPONSE_MAX {
-            return Err(anyhow!("no answer within {patience:?}"));
+        if began.elapsed() > timeout || received.len() > RESPONSE_MAX {
+            return Err(anyhow!("no answer within {timeout:?}"));
         }
     }
     Ok(())
 }
 
-/// Asks in Leeward's protocol; giving up ends the call.
+/// Queries in Leeward's protocol; dropping the call cancels it.
 pub(super) fn call(client: &Client, interrupt: &Interrupt, mut listen: impl FnMut()) -> anyhow::Result<Statistics> {
     let mut call = pin!(client.call(statistics::METHOD, ""));
     let waker = Arc::new(Unpark(std::thread::current())).into();
@@ -145,7 +149,7 @@ pub(super) fn call(client: &Client, interrupt: &Interrupt, mut listen: impl FnMu
     }
 }
 
-/// Wakes the thread that waits for the answer.
+/// Wakes the thread that waits for the response.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

@@ -7,8 +7,8 @@ use crate::demo::format::{thousands, thousands_with};
 use crate::stdout::sanitize;
 use crate::table::{Align, Table, WIDTH, wrap};
 
-/// Table of the points, a row per variant and workload: medians over seeds. Columns in which nothing varies are left
-/// out.
+/// Table of the points, a row per variant and workload: medians over seeds. Constant columns are
+/// omitted.
 pub(crate) fn points(points: &[PointRow]) -> String {
     let varies = |same: fn(&PointRow, &PointRow) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
     let services = varies(|a, b| a.workload.service == b.workload.service);
@@ -32,7 +32,7 @@ pub(crate) fn points(points: &[PointRow]) -> String {
         row.extend(ps.then(|| percent(workload.p)));
         row.extend(rs.then(|| percent(workload.r)));
         row.extend(clients.then(|| workload.clients.to_string()));
-        // A service of milliseconds does a few thousand.
+        // A service with milliseconds of work serves a few thousand requests per second.
         let slow = first.capacity_rps < 20e3;
         row.push(thousands_with(if slow { 2 } else { 0 }, workload.demand_rps));
         row.push(format!("{:.2}", workload.demand_ratio));
@@ -44,7 +44,7 @@ pub(crate) fn points(points: &[PointRow]) -> String {
     table.to_string()
 }
 
-/// The machine of a real run, one line per service and number of clients; nothing for simulated ones.
+/// The machine of a real run, one line per service and number of clients; empty for simulated runs.
 pub(crate) fn machines(machines: &[Machine]) -> String {
     let line = |machine: &Machine| {
         let apart = if machine.clients_apart { "" } else { "; clients on the SAME CPU: numbers mean little" };
@@ -64,7 +64,8 @@ pub(crate) fn machines(machines: &[Machine]) -> String {
     machines.iter().map(line).collect()
 }
 
-/// How well the simulator predicted goodput; nothing where it was not asked, or where there was next to none.
+/// Accuracy of the simulator's goodput predictions; empty without predictions, or if all goodput
+/// was negligible.
 pub(crate) fn predictions(points: &[PointRow]) -> String {
     let mut errors: Vec<(f64, String)> = Vec::new();
     for group in groups(points) {
@@ -91,11 +92,11 @@ pub(crate) fn predictions(points: &[PointRow]) -> String {
     wrap(&text, 0, WIDTH)
 }
 
-/// Locks of one variant that are shown.
+/// Maximum of locks per variant.
 const LOCKS_SHOWN: usize = 3;
 
-/// The locks of each variant at its highest demand, those first that its requests waited for most; medians over seeds.
-/// Nothing for applications without locks.
+/// Locks of each variant at its highest demand, by total wait; medians over seeds. Empty for
+/// applications without locks.
 pub(crate) fn locks(locks: &[LockRow]) -> String {
     let mut labels: Vec<&str> = Vec::new();
     for lock in locks {
@@ -125,7 +126,7 @@ pub(crate) fn locks(locks: &[LockRow]) -> String {
                 None => groups.push(vec![lock]),
             }
         }
-        // What all waited together, per second.
+        // Total wait of all requests, per second.
         let waited = |group: &Vec<&LockRow>| median(group, |lock| lock.acquired_rps * lock.wait_mean_us);
         groups.sort_by(|a, b| waited(b).total_cmp(&waited(a)));
         for group in groups.iter().take(LOCKS_SHOWN) {
@@ -147,11 +148,11 @@ pub(crate) fn locks(locks: &[LockRow]) -> String {
     if labels.is_empty() { String::new() } else { table.to_string() }
 }
 
-/// Kinds of one variant that are shown.
+/// Maximum of kinds per variant.
 const KINDS_SHOWN: usize = 12;
 
-/// The kinds of requests of each variant at its highest demand, in the scenario's order; medians over seeds. Nothing where all
-/// requests are alike.
+/// Kinds of requests of each variant at its highest demand, in the scenario's order; medians over
+/// seeds. Empty if all requests are alike.
 pub(crate) fn kinds(kinds: &[KindRow]) -> String {
     let right = |name| (name, Align::Right);
     let mut table = Table::new(&[
@@ -197,7 +198,7 @@ pub(crate) fn kinds(kinds: &[KindRow]) -> String {
     if labels.is_empty() { String::new() } else { table.to_string() }
 }
 
-/// Points that differ by their seed only.
+/// Points that differ only by their seed.
 fn groups(points: &[PointRow]) -> Vec<Vec<&PointRow>> {
     let mut groups: Vec<Vec<&PointRow>> = Vec::new();
     let same = |a: &PointRow, b: &PointRow| {
@@ -224,12 +225,12 @@ fn median<T>(group: &[&T], value: fn(&T) -> f64) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
-/// Heading of the claims of a scenario from `source`: some are a paper's, some our own.
+/// Heading of the claims, which are a paper's or our own.
 pub(crate) fn claims_heading(results: &Results) -> &'static str {
     if results.has_own_claims() { "What we expect, what we measured" } else { "What the paper says, what we measured" }
 }
 
-/// Each claim: its verdict and words, the number that was expected beside ours, and the note on it.
+/// Each claim: its verdict and text, the expected and the measured number, and its note.
 pub(crate) fn claims(results: &Results) -> String {
     let expected = if results.has_own_claims() { "expected" } else { "paper" };
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! `leeward run … --sweep`: a scenario over a grid of values, on this machine's threads, a line of JSON per run.
+//! `leeward run … --sweep`: runs a scenario over a grid of values on this machine's threads, and
+//! prints a line of JSON per run.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +17,10 @@ use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
 use crate::{scenario, stdout};
 
-/// Answers that wait for one before them, at most: a slow run holds the others back.
+/// Maximum of results that wait for an earlier one: a slow run holds back the others.
 const PENDING_MAX: usize = 64;
 
-/// The command.
+/// Runs the command.
 pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
     if args.plant != "sim" {
         return Err(Failure::Input(anyhow!(
@@ -39,8 +40,8 @@ pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
     }
     interrupt.finish()?;
     if std::io::stderr().is_terminal() {
-        let words = "on more than this machine: leeward.sweep(…, on=\"ray\") in Python, docs/cluster.md";
-        let _ = writeln!(std::io::stderr(), "{} runs on {threads} threads; {words}", grid.cells());
+        let hint = "on more than this machine: leeward.sweep(…, on=\"ray\") in Python, docs/cluster.md";
+        let _ = writeln!(std::io::stderr(), "{} runs on {threads} threads; {hint}", grid.cells());
     }
     Ok(())
 }
@@ -51,7 +52,7 @@ fn run_all(
     grid: &Grid,
     threads: usize,
     cancel: &AtomicBool,
-    tell: impl Fn(usize),
+    report: impl Fn(usize),
 ) -> Result<(), Failure> {
     let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let registry = leeward_lab::registry();
@@ -79,14 +80,14 @@ fn run_all(
             while let Some(answer) = waiting.remove(&printed) {
                 answer.and_then(|lines| stdout::print(&lines)).inspect_err(|_| over.store(true, Ordering::Relaxed))?;
                 printed += 1;
-                tell(printed);
+                report(printed);
             }
         }
         Ok(())
     })
 }
 
-/// Lines of a cell's runs.
+/// Runs a cell and returns its lines.
 fn run_cell(
     args: &RunArgs,
     grid: &Grid,

@@ -1,4 +1,4 @@
-//! `leeward top`: what a running server does, and which of its locks it waits for.
+//! `leeward top`: shows the state of a running server, and the locks with the longest waits.
 
 use std::time::{Duration, Instant};
 
@@ -16,16 +16,17 @@ use crate::terminal;
 use crate::tls::TlsArgs;
 use crate::{stdout, top};
 
-/// An overloaded server drops this question, too; then it is asked again, for so long.
+/// Time for which a rejected query is repeated: an overloaded server rejects queries, too.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
-/// After a rejection.
+/// Pause after a rejection.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
 ///
-/// Rates are of the time between two looks. Locks are sorted by what was waited for them meanwhile; `waiting` is how many waited
-/// on average. The percentiles of waits are since the server's start. In a terminal there is a live view, which ends with the
-/// terminal; elsewhere one look. See docs/top.md.
+/// Rates are of the time between two looks. Locks are sorted by what was waited for them meanwhile;
+/// `waiting` is how many waited on average. The percentiles of waits are since the server's start.
+/// In a terminal there is a live view, which ends with the terminal; elsewhere one look. See
+/// docs/top.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TOP)]
 pub(crate) struct TopArgs {
@@ -51,7 +52,7 @@ Examples:
   leeward top 127.0.0.1:7117 --plain --interval 10s
   leeward top 127.0.0.1:7117 --json | jq '.locks[] | {name, waited_ns, refused}'";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     let interval = Duration::from_nanos(admission::parse_span("--interval", &args.interval)?.0);
     let interrupt = Interrupt::listen(StopMode::Prompt)?;
@@ -68,7 +69,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     run_live(&source, args, interval, first, &interrupt)
 }
 
-/// Until somebody presses q, or the terminal has gone.
+/// Runs the live view until q is pressed or the terminal has closed.
 fn run_live(
     source: &StatisticsSource,
     args: &TopArgs,
@@ -79,10 +80,10 @@ fn run_live(
     let mut canvas = terminal::take().context("the terminal").map_err(Failure::Runtime)?;
     let mut keyboard = Keyboard::open();
     let (mut before, mut now) = (first.clone(), first);
-    let mut heard = Instant::now();
-    let mut trouble: Option<String> = None;
+    let mut answered = Instant::now();
+    let mut problem: Option<String> = None;
     let outcome = loop {
-        let silence = trouble.as_deref().map(|why| top::NoAnswer { duration: heard.elapsed(), reason: why });
+        let silence = problem.as_deref().map(|cause| top::NoAnswer { duration: answered.elapsed(), reason: cause });
         let text = format!("{}\n\nq ends", top::live_text(&args.address, &before, &now, silence));
         if let Err(error) = canvas.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())) {
             break Err(Failure::Runtime(anyhow!("the terminal: {error}")));
@@ -92,24 +93,24 @@ fn run_live(
             break Ok(());
         }
         match source.query(interrupt, || keyboard.wait(interrupt, Duration::ZERO)) {
-            // Asked to stop while the question was out.
+            // A stop was requested while the query ran.
             _ if interrupt.is_requested() => break Ok(()),
             Ok(newer) => {
                 before = std::mem::replace(&mut now, newer);
-                (heard, trouble) = (Instant::now(), None);
+                (answered, problem) = (Instant::now(), None);
             }
-            // It may come back, and what was known last is worth seeing.
-            Err(error) => trouble = Some(format!("{error:#}")),
+            // The server may come back, and its last statistics are still useful.
+            Err(error) => problem = Some(format!("{error:#}")),
         }
     };
     terminal::restore();
-    match (outcome, trouble) {
-        (Ok(()), Some(why)) => Err(Failure::Runtime(anyhow!("{}: no answer at the end: {why}", args.address))),
+    match (outcome, problem) {
+        (Ok(()), Some(reason)) => Err(Failure::Runtime(anyhow!("{}: no answer at the end: {reason}", args.address))),
         (outcome, _) => outcome,
     }
 }
 
-/// Asks until there is an answer.
+/// Queries until there is a response.
 fn query(source: &StatisticsSource, args: &TopArgs, interrupt: &Interrupt) -> Result<Statistics, Failure> {
     let began = Instant::now();
     loop {
@@ -131,7 +132,7 @@ fn query(source: &StatisticsSource, args: &TopArgs, interrupt: &Interrupt) -> Re
     }
 }
 
-/// Sleeps, unless told to stop.
+/// Sleeps, unless a stop is requested.
 fn sleep(span: Duration, interrupt: &Interrupt) -> Result<(), Failure> {
     let due = Instant::now() + span;
     while !interrupt.is_requested() {

@@ -1,4 +1,4 @@
-//! `leeward tune`: the parameters under which a controller serves a scenario best.
+//! `leeward tune`: searches the parameters under which a controller serves a scenario best.
 
 use leeward_core::params::RawParam;
 use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
@@ -11,13 +11,14 @@ use crate::scenario::ScenarioArgs;
 use crate::table::{Align, Table};
 use crate::{scenario, stdout};
 
-/// Candidates to show per workload.
+/// Maximum of candidates that are shown per workload.
 const CANDIDATES_SHOWN: usize = 10;
 
 /// Search the parameters under which a controller serves a scenario best
 ///
-/// Tries the values that the controller names as worth trying (see `leeward list --controllers`) and prints what to paste
-/// into the scenario. The best is the highest goodput over the scenario's demands.
+/// Tries the values that the controller names as worth trying (see `leeward list --controllers`)
+/// and prints what to paste into the scenario. The best is the highest goodput over the scenario's
+/// demands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TUNE)]
 pub(crate) struct TuneArgs {
@@ -26,8 +27,8 @@ pub(crate) struct TuneArgs {
     /// Label of the controller in the scenario
     #[arg(long, value_name = "LABEL")]
     pub(crate) controller: String,
-    /// Try so many sets of parameters drawn at random over all of its durations and numbers, the scenario's own first: the same budget for
-    /// every controller
+    /// Try so many sets of parameters drawn at random over all of its durations and numbers, the
+    /// scenario's own first: the same budget for every controller
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) draws: Option<u32>,
     /// Print everything tried as one JSON object
@@ -42,7 +43,7 @@ Examples:
                                                        the budget that every other controller gets, too
   leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
     let interrupt = Interrupt::listen(StopMode::Prompt)?;
@@ -65,7 +66,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
     stdout::print(&text(&tuning))
 }
 
-/// Comments and TOML, so that the whole can be pasted or redirected into a scenario.
+/// Formats the result as comments and TOML, so that all of it can be pasted into a scenario.
 fn text(tuning: &Tuning) -> String {
     let mut text = String::new();
     for workload in &tuning.workloads {

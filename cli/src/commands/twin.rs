@@ -1,4 +1,4 @@
-//! `leeward twin`: how well the simulator predicted the runs of a machine, cell by cell.
+//! `leeward twin`: shows how well the simulator predicted the runs of a machine, cell by cell.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,9 @@ use crate::stdout;
 
 /// Write how well the simulator predicted an earlier real run
 ///
-/// A run with `--plant real` measures the machine first, and the simulator, told of the measurements, predicts each run. This sums the errors up: for
-/// each cell of demand, clients, service and controller, and against the bars of docs/twin.md.
+/// A run with `--plant real` measures the machine first, and the simulator, told of the
+/// measurements, predicts each run. This sums the errors up: for each cell of demand, clients,
+/// service and controller, and against the bars of docs/twin.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TWIN)]
 pub(crate) struct TwinArgs {
@@ -29,7 +30,7 @@ Examples:
   leeward run real-grid --plant real --out /tmp/grid && leeward twin /tmp/grid
   leeward twin /tmp/grid --out docs/twin.md";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn twin(args: &TwinArgs) -> Result<(), Failure> {
     let results = store::read(&args.folder)?;
     let id = if results.scenario.is_empty() { "SCENARIO" } else { &results.scenario };

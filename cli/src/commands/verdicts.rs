@@ -1,4 +1,5 @@
-//! `leeward verdicts`: the papers' claims over all scenarios, judged; their table and page, and the check that none has flipped.
+//! `leeward verdicts`: judges the papers' claims over all scenarios, writes their table and page,
+//! and checks for changed verdicts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -23,15 +24,17 @@ use crate::stdout;
 
 /// Judge the papers' claims over all scenarios; write the table of verdicts, and a page
 ///
-/// Every scenario runs twice: with the algorithms as published, on which the papers' claims are judged, and with our additions, which
-/// stand beside them. A verdict is made of all seeds: `reproduced` if the 95 % interval of the median lies within what is accepted,
-/// `not reproduced` if it lies outside, `undecided` if it reaches across a bound.
+/// Every scenario runs twice: with the algorithms as published, on which the papers' claims are
+/// judged, and with our additions, which stand beside them. A verdict is made of all seeds:
+/// `reproduced` if the 95 % interval of the median lies within what is accepted, `not reproduced`
+/// if it lies outside, `undecided` if it reaches across a bound.
 ///
 /// The scenarios that are not picked keep the verdicts that the folder has from before.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERDICTS)]
 pub(crate) struct VerdictsArgs {
-    /// Judge these scenarios only: a part of their ids, such as `bw-` or `lk-hoover`; may be repeated
+    /// Judge these scenarios only: a part of their ids, such as `bw-` or `lk-hoover`; may be
+    /// repeated
     #[arg(long = "scenario", value_name = "PART")]
     pub(crate) scenarios: Vec<String>,
     /// Seeds per point
@@ -55,8 +58,9 @@ pub(crate) struct VerdictsArgs {
     /// Write the verdicts of a quick run of the picked scenarios as the file that --check reads
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Judge the picked scenarios in worlds that are a little different, such as half and twice each invented cost, and write a row per claim and
-    /// a column per world to sensitivity.md instead
+    /// Judge the picked scenarios in worlds that are a little different, such as half and twice
+    /// each invented cost, and write a row per claim and a column per world to sensitivity.md
+    /// instead
     #[arg(long, conflicts_with_all = ["check", "record", "overrides"])]
     pub(crate) sensitivity: bool,
     /// Run nothing: write the table and the page of the verdicts that the folder has
@@ -80,7 +84,7 @@ Examples:
   leeward verdicts --check experiments/verdicts-quick.txt
                                                        what CI runs: any flip fails, with exit code 1";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen(StopMode::Prompt)?;
     match (&args.check, &args.record) {
@@ -92,7 +96,7 @@ pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Writes the table and the page.
+/// Judges the scenarios, and writes the table and the page.
 fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     output_files::check_folder(&args.out)?;
     let picked = pick_scenarios(args)?;
@@ -113,7 +117,8 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     ))
 }
 
-/// Writes the table and the page anew, of the verdicts and the worlds that the folder has; they stay made by the command that made them.
+/// Rewrites the table and the page from the folder's verdicts and worlds. The recorded command
+/// stays the original one.
 fn redraw(args: &VerdictsArgs) -> Result<(), Failure> {
     let kept: Verdicts = load_json(&args.out, "verdicts.json")?;
     if kept.scenarios.is_empty() {
@@ -127,7 +132,7 @@ fn redraw(args: &VerdictsArgs) -> Result<(), Failure> {
     stdout::print(&format!("Table in {}\n", args.out.join("verdicts.md").display()))
 }
 
-/// Compares with what a file expects.
+/// Compares the verdicts with the expectations of a file.
 fn check(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()));
     let text = text.map_err(Failure::Input)?;
@@ -150,7 +155,7 @@ fn check(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), 
     Err(Failure::Runtime(anyhow!("{} verdicts are not as {} says", flips.len(), file.display())))
 }
 
-/// Writes down what is expected from now on.
+/// Writes the verdicts as expectations for `--check`.
 fn record(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     output_files::check_file("--record", file)?;
     let extent = extent(args, true);
@@ -158,7 +163,8 @@ fn record(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(),
     output_files::write(file, &Expectations::from_verdicts(&judged, &extent).text())
 }
 
-/// Judges scenario by scenario in all worlds, and writes what flips; a scenario that is not picked keeps what the folder has of it.
+/// Judges the scenarios in all worlds, and writes the verdicts that flip. Scenarios that are not
+/// picked keep the folder's results.
 fn run_sensitivity(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     output_files::check_folder(&args.out)?;
     let picked = pick_scenarios(args)?;
@@ -186,7 +192,7 @@ fn write_worlds(folder: &Path, all: &Sensitivity) -> Result<(), Failure> {
     output_files::write_into(folder, "sensitivity.md", &sensitivity(all))
 }
 
-/// A bar for each world, one after the other.
+/// Progress bars of the worlds, one after the other.
 struct WorldBars<'a> {
     name: String,
     interrupt: &'a Interrupt,
@@ -227,7 +233,7 @@ fn pick_scenarios(args: &VerdictsArgs) -> Result<Vec<&'static BuiltinScenario>, 
     Ok(picked)
 }
 
-/// Judges scenario by scenario; `save` sees those that are done after each.
+/// Judges the scenarios; calls `save` after each with the verdicts so far.
 fn judge(
     picked: &[&BuiltinScenario],
     extent: &Extent,
@@ -253,14 +259,15 @@ fn failure(error: VerdictsError) -> Failure {
     }
 }
 
-/// The state of each scenario, in the order of the papers' figures: of this run, or else from before.
+/// Newest result of each scenario: of this run, or else the earlier one. The order is that of the
+/// papers' figures.
 fn merge_newest<T: Clone>(now: &[T], before: &[T], id: impl Fn(&T) -> &str) -> Vec<T> {
-    let find = |all: &[T], wanted: &str| all.iter().find(|one| id(one) == wanted).cloned();
+    let find = |all: &[T], scenario: &str| all.iter().find(|one| id(one) == scenario).cloned();
     let known = leeward_lab::builtin_scenarios().iter();
     known.filter_map(|known| find(now, known.id).or_else(|| find(before, known.id))).collect()
 }
 
-/// A file that the folder has from before; empty if it has none.
+/// Reads a file of earlier results; empty if it does not exist.
 fn load_json<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T, Failure> {
     let path = folder.join(name);
     let Ok(text) = std::fs::read_to_string(&path) else { return Ok(T::default()) };
@@ -268,7 +275,7 @@ fn load_json<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result
     read.map_err(Failure::Input)
 }
 
-/// Writes the verdicts of `judged`, and of the scenarios of `kept` that are not among them.
+/// Writes the verdicts of `judged`, and those of `kept` for the other scenarios.
 fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[ScenarioVerdicts]) -> Result<Verdicts, Failure> {
     let scenarios = merge_newest(judged, &kept.scenarios, |one| &one.id);
     write(&args.out, Verdicts { command: command(args, kept, judged), scenarios })
@@ -282,19 +289,19 @@ fn write(folder: &Path, mut all: Verdicts) -> Result<Verdicts, Failure> {
     Ok(all)
 }
 
-/// The command that makes all of it at once.
+/// Command line that makes all of these verdicts.
 fn command(args: &VerdictsArgs, kept: &Verdicts, judged: &[ScenarioVerdicts]) -> String {
     command_line(args, judged.iter().chain(&kept.scenarios).any(|scenario| scenario.quick))
 }
 
 fn command_line(args: &VerdictsArgs, quick: bool) -> String {
-    let mut words = String::from("leeward verdicts");
+    let mut text = String::from("leeward verdicts");
     if quick {
-        words += " --quick";
+        text += " --quick";
     }
     if args.seeds != 10 {
-        words += &format!(" --seeds {}", args.seeds);
+        text += &format!(" --seeds {}", args.seeds);
     }
-    args.overrides.iter().for_each(|given| words += &format!(" --set {given}"));
-    words
+    args.overrides.iter().for_each(|given| text += &format!(" --set {given}"));
+    text
 }

@@ -1,4 +1,4 @@
-//! `leeward why`: why a request was refused, asked of a running server's admin port.
+//! `leeward why`: explains a rejection, by a request to the server's admin port.
 
 use anyhow::anyhow;
 use leeward_observe::DecisionId;
@@ -10,9 +10,9 @@ use crate::tls::TlsArgs;
 
 /// Say why a request was refused
 ///
-/// Asks the admin port of a running server (`leeward serve --admin`) for one of its decisions by number. A refusal's number is in its
-/// message, in the header leeward-decision, and on the dashboard. The server keeps its newest 65,536 decisions: all refusals, and one
-/// in 64 admissions.
+/// Asks the admin port of a running server (`leeward serve --admin`) for one of its decisions by
+/// number. A refusal's number is in its message, in the header leeward-decision, and on the
+/// dashboard. The server keeps its newest 65,536 decisions: all refusals, and one in 64 admissions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = WHY)]
 pub(crate) struct WhyArgs {
@@ -43,7 +43,7 @@ fn is_input_error(body: &str) -> bool {
     body.starts_with("no decision ") || body.starts_with("id: ")
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
     let id = args.id.parse::<DecisionId>();
     let id = id.map_err(|error| Failure::Input(anyhow!("`{}`: {error}", stdout::sanitize(&args.id))))?;
@@ -55,18 +55,18 @@ pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
         path += &format!("&port={port}");
     }
     let answer = admin_client::get(&args.address, &path, args.tls.open_for(leeward_admin::ALPN)?)?;
-    let told: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
-    match (answer.status, told["text"].as_str()) {
+    let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
+    match (answer.status, body["text"].as_str()) {
         (200, Some(_)) if args.json => stdout::print(answer.body.trim_end()),
         (200, Some(text)) => stdout::print(&stdout::sanitize(text)),
-        // The admin port's own words: this decision is none, or is not kept any more.
+        // Message of the admin port: the number is malformed, or the decision is no longer kept.
         (400, _) | (404, _) if is_input_error(&answer.body) => {
             Err(Failure::Input(anyhow!("{}: {}", args.address, stdout::sanitize(answer.body.trim()))))
         }
         (404, _) => Err(Failure::Runtime(anyhow!("{}: no admin port: it knows no such page", args.address))),
         (status, _) => {
-            let told: String = answer.body.lines().next().unwrap_or_default().chars().take(200).collect();
-            Err(Failure::Runtime(anyhow!("{}: HTTP status {status}: {}", args.address, stdout::sanitize(&told))))
+            let body: String = answer.body.lines().next().unwrap_or_default().chars().take(200).collect();
+            Err(Failure::Runtime(anyhow!("{}: HTTP status {status}: {}", args.address, stdout::sanitize(&body))))
         }
     }
 }

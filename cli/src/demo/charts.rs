@@ -1,4 +1,5 @@
-//! The four charts of the live view: goodput, the 99th percentile, credits and queueing delay, over the run.
+//! The four charts of the live view over the run: goodput, 99th percentile, credits and queueing
+//! delay.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,18 +12,18 @@ use super::events::{RunInfo, RunSample};
 use super::format::{format_us, thousands};
 use super::state::DemoState;
 
-/// Height below which a chart says nothing.
+/// Least height of a useful chart.
 pub(crate) const MIN_HEIGHT: u16 = 5;
-/// Width below which charts don't stand side by side.
+/// Least width of charts side by side.
 const MIN_WIDTH: u16 = 34;
-/// Width from which titles are whole.
+/// Least width for full titles.
 const FULL_TITLE_WIDTH: u16 = 52;
-/// Points of a line that does not change.
+/// Number of points of a constant line.
 const LINE_POINTS: usize = 20;
-/// A time below this is drawn as this: a logarithm needs a floor.
+/// Least time on the logarithmic scale; shorter times are drawn here.
 const FLOOR_US: f64 = 1.0;
 
-/// A curve: its name, its look, its points.
+/// A curve: name, style and points.
 struct Curve {
     name: &'static str,
     color: Color,
@@ -30,10 +31,10 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// A chart: what it shows, and between which values.
+/// A chart: title, curves and range of values.
 struct ChartSpec {
     title: &'static str,
-    /// The title where there is little room.
+    /// Title for narrow charts.
     short: &'static str,
     curves: Vec<Curve>,
     low: f64,
@@ -41,19 +42,19 @@ struct ChartSpec {
     label: fn(f64) -> String,
 }
 
-/// Draws as many of the charts as there is room for, the most telling first.
+/// Draws as many charts as fit, the most informative first.
 pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
     let Some(subject) = state.run() else {
         return draw_waiting(frame, area, state);
     };
-    let pictures = chart_specs(subject, &state.samples);
+    let specs = chart_specs(subject, &state.samples);
     let columns = if area.width >= 2 * MIN_WIDTH { 2 } else { 1 };
     let most = usize::from(area.height / MIN_HEIGHT).min(4usize.div_ceil(columns));
     if most == 0 || area.width < MIN_WIDTH / 2 {
         return;
     }
     let lines = Layout::vertical(vec![Constraint::Fill(1); most]).split(area);
-    let places = lines.iter().flat_map(|line| {
+    let areas = lines.iter().flat_map(|line| {
         Layout::horizontal(vec![Constraint::Fill(1); columns])
             .spacing(2)
             .split(*line)
@@ -61,23 +62,23 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
             .copied()
             .collect::<Vec<_>>()
     });
-    for (picture, place) in pictures.into_iter().zip(places) {
-        match picture {
-            Some(picture) => draw_chart(frame, place, picture, subject.duration_s),
-            None => draw_no_credits(frame, place),
+    for (spec, area) in specs.into_iter().zip(areas) {
+        match spec {
+            Some(spec) => draw_chart(frame, area, spec, subject.duration_s),
+            None => draw_no_credits(frame, area),
         }
     }
 }
 
 fn draw_waiting(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
-    let words = match &state.machine {
+    let text = match &state.machine {
         None => {
             "First the machine is measured: how long a message takes there and back, how often something else takes \
                  the CPU away, and how many requests one core can serve. The runs follow."
         }
         Some(_) => "",
     };
-    frame.render_widget(Paragraph::new(words).wrap(ratatui::widgets::Wrap { trim: true }), area);
+    frame.render_widget(Paragraph::new(text).wrap(ratatui::widgets::Wrap { trim: true }), area);
 }
 
 fn chart_specs(subject: &RunInfo, moments: &[RunSample]) -> [Option<ChartSpec>; 4] {
@@ -112,7 +113,7 @@ fn chart_specs(subject: &RunInfo, moments: &[RunSample]) -> [Option<ChartSpec>; 
 
     let objective = || curve("objective", Color::Red, true, logs(steady(subject.slo_us)));
     let in_us = |title, short, name, floor: f64, points: Vec<(f64, f64)>| {
-        // Most runs fit; those without control leave it, and the scale follows.
+        // Most runs fit this range; those without control exceed it, and the scale grows.
         let high = highest(&points).max(subject.slo_us * 30.0);
         let curves = vec![objective(), curve(name, Color::Magenta, false, logs(points))];
         ChartSpec { title, short, curves, low: floor.max(FLOOR_US).log10(), high: high.log10(), label: unlog }
@@ -167,7 +168,7 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, picture: ChartSpec, duration_s:
 
 fn draw_no_credits(frame: &mut Frame<'_>, area: Rect) {
     let block = Block::new().borders(Borders::TOP).title(" Credits ".bold());
-    let words = "None: without control clients send whenever they like.";
-    let words = Paragraph::new(words).wrap(ratatui::widgets::Wrap { trim: true }).dim();
-    frame.render_widget(words.block(block.border_style(Style::new().fg(Color::DarkGray))), area);
+    let text = "None: without control clients send whenever they like.";
+    let text = Paragraph::new(text).wrap(ratatui::widgets::Wrap { trim: true }).dim();
+    frame.render_widget(text.block(block.border_style(Style::new().fg(Color::DarkGray))), area);
 }

@@ -1,30 +1,31 @@
-//! News of the runs for the views. Copied out of them on the clients' CPU, so nothing here is computed or drawn.
+//! Events of the runs for the views. The clients' CPU copies them out, so nothing here is computed
+//! or drawn.
 
 use leeward_core::units::Time;
 use leeward_lab::plan::PlannedRun;
 use leeward_lab::real::RealRunStage;
 use leeward_lab::results::{Machine, PointRow, ShiftRow};
 
-/// Goodput below this share of the capacity is next to nothing.
+/// Least goodput that counts, as a share of the capacity.
 const MIN_GOODPUT: f64 = 0.02;
 
-/// Something to show.
+/// Event for the views.
 #[derive(Clone, Debug)]
 pub(crate) enum DemoEvent {
-    /// The next step of the measurement of the machine.
+    /// The next step of the calibration starts.
     Calibrating(String),
     /// The machine has been measured.
     Calibrated(Machine),
-    /// A run begins.
+    /// A run starts.
     RunStarted(RunInfo),
-    /// A run as it is now.
+    /// A sample of the current run.
     Sample(RunSample),
     /// A run has ended.
     RunEnded(Box<RunResult>),
 }
 
 impl DemoEvent {
-    /// News of a stage, for the views.
+    /// Event for a stage of a real run.
     pub(crate) fn from_stage(stage: &RealRunStage<'_>) -> DemoEvent {
         match stage {
             RealRunStage::Calibrating { step } => DemoEvent::Calibrating((*step).into()),
@@ -55,22 +56,22 @@ impl DemoEvent {
     }
 }
 
-/// Load that the clients ask for, in multiples of the capacity.
+/// Demand of the clients, in multiples of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// The same all the time.
+    /// A constant demand.
     Steady(f64),
-    /// More for a while, then less again.
+    /// A demand that rises for a while, then falls again.
     Spike {
-        /// Before and after.
+        /// Demand before and after the spike.
         quiet: f64,
-        /// In between.
+        /// Demand during the spike.
         peak: f64,
     },
 }
 
 impl Load {
-    /// In words.
+    /// Describes the demand.
     pub(crate) fn describe(self) -> String {
         use super::format::multiple;
         match self {
@@ -80,18 +81,18 @@ impl Load {
     }
 }
 
-/// A run that begins.
+/// A run that starts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RunInfo {
-    /// The variant.
+    /// Label of the variant.
     pub(crate) label: String,
-    /// Load that the controller meets.
+    /// Demand that the controller meets.
     pub(crate) load: Load,
     /// Requests per second that the machine can serve.
     pub(crate) capacity_rps: f64,
-    /// The objective.
+    /// Latency objective.
     pub(crate) slo_us: f64,
-    /// How long it lasts.
+    /// Duration of the run.
     pub(crate) duration_s: f64,
 }
 
@@ -111,14 +112,14 @@ impl RunInfo {
     }
 }
 
-/// A run under way: the last window of its time series and the server at this moment.
+/// Sample of a running run: the last window of its time series, and the server's current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RunSample {
     pub(crate) at_s: f64,
     pub(crate) demand_rps: f64,
     pub(crate) goodput_rps: Option<f64>,
     pub(crate) rejected_rps: Option<f64>,
-    /// Nothing where nothing was answered.
+    /// `None` if no request was answered.
     pub(crate) p99_us: Option<f64>,
     pub(crate) delay_us: f64,
     pub(crate) pool: Option<f64>,
@@ -134,7 +135,7 @@ pub(crate) struct RunResult {
 }
 
 impl RunResult {
-    /// The row of a run.
+    /// Makes the result of a run.
     pub(crate) fn from_point(point: &PointRow, shifts: &[ShiftRow]) -> RunResult {
         let ratio = |rate: f64| if point.capacity_rps > 0.0 { rate / point.capacity_rps } else { 0.0 };
         let peak = shifts.iter().map(|shift| ratio(shift.to_rps)).fold(0.0, f64::max);
@@ -150,25 +151,25 @@ impl RunResult {
         if self.point.capacity_rps > 0.0 { self.point.goodput_rps / self.point.capacity_rps } else { 0.0 }
     }
 
-    /// Whether 99 of 100 requests that were answered were answered in time.
+    /// True if the 99th percentile of latency is within the objective.
     pub(crate) fn is_in_time(&self) -> bool {
         self.point.p99_us > 0.0 && self.point.p99_us <= self.point.slo_us
     }
 
-    /// Span after the `index`th change of demand in which goodput came back to 95 % of its settled value, ms; `None` if
-    /// that is next to nothing.
+    /// Time after the `index`th change of demand until goodput reached 95 % of its settled value,
+    /// in milliseconds. `None` if the settled goodput is negligible.
     pub(crate) fn recovery_ms(&self, index: usize) -> Option<f64> {
         let shift = self.shifts.get(index)?;
         (shift.settled_goodput_rps > MIN_GOODPUT * self.point.capacity_rps).then_some(shift.reached_ms)
     }
 
-    /// Whether predicted or measured goodput is worth comparing.
+    /// True if predicted or measured goodput is not negligible.
     pub(crate) fn has_goodput(&self) -> bool {
         let predicted = self.point.predicted_goodput_rps.unwrap_or(0.0);
         self.point.goodput_rps.max(predicted) > MIN_GOODPUT * self.point.capacity_rps
     }
 
-    /// How far the prediction of goodput is off, over what was measured; nothing where either is nothing.
+    /// Relative error of the predicted goodput; `None` without a prediction or without goodput.
     pub(crate) fn prediction_error(&self) -> Option<f64> {
         let predicted = self.point.predicted_goodput_rps?;
         (self.point.goodput_rps > 0.0).then(|| predicted / self.point.goodput_rps - 1.0)

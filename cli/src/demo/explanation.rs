@@ -1,4 +1,4 @@
-//! Meaning of a demo's numbers, in a few sentences, and what they do not mean.
+//! Explains the numbers of a demo in a few sentences, with their limits.
 
 use leeward_lab::results::Machine;
 
@@ -6,18 +6,18 @@ use super::events::{Load, RunResult};
 use super::format::{controller, format_us, multiple, percent, thousands};
 use crate::table::{WIDTH, wrap};
 
-/// A prediction this close counts as right.
+/// Largest relative error of a prediction that counts as right.
 const CLOSE_ERROR_MAX: f64 = 0.1;
 
-/// A machine that takes more than this of a busy CPU's time away is measured more than the controllers are.
+/// Share of CPU time lost to stalls above which the machine disturbs the measurement.
 const STALLED_MAX: f64 = 0.02;
 
-/// Whether something else on the machine spoils the numbers.
+/// True if other load on the machine disturbs the measurement.
 pub(crate) fn is_disturbed(machine: &Machine) -> bool {
     machine.stalled > STALLED_MAX
 }
 
-/// Warning of runs in which the clients were late themselves; nothing where there were none.
+/// Warning about runs whose clients were late; empty if there were none.
 pub(crate) fn late_clients_warning(runs: usize, of: usize) -> String {
     if runs == 0 {
         return String::new();
@@ -29,7 +29,7 @@ pub(crate) fn late_clients_warning(runs: usize, of: usize) -> String {
     wrap(&text, 0, WIDTH) + "\n"
 }
 
-/// Measurements before the runs, in words.
+/// Describes the measurements before the runs.
 pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
     let cores = if machine.cores == 1 { "one core serves".into() } else { format!("{} cores serve", machine.cores) };
     let mut text = format!(
@@ -46,7 +46,7 @@ pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
     wrap(&text, 0, WIDTH)
 }
 
-/// `exp:10us` in words.
+/// Describes the work of a service such as `exp:10us`.
 fn describe_work(service: &str) -> String {
     let mean = service.split(':').nth(1).unwrap_or(service);
     format!("about {}", mean.replace("us", " µs").replace("ms", " ms"))
@@ -60,14 +60,14 @@ pub(crate) fn legend() -> String {
     wrap(columns, 0, WIDTH)
 }
 
-/// Outcome in words, a paragraph for each finding.
+/// Explains the outcome, a paragraph for each finding.
 pub(crate) fn text(rows: &[RunResult], machines: &[Machine]) -> String {
     let paragraphs = [comparison(rows), spike(rows), prediction(rows), caveats(machines)];
     let parts = paragraphs.iter().flatten().map(|paragraph| wrap(&format!("- {paragraph}"), 0, WIDTH));
     parts.collect()
 }
 
-/// The controllers at the highest steady demand.
+/// Compares the controllers at the highest steady demand.
 fn comparison(rows: &[RunResult]) -> Option<String> {
     let ratio = |row: &RunResult| if let Load::Steady(ratio) = row.load { Some(ratio) } else { None };
     let highest = rows.iter().filter_map(ratio).fold(0.0, f64::max);
@@ -100,7 +100,7 @@ fn spike(rows: &[RunResult]) -> Option<String> {
 }
 
 fn prediction(rows: &[RunResult]) -> Option<String> {
-    // Next to nothing against next to nothing says nothing.
+    // Ratios of negligible numbers are meaningless.
     let errors: Vec<(f64, &RunResult)> =
         rows.iter().filter(|row| row.has_goodput()).filter_map(|row| Some((row.prediction_error()?, row))).collect();
     let (worst, row) = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;

@@ -1,6 +1,6 @@
-//! Numbers and names as a newcomer reads them.
+//! Numbers and names for readers.
 
-/// A controller's label in words.
+/// Readable name of a controller's label.
 pub(crate) fn controller(label: &str) -> &str {
     match label {
         "none" => "without control",
@@ -9,17 +9,17 @@ pub(crate) fn controller(label: &str) -> &str {
     }
 }
 
-/// The same where there is little room.
+/// Short form of the name.
 pub(crate) fn controller_short(label: &str) -> &str {
     if label == "none" { "no control" } else { controller(label) }
 }
 
-/// The same at the beginning of a sentence.
+/// Form of the name at the start of a sentence.
 pub(crate) fn controller_capitalized(label: &str) -> &str {
     if label == "none" { "Without control" } else { controller(label) }
 }
 
-/// Three digits and a unit: `85 µs`, `12.3 ms`, `1.20 s`.
+/// Formats a time with three digits and a unit: `85 µs`, `12.3 ms`, `1.20 s`.
 pub(crate) fn format_us(us: f64) -> String {
     match us {
         us if !us.is_finite() => "–".into(),
@@ -32,12 +32,12 @@ pub(crate) fn format_us(us: f64) -> String {
     }
 }
 
-/// Thousands per second: one decimal from 10 k/s on, four significant digits below.
+/// Formats thousands per second: one decimal from 10 k/s on, four significant digits below.
 pub(crate) fn thousands(per_second: f64) -> String {
     thousands_with(1, per_second)
 }
 
-/// The same with at least so many decimals.
+/// Formats thousands per second with at least this many decimals.
 pub(crate) fn thousands_with(decimals: usize, per_second: f64) -> String {
     let thousands = per_second / 1e3;
     let needed = match thousands.abs() {
@@ -47,13 +47,13 @@ pub(crate) fn thousands_with(decimals: usize, per_second: f64) -> String {
     format!("{thousands:.*}", decimals.max(needed))
 }
 
-/// A share of one.
+/// Formats a share of one in percent.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// A multiple of the capacity, without idle zeros: `0.5x`, `2x`.
+/// Formats a multiple of the capacity without trailing zeros: `0.5x`, `2x`.
 pub(crate) fn multiple(ratio: f64) -> String {
     let rounded = (ratio * 100.0).round() / 100.0;
     format!("{rounded}x")

@@ -1,11 +1,14 @@
-//! Output of `leeward demo`: the live view, the lines where there is no terminal, the table at the end and its meaning.
+//! Output of `leeward demo`: the live view, plain lines without a terminal, the final table and its
+//! explanation.
 //!
-//! - `news`: what the runs tell, small enough to be sent from the clients' CPU without disturbing them.
-//! - `state`: what has been told so far.
-//! - `screen`: the terminal, and the thread that draws on it; `view`, `charts`: what it draws.
-//! - `plain`: lines instead.
-//! - `table`, `meaning`: the end.
-//! - `tiers`: the same of a service with leaves.
+//! - `events`: events of the runs, small enough to be sent from the clients' CPU without disturbing
+//!   them.
+//! - `state`: state that the events make up.
+//! - `screen`: the terminal and its drawing thread; `view`, `charts`: its contents; `format`:
+//!   numbers and names.
+//! - `plain`: plain lines.
+//! - `table`, `explanation`: the final output.
+//! - `tiers`: the demo of a service with leaves.
 
 pub(crate) mod charts;
 pub(crate) mod events;

@@ -1,4 +1,4 @@
-//! Lines on stderr instead of the live view, for files, pipes and simple terminals.
+//! Plain lines on stderr instead of the live view, for files, pipes and simple terminals.
 
 use std::io::Write;
 
@@ -6,21 +6,21 @@ use super::events::{DemoEvent, Load, RunResult};
 use super::explanation;
 use super::format::{controller_capitalized, format_us, thousands};
 
-/// Tells of `news` what a line should be written about.
-pub(crate) fn report(news: &DemoEvent) {
-    if let Some(line) = line(news) {
+/// Prints a line for an event, if it needs one.
+pub(crate) fn report(event: &DemoEvent) {
+    if let Some(line) = line(event) {
         print_line(&line);
     }
 }
 
-/// A line for whoever reads.
+/// Prints a line to stderr.
 pub(crate) fn print_line(line: &str) {
-    // Nobody may be there to read it.
+    // Errors are ignored: stderr may be closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn line(news: &DemoEvent) -> Option<String> {
-    match news {
+fn line(event: &DemoEvent) -> Option<String> {
+    match event {
         DemoEvent::Calibrating(step) => Some(format!("Measuring this machine: {step} ...")),
         DemoEvent::Calibrated(machine) if !machine.clients_apart => {
             Some("Server and clients have only one CPU: what follows means little.".into())
@@ -43,14 +43,14 @@ fn result_line(row: &RunResult) -> String {
     format!("{head}: {tail}")
 }
 
-/// Says what the whole is about, before it begins.
+/// Prints an introduction before the demo.
 pub(crate) fn intro(seconds: f64) {
     print_line(&format!(
         "A server on one CPU, its clients on another, with and without overload control: about {seconds:.0} s."
     ));
 }
 
-/// Findings, after the demo has ended.
+/// Text of the findings, after the demo has ended.
 pub(crate) fn outro(rows: &[RunResult], machines: &[leeward_lab::results::Machine]) -> String {
     let slo_us = rows.first().map_or(0.0, |row| row.point.slo_us);
     let machine = machines.first().map(|machine| explanation::machine(machine, slo_us)).unwrap_or_default();

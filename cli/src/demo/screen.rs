@@ -1,5 +1,5 @@
-//! The terminal during a demo, and the thread that draws on it: never the clients' thread, which would be measured
-//! drawing. Whatever ends the demo, the terminal is as it was before.
+//! The terminal during a demo, and its drawing thread. The clients' thread never draws, because
+//! drawing would disturb the measurement. The terminal is restored however the demo ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,17 @@ use crate::interrupt::Interrupt;
 use crate::keyboard::Keyboard;
 use crate::terminal::{Canvas, is_taken, restore, take};
 
-/// From one picture to the next, at least: each takes CPU time from what is measured.
+/// Least interval between two frames, since each takes CPU time from the measurement.
 const FRAME_MIN: Duration = Duration::from_millis(200);
-/// On large terminals and slow machines as many times as long as a picture took: half a per cent of a CPU.
+/// Interval per drawing time, for large terminals and slow machines: drawing takes at most half a
+/// percent of a CPU.
 const FRAME_COST_FACTOR: u32 = 200;
-/// From one picture to the next, at most.
+/// Greatest interval between two frames.
 const FRAME_MAX: Duration = Duration::from_secs(1);
-/// News that wait for the next picture; a run has some ten a second, so more than a minute's.
+/// Capacity of the event queue. A run has about ten events a second, so this is more than a
+/// minute's.
 const EVENTS_MAX: usize = 1_024;
-/// The live view. Ends when dropped.
+/// The live view. Dropping it ends it.
 pub(crate) struct Screen {
     events: SyncSender<DemoEvent>,
     is_stopped: Arc<AtomicBool>,
@@ -30,25 +32,26 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal and draws `state`, and what is told from now on. Keys that mean "stop" ask `interrupt`.
+    /// Takes the terminal and draws `state`, updated by the events from now on. Stop keys request a
+    /// stop through `interrupt`.
     ///
     /// # Errors
-    /// The terminal does not do what is needed.
+    /// Fails if the terminal does not support the live view.
     pub(crate) fn start(state: DemoState, interrupt: Interrupt) -> std::io::Result<Screen> {
         let canvas = take()?;
-        let (news, told) = sync_channel(EVENTS_MAX);
-        let over = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&over);
+        let (sender, receiver) = sync_channel(EVENTS_MAX);
+        let stop_flag = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&stop_flag);
         let thread = std::thread::Builder::new()
             .name("live view".into())
-            .spawn(move || draw(canvas, state, &told, &interrupt, &end))
+            .spawn(move || draw(canvas, state, &receiver, &interrupt, &end))
             .inspect_err(|_| restore())?;
-        Ok(Screen { events: news, is_stopped: over, thread: Some(thread) })
+        Ok(Screen { events: sender, is_stopped: stop_flag, thread: Some(thread) })
     }
 
-    /// Shows `news` soon. Never waits: what does not fit is left out.
-    pub(crate) fn send(&self, news: DemoEvent) {
-        let _ = self.events.try_send(news);
+    /// Sends an event to the drawing thread. Never blocks: an event that does not fit is dropped.
+    pub(crate) fn send(&self, event: DemoEvent) {
+        let _ = self.events.try_send(event);
     }
 }
 
@@ -65,17 +68,17 @@ impl Drop for Screen {
 fn draw(
     mut canvas: Canvas,
     mut state: DemoState,
-    told: &Receiver<DemoEvent>,
+    events: &Receiver<DemoEvent>,
     interrupt: &Interrupt,
-    over: &AtomicBool,
+    is_stopped: &AtomicBool,
 ) {
     let mut keyboard = Keyboard::open();
-    while is_taken() && !over.load(Ordering::SeqCst) {
+    while is_taken() && !is_stopped.load(Ordering::SeqCst) {
         let began = Instant::now();
-        told.try_iter().for_each(|news| state.apply(news));
+        events.try_iter().for_each(|event| state.apply(event));
         state.is_stopping = interrupt.is_requested();
         if canvas.draw(|frame| view::draw(frame, &state)).is_err() {
-            return interrupt.request(); // the terminal has gone, and with it whoever wanted to see this
+            return interrupt.request(); // the terminal has closed, so nobody watches any more
         }
         keyboard.wait(interrupt, (began.elapsed() * FRAME_COST_FACTOR).clamp(FRAME_MIN, FRAME_MAX));
     }

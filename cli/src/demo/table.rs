@@ -1,4 +1,4 @@
-//! The table at the end, and while results come in: one row per run, in words and signs that need no colour.
+//! Table of the results, final or partial: one row per run, in words and signs that need no colour.
 
 use super::events::{Load, RunResult};
 use super::format::{controller_short, format_us, multiple, percent, thousands};
@@ -11,7 +11,7 @@ pub(crate) const STEADY: [&str; 8] =
 pub(crate) const SPIKE: [&str; 6] =
     ["spike", "control", "k/s in time", "goodput back after", "after its end", "highest p99"];
 
-/// A run of steady demand.
+/// Row of a run with steady demand.
 pub(crate) fn steady(row: &RunResult) -> Option<[String; 8]> {
     let Load::Steady(ratio) = row.load else { return None };
     let point = &row.point;
@@ -27,7 +27,7 @@ pub(crate) fn steady(row: &RunResult) -> Option<[String; 8]> {
     ])
 }
 
-/// A run with a spike: goodput is what it settles at while the spike lasts.
+/// Row of a run with a spike; its goodput is the settled value during the spike.
 pub(crate) fn spike(row: &RunResult) -> Option<[String; 6]> {
     let Load::Spike { peak, .. } = row.load else { return None };
     let back = |index| row.recovery_ms(index).map_or("never".into(), |ms| format!("{ms:.0} ms"));
@@ -64,12 +64,12 @@ fn render(headings: &[&str], rows: Vec<Vec<String>>) -> String {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    //! Rows as a demo has them.
+    //! Example rows of a demo.
 
     use super::*;
     use leeward_lab::results::{PointRow, RunKey, ShiftRow, WorkloadKey};
 
-    /// A run of steady demand.
+    /// A run with steady demand.
     pub(crate) fn steady_row(label: &str, ratio: f64, goodput: f64, p99_us: f64) -> RunResult {
         let point = PointRow {
             run: RunKey::new(label, label, 1),
@@ -103,7 +103,7 @@ pub(crate) mod samples {
         RunResult::from_point(&point, &[shift, after])
     }
 
-    /// All of a demo's.
+    /// All rows of a demo.
     pub(crate) fn rows() -> Vec<RunResult> {
         vec![
             steady_row("none", 0.5, 30e3, 85.0),

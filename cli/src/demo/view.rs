@@ -1,4 +1,4 @@
-//! Picture of the live view: the current activity, the charts, the results so far, the meaning of the words.
+//! Contents of the live view: the current activity, the charts, the results so far, and the legend.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,14 +11,14 @@ use super::format::{controller_capitalized, controller_short, format_us, multipl
 use super::state::{Activity, DemoState};
 use super::{charts, explanation};
 
-/// Lines of the head: what, how far, the machine, now.
+/// Lines of the head: activity, progress, machine, latest sample.
 const HEAD: u16 = 4;
 /// Lines of the legend.
 const LEGEND: u16 = 2;
-/// Below this there is only room for words.
+/// Least size for charts and tables; smaller terminals show text only.
 const MIN_SIZE: (u16, u16) = (40, 12);
 
-/// Draws `state` in whatever room there is.
+/// Draws `state` in the available space.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &DemoState) {
     let area = frame.area();
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
@@ -26,10 +26,10 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &DemoState) {
         return frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), area);
     }
     let results = state.runs as u16 + 2;
-    let room = area.height - HEAD;
-    // Charts before the legend, results before both.
-    let results = results.min(room);
-    let legend = if room >= results + LEGEND + charts::MIN_HEIGHT { LEGEND } else { 0 };
+    let height = area.height - HEAD;
+    // Results have priority over charts, and charts over the legend.
+    let results = results.min(height);
+    let legend = if height >= results + LEGEND + charts::MIN_HEIGHT { LEGEND } else { 0 };
     let parts =
         [Constraint::Length(HEAD), Constraint::Fill(1), Constraint::Length(results), Constraint::Length(legend)];
     let [head, middle, below, foot] = Layout::vertical(parts).areas(area);
@@ -41,25 +41,25 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &DemoState) {
 
 fn head(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
     let lines = Layout::vertical([Constraint::Length(1); HEAD as usize]).split(area);
-    let [what, how_far, machine, moment] = [lines[0], lines[1], lines[2], lines[3]];
-    // The address first: where the line is short, keys are what a reader can do without.
+    let [top, progress_line, machine_line, sample_line] = [lines[0], lines[1], lines[2], lines[3]];
+    // The address comes first; on a short line the keys are less important.
     let keys = match &state.dashboard {
         Some(address) if area.width > 70 => format!(" {address}  q stops "),
         _ => " q stops ".into(),
     };
-    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(keys.len() as u16)]).areas(what);
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(keys.len() as u16)]).areas(top);
     frame.render_widget(activity(state), left);
     frame.render_widget(Paragraph::new(keys.dim()).right_aligned(), right);
     let label = Constraint::Length(progress(state).chars().count() as u16 + 1);
-    let [label, bar] = Layout::horizontal([label, Constraint::Fill(1)]).areas(how_far);
+    let [label, bar] = Layout::horizontal([label, Constraint::Fill(1)]).areas(progress_line);
     frame.render_widget(progress(state), label);
     let gauge = Gauge::default().ratio(state.progress()).label("").use_unicode(true);
     frame.render_widget(gauge.gauge_style(Style::new().fg(Color::Blue).bg(Color::Black)), bar);
-    frame.render_widget(Paragraph::new(self::machine(state)).dim(), machine);
-    frame.render_widget(latest_sample(state), moment);
+    frame.render_widget(Paragraph::new(self::machine(state)).dim(), machine_line);
+    frame.render_widget(latest_sample(state), sample_line);
 }
 
-/// Current activity, in words.
+/// Describes the current activity.
 fn activity(state: &DemoState) -> Line<'static> {
     if state.is_stopping {
         return Line::from("Stopping ...".bold());
@@ -89,7 +89,7 @@ fn machine(state: &DemoState) -> String {
     format!("capacity {} k/s, round trip {}{slo}{busy}", thousands(machine.capacity_rps), format_us(machine.rtt_us))
 }
 
-/// The last moment in numbers: it needs no chart.
+/// The latest sample as numbers, without a chart.
 fn latest_sample(state: &DemoState) -> Line<'static> {
     let (Some(last), Some(subject)) = (state.samples.last(), state.run()) else { return Line::default() };
     let RunSample { demand_rps, goodput_rps, p99_us, rejected_rps: dropped_rps, delay_us, issued, .. } = *last;
@@ -125,7 +125,7 @@ fn heading_cell(text: &str) -> Cell<'static> {
     Cell::from(if text == "control" { line } else { line.right_aligned() })
 }
 
-/// A result; that of a spike is what it settles at while the spike lasts.
+/// Cells of a result; the goodput of a spike is its settled value during the spike.
 fn cells(row: &RunResult) -> Vec<Cell<'static>> {
     let point = &row.point;
     let settled = row.shifts.first().map_or(point.goodput_rps, |shift| shift.settled_goodput_rps);
@@ -170,7 +170,7 @@ mod tests {
         terminal.backend().to_string()
     }
 
-    /// A demo after each of its stages.
+    /// States of a demo after each of its stages.
     fn stages() -> Vec<DemoState> {
         let machine = Machine { capacity_rps: 60e3, rtt_us: 34.0, clients_apart: true, ..Machine::default() };
         let subject = |label: &str| RunInfo {

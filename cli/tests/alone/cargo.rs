@@ -1,4 +1,4 @@
-//! `leeward cargo`: a Rust program without a word of the profiler in its source is recorded.
+//! `leeward cargo`: records a Rust program whose source does not mention the profiler.
 
 use leeward_testkit::require::Requirement;
 use leeward_testkit::serial::serial_guard;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 fn leeward(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leeward"));
-    // What cargo tells this test is not for the cargo that it runs.
+    // The environment that cargo sets for this test must not reach the cargo that it runs.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO") || name.ends_with("RUSTFLAGS")) {
         if name != "CARGO_HOME" {
             command.env_remove(name);
@@ -37,10 +37,10 @@ opt-level = 1
 [workspace]
 ";
 
-/// A build script runs on the way: it must not get flags that are for programs.
+/// A build script runs during the build; it must not get the flags for programs.
 const BUILD: &str = "fn main() { assert!(std::env::var(\"CARGO_CFG_LEEWARD_OPTIONS\").is_ok()); }\n";
 
-/// A server's loop in small: futures in wrappers, and a poll that waits for work.
+/// A small server loop: futures in wrappers, and a poll that waits for work.
 const ASYNC: &str = "\
 use std::future::Future;
 use std::pin::Pin;
@@ -94,16 +94,16 @@ fn async_functions_are_named_as_they_were_written_and_waiting_is_no_request() {
     write(here, "mio/Cargo.toml", "[package]\nname = \"mio\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
     write(here, "mio/src/lib.rs", MIO);
     let build = leeward(here, &["cargo", "build", "--offline", "--release"]);
-    let said = text(&build.stderr);
-    if said.contains("plugin is not built") {
-        return Requirement::Profiler.missing(said);
+    let printed = text(&build.stderr);
+    if printed.contains("plugin is not built") {
+        return Requirement::Profiler.missing(printed);
     }
-    if said.contains("there is no plugin") {
-        return Requirement::RustcPlugin.missing(said);
+    if printed.contains("there is no plugin") {
+        return Requirement::RustcPlugin.missing(printed);
     }
-    assert!(build.status.success(), "{said}");
-    let place = said.lines().find_map(|line| line.strip_prefix("leeward: programs go to "));
-    let program = here.join(place.expect(&said)).join("plain");
+    assert!(build.status.success(), "{printed}");
+    let target = printed.lines().find_map(|line| line.strip_prefix("leeward: programs go to "));
+    let program = here.join(target.expect(&printed)).join("plain");
     for attempt in 1.. {
         let out = format!("traces-{attempt}");
         let record = leeward(here, &["profile", "record", "--out", &out, "--", program.to_str().unwrap()]);
@@ -115,18 +115,18 @@ fn async_functions_are_named_as_they_were_written_and_waiting_is_no_request() {
         let polls = ask(&["tail", trace, "--request-fn", "poll"]);
         let stats = text(&ask(&["stats", trace, "-p", "50"]).stdout);
         let suggested = text(&ask(&["tail", trace]).stderr);
-        let (dear, said) = (text(&dear.stdout), text(&dear.stderr));
+        let (dear, printed) = (text(&dear.stdout), text(&dear.stderr));
         let polls = text(&polls.stdout);
         // Ten calls of `dear`; a poll of mio's takes longer than any request.
         let is_found = (8..=10).any(|count| dear.contains(&format!("\"requests\":{count},")));
         let is_told = polls.contains("plain::") && !polls.contains("mio::");
-        // A row for each of the two futures, and none for what only calls it.
+        // A row for each of the two futures, and none for their wrappers.
         let is_short = stats.matches("Wrapped").count() <= 2 && !stats.contains("Wrapped<plain::Wrapped");
         let is_suggested = suggested.contains("plain::") && !suggested.contains("  mio::");
         if is_found && is_told && is_short && is_suggested {
             return;
         }
-        assert!(attempt < 6, "{dear}{said}\n{polls}\n{stats}\n{suggested}");
+        assert!(attempt < 6, "{dear}{printed}\n{polls}\n{stats}\n{suggested}");
     }
 }
 
@@ -157,20 +157,20 @@ fn a_program_that_says_nothing_of_the_profiler_is_recorded() {
     write(here, "src/main.rs", MAIN);
     let build =
         leeward(here, &["cargo", "--leeward-request-fn=plain::handle*:0", "build", "--offline", "--target-dir", "t"]);
-    let said = text(&build.stderr);
-    if said.contains("plugin is not built") {
-        return Requirement::Profiler.missing(said);
+    let printed = text(&build.stderr);
+    if printed.contains("plugin is not built") {
+        return Requirement::Profiler.missing(printed);
     }
-    if said.contains("there is no plugin") {
-        return Requirement::RustcPlugin.missing(said);
+    if printed.contains("there is no plugin") {
+        return Requirement::RustcPlugin.missing(printed);
     }
-    assert!(build.status.success(), "{said}");
+    assert!(build.status.success(), "{printed}");
     let program = std::fs::read_dir(here.join("t")).unwrap().filter_map(|entry| {
         let program = entry.unwrap().path().join("debug/plain");
         (program.is_file() && !program.starts_with(here.join("t/debug"))).then_some(program)
     });
     let program = program.into_iter().next().expect("a program in the target's folder");
-    // A busy machine may keep the clock from its CPU for 20 ms, but not every time.
+    // A busy machine may keep the profiler's clock from its CPU for 20 ms, but not every time.
     for attempt in 1.. {
         let out = format!("traces-{attempt}");
         let record = leeward(here, &["profile", "record", "--out", &out, "--", program.to_str().unwrap()]);

@@ -1,5 +1,5 @@
-//! Programs that are recorded by the profiler, whose clock needs a CPU: nothing else may run beside them, so that they are a
-//! program of their own and its tests run one after the other.
+//! Programs that the profiler records. Its clock needs a CPU, so nothing else may run beside them:
+//! these tests are a separate binary, and run one after the other.
 
 mod cargo;
 mod profile;

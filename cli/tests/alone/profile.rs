@@ -1,4 +1,4 @@
-//! `leeward cc` and `leeward profile` from outside: real programs with a planted latency bug each.
+//! `leeward cc` and `leeward profile` from outside: real programs, each with a planted latency bug.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Output of the program, which must have succeeded.
+/// Stdout of the program, which must succeed.
 fn stdout_of(arguments: &[&str]) -> String {
     let output = leeward(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -29,7 +29,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout_of(arguments)).unwrap()
 }
 
-/// Builds one of the programs with the profiler; `None`, with a word why, where that can't be done.
+/// Builds one of the programs with the profiler; `None`, with a note, where that is impossible.
 fn build(folder: &Path, source: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let program = folder.join("program");
@@ -128,10 +128,10 @@ fn what_clang_accepts_is_accepted_without_a_word() {
             .current_dir(here)
             .output()
             .unwrap();
-        let said = text(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{line}: {said}");
+        let printed = text(&output.stderr);
+        assert!(output.status.success() && printed.is_empty(), "{line}: {printed}");
     }
-    // No library has the run-time and its locks in it, and a program has.
+    // Libraries do not contain the run-time and its locks; programs do.
     let holds = |name: &str, what: &str| {
         let bytes = std::fs::read(here.join(name)).unwrap();
         bytes.windows(what.len()).any(|part| part == what.as_bytes())
@@ -163,10 +163,10 @@ fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
         .stderr(std::fs::File::create(folder.path().join("said")).unwrap())
         .status()
         .unwrap();
-    let said = std::fs::read_to_string(folder.path().join("said")).unwrap();
-    let pid = said.lines().find_map(|line| line.strip_prefix("note: process ")?.split_once(" is still recording"));
-    let Some((pid, rest)) = pid else { panic!("{output}: {said}") };
-    assert!(output.success() && rest.contains(&format!("`leeward profile stop {pid}`")), "{output}: {said}");
+    let printed = std::fs::read_to_string(folder.path().join("said")).unwrap();
+    let pid = printed.lines().find_map(|line| line.strip_prefix("note: process ")?.split_once(" is still recording"));
+    let Some((pid, rest)) = pid else { panic!("{output}: {printed}") };
+    assert!(output.success() && rest.contains(&format!("`leeward profile stop {pid}`")), "{output}: {printed}");
     let trace = Path::new(out).join(pid);
     assert!(stdout_of(&["profile", "info", trace.to_str().unwrap()]).contains("is still recording"));
     let stopped = stdout_of(&["profile", "stop", pid]);
@@ -175,7 +175,7 @@ fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
     assert!(stdout_of(&["profile", "stats", trace.to_str().unwrap()]).contains("works"));
 }
 
-/// A program checks its files, descriptors and children to its end, and finds all as if alone.
+/// The program checks its files, descriptors and children until its end, and finds them unchanged.
 #[test]
 fn a_program_goes_on_when_its_recorder_is_killed() {
     let _alone = serial_guard();
@@ -208,7 +208,7 @@ fn a_program_goes_on_when_its_recorder_is_killed() {
         let lives = || std::fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z"));
         until("the program's end", || !lives());
         let out = std::fs::read_to_string(here.join("out")).unwrap();
-        // What a recorder that is there to the end says comes behind it.
+        // Output of the recorder, if it still runs, comes after the program's.
         assert!(out.starts_with("right\n"), "{moment}: {out}{}", std::fs::read_to_string(here.join("err")).unwrap());
     }
 }
@@ -234,46 +234,46 @@ fn what_a_recording_lacks_is_said() {
     let Some(program) = build(folder.path(), "../profiler/examples/snapshot.cc") else { return };
     let out = folder.path().join("traces");
     let (out, program) = (out.to_str().unwrap(), program.to_str().unwrap());
-    // A disk that is full, as far as the program can tell: files may not grow beyond 16 KB.
+    // Simulates a full disk: files may not grow beyond 16 KB.
     let line = format!(
         "ulimit -f 16; exec {} profile record --out {out} -- {program} /dev/null",
         env!("CARGO_BIN_EXE_leeward")
     );
-    let mut said = String::new();
+    let mut printed = String::new();
     for _ in 0..5 {
         let output = Command::new("bash").args(["-c", &line]).output().unwrap();
-        said = text(&output.stderr);
-        assert!(output.status.success(), "{said}");
-        // Where the profiler's own thread is kept from its CPU, there is too little to write.
-        if said.contains("ended early") {
+        printed = text(&output.stderr);
+        assert!(output.status.success(), "{printed}");
+        // If the profiler's own thread is kept from its CPU, there is too little to write.
+        if printed.contains("ended early") {
             break;
         }
         std::fs::remove_dir_all(out).unwrap();
     }
-    assert!(said.contains("ended early (writing failed)"), "{said}");
+    assert!(printed.contains("ended early (writing failed)"), "{printed}");
     let trace = std::fs::read_dir(out).unwrap().next().unwrap().unwrap().path();
     let info = json(&["profile", "info", trace.to_str().unwrap(), "--json"]);
     assert_eq!(info["end"], "writing failed");
 
-    // A program that has no calls to record, and one that fails.
+    // A program without calls to record, and one that fails.
     let output = leeward(&["profile", "record", "--out", out, "--", "true"]);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        output.status.success() && said.contains("no call of a function was recorded; true must be built"),
-        "{said}"
+        output.status.success() && printed.contains("no call of a function was recorded; true must be built"),
+        "{printed}"
     );
     let output = leeward(&["profile", "record", "--out", out, "--", program]);
     assert!(output.status.code() == Some(1) && text(&output.stderr).contains("ended with exit status: 2"));
 }
 
-/// Records a program until `found` is satisfied with what `tail` and `timeline` say: a busy machine hides a planted bug
-/// behind its own now and then.
+/// Records a program until `found` accepts the output of `tail` and `timeline`, since a busy
+/// machine sometimes hides a planted bug behind its own delays.
 fn assert_culprit(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) {
     let _alone = serial_guard();
     retry_if_busy(|| find_culprit(source, function, &found));
 }
 
-/// Records up to five times; an error where the machine was too busy each time.
+/// Records up to five times; an error if the machine was too busy each time.
 fn find_culprit(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = build(folder.path(), source) else { return Ok(()) };
@@ -296,7 +296,8 @@ fn find_culprit(source: &str, function: &str, found: impl Fn(&Value, &Value) -> 
         let trace = trace.to_str().unwrap();
         let ask = |command| leeward(&["profile", command, trace, "--request-fn", function, "--json"]);
         let (tail, timeline) = (ask("tail"), ask("timeline"));
-        // A clock that stood still for all of the run has seen no call that takes time, and the answer says so.
+        // A clock that stood still for the whole run has recorded no call with a duration, and the
+        // output says so.
         if tail.status.success() && timeline.status.success() {
             let [tail, timeline] = [tail.stdout, timeline.stdout].map(|out| serde_json::from_slice(&out).unwrap());
             if found(&tail, &timeline) {
@@ -306,7 +307,8 @@ fn find_culprit(source: &str, function: &str, found: impl Fn(&Value, &Value) -> 
         } else {
             last = text(&tail.stderr);
         }
-        // Where the profiler's own thread was kept from its CPU, times are as wrong as the recording says they are.
+        // If the profiler's own thread was kept from its CPU, times are wrong, and the recording
+        // notes it.
         let info = json(&["profile", "info", trace, "--json"]);
         steady |= info["notes"].as_array().is_some_and(|notes| notes.iter().all(|note| note["level"] == 0));
     }
@@ -354,7 +356,7 @@ fn a_thread_that_loses_its_cpu_is_found() {
     });
 }
 
-/// Processes that keep a CPU busy each, until this is dropped.
+/// Processes that each keep a CPU busy until this is dropped.
 struct BusyProcesses(Vec<std::process::Child>);
 
 impl BusyProcesses {
@@ -373,13 +375,14 @@ impl Drop for BusyProcesses {
     }
 }
 
-/// Records 200 calls of 2 ms beside so many busy neighbours. What is wrong with the recording, if anything.
+/// Records 200 calls of 2 ms beside this many busy neighbours; an error describes a wrong
+/// recording.
 fn record_beside(program: &Path, folder: &Path, neighbours: usize) -> Result<(), String> {
     let out = folder.join(format!("beside{neighbours}"));
     let _ = std::fs::remove_dir_all(&out);
     let _busy = BusyProcesses::start(neighbours);
-    let said = stdout_of(&["profile", "record", "--out", out.to_str().unwrap(), "--", program.to_str().unwrap()]);
-    let truth = said.lines().find_map(|line| line.strip_prefix("median ")?.parse::<f64>().ok()).unwrap();
+    let printed = stdout_of(&["profile", "record", "--out", out.to_str().unwrap(), "--", program.to_str().unwrap()]);
+    let truth = printed.lines().find_map(|line| line.strip_prefix("median ")?.parse::<f64>().ok()).unwrap();
     let trace = std::fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
     let trace = trace.to_str().unwrap();
     let missing = json(&["profile", "info", trace, "--json"])["missing"].clone();
@@ -387,9 +390,9 @@ fn record_beside(program: &Path, folder: &Path, neighbours: usize) -> Result<(),
     let row = stats["rows"].as_array().into_iter().flatten().find(|row| row["name"] == "works").cloned();
     let row = row.unwrap_or_default();
     let (count, median) = (row["count"].as_f64().unwrap_or_default(), row["p50"].as_f64().unwrap_or_default());
-    let (lost, said) = (1.0 - count / 200.0, missing["calls"].as_f64().unwrap_or_default());
-    // The share is of all calls, of which these are nearly all that last.
-    let announced = said > lost / 2.0 && said < lost * 2.0;
+    let (lost, reported) = (1.0 - count / 200.0, missing["calls"].as_f64().unwrap_or_default());
+    // The share is relative to all calls, and these are nearly all calls with a duration.
+    let announced = reported > lost / 2.0 && reported < lost * 2.0;
     let right = (median / truth - 1.0).abs() < 0.1;
     let what = format!("{neighbours} neighbours: {count} of 200, median {median} and not {truth}, missing {missing}");
     eprintln!("{what}");
@@ -402,7 +405,7 @@ fn calls_are_found_beside_busy_neighbours() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = build(folder.path(), "tests/profiled/busy.c") else { return };
     for neighbours in 1..=3 {
-        // What a host does to a virtual machine is nobody's mistake; three times in a row it is unlikely.
+        // A host may disturb a virtual machine, but hardly three times in a row.
         let tries: Vec<_> = (0..3).map_while(|_| record_beside(&program, folder.path(), neighbours).err()).collect();
         assert!(tries.len() < 3, "{tries:#?}");
     }

@@ -1,5 +1,8 @@
-//! The admin port of the built program: metrics against the client's counts, `leeward why` against what clients were told, sockets and
-//! readiness of systemd, completions and manuals, and the files of `examples` and `packaging`.
+//! The admin port of the built program.
+//!
+//! - Metrics equal the client's counts, and `leeward why` explains the rejections of clients.
+//! - Sockets and readiness of systemd, completions and man pages work.
+//! - The files of `examples` and `packaging` are valid.
 
 use crate::server::leeward;
 use leeward_testkit::require::Requirement;
@@ -47,7 +50,7 @@ impl Server {
                 more.push(line.trim_end().to_string());
             }
         };
-        // Nobody reads what else it says, and it must not wait for that.
+        // The test does not read the rest of the output, but a full pipe would block the server.
         std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
         Server { child, listen, admin, more }
     }
@@ -62,11 +65,11 @@ impl Server {
         samples.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
     }
 
-    /// Loads it, and returns the client's report.
+    /// Loads the server, and returns the client's report.
     pub(crate) fn load(&self, arguments: &[&str]) -> Value {
         let all = [&["load", &self.listen, "--json"], arguments].concat();
         let output = Command::new(PROGRAM).args(all).output().unwrap();
-        // A machine that is busy with other tests is late, which is no matter for counts.
+        // The generator is late on a busy machine, which does not matter for counts.
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -93,13 +96,13 @@ fn get_as(admin: &str, path: &str, accept: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(admin).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {admin}\r\naccept: {accept}\r\n\r\n").unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).unwrap();
-    let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    let (head, body) = received.split_once("\r\n\r\n").unwrap();
     (head[9..12].parse().unwrap(), body.into())
 }
 
-/// More than one core can do, from clients that know no credits.
+/// More load than one core can serve, from clients without credits.
 pub(crate) const OVERLOAD: [&str; 12] = [
     "--admission",
     "none",
@@ -117,7 +120,8 @@ pub(crate) const OVERLOAD: [&str; 12] = [
 
 #[test]
 fn metrics_say_what_the_client_counts() {
-    // Without control: on a machine that other tests keep busy Breakwater would refuse now and then.
+    // Without control: on a machine that is busy with other tests Breakwater would reject now and
+    // then.
     let server = Server::start(&["--slo", "5ms", "--service", "echo", "--admission", "none"]);
     let report = server.load(&[
         "--admission",
@@ -131,10 +135,10 @@ fn metrics_say_what_the_client_counts() {
         "--service",
         "echo",
     ]);
-    let told = |key: &str| report["totals"][key].as_f64().unwrap_or_else(|| panic!("no {key} in {report}"));
+    let total = |key: &str| report["totals"][key].as_f64().unwrap_or_else(|| panic!("no {key} in {report}"));
     let completed =
         server.metric("leeward_requests_in_time_total", "") + server.metric("leeward_requests_late_total", "");
-    let of_client = told("completed");
+    let of_client = total("completed");
     assert!((completed - of_client).abs() <= of_client * 0.02, "{completed} of {of_client}: {report}");
     let admitted = server.metric("leeward_admission_decisions_total", "decision=\"admitted\"");
     assert_eq!(admitted, server.metric("leeward_requests_arrived_total", ""), "nothing was refused");
@@ -158,8 +162,8 @@ fn prometheus_reads_the_metrics() {
         .unwrap();
     check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = check.wait_with_output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && printed.is_empty(), "{printed}");
 }
 
 #[test]
@@ -170,10 +174,10 @@ fn prometheus_reads_the_rules() {
     for (kind, file) in [("config", "prometheus.yml"), ("rules", "rules.yml")] {
         let path = root().join("packaging/prometheus").join(file);
         let output = Command::new("promtool").args(["check", kind]).arg(path).output().unwrap();
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{said}");
+        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{printed}");
     }
-    // Rules name metrics that there are.
+    // The rules name existing metrics.
     let server = Server::start(&[]);
     let metrics = server.get("/metrics").1;
     let rules = std::fs::read_to_string(root().join("packaging/prometheus/rules.yml")).unwrap();
@@ -188,11 +192,11 @@ fn prometheus_reads_the_rules() {
 fn answers_costs_and_exemplars_are_told_by_method() {
     let server = Server::start(&["--slo", "1ms", "--admission", "throttle"]);
     server.load(&OVERLOAD);
-    // Drops wait for nobody: what the client was answered is counted.
+    // Rejected requests are answered at once: the client's rejections are counted.
     let parts = server.metric("leeward_requests_in_time_total", "route=\"0\"")
         + server.metric("leeward_requests_late_total", "route=\"0\"");
     let costs = server.metric("leeward_request_cost_seconds_count", "route=\"0\"");
-    // Whoever has gone at the end is not answered, and was executed all the same.
+    // A request whose client has gone is not answered, although it was executed.
     assert!(parts > 0.0 && parts <= costs && parts >= costs * 0.98, "{parts} answers, {costs} costs");
     let spent = server.metric("leeward_request_cost_seconds_sum", "route=\"0\"");
     assert!(spent > 0.0, "{spent} s");
@@ -206,7 +210,7 @@ fn answers_costs_and_exemplars_are_told_by_method() {
     assert!(text.contains(": delay. "), "{text}");
 }
 
-/// Refusals of a server for `reason`, as its admin port lists them.
+/// Rejections of a server for `reason`, as its admin port lists them.
 fn rejections(server: &Server, reason: &str) -> Vec<Value> {
     let (status, body) = server.get(&format!("/debug/decisions?n=1000&reason={reason}"));
     assert_eq!(status, 200, "{body}");
@@ -215,7 +219,7 @@ fn rejections(server: &Server, reason: &str) -> Vec<Value> {
 
 #[test]
 fn why_is_true_of_each_refusal() {
-    // Each controller refuses for a reason of its own; its records must bear the sentence out.
+    // Each controller rejects for its own reason; its records must support the sentence.
     let limit = |flags: &[&str], reason: &str, check: &dyn Fn(&Value) -> bool| {
         let server = Server::start(flags);
         server.load(&OVERLOAD);
@@ -234,10 +238,10 @@ fn why_is_true_of_each_refusal() {
         // 40 % of the objective.
         decision["bound"] == 400_000 && decision["delay_ns"].as_u64() >= Some(400_000)
     });
-    // DAGOR's least important requests go first, and its level is never below 1.
+    // DAGOR rejects the least important requests first, and its level is never below 1.
     limit(&["--slo", "1ms", "--admission", "dagor"], "level", &|decision| decision["priority"].as_u64() > Some(1));
     limit(&["--slo", "1ms", "--admission", "breakwater"], "delay", &|decision| {
-        // Twice the target, on arrival or in its turn.
+        // Twice the target, on arrival or when dequeued.
         let longest = decision["delay_ns"].as_u64().max(decision["waited_ns"].as_u64());
         decision["bound"] == 800_000 && longest >= Some(800_000)
     });
@@ -254,7 +258,7 @@ fn frame(kind: u8, number: u64, shared: u32, priority: u8, payload: &[u8]) -> Ve
     [&head[..], payload].concat()
 }
 
-/// Sends so many calls without waiting, and returns each drop's code and message.
+/// Sends this many calls without waiting, and returns each rejection's code and message.
 fn rejections_of_calls(server: &Server, calls: u64) -> Vec<(u8, String)> {
     let mut stream = TcpStream::connect(&server.listen).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -277,11 +281,11 @@ fn rejections_of_calls(server: &Server, calls: u64) -> Vec<(u8, String)> {
 
 #[test]
 fn a_refused_client_hears_the_number_that_why_knows() {
-    // Calls that come while others wait are refused. A core that is waiting for the first of them may take them all at the
-    // instant at which they came, and then none has waited for a nanosecond: such a try says nothing.
+    // Calls that arrive while others wait are rejected. An idle core may take all calls at the
+    // instant of their arrival, so that none has waited: such a try proves nothing.
     let server = Server::start(&["--admission", "throttle", "--set", "threshold=1ns"]);
-    let heard = (0..100).map(|_| rejections_of_calls(&server, 16)).find(|heard| !heard.is_empty());
-    for (code, message) in heard.expect("nothing was refused in a hundred tries") {
+    let rejected = (0..100).map(|_| rejections_of_calls(&server, 16)).find(|rejected| !rejected.is_empty());
+    for (code, message) in rejected.expect("nothing was refused in a hundred tries") {
         let id = message.strip_prefix("decision ").unwrap_or_else(|| panic!("{code}: {message}"));
         let text = server.why(id);
         assert!(code == 1 && text.contains(": delay. ") && text.contains("; the limit is 1 ns. "), "{text}");
@@ -290,12 +294,12 @@ fn a_refused_client_hears_the_number_that_why_knows() {
 
 #[test]
 fn calls_without_credit_are_told_apart() {
-    // An objective that no busy machine misses: nothing is refused for delay.
+    // No busy machine misses this objective, so nothing is rejected for delay.
     let server = Server::start(&["--admission", "breakwater", "--slo", "10s"]);
-    let heard = rejections_of_calls(&server, 8);
-    let without = heard.iter().filter(|(code, _)| *code == 5).count();
+    let rejected = rejections_of_calls(&server, 8);
+    let without = rejected.iter().filter(|(code, _)| *code == 5).count();
     let found = rejections(&server, "credit");
-    assert!(without > 0 && found.len() == without, "{heard:?}");
+    assert!(without > 0 && found.len() == without, "{rejected:?}");
     let text = server.why(found[0]["id"].as_str().unwrap());
     assert!(text.contains("Its client's window was used up"), "{text}");
 }
@@ -309,7 +313,7 @@ fn numbers_that_are_none_are_refused_in_a_line() {
         assert_eq!((output.status.code(), words.lines().count()), (Some(2), 1), "{words}");
         assert!(words.contains(part), "{words}");
     }
-    // The server's own port is none for operators.
+    // The server's own port is not an admin port.
     let output = leeward(&["why", "1", &server.listen], Path::new("."));
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && words.contains("speaks Leeward's protocol"), "{words}");
@@ -329,9 +333,9 @@ fn both_ports_of_a_server_are_watched() {
     let memcached = server.more[0].rsplit(' ').next().unwrap().to_string();
     let mut stream = TcpStream::connect(memcached).unwrap();
     stream.write_all(b"set a 0 0 1\r\nx\r\nget a\r\nquit\r\n").unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).unwrap();
-    assert!(heard.contains("VALUE a"), "{heard}");
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert!(received.contains("VALUE a"), "{received}");
     assert_eq!(server.metric("leeward_requests_arrived_total", "port=\"memcached\""), 2.0);
     assert_eq!(server.metric("leeward_requests_arrived_total", "port=\"rpc\""), 0.0);
     let config = server.get("/debug/config").1;
@@ -361,7 +365,8 @@ fn the_example_file_says_what_would_be_served() {
     }
 }
 
-/// `systemd-socket-activate` is not everywhere, and this is all that it does: descriptor 3 and two variables.
+/// Replaces `systemd-socket-activate`, which is not installed everywhere: it only sets descriptor 3
+/// and two variables.
 #[test]
 fn sockets_of_systemd_are_taken_and_readiness_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what the pure crates may use, and
-//! that every file says what it is.
+//! Rules of ARCHITECTURE.md that a machine can check: the direction of dependencies, the
+//! dependencies of the pure crates, and a module comment in every file.
 
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -7,64 +7,69 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Crates that a service in `services/` may use: the seams of the server, and the definition of a service
-/// (`leeward-services`). The catalogue, which lists them all, may use each of them, too.
-/// The load generator is not among them: a server links none.
+/// Crates that a service in `services/` may use: the interfaces of the server, and the definition
+/// of a service (`leeward-services`). The catalogue, which lists all services, may use each of
+/// them, too.
+///
+/// The load generator is not in the list: a server does not link it.
 const SERVICE: &[&str] =
     &["controllers", "core", "engine", "host", "rpc", "runtime", "services", "threading", "workload"];
 
-/// Services whose leaves or data are another service's.
+/// Services that use leaves or data of another service.
 const SERVICE_DEPENDENCIES: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
 
-/// Our crates, and which of ours each may depend on; those in `services/` follow [`SERVICE`]; all names without `leeward-`. A new crate needs a line here, and a
-/// reason in ARCHITECTURE.md.
+/// Our crates, each with the crates of ours that it may depend on. Crates in `services/` follow
+/// [`SERVICE`]. All names are without `leeward-`.
+///
+/// A new crate needs a line here, and a reason in ARCHITECTURE.md.
 const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 37] = [
     ("core", &[]),
-    // Everything that decides stands on the traits alone: an edit in one of these rebuilds no other.
+    // Everything that decides depends on the traits alone: an edit in one of these rebuilds no
+    // other.
     ("controllers", &["core"]),
     ("allocation", &["core"]),
     ("threading", &["core"]),
     ("recording", &["core", "threading"]),
     ("workload", &["core"]),
-    // What comes of a run, whoever makes it: below every plant and above none.
+    // Results of a run, on every plant: below each plant, above none.
     ("outcome", &["core", "threading"]),
     ("sim", &["allocation", "controllers", "core", "outcome", "threading", "workload"]),
     ("runtime", &["allocation", "core", "threading"]),
     ("wire", &["core"]),
-    // Watches decisions, whoever makes them: below every host of controllers.
+    // Observes decisions of all controllers: below every host of controllers.
     ("observe", &["core"]),
     ("host", &["core", "observe", "recording", "wire"]),
-    // The port for operators: it knows what is watched, and nothing of servers.
+    // The admin port depends on observed sources, and not on servers.
     ("admin", &["http1", "observe", "tls"]),
-    // Carries frames, and knows nothing of sessions: below both the pure session and the engine.
+    // Carries frames, without sessions: below both the pure session and the engine.
     ("datagram", &["core", "wire"]),
-    // Sessions of TLS for both ends: it knows no protocol and no engine.
+    // TLS sessions for both ends, without a protocol or an engine.
     ("tls", &[]),
     ("session", &["core", "datagram", "host", "wire"]),
-    // Other people's servers: the gate stands on the host, and frameworks on the gate. Of the runtime they take its clock, and the budgets that
-    // locks ask for.
+    // Servers of other projects: the gate depends on the host, and framework integrations on the
+    // gate. Of the runtime they use the clock, and the budgets that locks need.
     ("gate", &["controllers", "core", "host", "observe", "runtime"]),
     ("tower", &["core", "gate", "runtime"]),
     ("ecosystem", &["core", "gate", "runtime", "tower"]),
     ("engine", &["allocation", "core", "datagram", "host", "observe", "recording", "runtime", "wire"]),
-    // Heads and framing of HTTP/1.1 for every port that speaks it: pure, below all of them.
+    // Heads and framing of HTTP/1.1 for every port that speaks HTTP: pure, below all of them.
     ("http1", &[]),
     ("rpc", &["core", "datagram", "engine", "host", "runtime", "session", "threading", "tls", "wire"]),
     ("services", SERVICE),
     ("load", &["core", "outcome", "rpc", "workload"]),
-    // The simulated plant stands beside the measured one, under one trait.
-    // It starts tiers, and measures how threads sleep at sockets: the port's seams.
+    // The simulated and the measured plant implement one trait. The crate starts tiers, and
+    // measures how threads sleep at sockets, through the port's interfaces.
     ("plant", &["core", "engine", "load", "outcome", "rpc", "runtime", "services", "sim", "threading", "workload"]),
     ("lab", &["allocation", "catalogue", "controllers", "core", "outcome", "plant", "services", "sim", "threading"]),
     ("report", &["outcome"]),
-    // Reads traces of any program: it knows nothing of servers and controllers.
+    // Reads traces of any program, without servers and controllers.
     ("profile", &[]),
-    // Runs compilers, with nothing of ours but files that it finds.
+    // Runs compilers; uses only files that it finds.
     ("compilers", &[]),
-    // What programs are built with that are to be profiled: nothing but the attribute.
+    // Dependency of programs that are to be profiled: nothing but the attribute.
     ("trace", &["trace-attribute"]),
     ("trace-attribute", &[]),
-    // Attacks know how frames are written, and nothing of how they are read.
+    // Attacks can write frames, but do not read them.
     ("hostile", &["core", "wire"]),
     (
         "leeward",
@@ -92,12 +97,12 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 37] = [
             "workload",
         ],
     ),
-    // A workspace of its own, so that nothing else compiles what it compares with.
+    // A separate workspace, so that no other build compiles the servers of the comparison.
     (
         "compare",
         &["catalogue", "controllers", "core", "engine", "load", "rpc", "runtime", "services", "threading", "workload"],
     ),
-    // A workspace of its own, so that nothing else needs Python.
+    // A separate workspace, so that no other build needs Python.
     (
         "python",
         &[
@@ -114,12 +119,13 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 37] = [
             "workload",
         ],
     ),
-    // For tests alone: nobody has these among the dependencies that count here.
+    // Only for tests: these are only dev-dependencies, which do not count here.
     ("pair", &["core", "datagram", "host", "session", "wire"]),
     ("testkit", &[]),
 ];
 
-/// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
+/// Other dependencies of the pure crates outside of tests: nothing that does I/O, blocks, or reads
+/// the time.
 const PURE_CRATES: [(&str, &[&str]); 12] = [
     ("core", &["loom", "thiserror"]),
     ("controllers", &["loom", "thiserror"]),
@@ -160,7 +166,8 @@ struct Metadata {
     packages: Vec<Package>,
 }
 
-/// Packages of the workspaces as cargo knows them: this one, and those of `compare`, `ecosystem` and `python`.
+/// Packages of the workspaces as cargo reports them: this one, and those of `compare`, `ecosystem`
+/// and `python`.
 pub(crate) fn packages() -> Vec<Package> {
     static PACKAGES: OnceLock<Vec<Package>> = OnceLock::new();
     PACKAGES.get_or_init(read_packages).clone()
@@ -169,7 +176,7 @@ pub(crate) fn packages() -> Vec<Package> {
 fn read_packages() -> Vec<Package> {
     let root = root();
     let read = |manifest: &str| -> Metadata {
-        // Nobody's dependencies are looked up: their names are enough.
+        // The names of dependencies suffice, so cargo resolves none.
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path"]).arg(root.join(manifest));
         let output = command.output().unwrap();
@@ -186,7 +193,8 @@ pub(crate) fn short(name: &str) -> &str {
     name.strip_prefix("leeward-").unwrap_or(name)
 }
 
-/// The crates that a package can't be built without, on any system: ours by their short names, and the others.
+/// Dependencies of a package outside of tests, on any system: our crates by their short names, and
+/// the others.
 fn dependencies(package: &Package) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let built = package.dependencies.iter().filter(|dependency| dependency.kind.as_deref() != Some("dev"));
     let (ours, others): (BTreeSet<_>, _) =
@@ -202,7 +210,7 @@ fn is_service(package: &Package) -> bool {
     folder(package).parent().is_some_and(|parent| parent.ends_with("services"))
 }
 
-/// Whether a package may depend on our crate `other`.
+/// True if a package may depend on our crate `other`.
 pub(crate) fn allowed(package: &Package, other: &str) -> bool {
     let name = short(&package.name);
     let rule = ALLOWED_DEPENDENCIES.iter().find(|(of, _)| *of == name).map(|(_, allowed)| *allowed);
@@ -266,7 +274,8 @@ pub(super) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Methods of the trait that `source` declares as `head`: those that each type has to write, and how many have a default.
+/// Methods of the trait that `source` declares as `head`: the required ones, and the number of
+/// those with a default.
 fn methods<'a>(source: &'a str, head: &str) -> Option<(BTreeSet<&'a str>, usize)> {
     let (_, body) = source.split_once(head)?;
     let (body, _) = body.split_once("\n}\n")?;
@@ -287,7 +296,7 @@ fn the_guide_names_the_methods_of_a_protocol() {
         rust_files(folder(&package), &mut files);
     }
     let sources = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
-    // In two parts, or this line would be one.
+    // Split in two, so that this line is not a match itself.
     let head = concat!("pub trait ", "Protocol:");
     let source = sources.into_iter().find(|source| source.contains(head)).unwrap();
     let (required, defaults) = methods(&source, head).unwrap();

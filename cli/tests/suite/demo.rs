@@ -1,4 +1,4 @@
-//! `leeward demo` from outside, without a terminal. Nothing here asserts how fast anything is.
+//! `leeward demo` from outside, without a terminal. Does not check performance.
 
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -11,13 +11,13 @@ fn a_short_demo_leaves_a_table_results_and_a_report() {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     for part in ["demand", "no control", "Breakwater", "spike", "This machine", "report.html"] {
-        assert!(said.contains(part), "no `{part}` in: {said}");
+        assert!(stdout.contains(part), "no `{part}` in: {stdout}");
     }
-    assert!(!said.contains('\u{1b}') && !told.contains('\u{1b}'), "escape sequences without a terminal");
-    assert_eq!(told.lines().filter(|line| line.contains("demand")).count(), 8, "a line for each run: {told}");
+    assert!(!stdout.contains('\u{1b}') && !stderr.contains('\u{1b}'), "escape sequences without a terminal");
+    assert_eq!(stderr.lines().filter(|line| line.contains("demand")).count(), 8, "a line for each run: {stderr}");
 
     let results = std::fs::read_to_string(folder.path().join("out/result.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
@@ -51,7 +51,7 @@ fn a_demo_can_be_stopped_with_nothing_written() {
 }
 
 #[cfg(target_os = "linux")]
-/// Processes whose command line has this in it.
+/// Number of processes whose command line contains this text.
 fn count_running(part: &str) -> usize {
     let lines = std::fs::read_dir("/proc")
         .unwrap()
@@ -63,7 +63,7 @@ fn count_running(part: &str) -> usize {
 #[test]
 fn tiers_are_shown_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    // Data that no other test has: so its servers are known.
+    // Data that no other test uses, which identify the servers of this test.
     let data = "synthetic:1500:20:4711";
     let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["demo", "--service", "sets", "--leaves", "2", "--data", data, "--out", "out", "--duration", "300ms"])
@@ -71,12 +71,12 @@ fn tiers_are_shown_and_leave_nothing_behind() {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     for part in ["0.5x", "2x", "sets-leaf", "credits", "tiers.json"] {
-        assert!(said.contains(part), "no `{part}` in: {said}");
+        assert!(stdout.contains(part), "no `{part}` in: {stdout}");
     }
-    assert!(!said.contains('\u{1b}') && !told.contains('\u{1b}'), "escape sequences without a terminal");
+    assert!(!stdout.contains('\u{1b}') && !stderr.contains('\u{1b}'), "escape sequences without a terminal");
     let results = std::fs::read_to_string(folder.path().join("out/tiers.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
     let phases = results["phases"].as_array().unwrap();
@@ -92,7 +92,7 @@ fn tiers_are_shown_and_leave_nothing_behind() {
 #[test]
 fn services_without_leaves_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    for (flags, told) in [
+    for (flags, expected) in [
         (&["--service", "kv"][..], "accepted: hdsearch, router, sets, recommend"),
         (&["--service", "router", "--data", "small"], "router has no data of its own"),
         (&["--service", "sets", "--data", "/dev/zero"], "a regular file"),
@@ -103,6 +103,6 @@ fn services_without_leaves_are_refused() {
             Command::new(env!("CARGO_BIN_EXE_leeward")).args(demo).current_dir(folder.path()).output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {words}");
-        assert!(words.contains(told), "{flags:?}: {words}");
+        assert!(words.contains(expected), "{flags:?}: {words}");
     }
 }

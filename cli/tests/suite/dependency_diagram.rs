@@ -1,7 +1,8 @@
-//! The picture of dependencies in ARCHITECTURE.md, made from the table that `architecture.rs` enforces. Never here: the
-//! rules themselves.
+//! Diagram of the dependencies in ARCHITECTURE.md, generated from the table that `architecture.rs`
+//! enforces. Does not contain the rules.
 //!
-//! `LEEWARD_UPDATE=architecture cargo test -p leeward --test suite picture` writes the picture anew.
+//! `LEEWARD_UPDATE=architecture cargo test -p leeward --test suite picture` regenerates the
+//! diagram.
 
 use crate::architecture::{allowed, folder, packages, root, short};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +10,11 @@ use std::fmt::Write;
 
 const BEGIN_MARK: &str = "<!-- dependencies -->\n";
 const END_MARK: &str = "<!-- end of dependencies -->\n";
-/// Columns of the picture.
+/// Columns of the diagram.
 const WIDTH: usize = 110;
 
-/// Draws a line or more per level, the highest first. Each crate stands one level above the highest that it may use.
+/// Draws one or more lines per level, the highest first. Each crate is one level above the highest
+/// that it may use.
 fn diagram() -> String {
     let packages = packages();
     let names: BTreeSet<_> = packages.iter().map(|package| short(&package.name)).collect();

@@ -1,5 +1,5 @@
-//! Exit codes of all commands, by one rule: 2 where what was asked is wrong, 1 where what was met is wrong. A new command fails
-//! here until it has its rows.
+//! Exit codes of all commands, by one rule: 2 for a wrong input, 1 for a failure at run time. A new
+//! command fails here until it has its rows.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Commands, and command lines behind each that are wrong in themselves: bad values, files that are missing (`absent`) or of
-/// another kind (`text`), folders in their place (`folder`).
+/// Commands, each with command lines that are wrong by themselves: bad values, files that are
+/// missing (`absent`) or of another kind (`text`), folders in their place (`folder`).
 const INPUT_ERRORS: &[(&str, &[&str])] = &[
     ("demo", &["--duration 4", "--duration -4s", "--service sedum", "--out text", "--admin nowhere --plain"]),
     (
@@ -124,7 +124,7 @@ const INPUT_ERRORS: &[(&str, &[&str])] = &[
     ("man", &["text", "text/below"]),
 ];
 
-/// Command lines that are right, and meet somebody who is not; with words that say who it was.
+/// Correct command lines that meet a wrong peer, with text that must name that peer.
 const RUNTIME_ERRORS: &[(&str, &str)] = &[
     ("load {closed}", "nobody listens there"),
     ("load {http}", "speaks HTTP"),
@@ -148,7 +148,7 @@ const RUNTIME_ERRORS: &[(&str, &str)] = &[
     ("why 8f3a {rpc}", "speaks Leeward's protocol"),
 ];
 
-/// Behaviour of a peer that is none of ours.
+/// Behaviour of a foreign peer.
 #[derive(Clone, Copy, PartialEq)]
 enum Peer {
     Http,
@@ -173,21 +173,21 @@ fn serve(behaviour: Peer, mut stream: TcpStream) {
     if behaviour == Peer::Closing {
         return;
     }
-    let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+    let (mut received, mut piece) = (Vec::new(), [0; 4096]);
     loop {
         match stream.read(&mut piece) {
             Ok(0) | Err(_) => break,
-            Ok(count) => heard.extend_from_slice(&piece[..count]),
+            Ok(count) => received.extend_from_slice(&piece[..count]),
         }
-        let lines = heard.iter().filter(|byte| **byte == b'\n').count();
+        let lines = received.iter().filter(|byte| **byte == b'\n').count();
         let answer: &[u8] = match behaviour {
-            Peer::Http if heard.ends_with(b"\r\n\r\n") || !heard.is_ascii() => {
+            Peer::Http if received.ends_with(b"\r\n\r\n") || !received.is_ascii() => {
                 b"HTTP/1.1 404 Not Found\r\ncontent-length: 3\r\n\r\nno\n"
             }
             Peer::Memcached if lines > 0 => b"ERROR\r\n",
             _ => continue,
         };
-        heard.clear();
+        received.clear();
         if stream.write_all(answer).is_err() || behaviour == Peer::Http {
             break;
         }
@@ -200,7 +200,7 @@ fn leeward(line: &str, folder: &Path) -> Output {
     command.output().unwrap()
 }
 
-/// The commands that have none below them, as the program's help lists them.
+/// Commands without subcommands, as the program's help lists them.
 fn commands(above: &str, folder: &Path) -> BTreeSet<String> {
     let help = leeward(&format!("help {above}"), folder);
     let help = String::from_utf8(help.stdout).unwrap();
@@ -214,7 +214,7 @@ fn commands(above: &str, folder: &Path) -> BTreeSet<String> {
     names.iter().flat_map(|name| commands(format!("{above} {name}").trim(), folder)).collect()
 }
 
-/// A folder with a file of no meaning, an empty folder, and a server with an admin port.
+/// A folder with a meaningless file, an empty folder, and a server with an admin port.
 struct Fixture {
     folder: tempfile::TempDir,
     server: std::process::Child,
@@ -246,16 +246,16 @@ impl Fixture {
         Fixture { folder, server, names }
     }
 
-    /// Runs a line; why its exit code, or what it says, is not as it should be.
-    fn check(&self, line: &str, code: i32, words: &str) -> Option<String> {
+    /// Runs a line; returns a description if the exit code or the output is wrong.
+    fn check(&self, line: &str, code: i32, expected: &str) -> Option<String> {
         let line = self.names.iter().fold(line.to_string(), |line, (name, value)| line.replace(name, value));
         let output = leeward(&line, self.folder.path());
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.trim_end().lines().last().unwrap_or_default();
-        let is_right = output.status.code() == Some(code) && last.contains(words) && last.starts_with("error: ");
-        // The system's words for a time that is up are no sentence.
-        let is_plain = !said.contains("os error 11)") && !said.contains("panicked");
-        (!is_right || !is_plain).then(|| format!("leeward {line}\n  ended with {}, not {code}: {said}", output.status))
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.trim_end().lines().last().unwrap_or_default();
+        let is_right = output.status.code() == Some(code) && last.contains(expected) && last.starts_with("error: ");
+        // The system's message for an expired timeout is not readable.
+        let is_plain = !text.contains("os error 11)") && !text.contains("panicked");
+        (!is_right || !is_plain).then(|| format!("leeward {line}\n  ended with {}, not {code}: {text}", output.status))
     }
 }
 
@@ -266,7 +266,7 @@ impl Drop for Fixture {
     }
 }
 
-/// Checks lines side by side: some of them wait for a peer for seconds.
+/// Checks lines in parallel, since some of them wait for a peer for seconds.
 fn check_all(scene: &Fixture, lines: &[(String, i32, &str)]) {
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let parts = lines.chunks(lines.len().div_ceil(8).max(1));

@@ -1,4 +1,4 @@
-//! `leeward serve` where the system allows less than was asked for, from outside.
+//! `leeward serve` where the system allows less than requested, from outside.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -17,9 +17,9 @@ fn few_descriptors_are_told_of_and_who_finds_none_hears_why() {
     let mut connections: Vec<TcpStream> = (0..120).map(|_| TcpStream::connect(&address).unwrap()).collect();
     let last = connections.last_mut().unwrap();
     last.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut said = Vec::new();
-    let _ = last.read_to_end(&mut said);
-    assert!(String::from_utf8_lossy(&said).contains("as many connections as it takes"), "{said:?}");
+    let mut received = Vec::new();
+    let _ = last.read_to_end(&mut received);
+    assert!(String::from_utf8_lossy(&received).contains("as many connections as it takes"), "{received:?}");
     drop(connections);
     server.kill().unwrap();
     let mut warned = String::new();

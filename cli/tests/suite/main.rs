@@ -1,4 +1,5 @@
-//! The program `leeward` from outside, and the rules of ARCHITECTURE.md. `alone/` is apart: its tests watch the clock.
+//! Tests of the program `leeward` from outside, and of the rules of ARCHITECTURE.md. `alone/` has
+//! the tests that depend on the clock.
 
 mod admin;
 mod architecture;
@@ -25,3 +26,4 @@ mod terminal;
 mod threading;
 mod tiers;
 mod tls;
+mod vocabulary;

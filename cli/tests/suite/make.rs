@@ -1,4 +1,5 @@
-//! The make targets as a stranger calls them: each is in `make help`, and runs commands that cargo accepts. Nothing is built here.
+//! The make targets as users call them: each is in `make help`, and runs commands that cargo
+//! accepts. Builds nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +10,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap();
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root);
-    // Make's own variables, where this test is a part of `make test`, and variables that targets take.
+    // Remove make's own variables, set under `make test`, and the variables of the targets.
     for name in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "LEEWARD", "ARGS", "HOSTILE"] {
         command.env_remove(name);
     }
@@ -23,7 +24,7 @@ fn make(arguments: &[&str]) -> String {
     String::from_utf8(made.stdout).unwrap()
 }
 
-/// The targets that the Makefile declares.
+/// Targets that the Makefile declares.
 fn targets() -> Vec<String> {
     let makefile = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Makefile")).unwrap();
     let declared = makefile.lines().find_map(|line| line.strip_prefix(".PHONY:")).unwrap();
@@ -41,7 +42,8 @@ fn help_lists_every_target() {
     assert_eq!(make(&[]), help, "what `make` alone does");
 }
 
-/// The cargo commands among the lines that make prints, without variables before and output behind.
+/// The cargo commands among the lines that make prints, without variables before them and
+/// redirections after them.
 fn cargo_commands(printed: &str) -> Vec<Vec<String>> {
     let joined = printed.replace("\\\n", " ");
     let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<String>>();
@@ -53,27 +55,28 @@ fn cargo_commands(printed: &str) -> Vec<Vec<String>> {
     joined.lines().map(words).filter_map(from_cargo).collect()
 }
 
-/// Why cargo does not accept a command; nothing where it does.
+/// Error of a command that cargo does not accept; `None` if cargo accepts it.
 fn parse_error(command: &[String]) -> Option<String> {
     let built = ["bench", "build", "check", "doc", "run", "test"];
-    // fmt and clippy are programs of their own, and clean has nothing to plan.
+    // fmt and clippy are separate programs, and clean has no build plan.
     if !built.contains(&command[0].as_str()) {
         return None;
     }
     let own = command.iter().position(|word| word == "--").unwrap_or(command.len());
     let mut arguments: Vec<&str> = command[..own].iter().map(String::as_str).collect();
-    // Where cargo is stable it refuses this flag after it has accepted all others; elsewhere it prints a plan. Either takes a moment.
+    // Stable cargo rejects this flag only after it has accepted all others; nightly prints a plan.
+    // Both are fast.
     arguments.push("--unit-graph");
-    let said = run(env!("CARGO"), &arguments);
-    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
-    (!said.status.success() && !errors.contains("`--unit-graph` flag is unstable")).then_some(errors)
+    let output = run(env!("CARGO"), &arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (!output.status.success() && !errors.contains("`--unit-graph` flag is unstable")).then_some(errors)
 }
 
 #[test]
 fn every_target_runs_commands_that_cargo_accepts() {
     let mut seen = BTreeSet::new();
     for target in targets() {
-        // With the program of somebody else, and without.
+        // With another program, and without.
         for variant in [&[][..], &["LEEWARD=/somewhere/leeward"]] {
             let printed = make(&[&["-n", target.as_str()], variant].concat());
             for command in cargo_commands(&printed) {

@@ -1,4 +1,5 @@
-//! `leeward serve --otlp`: what it pushes, read by OpenTelemetry's own definitions, and a receiver that is not there.
+//! `leeward serve --otlp`: its exports, parsed by OpenTelemetry's own definitions, and a missing
+//! receiver.
 
 use leeward_testkit::require::Requirement;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_path_buf()
 }
 
-/// A server that ends with its test.
+/// A server that is killed at the end of its test.
 struct Server(Child);
 
 impl Server {
@@ -29,7 +30,7 @@ impl Drop for Server {
     }
 }
 
-/// The body of an export, which is answered.
+/// Receives and answers an export; returns its body.
 fn export(listener: &TcpListener) -> String {
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -71,35 +72,35 @@ fn opentelemetry_reads_the_metrics() {
         .unwrap();
     read.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
     let output = read.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}\n{body}", String::from_utf8_lossy(&output.stderr));
     for line in [
         "resource service.name leeward-echo",
         "metric leeward.requests.arrived sum {request} 1 0.0",
         "metric leeward.queue.delay histogram s 2 0",
         "metric leeward.slo.duration gauge s 1 ",
-        // The first export is counted in the second.
+        // The second export counts the first one.
         "metric leeward.otlp.exports sum {export} 4 1.0",
     ] {
-        assert!(told.lines().any(|found| found.starts_with(line)), "no `{line}` in:\n{told}");
+        assert!(printed.lines().any(|found| found.starts_with(line)), "no `{line}` in:\n{printed}");
     }
 }
 
 #[test]
 fn a_receiver_that_is_not_there_is_told_and_the_server_goes_on() {
-    // A port that nobody listens at.
+    // A port at which no server listens.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut server = Server::start(&["--otlp", &format!("http://{address}"), "--admin", "127.0.0.1:0"]);
     let mut out = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let admin = out.find_map(|line| Some(line.strip_prefix("admin: http://")?.trim_end_matches('/').to_string()));
-    let told = BufReader::new(server.0.stderr.take().unwrap()).lines().next().unwrap().unwrap();
-    assert!(told.starts_with("OTLP: http://127.0.0.1:") && told.contains("can't be reached"), "{told}");
+    let line = BufReader::new(server.0.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    assert!(line.starts_with("OTLP: http://127.0.0.1:") && line.contains("can't be reached"), "{line}");
     let admin = admin.unwrap();
     let mut stream = TcpStream::connect(&admin).unwrap();
     write!(stream, "GET /metrics HTTP/1.1\r\nhost: {admin}\r\n\r\n").unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).unwrap();
-    assert!(heard.contains("leeward_otlp_exports_total{result=\"unreachable\"} "), "{heard}");
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert!(received.contains("leeward_otlp_exports_total{result=\"unreachable\"} "), "{received}");
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn addresses_that_are_none_are_refused_in_a_line() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leeward"));
         let output = command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && told.starts_with(words) && told.lines().count() == 1, "{told}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.starts_with(words) && text.lines().count() == 1, "{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! The files of `packaging` that other programs read: the Containerfile by hadolint, the units by systemd.
+//! The files of `packaging` that other programs read: hadolint checks the Containerfile, systemd
+//! the units.
 
 use leeward_testkit::require::Requirement;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ fn hadolint_has_nothing_against_the_containerfile() {
         |path: &Path| Command::new(&hadolint).args(["--no-color", "--failure-threshold", "info"]).arg(path).output();
     let output = lint(&root().join("packaging/container/Containerfile")).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    // It would say so.
+    // The check detects a planted error.
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("Containerfile");
     std::fs::write(&wrong, "FROM docker.io/library/debian\nRUN cd /tmp\n").unwrap();
@@ -31,7 +32,7 @@ fn systemd_reads_the_units() {
     if !analyze.exists() {
         return Requirement::Recipes.missing("no systemd-analyze (scripts/setup recipes)");
     }
-    // It looks whether the program is there, and its manuals.
+    // systemd-analyze checks that the program and its manuals exist.
     let folder = tempfile::tempdir().unwrap();
     let unit = |name: &str| std::fs::read_to_string(root().join("packaging/systemd").join(name)).unwrap();
     let service = unit("leeward.service").replace("/usr/bin/leeward", env!("CARGO_BIN_EXE_leeward"));
@@ -56,7 +57,7 @@ fn systemd_reads_the_units() {
     assert_eq!(verify(&service), [""; 0]);
     assert!(!verify(&service.replace("NoNewPrivileges", "NoNewPrivilege")).is_empty(), "a key that there is none of");
     std::fs::write(folder.path().join("leeward.service"), &service).unwrap();
-    // Exposure in tenths, of 100: what a server that only talks to the network needs.
+    // Exposure in tenths, out of 100: the level of a server that only uses the network.
     let mut security = Command::new(analyze);
     security
         .args(["security", "--offline=true", "--threshold=20", "--no-pager"])
@@ -72,7 +73,7 @@ fn packages_hold_sources_and_say_where_their_documentation_is() {
         .current_dir(root())
         .output()
         .unwrap();
-    // Cargo warns of metadata that is missing.
+    // Cargo warns about missing metadata.
     assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let files = String::from_utf8(output.stdout).unwrap();
     let of_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig", "README.md"];

@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Output of the program, which must have succeeded.
+/// Stdout of the program, which must succeed.
 fn stdout_of(arguments: &[&str]) -> String {
     let output = leeward(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -30,7 +30,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout_of(arguments)).unwrap()
 }
 
-/// 200 requests; each hundredth waits for a lock.
+/// 200 requests; every hundredth waits for a lock.
 fn write_synthetic_trace(folder: &Path) {
     let mut writer = TraceWriter::create(folder, &TraceConfig::default()).unwrap();
     writer.labels(&[(1, "GET"), (2, "KEYS")]).unwrap();
@@ -86,7 +86,7 @@ fn every_subcommand_reads_a_trace() {
     let labels = json(&["profile", "tail", trace, "--by", "label", "--json"]);
     assert_eq!((&labels["labels"][0]["label"], &labels["labels"][0]["tail"]["requests"]), (&"KEYS".into(), &2.into()));
     assert_eq!(requests["slowest"][0]["label"], "KEYS");
-    // Of calls that are taken for requests only the recorded ones are known.
+    // Only recorded calls are known if calls are taken for requests.
     let shown = stdout_of(&["profile", "tail", trace, "--request-fn", "0x100"]);
     assert!(
         shown.contains("of 200 recorded calls of 0x100 took") && shown.contains("less than 1.00 µs were not recorded"),
@@ -111,10 +111,10 @@ fn every_subcommand_reads_a_trace() {
     }
 }
 
-/// Starts `record` with a program of the shell's, and waits until that says that it is ready.
+/// Starts `record` with a shell script, and waits until the script prints that it is ready.
 fn start_recording(folder: &Path, before: &str, script: &str) -> Child {
     let record = format!("{before} exec \"$0\" profile record --out \"$1\" -- sh -c \"$2\"");
-    // Whatever the tests were started to ignore, as by nohup: a shell sets no trap for that.
+    // Resets signals that the test run ignores, as under nohup: a shell cannot trap those.
     let mut child = Command::new("env")
         .args([
             "--default-signal",
@@ -139,7 +139,7 @@ fn start_recording(folder: &Path, before: &str, script: &str) -> Child {
     child
 }
 
-/// Output of the process, its exit code, and what it wrote to stderr.
+/// Stdout of the process, its exit code, and its stderr.
 fn finish(child: Child) -> (String, Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (text(&output.stdout), output.status.code(), text(&output.stderr))
@@ -154,26 +154,27 @@ fn signals_to_record_reach_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let waits = "echo ready; while :; do sleep 0.05; done";
     for (one, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)] {
-        // A program that ends in order, and one that a signal kills: nothing lives on, or this would wait for ever.
+        // A program that ends in order, and one that the signal kills: neither survives, or this
+        // test would hang.
         let name = code - 128;
         let script = format!("trap 'echo in order; exit 0' {name}; {waits}");
         let child = start_recording(folder.path(), "", &script);
         signal(&child, one);
-        let (out, got, said) = finish(child);
-        // A hangup that a program survives is no request to end.
+        let (out, got, printed) = finish(child);
+        // A hangup that a program survives does not end the recording.
         let is_told = got == Some(code) || one == Signal::HUP;
-        assert!(out.contains("in order") && is_told, "{one:?}: {got:?} {out} {said}");
+        assert!(out.contains("in order") && is_told, "{one:?}: {got:?} {out} {printed}");
         let child = start_recording(folder.path(), "ulimit -c 0;", "echo ready; exec sleep 600");
         signal(&child, one);
-        let (_, got, said) = finish(child);
-        assert!(got == Some(code) && said.contains("ended sh"), "{one:?}: {got:?} {said}");
+        let (_, got, printed) = finish(child);
+        assert!(got == Some(code) && printed.contains("ended sh"), "{one:?}: {got:?} {printed}");
     }
-    // A script's `&` makes a program ignore Ctrl-C, and nobody pressed that.
+    // A script's `&` makes a program ignore Ctrl-C; this signal was sent explicitly.
     let child = start_recording(folder.path(), "trap '' INT;", "echo ready; exec sleep 600");
     signal(&child, Signal::INT);
-    let (_, got, said) = finish(child);
-    assert_eq!(got, Some(130), "{said}");
-    // The first one is handled, and the second one, too.
+    let (_, got, printed) = finish(child);
+    assert_eq!(got, Some(130), "{printed}");
+    // The first signal is forwarded, and the second one, too.
     let child = start_recording(
         folder.path(),
         "",
@@ -182,21 +183,21 @@ fn signals_to_record_reach_the_program() {
     signal(&child, Signal::TERM);
     std::thread::sleep(std::time::Duration::from_millis(700));
     signal(&child, Signal::TERM);
-    let (out, got, said) = finish(child);
-    assert!(out.contains("once\ntwice") && got == Some(143), "{got:?} {out} {said}");
-    // A signal that is no request to end goes to the program, and is no end.
+    let (out, got, printed) = finish(child);
+    assert!(out.contains("once\ntwice") && got == Some(143), "{got:?} {out} {printed}");
+    // A signal that does not request an end goes to the program, and does not end the recording.
     let child = start_recording(folder.path(), "", &format!("trap 'echo rotated; exit 0' USR1; {waits}"));
     signal(&child, Signal::USR1);
-    let (out, got, said) = finish(child);
-    assert!(out.contains("rotated") && !said.contains("SIGUSR1"), "{got:?} {out} {said}");
+    let (out, got, printed) = finish(child);
+    assert!(out.contains("rotated") && !printed.contains("SIGUSR1"), "{got:?} {out} {printed}");
 }
 
 #[test]
 fn what_record_was_started_to_ignore_the_program_ignores() {
     let folder = tempfile::tempdir().unwrap();
     let child = start_recording(folder.path(), "trap '' INT;", "echo ready; kill -INT $$; echo survived");
-    let (out, _, said) = finish(child);
-    assert!(out.contains("survived"), "{out} {said}");
+    let (out, _, printed) = finish(child);
+    assert!(out.contains("survived"), "{out} {printed}");
 }
 
 #[test]
@@ -218,8 +219,8 @@ fn a_program_has_the_name_of_its_file_whatever_it_calls_itself() {
     writer.event(0, 5_000, EventKind::RequestStart { id: 1, queue: None }).unwrap();
     writer.finish(10_000).unwrap();
     let output = leeward(&["profile", "tail", folder.path().to_str().unwrap(), "--request-fn", "x"]);
-    let said = text(&output.stderr);
-    assert!(said.contains("; nginx must be built with `leeward cc`"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("; nginx must be built with `leeward cc`"), "{printed}");
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn a_recording_is_as_long_as_it_was() {
     assert!(stdout_of(&["profile", "info", ended]).contains("  300 ms of recording, "));
     let info = json(&["profile", "info", ended, "--json"]);
     assert_eq!((info["span_ns"].as_u64(), info["recording_ns"].as_u64()), (Some(199_310_000), Some(300_000_000)));
-    // One that lacks its end, and one that has lost its begin.
+    // One trace lacks its end, another one its start.
     let nap = |time| (time, EventKind::SwitchedIn { cpu: 0 });
     let killed = folder.path().join("killed");
     let mut writer = TraceWriter::create(&killed, &TraceConfig::default()).unwrap();
@@ -256,7 +257,7 @@ fn a_recording_is_as_long_as_it_was() {
         assert!(shown.contains(expected), "{shown}");
         assert!(json(&["profile", "info", trace, "--json"])["recording_ns"].is_null());
     }
-    // Nothing at all happened.
+    // A recording without events.
     let idle = folder.path().join("idle");
     TraceWriter::create(&idle, &TraceConfig::default()).unwrap().finish(6_000_000_000).unwrap();
     assert!(stdout_of(&["profile", "info", idle.to_str().unwrap()]).contains("  6.00 s of recording, "));
@@ -299,7 +300,8 @@ fn functions_that_may_be_requests_are_suggested() {
     let call = |function, caller, duration| EventKind::Call { function, caller, duration, extent: Extent::Whole };
     let blocked = || EventKind::SwitchedOut { cpu: 0, next: 0, reason: OffCpu::Blocked };
     for turn in 1..=200_u64 {
-        // A loop waits, and serves: each 50th time it takes long. What it serves with is called twice.
+        // A loop waits and serves; every 50th turn takes long. The function that it serves with is
+        // called twice.
         let start = turn * 1_000_000;
         let busy = if turn % 50 == 0 { 400_000 } else { 40_000 };
         writer.event(0, start - 900_000, blocked()).unwrap();
@@ -314,11 +316,11 @@ fn functions_that_may_be_requests_are_suggested() {
     let trace = folder.path().to_str().unwrap();
     for arguments in [vec!["profile", "tail", trace], vec!["profile", "tail", trace, "--request-fn", "none"]] {
         let output = leeward(&arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        let likely: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("  ")).collect();
-        assert!(likely.first().is_some_and(|line| line.starts_with("0x200: ")), "{said}");
-        assert!(!likely.iter().any(|line| line.starts_with("0x100: ")), "{said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        let likely: Vec<&str> = printed.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+        assert!(likely.first().is_some_and(|line| line.starts_with("0x200: ")), "{printed}");
+        assert!(!likely.iter().any(|line| line.starts_with("0x100: ")), "{printed}");
     }
 }
 
@@ -331,15 +333,15 @@ fn what_can_not_be_done_is_said_in_a_line() {
     let path = trace.to_str().unwrap();
     let check = |arguments: &[&str], code: i32, expected: &str| {
         let output = leeward(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.lines().last().unwrap_or_default().contains(expected), "{arguments:?}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+        assert!(printed.lines().last().unwrap_or_default().contains(expected), "{arguments:?}: {printed}");
     };
     check(&["profile", "info", empty], 2, "holds no trace");
     check(&["profile", "info", "/nowhere/at/all"], 2, "/nowhere/at/all");
     check(&["profile", "timeline", path, "777"], 2, "no request 777");
     check(&["profile", "stats", path, "--thread", "5"], 2, "no thread 5");
-    // A name that is none is no success with nothing in it, whoever asks.
+    // An unknown name is an error in every command, and not an empty success.
     let out = folder.path().join("folded").to_str().unwrap().to_string();
     for command in [
         vec!["tail", path],
@@ -382,7 +384,7 @@ fn what_can_not_be_done_is_said_in_a_line() {
     check(&["profile", "tail", &file("cut.lwt", &bytes[..20])], 2, "the header is damaged");
     bytes[8] = 77;
     check(&["profile", "tail", &file("later.lwt", &bytes)], 2, "version 77; this program reads version 1");
-    // Damage is a warning; what could be read is shown.
+    // Damage is a warning; the readable part is shown.
     let segment = segment_path(&trace, 0);
     let bytes = std::fs::read(&segment).unwrap();
     std::fs::write(&segment, &bytes[..bytes.len() - 7]).unwrap();

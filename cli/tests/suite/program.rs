@@ -1,9 +1,9 @@
-//! The built program, from outside: exit codes, what is on which stream, what is written.
+//! The built program, from outside: exit codes, output streams, and written files.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A scenario of two controllers and two demands that runs in a moment.
+/// A scenario of two controllers and two demands with a short run.
 const TINY: &str = r#"
 id = "tiny"
 title = "A small test"
@@ -42,18 +42,18 @@ fn stderr(output: &Output) -> &str {
     str::from_utf8(&output.stderr).unwrap()
 }
 
-/// `output` is a refusal: exit code 2, nothing on stdout, one line on stderr that contains `parts`.
+/// Checks an input error: exit code 2, nothing on stdout, one line on stderr that contains `parts`.
 fn check_input_error(output: &Output, parts: &[&str]) {
-    let said = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let printed = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
     assert_eq!(stdout(output), "");
-    assert!(said.starts_with("error: ") && said.trim_end().lines().count() == 1, "{said}");
+    assert!(printed.starts_with("error: ") && printed.trim_end().lines().count() == 1, "{printed}");
     for part in parts {
-        assert!(said.contains(part), "no `{part}` in: {said}");
+        assert!(printed.contains(part), "no `{part}` in: {printed}");
     }
 }
 
-/// Runs [`TINY`] with `old` replaced by `new`: refused, with nothing written.
+/// Runs [`TINY`] with `old` replaced by `new`: an input error, with nothing written.
 fn check_bad_file(old: &str, new: &str, parts: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     assert!(TINY.contains(old), "{old}");
@@ -127,7 +127,7 @@ fn the_list_tells_of_what_there_is() {
     check(&["list", "breakwater", "--controllers"], &["--controllers"]);
 }
 
-/// Nobody who asks for help has the profiler's plugin yet.
+/// The profiler's plugin is usually missing when a user asks for help.
 #[test]
 fn compilers_have_a_help_of_their_own_where_they_can_not_run() {
     for (name, part) in [("cc", "--leeward-engine"), ("c++", "--leeward-engine"), ("cargo", "leeward cargo build")] {
@@ -152,7 +152,7 @@ fn a_file_that_is_not_there_is_told_of_once() {
     assert_eq!((last.matches("nowhere.txt").count(), last.matches("os error 2").count()), (1, 1), "{last}");
 }
 
-/// A scenario that never moves on is an error, and not something to wait for.
+/// A scenario whose simulated time does not advance is an error, and does not hang.
 #[test]
 fn a_run_that_never_moves_on_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -173,10 +173,10 @@ fn a_claim_that_is_not_reproduced_has_its_note() {
                  min = 1e12\nnote = \"the model is small\"\n";
     std::fs::write(folder.path().join("tiny.toml"), format!("{TINY}{claim}")).unwrap();
     let output = leeward(&["run", "tiny.toml"], folder.path());
-    let said = stdout(&output);
-    assert!(said.contains("not reproduced: Much") && said.contains("note: the model is small"), "{said}");
+    let printed = stdout(&output);
+    assert!(printed.contains("not reproduced: Much") && printed.contains("note: the model is small"), "{printed}");
     // The scenario names no paper.
-    assert!(said.contains("What we expect, what we measured") && said.contains("expected: a lot"), "{said}");
+    assert!(printed.contains("What we expect, what we measured") && printed.contains("expected: a lot"), "{printed}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn ctrl_c_stops_with_nothing_written() {
     assert!(!folder.path().join("results").exists());
 }
 
-/// A server that takes connections and never says anything must not keep `leeward top` waiting.
+/// A server that accepts connections and stays silent must not block `leeward top`.
 #[cfg(unix)]
 #[test]
 fn ctrl_c_stops_a_question_that_nobody_answers() {
@@ -278,7 +278,7 @@ fn ctrl_c_stops_a_question_that_nobody_answers() {
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    // Five seconds is what an answer may take.
+    // A response may take five seconds.
     assert!(began.elapsed().as_secs() < 4, "{:?}", began.elapsed());
     drop(connection);
 }
@@ -289,7 +289,7 @@ fn devices_are_written_to_and_results_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
     assert!(leeward(&["run", "tiny.toml", "--out", "out"], folder.path()).status.success());
-    // A pipe stands for /dev/stdout and other devices: here a mistake replaces nothing that matters.
+    // A pipe stands for /dev/stdout and other devices; here an error replaces nothing important.
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let reader = std::thread::spawn({
@@ -298,7 +298,7 @@ fn devices_are_written_to_and_results_are_kept() {
     });
     let output = leeward(&["report", "out", "--out", "pipe"], folder.path());
     if std::fs::metadata(&pipe).unwrap().is_file() {
-        panic!("the pipe was replaced"); // and nobody will write to it: no join
+        panic!("the pipe was replaced"); // and no writer will come: do not join
     }
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     assert!(reader.join().unwrap().starts_with("<!DOCTYPE html>"));
@@ -338,7 +338,7 @@ fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
     assert!(output.status.success(), "{}", stderr(&output));
     let lines: Vec<serde_json::Value> =
         stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<(&str, &str, u64)> = lines
+    let rows: Vec<(&str, &str, u64)> = lines
         .iter()
         .map(|line| {
             (line["label"].as_str().unwrap(), line["sweep"]["demand"].as_str().unwrap(), line["seed"].as_u64().unwrap())
@@ -348,7 +348,7 @@ fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
         .into_iter()
         .flat_map(|label| ["0.5x", "1.2x"].map(|demand| (label, demand)))
         .flat_map(|(label, demand)| [1, 2].map(|seed| (label, demand, seed)));
-    assert_eq!(told, expected.collect::<Vec<_>>());
+    assert_eq!(rows, expected.collect::<Vec<_>>());
     assert_eq!(run("3").stdout, output.stdout);
     assert!(!folder.path().join("results").exists(), "nothing is written");
     check_input_error(
@@ -429,7 +429,7 @@ fn an_interrupted_league_shows_what_was_played() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The first scene is written as soon as it was played.
+    // The first case is written as soon as it has run.
     while !folder.path().join("table/league.md").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it had played a scene");
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -1,4 +1,5 @@
-//! Prometheus itself, beside a server under overload: it scrapes the admin port, and its goodput is the client's.
+//! Prometheus itself, with a server under overload: it scrapes the admin port, and its goodput
+//! equals the client's.
 
 use crate::server::leeward;
 use leeward_testkit::require::Requirement;
@@ -9,10 +10,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long something may take that a busy machine does slowly.
+/// Time limit for operations that a busy machine does slowly.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A program that ends with its test.
+/// A program that is killed at the end of its test.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
@@ -22,7 +23,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// A server of this program, its address and its admin port's.
+/// Starts a server; returns it, its address and its admin address.
 fn serve(flags: &[&str]) -> (KillOnDrop, String, String) {
     let all = [&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--idle", "50us"], flags].concat();
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward")).args(all).stdout(Stdio::piped()).spawn().unwrap();
@@ -38,7 +39,7 @@ fn serve(flags: &[&str]) -> (KillOnDrop, String, String) {
     (KillOnDrop(child), listen, admin.expect("the server says where its admin port is"))
 }
 
-/// Prometheus's own server, which scrapes `admin`.
+/// A Prometheus server, which scrapes `admin`.
 struct Prometheus {
     address: String,
     _running: KillOnDrop,
@@ -51,7 +52,7 @@ impl Prometheus {
              scrape_configs:\n  - job_name: leeward\n    static_configs:\n      - targets: [\"{admin}\"]\n"
         );
         std::fs::write(folder.join("prometheus.yml"), config).unwrap();
-        // It cannot be told to take any port that is free.
+        // Prometheus cannot choose a free port itself.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", folder.join("prometheus.yml").display()))
@@ -65,14 +66,15 @@ impl Prometheus {
         prometheus
     }
 
-    /// An answer, if there is one yet. Of HTTP/1.0, so that its end is the connection's.
+    /// Response to a request, if there is one yet. HTTP/1.0, so that the connection's end ends the
+    /// response.
     fn get(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         write!(stream, "GET {path} HTTP/1.0\r\nhost: {}\r\n\r\n", self.address).ok()?;
-        let mut heard = String::new();
-        stream.read_to_string(&mut heard).ok()?;
-        let (head, body) = heard.split_once("\r\n\r\n")?;
+        let mut received = String::new();
+        stream.read_to_string(&mut received).ok()?;
+        let (head, body) = received.split_once("\r\n\r\n")?;
         Some((head.get(9..12)?.parse().ok()?, body.into()))
     }
 
@@ -84,19 +86,19 @@ impl Prometheus {
         serde_json::from_str::<Value>(&body).unwrap()["data"].clone()
     }
 
-    /// The one sample of a query at a time, in seconds since 1970; `None` if there is none.
+    /// Value of a query with one sample, at a time in seconds since 1970; `None` without a sample.
     fn query(&self, query: &str, at: Option<f64>) -> Option<f64> {
         let at = at.map(|at| at.to_string());
         let mut parameters = vec![("query", query)];
         parameters.extend(at.as_deref().map(|at| ("time", at)));
-        let told = self.api("query", &parameters);
-        let samples = told["result"].as_array().unwrap();
+        let result = self.api("query", &parameters);
+        let samples = result["result"].as_array().unwrap();
         assert!(samples.len() <= 1, "{query}: {samples:?}");
         Some(samples.first()?["value"][1].as_str()?.parse().unwrap())
     }
 }
 
-/// Asks until there is an answer.
+/// Repeats `ask` until it returns a value.
 fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -114,8 +116,8 @@ fn its_goodput_is_what_the_client_counts() {
         return Requirement::Promtool.missing("prometheus is not in the path");
     }
     let folder = tempfile::tempdir().unwrap();
-    // More than it can do, of which it refuses much. The objective is one that no answer misses, however busy this machine is:
-    // both sides count the same answers as goodput then.
+    // More load than the server can serve, so it rejects much. No response misses the objective,
+    // even on a busy machine: both sides then count the same responses as goodput.
     let (_server, listen, admin) = serve(&["--slo", "30s", "--admission", "throttle", "--set", "threshold=400us"]);
     let prometheus = Prometheus::start(&admin, folder.path());
     const IN_TIME: &str = "sum(leeward_requests_in_time_total)";
@@ -126,7 +128,7 @@ fn its_goodput_is_what_the_client_counts() {
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let good = report["totals"]["good"].as_f64().unwrap_or_else(|| panic!("no goodput in {report}"));
-    // Nothing comes any more, so that two scrapes of one count are of the whole.
+    // No more requests arrive, so two scrapes with one count cover the whole run.
     const LAST: &str = "max(timestamp(leeward_requests_in_time_total))";
     let count = wait_for("the same count twice", || {
         let (count, at) = (prometheus.query(IN_TIME, None)?, prometheus.query(LAST, None)?);
@@ -138,15 +140,15 @@ fn its_goodput_is_what_the_client_counts() {
     for query in
         ["sum(increase(leeward_requests_in_time_total[5m]))", "sum(rate(leeward_requests_in_time_total[5m])) * 300"]
     {
-        let told = prometheus.query(query, Some(at)).unwrap();
-        println!("{query}: {told}; the server's count {count}, the client's {good}");
-        assert!((told - good).abs() <= good * 0.02, "{query}: {told}, of {good}: {report}");
+        let measured = prometheus.query(query, Some(at)).unwrap();
+        println!("{query}: {measured}; the server's count {count}, the client's {good}");
+        assert!((measured - good).abs() <= good * 0.02, "{query}: {measured}, of {good}: {report}");
     }
-    // The exemplar of the refusals is one that `leeward why` explains.
+    // `leeward why` explains the exemplar of the rejections.
     let (start, end) = ((at - 300.0).to_string(), (at + 1.0).to_string());
     let query = "leeward_admission_decisions_total{decision=\"refused\",reason=\"delay\"}";
-    let told = prometheus.api("query_exemplars", &[("query", query), ("start", &start), ("end", &end)]);
-    let examples = told[0]["exemplars"].as_array().unwrap_or_else(|| panic!("no exemplars: {told}"));
+    let result = prometheus.api("query_exemplars", &[("query", query), ("start", &start), ("end", &end)]);
+    let examples = result[0]["exemplars"].as_array().unwrap_or_else(|| panic!("no exemplars: {result}"));
     let id = examples.last().unwrap()["labels"]["decision"].as_str().unwrap();
     let why = leeward(&["why", id, &admin], folder.path());
     let text = String::from_utf8_lossy(&why.stdout);

@@ -1,10 +1,10 @@
-//! `leeward serve` and `leeward load` against each other, from outside. Nothing here asserts how fast they are.
+//! `leeward serve` and `leeward load` against each other, from outside. Does not check performance.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-/// A running server; killed if a test fails before stopping it.
+/// A running server; killed if a test fails before it stops the server.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
@@ -24,21 +24,21 @@ impl Server {
         Server { child, address }
     }
 
-    /// SIGTERM, and what it says then.
+    /// Sends SIGTERM; returns the remaining output.
     fn stop(self) -> String {
         self.stop_with_signals(1)
     }
 
-    /// So many SIGTERMs in a moment, and what it says then.
+    /// Sends several SIGTERMs at once; returns the remaining output.
     fn stop_with_signals(mut self, signals: usize) -> String {
         let pid = self.child.id().to_string();
         for _ in 0..signals {
             assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         }
-        let mut said = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut printed = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
         assert!(self.child.wait().unwrap().success());
-        said
+        printed
     }
 }
 
@@ -52,7 +52,7 @@ impl Drop for Server {
 fn load(address: &str, flags: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address, "--json"]).args(flags).output();
     let output = output.unwrap();
-    // 3: other work kept the generator from its schedule, which these tests, of books and not of times, do not mind.
+    // 3: the generator was late, which does not matter here: these tests check counts, not times.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -69,8 +69,8 @@ fn every_request_has_one_end_under_any_controller() {
         let count = |name: &str| totals[name].as_u64().unwrap();
         assert!(count("offered") > 0 && count("completed") > 0, "{controller}: {totals}");
         assert_eq!((count("failed"), count("disconnected")), (0, 0), "{controller}: {totals}");
-        let said = server.stop();
-        assert!(said.contains(&format!("{} answered", count("completed"))), "{controller}: {said} but {totals}");
+        let printed = server.stop();
+        assert!(printed.contains(&format!("{} answered", count("completed"))), "{controller}: {printed} but {totals}");
     }
 }
 
@@ -103,14 +103,14 @@ fn a_server_that_is_stopped_under_load_ends_every_request_once() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // In the middle of it, or where this machine gets to in that time.
+        // Stop the server in the middle of the run, or as far as this machine has come.
         std::thread::sleep(std::time::Duration::from_millis(700));
-        let said = server.stop();
+        let printed = server.stop();
         let mut report = String::new();
         load.stdout.take().unwrap().read_to_string(&mut report).unwrap();
         let mut complaint = String::new();
         load.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
-        // Its server has gone: the report is there, and the exit code says that it is not all.
+        // The server has gone: there is a report, and the exit code marks it as incomplete.
         assert_eq!(load.wait().unwrap().code(), Some(1), "{controller}: {complaint}");
         assert!(complaint.contains("the server closed all connections"), "{controller}: {complaint}");
         let report: Value = serde_json::from_str(&report).unwrap();
@@ -118,13 +118,14 @@ fn a_server_that_is_stopped_under_load_ends_every_request_once() {
         let totals = &report["totals"];
         let count = |name: &str| totals[name].as_u64().unwrap();
         assert!(count("offered") > 0, "{controller}: {totals}");
-        // What the server says that it answered and what arrived differ only where an answer crossed the end.
-        let answered: u64 = said.split(" answered").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
-        assert!(count("completed") <= answered, "{controller}: {said} but {totals}");
+        // Answers that the server counts and those that arrived differ only for responses in flight
+        // at the end.
+        let answered: u64 = printed.split(" answered").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(count("completed") <= answered, "{controller}: {printed} but {totals}");
     }
 }
 
-/// `timeout` sends its signal to the program and to its group.
+/// `timeout` sends its signal to the program and to its process group.
 #[test]
 fn two_signals_in_a_moment_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,16 +141,16 @@ fn two_signals_in_a_moment_lose_nothing() {
         .spawn()
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(700));
-    // `stop_by` checks the exit code, too.
-    let said = server.stop_with_signals(2);
-    assert!(said.contains("stopped: ") && said.contains("recorded "), "{said}");
+    // `stop_with_signals` checks the exit code, too.
+    let printed = server.stop_with_signals(2);
+    assert!(printed.contains("stopped: ") && printed.contains("recorded "), "{printed}");
     let load = load.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&load.stdout).unwrap();
     assert_eq!(report["violations"], Value::Array(Vec::new()), "{report}");
     assert!(report["totals"]["completed"].as_u64() > Some(0), "{report}");
 }
 
-/// A server without control that says `flags`, and the line by which it says that it serves.
+/// Starts a server without control with these flags; returns it and its first line.
 fn start_server(flags: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--admission", "none"])
@@ -163,7 +164,7 @@ fn start_server(flags: &[&str]) -> (Child, String) {
     (child, line)
 }
 
-/// `/dev/full` is a disk without room.
+/// `/dev/full` is a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_recording_that_ends_early_says_why() {
@@ -172,10 +173,10 @@ fn a_recording_that_ends_early_says_why() {
     load(address, &["--admission", "none", "--slo", "2s", "--closed", "4", "--clients", "4", "--duration", "800ms"]);
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    let warning = told.lines().find(|line| line.starts_with("warning: the recording has ended early")).unwrap();
-    assert!(warning.contains("/dev/full") && warning.contains("No space left"), "{told}");
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let warning = stderr.lines().find(|line| line.starts_with("warning: the recording has ended early")).unwrap();
+    assert!(warning.contains("/dev/full") && warning.contains("No space left"), "{stderr}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
 }
 
 #[test]
@@ -193,15 +194,15 @@ fn a_load_that_is_told_twice_to_stop_still_reports() {
         assert!(Command::new("kill").args(["-TERM", &load.id().to_string()]).status().unwrap().success());
     }
     let load = load.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&load.stdout);
-    assert!(load.status.success() && said.contains("cut short              stopped after"), "{said}");
+    let printed = String::from_utf8_lossy(&load.stdout);
+    assert!(load.status.success() && printed.contains("cut short              stopped after"), "{printed}");
 }
 
-/// Loads `address` in words; the exit code, and what is said on both streams.
+/// Loads `address` without `--json`; returns the exit code and both output streams.
 fn load_text(address: &str, flags: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address]).args(flags).output().unwrap();
-    let words = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), words(output.stdout), words(output.stderr))
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[test]
@@ -209,12 +210,12 @@ fn a_generator_that_is_late_says_so_first_and_by_its_exit_code() {
     let server = Server::start(&["--admission", "none"]);
     // More requests than any machine can issue in that time.
     let flags = ["--admission", "none", "--slo", "20us", "--clients", "4", "--demand", "10M", "--duration", "10ms"];
-    let (code, said, told) = load_text(&server.address, &flags);
-    assert_eq!(code, Some(3), "{said}{told}");
-    assert!(said.starts_with("Not measured: the load generator did not keep its schedule"), "{said}");
-    assert!(told.contains("did not keep its schedule") && told.lines().count() == 1, "{told}");
-    // Spans have three digits and a unit.
-    assert!(!said.contains(" us,"), "{said}");
+    let (code, out, err) = load_text(&server.address, &flags);
+    assert_eq!(code, Some(3), "{out}{err}");
+    assert!(out.starts_with("Not measured: the load generator did not keep its schedule"), "{out}");
+    assert!(err.contains("did not keep its schedule") && err.lines().count() == 1, "{err}");
+    // Durations have three digits and a unit.
+    assert!(!out.contains(" us,"), "{out}");
 }
 
 #[test]
@@ -223,22 +224,22 @@ fn a_short_load_has_a_short_warm_up() {
     let flags = ["--admission", "none", "--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "500ms"];
     let report = load(&server.address, &flags);
     assert_eq!(report["warmup_ns"].as_u64(), Some(100_000_000), "{report}");
-    let (code, _, told) = load_text(&server.address, &["--duration", "1s", "--warmup", "1s"]);
-    assert!(code == Some(2) && told.contains("--warmup 1s is all of --duration 1s"), "{told}");
+    let (code, _, err) = load_text(&server.address, &["--duration", "1s", "--warmup", "1s"]);
+    assert!(code == Some(2) && err.contains("--warmup 1s is all of --duration 1s"), "{err}");
 }
 
 #[test]
 fn ends_with_different_controllers_are_warned_of() {
     let server = Server::start(&["--admission", "none", "--slo", "1s"]);
     let shape = ["--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "300ms"];
-    let (_, _, told) = load_text(&server.address, &[&shape[..], &["--admission", "breakwater"]].concat());
+    let (_, _, err) = load_text(&server.address, &[&shape[..], &["--admission", "breakwater"]].concat());
     let parts = ["warning: the server runs another controller", "gives no credits", "`breakwater` gives credits"];
-    assert!(parts.iter().all(|part| told.contains(part)), "{told}");
-    let (_, _, told) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
-    assert!(!told.contains("another controller"), "{told}");
+    assert!(parts.iter().all(|part| err.contains(part)), "{err}");
+    let (_, _, err) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
+    assert!(!err.contains("another controller"), "{err}");
     let server = Server::start(&["--slo", "1s"]);
-    let (_, _, told) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
-    assert!(told.contains("gives credits, and `none` gives no credits"), "{told}");
+    let (_, _, err) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
+    assert!(err.contains("gives credits, and `none` gives no credits"), "{err}");
 }
 
 #[test]
@@ -248,10 +249,10 @@ fn a_load_for_another_service_is_a_failure_that_names_it() {
         [("echo", "const:1us", "synthetic"), ("kv", "const:1us", "synthetic"), ("synthetic", "echo", "echo")]
     {
         let server = Server::start(&["--admission", "none", "--service", served]);
-        let (code, said, told) = load_text(&server.address, &[&shape[..], &["--service", asked]].concat());
-        assert_eq!(code, Some(1), "{served}: {said}{told}");
+        let (code, out, err) = load_text(&server.address, &[&shape[..], &["--service", asked]].concat());
+        assert_eq!(code, Some(1), "{served}: {out}{err}");
         let expected = format!("this load asks for `leeward serve --service {named}`");
-        assert!(told.contains(&expected) && said.replace('\n', " ").contains(&expected), "{served}: {said}{told}");
+        assert!(err.contains(&expected) && out.replace('\n', " ").contains(&expected), "{served}: {out}{err}");
     }
 }
 
@@ -260,7 +261,7 @@ fn cores_come_and_go_and_every_request_has_one_end() {
     for allocator in
         ["delay:threshold=1us,search=20us", "delay-range", "buffer", "utilization", "per-request", "static"]
     {
-        // More cores than most machines that test this have CPUs.
+        // More cores than CPUs on most test machines.
         let flags = ["--cores", "1..6", "--allocator", allocator, "--admission", "breakwater", "--json"];
         let objective = ["--slo", "100ms", "--rtt", "50us"];
         let server = Server::start(&[&flags[..], &objective].concat());
@@ -271,9 +272,9 @@ fn cores_come_and_go_and_every_request_has_one_end() {
         let count = |name: &str| totals[name].as_u64().unwrap();
         assert!(count("offered") > 0 && count("completed") > 0, "{allocator}: {totals}");
         assert_eq!((count("failed"), count("disconnected")), (0, 0), "{allocator}: {totals}");
-        let said: Value = serde_json::from_str(server.stop().lines().last().unwrap()).unwrap();
-        assert_eq!(said["completed"].as_u64(), totals["completed"].as_u64(), "{allocator}: {said}");
-        let cores = &said["cores"];
+        let summary: Value = serde_json::from_str(server.stop().lines().last().unwrap()).unwrap();
+        assert_eq!(summary["completed"].as_u64(), totals["completed"].as_u64(), "{allocator}: {summary}");
+        let cores = &summary["cores"];
         assert_eq!((&cores["most"], &cores["parked_ns"][0]), (&6.into(), &0.into()), "{allocator}: {cores}");
         let mean = cores["mean"].as_f64().unwrap();
         assert!((1.0..=6.0).contains(&mean), "{allocator}: {cores}");
@@ -284,8 +285,8 @@ fn cores_come_and_go_and_every_request_has_one_end() {
 #[test]
 fn the_cores_are_told_of_in_words() {
     let server = Server::start(&["--cores", "1..2"]);
-    let said = server.stop();
-    assert!(said.contains("cores: 1.00 of 2 held on average by delay") && said.contains("parked for 0.0, "), "{said}");
+    let text = server.stop();
+    assert!(text.contains("cores: 1.00 of 2 held on average by delay") && text.contains("parked for 0.0, "), "{text}");
 }
 
 #[test]
@@ -306,24 +307,24 @@ fn more_cores_than_cpus_are_warned_of() {
     assert!(!few || warning.starts_with("warning: 128 cores on "), "{warning}");
 }
 
-/// Warnings come before the line that says that the server serves.
+/// Warnings come before the line that the server prints when it is ready.
 #[test]
 fn what_is_not_used_is_warned_of_and_steps_are_told() {
-    let told = |flags: &[&str]| {
+    let warnings = |flags: &[&str]| {
         let (mut child, line) = start_server(flags);
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(line.starts_with("serving "), "{line}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let memory = told(&["--service", "echo", "--memory", "1GB"]);
+    let memory = warnings(&["--service", "echo", "--memory", "1GB"]);
     assert!(
         memory.contains("warning: --memory is of --service kv and router-leaf, and this is echo: it is not used"),
         "{memory}"
     );
-    let cpus = told(&["--cores", "2", "--cpus", "0,0"]);
+    let cpus = warnings(&["--cores", "2", "--cpus", "0,0"]);
     assert!(cpus.contains("warning: --cpus names CPU 0 2 times"), "{cpus}");
-    let steps = told(&["--service", "search"]);
+    let steps = warnings(&["--service", "search"]);
     assert!(steps.contains("search: reading documents ...") && steps.contains("search: indexing "), "{steps}");
 }
 
@@ -356,16 +357,17 @@ fn a_demand_may_be_a_multiple_of_what_the_server_can_do() {
     assert!((planned - wanted).abs() < 6.0 * wanted.sqrt() + 1.0, "{planned} for {wanted}");
     assert_eq!(report["violations"], Value::Array(Vec::new()), "{report}");
     let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", &server.address]).args(&flags).output();
-    let said = String::from_utf8(output.unwrap().stdout).unwrap();
-    assert!(said.starts_with("demand ") && said.contains("0.2 x ") && said.contains("of closed loop"), "{said}");
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(text.starts_with("demand ") && text.contains("0.2 x ") && text.contains("of closed loop"), "{text}");
 }
 
-/// The capacity is measured with so few active clients that no controller rejects. With all clients active it differed by a
-/// factor of three and more between controllers.
+/// The capacity is measured with so few active clients that no controller rejects. With all clients
+/// active it differed by a factor of three and more between controllers.
 #[test]
 fn the_capacity_is_the_servers_under_every_controller() {
     let measured = |controller: &str| {
-        // With all clients active a request would wait for twice the objective. A busy machine seldom adds as much.
+        // With all clients active a request would wait for twice the objective. A busy machine
+        // seldom adds as much.
         let flags = ["--admission", controller, "--slo", "10ms"];
         let server = Server::start(&flags);
         let shape = ["--clients", "400", "--demand", "0.05x", "--service", "const:50us", "--duration", "200ms"];
@@ -384,7 +386,7 @@ fn the_capacity_is_the_servers_under_every_controller() {
 
 #[test]
 fn what_has_no_answer_is_in_the_report() {
-    // Half a second each: the last ones don't come before nobody waits for them any more.
+    // Half a second each: the last responses arrive only after the load has stopped waiting.
     let objective = ["--admission", "none", "--slo", "100ms", "--rtt", "50us"];
     let server = Server::start(&objective);
     let shape = ["--clients", "4", "--demand", "60", "--service", "const:900ms", "--duration", "300ms"];
@@ -393,13 +395,13 @@ fn what_has_no_answer_is_in_the_report() {
         .args([&objective[..], &shape].concat())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("never answered "), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("never answered "), "{printed}");
 }
 
 #[test]
 fn wrong_wishes_are_refused_before_anybody_is_asked() {
-    // Nobody listens there; what is wrong with the flags is said first.
+    // No server listens there; errors in the flags are reported first.
     for flags in [
         ["--demand", "0"],
         ["--demand", "0.0001"],

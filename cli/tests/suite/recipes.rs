@@ -1,4 +1,5 @@
-//! The recipes of `packaging/recipes`, each read by the program that it is for; nginx and HAProxy also run, before replicas that refuse.
+//! The recipes of `packaging/recipes`, each checked by its own program; nginx and HAProxy also run,
+//! in front of replicas that reject.
 
 use crate::server::leeward;
 use leeward_testkit::net::free_address;
@@ -24,7 +25,7 @@ fn text(name: &str) -> String {
     std::fs::read_to_string(recipe(name)).unwrap()
 }
 
-/// A program of Debian's, which may stand outside of a user's path; `None` where it is missing.
+/// A program of a Debian package, which may be outside of a user's PATH; `None` if it is missing.
 fn program(name: &str) -> Option<PathBuf> {
     let found = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].map(|folder| Path::new(folder).join(name));
     let found = found.into_iter().find(|path| path.exists());
@@ -38,7 +39,7 @@ fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A process that ends with its test.
+/// A process that is killed at the end of its test.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
@@ -48,7 +49,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// A replica that answers every request in the same way, and counts them.
+/// A replica that gives every request the same response, and counts the requests.
 struct Replica {
     address: SocketAddr,
     requests: Arc<AtomicU64>,
@@ -88,14 +89,14 @@ const REJECTION: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nr
                        content-length: 0\r\nconnection: close\r\n\r\n";
 const SUCCESS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
 
-/// Answers as a gate gives them with `reports_load`: of one that has time, and of one that refuses.
+/// Responses of a gate with `reports_load`: of one with low load, and of one that rejects.
 const LOW_LOAD: &str = "HTTP/1.1 200 OK\r\nendpoint-load-metrics: TEXT rps_fractional=100.0,application_utilization=0.300,\
                        named_metrics.leeward_delay=0.200\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
 const HIGH_LOAD: &str = "HTTP/1.1 503 Service Unavailable\r\nx-envoy-overloaded: true\r\nendpoint-load-metrics: TEXT \
                         rps_fractional=100.0,application_utilization=1.200,named_metrics.leeward_delay=0.800\r\ncontent-length: 0\r\n\
                         connection: close\r\n\r\n";
 
-/// Head and body of an answer to a request, once somebody listens.
+/// Head and body of a response, once a server listens.
 fn request(address: SocketAddr, method: &str) -> String {
     for _ in 0..1_000 {
         let Ok(mut stream) = TcpStream::connect(address) else {
@@ -113,7 +114,7 @@ fn request(address: SocketAddr, method: &str) -> String {
     panic!("nobody listens at {address}");
 }
 
-/// A recipe in a folder of its own, with other addresses.
+/// Writes a recipe into its own folder, with other addresses.
 fn write_config(folder: &Path, name: &str, addresses: &[(&str, String)]) -> PathBuf {
     let mut text = text(name);
     for (old, new) in addresses {
@@ -157,10 +158,10 @@ fn haproxy_asks_those_who_are_ready_and_repeats_no_refusal() {
     let Some(haproxy) = program("haproxy") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (entry, replicas) = (free_address(), [Replica::start(REJECTION), Replica::start(SUCCESS)]);
-    // The second one's admin port says that it stops.
+    // The admin port of the second replica reports that it stops.
     let admins = [Replica::start(SUCCESS), Replica::start(REJECTION)];
-    let server = |place: usize| {
-        let (replica, admin) = (&replicas[place], &admins[place]);
+    let server = |index: usize| {
+        let (replica, admin) = (&replicas[index], &admins[index]);
         format!("{} port {}", replica.address, admin.address.port())
     };
     let addresses = [
@@ -174,7 +175,7 @@ fn haproxy_asks_those_who_are_ready_and_repeats_no_refusal() {
     let running =
         Command::new(&haproxy).args(["-db", "-f"]).arg(&path).stderr(Stdio::null()).stdout(Stdio::null()).spawn();
     let _haproxy = KillOnDrop(running.unwrap());
-    // Until both have been looked at twice.
+    // Wait until both replicas have been checked.
     for _ in 0..2_000 {
         if admins[1].requests() >= 2 && admins[0].requests() >= 1 {
             break;
@@ -222,7 +223,8 @@ fn envoy_weighs_replicas_by_their_load_and_repeats_no_refusal() {
     let mut command = Command::new(envoy);
     command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "error", "-c"]).arg(path);
     let _envoy = KillOnDrop(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    // Weights come after a while in which all are equal; afterwards the shares of a hundred are compared.
+    // Weights apply after a while in which all replicas are equal; then the shares of a hundred
+    // requests are compared.
     let asked = || [replicas[0].requests(), replicas[1].requests()];
     let mut shares = [0, 0];
     for _ in 0..60 {
@@ -261,7 +263,7 @@ fn kubernetes_schemas_know_each_field() {
         String::from_utf8_lossy(&output.stdout),
         "Deployment\nService\nNetworkPolicy\nHorizontalPodAutoscaler\n"
     );
-    // A canary: a field that there is not.
+    // A canary: an unknown field.
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("wrong.yaml");
     std::fs::write(&wrong, text("kubernetes/leeward.yaml").replace("periodSeconds: 5", "periodsSeconds: 5")).unwrap();
@@ -280,7 +282,7 @@ fn the_deployment_has_flags_that_there_are() {
     assert!(output.status.success(), "{}", output_text(&output));
 }
 
-/// The rules of gRPC's service config (gRFC A6), as far as the recipe has such fields.
+/// The rules of gRPC's service config (gRFC A6) for the fields of the recipe.
 #[test]
 fn grpc_s_service_config_keeps_its_rules() {
     let config: Value = serde_json::from_str(&text("grpc-service-config.json")).unwrap();
@@ -295,7 +297,7 @@ fn grpc_s_service_config_keeps_its_rules() {
     assert!((2..=5).contains(&policy["maxAttempts"].as_u64().unwrap()));
     assert!(span(&policy["initialBackoff"]) <= span(&policy["maxBackoff"]) && span(&method["timeout"]) > 0.0);
     number(&policy["backoffMultiplier"], 10.0);
-    // The status of a gate's refusal, whose pushback then says when, and whether at all.
+    // Status of a gate's rejection; its pushback then states whether and when to retry.
     assert!(policy["retryableStatusCodes"].as_array().unwrap().contains(&"RESOURCE_EXHAUSTED".into()));
     number(&config["retryThrottling"]["maxTokens"], 1_000.0);
     number(&config["retryThrottling"]["tokenRatio"], 1.0);

@@ -1,4 +1,5 @@
-//! `leeward record` and `leeward replay` from outside: a real run replays to the same decisions, a damaged file is called so.
+//! `leeward record` and `leeward replay` from outside: a real run replays to the same decisions,
+//! and damaged files are detected.
 
 use leeward_core::server::{RejectReason, Verdict};
 use leeward_recording::{Answer, Block, Entry, Item, Reader};
@@ -8,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A running server; killed if a test fails before stopping it.
+/// A running server; killed if a test fails before it stops the server.
 struct Server {
     child: Child,
     address: String,
@@ -30,14 +31,14 @@ impl Server {
         Server { child, address }
     }
 
-    /// SIGTERM, what it says then, and its exit code.
+    /// Sends SIGTERM; returns the remaining output and the exit code.
     fn stop(mut self) -> (String, i32) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        let mut said = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut printed = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
         let code = self.child.wait().unwrap().code().unwrap();
-        (said, code)
+        (printed, code)
     }
 }
 
@@ -55,7 +56,7 @@ fn leeward(arguments: &[&str], folder: &Path) -> Output {
 fn load(server: &Server, flags: &[&str], folder: &Path) {
     let shape = ["--clients", "20", "--demand", "2k", "--duration", "500ms", "--warmup", "100ms", "--json"];
     let output = leeward(&[&["load", &server.address], &shape[..], flags].concat(), folder);
-    // 3: other work kept the generator from its schedule; what was asked has been recorded all the same.
+    // 3: the generator was late; the requests have been recorded all the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -70,7 +71,7 @@ fn replay(arguments: &[&str], folder: &Path) -> (i32, Value, String) {
     (output.status.code().unwrap(), json, text(&output.stderr))
 }
 
-/// The recording `whole`, but for its first verdict.
+/// The recording `whole` with its first verdict changed.
 fn with_one_changed_decision(whole: &[u8]) -> Vec<u8> {
     let items: Vec<Item> = Reader::items(whole).collect::<Result<_, _>>().unwrap();
     let Item::Header(header) = &items[0] else { panic!("no header") };
@@ -95,23 +96,23 @@ fn a_recorded_run_replays_and_other_controllers_can_be_asked() {
     for (command, cores) in [(["record", "run.rec", "--cores"], "1"), (["serve", "--record=run.rec", "--cores"], "2")] {
         let server = Server::start(&[&command[..], &[cores], &objective[..]].concat(), folder.path());
         load(&server, &objective, folder.path());
-        let (said, code) = server.stop();
+        let (printed, code) = server.stop();
         assert_eq!(code, 0);
-        assert!(said.contains("calls in run.rec"), "{said}");
+        assert!(printed.contains("calls in run.rec"), "{printed}");
 
         let (code, json, words) = replay(&["run.rec"], folder.path());
         assert_eq!((code, &json["verdict"], &json["difference"]), (0, &"same".into(), &Value::Null), "{words}{json}");
         assert_eq!(json["recorded"]["end"], "complete");
         assert_eq!(json["recorded"]["cores"].to_string(), cores);
-        let received: u64 = said.split(' ').nth(1).unwrap().parse().unwrap();
-        assert_eq!(json["counts"]["requests"].as_u64(), Some(received), "{said}");
+        let received: u64 = printed.split(' ').nth(1).unwrap().parse().unwrap();
+        assert_eq!(json["counts"]["requests"].as_u64(), Some(received), "{printed}");
         assert!(json["counts"]["compared"].as_u64() > Some(received) && received > 0);
         assert!(!json["timeline"]["rows"].as_array().unwrap().is_empty());
 
         let output = leeward(&["replay", "run.rec"], folder.path());
-        let said = text(&output.stdout);
-        assert!(output.status.success() && said.contains("decisions     the same"), "{said}");
-        assert!(said.contains("auto (target=2ms)"), "{said}");
+        let printed = text(&output.stdout);
+        assert!(output.status.success() && printed.contains("decisions     the same"), "{printed}");
+        assert!(printed.contains("auto (target=2ms)"), "{printed}");
 
         for other in [&["--set", "target=1us", "--set", "aqm_threshold=1us"][..], &["--admission", "none"]] {
             let (code, json, words) = replay(&[&["run.rec"], other].concat(), folder.path());
@@ -165,22 +166,22 @@ fn files_that_are_not_there_are_one_line() {
     check(&["replay"], 2, "<FILE>");
     check(&["record", "no/such/folder.rec"], 2, "recording to no/such/folder.rec");
     check(&["record", "a.rec", "--record", "b.rec"], 2, "already");
-    // A server that can't start does not cost an earlier recording.
+    // A server that cannot start does not overwrite an earlier recording.
     std::fs::write(folder.path().join("old.rec"), "precious").unwrap();
     check(&["record", "old.rec", "--listen", "nowhere:1"], 2, "nowhere:1");
     assert_eq!(std::fs::read(folder.path().join("old.rec")).unwrap(), b"precious");
 }
 
-/// A disk that is full: the server serves, and the end says what became of the recording.
+/// A full disk: the server serves, and the end reports the incomplete recording.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_costs_the_recording_and_not_the_service() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&["record", "/dev/full", "--admission", "none"], folder.path());
     load(&server, &["--admission", "none"], folder.path());
-    let (said, code) = server.stop();
+    let (printed, code) = server.stop();
     assert_eq!(code, 1);
-    assert!(said.contains("stopped:") && !said.contains("recorded"), "{said}");
+    assert!(printed.contains("stopped:") && !printed.contains("recorded"), "{printed}");
 }
 
 #[test]
@@ -196,13 +197,14 @@ fn a_server_that_can_not_start_leaves_no_recording_and_harms_none() {
     assert!(!folder.path().join("new.rec").exists());
 }
 
-/// The memcached port has what the server beside it has: an allocator, a recording, statistics for `leeward top`.
+/// The memcached port has the same features as the server beside it: an allocator, a recording,
+/// statistics for `leeward top`.
 #[test]
 fn a_memcached_port_is_recorded_and_seen() {
     let folder = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let port = port.as_str();
-    // A controller that refuses nothing: how busy the machine is must not matter.
+    // A controller that rejects nothing, so that a busy machine does not matter.
     let command = [
         "serve",
         "--service=kv",
@@ -222,9 +224,9 @@ fn a_memcached_port_is_recorded_and_seen() {
     let statistics: Value = serde_json::from_slice(&top.stdout).unwrap();
     assert_eq!(statistics["completed"], 100, "{statistics}");
     drop(stream);
-    let (said, code) = server.stop();
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("memcached: 100 requests received, 100 answered"), "{said}");
+    let (printed, code) = server.stop();
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.contains("memcached: 100 requests received, 100 answered"), "{printed}");
     let (code, json, words) = replay(&["run.rec.memcached"], folder.path());
     assert_eq!((code, &json["verdict"]), (0, &"same".into()), "{words}{json}");
     assert_eq!(json["counts"]["requests"], 100);

@@ -1,11 +1,11 @@
-//! `scripts/same-bytes` finds a planted difference, and none where there is none.
+//! `scripts/same-bytes` finds a planted difference, and no difference where there is none.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A program that has one command, and says what it is asked.
+/// A program with one command, which prints its arguments.
 const SMALL: &str = r#"#!/bin/sh
 case "$*" in
 --help) printf 'Small\n\nCommands:\n  list  List\n\n' ;;
@@ -31,23 +31,23 @@ fn same_bytes(arguments: &[&str], folder: &Path) -> Output {
 fn compare(old: &Path, new: &Path, part: &str, folder: &Path) -> (Option<i32>, String) {
     let sides = ["--old-program", old.to_str().unwrap(), "--new-program", new.to_str().unwrap()];
     let output = same_bytes(&[&sides[..], &["--only", part]].concat(), folder);
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    (output.status.code(), said)
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), printed)
 }
 
 #[test]
 fn a_planted_line_of_help_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let old = program(folder.path(), "old", SMALL);
-    let (code, said) = compare(&old, &program(folder.path(), "same", SMALL), "help", folder.path());
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("help         same"), "{said}");
+    let (code, printed) = compare(&old, &program(folder.path(), "same", SMALL), "help", folder.path());
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("help         same"), "{printed}");
 
     let planted = SMALL.replace("*) echo", "'list one') echo 'asked for: list uno' ;;\n*) echo");
-    let (code, said) = compare(&old, &program(folder.path(), "new", &planted), "help", folder.path());
-    assert_eq!(code, Some(1), "{said}");
+    let (code, printed) = compare(&old, &program(folder.path(), "new", &planted), "help", folder.path());
+    assert_eq!(code, Some(1), "{printed}");
     for expected in ["DIFFERENT  1 of", "list_one.txt", "- asked for: list one", "+ asked for: list uno"] {
-        assert!(said.contains(expected), "no `{expected}`: {said}");
+        assert!(printed.contains(expected), "no `{expected}`: {printed}");
     }
 }
 
@@ -62,10 +62,10 @@ case "$*" in
 esac
 "#;
     let planted = planted.replace("REAL", real.to_str().unwrap());
-    let (code, said) = compare(real, &program(folder.path(), "new", &planted), "recordings", folder.path());
-    assert_eq!(code, Some(1), "{said}");
+    let (code, printed) = compare(real, &program(folder.path(), "new", &planted), "recordings", folder.path());
+    assert_eq!(code, Some(1), "{printed}");
     for expected in ["DIFFERENT  1 of", "codel.rec.json", ".counts.calls: "] {
-        assert!(said.contains(expected), "no `{expected}`: {said}");
+        assert!(printed.contains(expected), "no `{expected}`: {printed}");
     }
 }
 

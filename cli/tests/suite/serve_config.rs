@@ -1,4 +1,4 @@
-//! `leeward serve --config`: what the file says, what the flags say, and how mistakes are named.
+//! `leeward serve --config`: values of the file, precedence of the flags, and error messages.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ fn leeward(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_leeward")).args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// Settings that `serve --config` with this file and these flags would serve.
+/// Effective settings of `serve --config` with this file and these flags.
 fn effective_config(file: &str, flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s.toml"), file).unwrap();
@@ -86,7 +86,7 @@ fn every_key_is_wrong_once() {
         "{keys:?}"
     );
     for key in keys {
-        // No key takes a time of day, or lists of lists.
+        // No key accepts a time of day, or lists of lists.
         for wrong in ["07:32:00", "[[\"x\"]]"] {
             let words = refused(&format!("\n{key} = {wrong}\n"));
             assert!(words.starts_with(&format!("error: s.toml:2: {key}: ")) && words.lines().count() == 1, "{words}");
@@ -129,7 +129,7 @@ fn mistakes_have_a_line() {
     check("cores", &[], "s.toml:1: syntax: not TOML");
     check("enforce = \"5\"", &[], "s.toml:1: enforce: `5`; accepted: whole percent");
     check("shadow = \"on\"\nenforce = \"5%\"", &[], "s.toml:2: enforce: `shadow` is on");
-    // What can't stand together, within the file and with the flags.
+    // Parameters that contradict each other, within the file and with the flags.
     let thresholds = "cores = 1\n[set]\ntarget = \"80us\"\naqm_threshold = \"20us\"";
     check(thresholds, &[], "s.toml:2: set: `aqm_threshold` (20us) must not be below `target` (80us)");
     check("[set]\nalpha = 0.1", &["--admission=dagor"], "s.toml:2: set.alpha: unknown parameter `alpha`");

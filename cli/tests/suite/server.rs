@@ -1,4 +1,4 @@
-//! Servers of this program for tests of tiers: started on a free port, killed when they are dropped.
+//! Servers of this program for tests of tiers: started on a free port, killed when dropped.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,7 +8,7 @@ pub(crate) fn leeward(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_leeward")).args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// A running server, and its address.
+/// A running server and its address.
 pub(crate) struct Server(Child, pub(crate) String);
 
 impl Server {

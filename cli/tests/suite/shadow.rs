@@ -1,22 +1,23 @@
-//! `leeward serve --shadow` and `--enforce`: nobody is refused, or a share of the clients, and what would have been is told alike everywhere.
+//! `leeward serve --shadow` and `--enforce`: rejections are enforced for no client or for a share,
+//! and shadow rejections are reported alike everywhere.
 
 use crate::admin::{OVERLOAD, Server};
 use crate::server::leeward;
 use serde_json::Value;
 use std::path::Path;
 
-/// Refusals for which nobody is told apart from the real ones.
+/// Number of rejections, whether enforced or not.
 fn rejected(server: &Server) -> f64 {
     server.metric("leeward_admission_decisions_total", "decision=\"refused\"")
 }
 
 #[test]
-fn a_shadow_refuses_nobody_and_counts_whom_it_would() {
+fn shadow_mode_rejects_nobody_and_counts_would_be_rejections() {
     for controller in ["edge", "auto"] {
         let server = Server::start(&["--slo", "1ms", "--admission", controller, "--shadow"]);
         let report = server.load(&OVERLOAD);
-        let told = |key: &str| report["totals"][key].as_f64().unwrap_or_else(|| panic!("no {key} in {report}"));
-        assert_eq!(told("dropped"), 0.0, "{controller}: {report}");
+        let total = |key: &str| report["totals"][key].as_f64().unwrap_or_else(|| panic!("no {key} in {report}"));
+        assert_eq!(total("dropped"), 0.0, "{controller}: {report}");
         let (foreseen, arrived) = (rejected(&server), server.metric("leeward_requests_arrived_total", ""));
         assert!(
             foreseen > arrived * 0.1,
@@ -45,12 +46,12 @@ fn a_share_of_the_clients_is_refused() {
     let report = server.load(&OVERLOAD);
     let dropped = report["totals"]["dropped"].as_f64().unwrap();
     let foreseen = rejected(&server);
-    // Twenty connections: half of them, give or take some.
+    // Twenty connections: about half of them.
     assert!(dropped > 0.0 && dropped < foreseen * 0.9, "{dropped} of {foreseen}: {report}");
 }
 
 #[test]
-fn what_cannot_be_rehearsed_is_refused_in_words() {
+fn what_shadow_mode_cannot_do_is_refused_with_a_message() {
     for (flags, part) in [
         (&["--shadow", "--admission", "none"][..], "--shadow: `none` refuses nobody at the server"),
         (&["--enforce", "5%", "--admission", "window"], "--enforce: `window` refuses nobody at the server"),
@@ -63,7 +64,7 @@ fn what_cannot_be_rehearsed_is_refused_in_words() {
         let words = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && words.contains(part), "{flags:?}: {words}");
     }
-    // All of the clients are what there is without the flag.
+    // 100 % is the behaviour without the flag.
     let output = leeward(&["serve", "--enforce", "100%", "--admission", "none", "--print-config"], Path::new("."));
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("enforce = \"100%\"\n"));
 }

@@ -1,4 +1,5 @@
-//! Programs that draw on a terminal, on a pseudo-terminal: they end when it does, however they learn of that.
+//! Programs that draw on a terminal, on a pseudo-terminal: they end when the terminal closes,
+//! however they detect it.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +16,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::real::Server;
 
-/// `O_NOCTTY`: the test is not to be sent signals by this terminal.
+/// `O_NOCTTY`: the test must not get signals of this terminal.
 const NO_CONTROL: i32 = 0o400;
 
 /// Both ends of a terminal.
@@ -46,7 +47,7 @@ struct TerminalProcess {
     master: File,
 }
 
-/// Whether the terminal is the controlling one, whose end is told by SIGHUP.
+/// Kind of terminal: only a controlling terminal sends SIGHUP when it closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TerminalKind {
     Controlling,
@@ -70,7 +71,8 @@ impl TerminalProcess {
         TerminalProcess { child: command.spawn().unwrap(), master: terminal.master }
     }
 
-    /// Reads what is drawn until `part` is there. One word: a view does not draw the blanks between words.
+    /// Reads the output until `part` is drawn. Only one word, since a view does not draw the blanks
+    /// between words.
     fn wait_for(&mut self, part: &str) {
         let (mut drawn, mut piece) = (String::new(), [0; 4096]);
         while !drawn.contains(part) {
@@ -85,7 +87,7 @@ impl TerminalProcess {
         assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// The terminal goes; then the program ends, or is killed after a time that none should need.
+    /// Closes the terminal; the program then ends, or is killed after a generous timeout.
     fn hang_up(self) -> ExitStatus {
         let TerminalProcess { child, master } = self;
         drop(master);
@@ -130,7 +132,7 @@ fn a_watcher_ends_with_its_terminal() {
     }
 }
 
-/// A server that stops answering is no reason to stay, nor are its last numbers news.
+/// The view stays when the server stops responding, and marks its last numbers as old.
 #[test]
 fn a_watcher_of_a_silent_server_says_so_and_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +169,7 @@ fn a_demo_of_tiers_ends_with_its_terminal() {
     for control in [TerminalKind::Ordinary, TerminalKind::Controlling] {
         let folder = tempfile::tempdir().unwrap();
         let mut demo = TerminalProcess::start(&arguments, folder.path(), control);
-        // A row of its own: what replaces other text is drawn in pieces.
+        // Wait for a row of its own: text that replaces other text is drawn in pieces.
         demo.wait_for("sets-leaf");
         demo.hang_up();
         assert!(!folder.path().join("results").exists());
@@ -177,7 +179,7 @@ fn a_demo_of_tiers_ends_with_its_terminal() {
 #[test]
 fn a_run_shows_itself_at_once_and_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
-    // One run, far longer than anybody waits here.
+    // One run, far longer than this test.
     let long = ["--set", "run.duration=1000s", "--set", "run.seeds=1", "--set", "workload.demand=1x"];
     for control in [TerminalKind::Ordinary, TerminalKind::Controlling] {
         let mut run = TerminalProcess::start(&[&["run", "bw-overall"], &long[..]].concat(), folder.path(), control);

@@ -1,4 +1,5 @@
-//! `leeward serve --threading FILE.toml`: a policy that changes a tier's setup by curves, and whose curves they must be.
+//! `leeward serve --threading FILE.toml`: a policy that changes a tier's setup by curves, and the
+//! check that the curves fit.
 
 use crate::server::{Server, leeward};
 
@@ -75,10 +76,10 @@ fn an_advice_can_be_checked_on_other_requests() {
     let few = ["--setups", "SIP1,SDB1-4", "--load", "100..800", "--slo", "5ms"];
     let advise = |flags: &[&str]| leeward(&[&["advise", "set-algebra"], &few[..], flags].concat(), folder.path());
     let output = advise(&["--check", "--json", "--out", "curves.toml"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout)
+    let advice: serde_json::Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    let fresh = told["fresh"].as_array().unwrap();
-    assert_eq!(fresh.len(), told["rows"].as_array().unwrap().len());
+    let fresh = advice["fresh"].as_array().unwrap();
+    assert_eq!(fresh.len(), advice["rows"].as_array().unwrap().len());
     for one in fresh {
         assert!(one["factor"].as_f64().unwrap() >= 1.0 && one["requests"] == 8_000, "{one}");
     }
@@ -100,7 +101,7 @@ fn threads_that_poll_on_too_few_cpus_are_warned_of() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["serve", "--listen", "203.0.113.1:1", "--service", "tier", "--leaves", "127.0.0.1:9", "--cpus", "0"];
     let warned = |setup: &str| {
-        // It does not start: no machine has this address. Warnings come before that.
+        // The server does not start, since no machine has this address. Warnings come before that.
         let output = leeward(&[&flags[..], &["--threading", setup]].concat(), folder.path());
         String::from_utf8_lossy(&output.stderr).contains("threads poll on 1 CPU")
     };

@@ -1,4 +1,5 @@
-//! A tier whose leaves are other processes: stopped, killed and back again, nobody waits for ever and full answers return.
+//! A tier whose leaves are other processes. If leaves stop, die and return, no request waits
+//! forever, and full answers return.
 
 use crate::server::{Server, leeward};
 use serde_json::Value;
@@ -6,7 +7,8 @@ use std::path::Path;
 
 const LEAF: [&str; 6] = ["--service", "wait", "--admission", "none", "--idle", "block"];
 
-/// Asks a tier for half a second: how many requests there were, how many were answered in full, and how many in part.
+/// Loads a tier for half a second; returns the numbers of requests, of full answers and of partial
+/// answers.
 fn leaf_counts(tier: &Server, folder: &Path) -> (u64, u64, u64) {
     let shape = ["--demand", "60", "--clients", "4", "--duration", "500ms", "--warmup", "0s", "--slo", "1s"];
     let flags = [&["load", &tier.1, "--service", "tier", "--admission", "none", "--json"], &shape[..]].concat();
@@ -15,11 +17,11 @@ fn leaf_counts(tier: &Server, folder: &Path) -> (u64, u64, u64) {
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     let count = |name: &str| report["totals"][name].as_u64().unwrap();
     assert_eq!((count("unfinished"), count("disconnected")), (0, 0), "{report}");
-    // A partial answer says so, and the client counts it as wrong.
+    // A partial answer is marked, and the client counts it as a failure.
     (count("offered"), count("completed"), count("failed"))
 }
 
-/// Until a round was answered in full; each takes half a second.
+/// Repeats rounds of half a second until all requests of a round get full answers.
 fn has_recovered(tier: &Server, folder: &Path) -> bool {
     (0..20).any(|_| {
         let (offered, full, _) = leaf_counts(tier, folder);
@@ -42,7 +44,7 @@ fn leaves_that_stop_and_die_cost_their_part() {
         assert!(full + partial == offered && partial > 0, "{threading}, stopped: {offered}, {full}, {partial}");
         frail.signal("CONT");
         assert!(has_recovered(&tier, folder), "{threading}: it goes on");
-        // Killed, not asked to leave.
+        // Killed, not asked to stop.
         drop(frail);
         let (offered, full, partial) = leaf_counts(&tier, folder);
         assert!(full == 0 && partial == offered, "{threading}, killed: {offered}, {full}, {partial}");

@@ -1,5 +1,5 @@
-//! TLS of the program: serving, loading and watching with certificates, and flags that don't go together. Refusals of every kind are
-//! `server/rpc/tests/tls`'s.
+//! TLS of the program: serving, loading and observing with certificates, and flags that exclude
+//! each other. `server/rpc/tests/tls` tests the kinds of failures.
 
 use crate::server::{Server, leeward};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// An authority's certificate, and a server's and a client's with their keys.
+/// Certificates and keys: an authority's certificate, and a server's and a client's with their
+/// keys.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
     let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
@@ -30,7 +31,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Standard output and standard error of a command, and whether it went well.
+/// Runs a command; returns whether it succeeded, with stdout and stderr.
 fn run(arguments: &[&str], folder: &Path) -> (bool, String) {
     let output = leeward(arguments, folder);
     (output.status.success(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat())
@@ -45,19 +46,19 @@ fn a_server_with_tls_is_loaded_and_watched() {
     let trust = ["--tls-ca", "ca.pem", "--tls-name", "leeward.example"];
     let shown = ["--tls-cert", "client.pem", "--tls-key", "client.key"];
     let load = ["load", &server.1, "--clients", "4", "--closed", "1", "--duration", "300ms", "--slo", "1s"];
-    let (is_well, said) = run(&[&load[..], &trust, &shown].concat(), folder.path());
-    assert!(is_well && said.contains("goodput"), "{said}");
-    let (is_well, told) = run(&[&["top", &server.1, "--json"][..], &trust, &shown].concat(), folder.path());
-    assert!(is_well && told.contains("\"identified\":5"), "{told}");
-    // Without a certificate of its own, and without TLS.
-    let (is_well, said) = run(&[&load[..], &trust].concat(), folder.path());
-    assert!(!is_well && said.contains("it wants a certificate (--tls-cert, --tls-key)"), "{said}");
-    let (is_well, said) = run(&load, folder.path());
-    assert!(!is_well && said.contains("this port speaks TLS alone: connect with TLS (--tls-ca)"), "{said}");
+    let (is_well, printed) = run(&[&load[..], &trust, &shown].concat(), folder.path());
+    assert!(is_well && printed.contains("goodput"), "{printed}");
+    let (is_well, printed) = run(&[&["top", &server.1, "--json"][..], &trust, &shown].concat(), folder.path());
+    assert!(is_well && printed.contains("\"identified\":5"), "{printed}");
+    // Without a client certificate, and without TLS.
+    let (is_well, printed) = run(&[&load[..], &trust].concat(), folder.path());
+    assert!(!is_well && printed.contains("it wants a certificate (--tls-cert, --tls-key)"), "{printed}");
+    let (is_well, printed) = run(&load, folder.path());
+    assert!(!is_well && printed.contains("this port speaks TLS alone: connect with TLS (--tls-ca)"), "{printed}");
 }
 
 #[test]
-fn a_table_names_tenants_and_strangers_are_told() {
+fn a_table_names_tenants_and_unknown_identities_are_reported() {
     let folder = folder();
     let config = "tls-cert = \"server.pem\"\ntls-key = \"server.key\"\ntls-client-ca = \"ca.pem\"\ntls-tenants = \"tenants.toml\"\nidle = \"block\"\n";
     fs::write(folder.path().join("server.toml"), config).unwrap();
@@ -77,10 +78,10 @@ fn a_table_names_tenants_and_strangers_are_told() {
         ];
         run(&[&load[..], &shown].concat(), folder.path())
     };
-    let (is_well, said) = of("strangers = \"refused\"\n[tenants]\n\"spiffe://example/batch\" = 7\n");
-    assert!(is_well && said.contains("goodput"), "{said}");
-    let (is_well, said) = of("strangers = \"refused\"\n[tenants]\n\"spiffe://example/web\" = 7\n");
-    assert!(!is_well && said.contains("this server takes no client of this certificate's name"), "{said}");
+    let (is_well, printed) = of("strangers = \"refused\"\n[tenants]\n\"spiffe://example/batch\" = 7\n");
+    assert!(is_well && printed.contains("goodput"), "{printed}");
+    let (is_well, printed) = of("strangers = \"refused\"\n[tenants]\n\"spiffe://example/web\" = 7\n");
+    assert!(!is_well && printed.contains("this server takes no client of this certificate's name"), "{printed}");
 }
 
 #[test]
@@ -99,10 +100,10 @@ fn the_admin_port_is_asked_by_tls() {
     let trust = ["--tls-ca", "ca.pem", "--tls-name", "leeward.example"];
     let shown = ["--tls-cert", "client.pem", "--tls-key", "client.key"];
     let check = |arguments: &[&str], words: &str| {
-        let (is_well, said) = run(arguments, folder.path());
-        assert!(!is_well && said.contains(words) && said.lines().count() == 1, "{arguments:?}: {said}");
+        let (is_well, printed) = run(arguments, folder.path());
+        assert!(!is_well && printed.contains(words) && printed.lines().count() == 1, "{arguments:?}: {printed}");
     };
-    // Nothing was refused yet: that it says so is an answer.
+    // No request was rejected yet, so this message proves that the port responds.
     check(&[&why[..], &trust, &shown].concat(), "no decision 8f3a");
     check(&[&why[..], &trust].concat(), "it wants a certificate (--tls-cert, --tls-key)");
     check(&why, "this port speaks TLS alone");
@@ -115,8 +116,8 @@ fn flags_that_do_not_go_together_are_refused_in_words() {
     let folder = folder();
     let pair = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
     let check = |arguments: &[&str], words: &str| {
-        let (is_well, said) = run(arguments, folder.path());
-        assert!(!is_well && said.contains(words) && said.lines().count() == 1, "{arguments:?}: {said}");
+        let (is_well, printed) = run(arguments, folder.path());
+        assert!(!is_well && printed.contains(words) && printed.lines().count() == 1, "{arguments:?}: {printed}");
     };
     check(&["serve", "--tls-cert", "server.pem"], "--tls-key is missing");
     check(&["serve", "--tls-key", "server.key"], "--tls-cert is missing");

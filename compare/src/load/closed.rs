@@ -1,5 +1,8 @@
-//! A closed loop over many connections on one thread: per ready socket one read, a look at what came, one write of as many
-//! new requests. Never sleeps; how often it finds nothing to do tells whether the server or the load is the limit.
+//! A closed loop over many connections on one thread.
+//!
+//! Per ready socket it makes one read, parses the responses, and writes as many new requests at
+//! once. It never sleeps: the share of polls that find nothing shows whether the server or the load
+//! is the limit.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,15 +14,15 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::speak::Speak;
-use super::{Edge, Times};
+use super::speak::Protocol;
+use super::{PhaseHook, Times};
 
-/// Sockets per call to the kernel.
+/// Events per poll.
 const EVENTS_MAX: usize = 256;
-/// A server that says nothing for so long has a defect.
+/// Time without a response after which the server counts as defective.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Plan of a closed loop.
+/// Settings of a closed loop.
 pub(crate) struct Plan {
     pub(crate) address: SocketAddr,
     pub(crate) connections: u32,
@@ -27,34 +30,34 @@ pub(crate) struct Plan {
     pub(crate) times: Times,
 }
 
-/// Result of the measured time.
+/// Result of the measured phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
-    /// Answers per second.
+    /// Responses per second.
     pub(crate) rate_per_s: f64,
-    /// Share of the time in which the load had nothing to do but look: 0 means that it may be the limit.
+    /// Share of the time in which polls found nothing; near 0, the load may be the limit.
     pub(crate) idle: f64,
 }
 
-/// Runs `plan` with a speaker for each connection.
+/// Runs `plan` with one client protocol instance per connection.
 ///
 /// # Errors
-/// A connection can't be made, ends, or carries what is no answer.
-pub(crate) fn run<S: Speak>(speaker: impl FnMut() -> S, plan: &Plan, edge: Edge<'_>) -> Result<Closed> {
-    let mut client = Client::connect(speaker, plan)?;
+/// A connection can't be made, ends, or carries an invalid response.
+pub(crate) fn run<S: Protocol>(protocol: impl FnMut() -> S, plan: &Plan, hook: PhaseHook<'_>) -> Result<Closed> {
+    let mut client = Client::connect(protocol, plan)?;
     client.warm_up(plan)?;
-    edge()?;
-    let measured = client.turns(plan.times.measured)?;
-    edge()?;
+    hook()?;
+    let measured = client.run_for(plan.times.measured)?;
+    hook()?;
     Ok(measured)
 }
 
 struct Link<S> {
     socket: TcpStream,
-    speaker: S,
-    /// The beginning of a message.
-    begun: Vec<u8>,
-    /// Bytes that the server has no room for; empty nearly always.
+    protocol: S,
+    /// Received bytes of an incomplete message.
+    partial: Vec<u8>,
+    /// Bytes that the socket did not accept; almost always empty.
     unsent: Vec<u8>,
 }
 
@@ -66,9 +69,10 @@ struct Client<S> {
     out: Vec<u8>,
 }
 
-impl<S: Speak> Client<S> {
-    /// Opens all connections; each is greeted before the next, so that no server has to take a thousand at once.
-    fn connect(mut speaker: impl FnMut() -> S, plan: &Plan) -> Result<Self> {
+impl<S: Protocol> Client<S> {
+    /// Opens all connections, each handshake before the next, so that no server must accept 1,000
+    /// at once.
+    fn connect(mut protocol: impl FnMut() -> S, plan: &Plan) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).context("epoll")?;
         let mut links = Vec::new();
         let mut out = Vec::new();
@@ -76,43 +80,43 @@ impl<S: Speak> Client<S> {
         for number in 0..plan.connections {
             let mut socket = TcpStream::connect(plan.address).with_context(|| format!("connection {number}"))?;
             socket.set_nodelay(true)?;
-            let mut speaker = speaker();
-            let mut begun = Vec::new();
+            let mut protocol = protocol();
+            let mut partial = Vec::new();
             out.clear();
-            speaker.greet(&mut out);
+            protocol.append_opening(&mut out);
             socket.set_read_timeout(Some(PATIENCE))?;
             socket.write_all(&out).context("greeting")?;
-            while !speaker.is_open() {
+            while !protocol.is_open() {
                 let count = socket.read(&mut buffer).context("no welcome")?;
                 ensure!(count > 0, "the server closed the connection");
-                begun.extend_from_slice(&buffer[..count]);
+                partial.extend_from_slice(&buffer[..count]);
                 out.clear();
-                let taken = speaker.take(&begun, &mut out)?;
-                begun.drain(..taken.bytes);
+                let parsed = protocol.parse(&partial, &mut out)?;
+                partial.drain(..parsed.bytes);
                 socket.write_all(&out).context("greeting")?;
             }
             socket.set_nonblocking(true)?;
             epoll::add(&epoll, &socket, EventData::new_u64(number.into()), EventFlags::IN)?;
-            links.push(Link { socket, speaker, begun, unsent: Vec::new() });
+            links.push(Link { socket, protocol, partial, unsent: Vec::new() });
         }
         Ok(Client { epoll, links, events: Vec::with_capacity(EVENTS_MAX), buffer, out })
     }
 
-    /// Sends everybody's first requests and lets the loop turn for a while.
+    /// Sends the first requests of all connections and runs the loop for the warm-up.
     fn warm_up(&mut self, plan: &Plan) -> Result<()> {
         for (number, link) in self.links.iter_mut().enumerate() {
             self.out.clear();
-            (0..plan.outstanding).for_each(|_| link.speaker.ask(&mut self.out));
+            (0..plan.outstanding).for_each(|_| link.protocol.append_request(&mut self.out));
             link.send(&self.out, &self.epoll, number as u64)?;
         }
-        self.turns(plan.times.warmup).map(|_| ())
+        self.run_for(plan.times.warmup).map(|_| ())
     }
 
-    /// Turns for `time`.
-    fn turns(&mut self, time: Duration) -> Result<Closed> {
+    /// Runs the loop for `time`.
+    fn run_for(&mut self, time: Duration) -> Result<Closed> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let begun = Instant::now();
-        let (mut before, mut heard) = (begun, begun);
+        let start = Instant::now();
+        let (mut before, mut last_progress) = (start, start);
         let (mut idle, mut answers) = (Duration::ZERO, 0u64);
         loop {
             self.events.clear();
@@ -129,12 +133,12 @@ impl<S: Speak> Client<S> {
             let after = Instant::now();
             if is_idle {
                 idle += after - before;
-                ensure!(after - heard < PATIENCE, "no answers");
+                ensure!(after - last_progress < PATIENCE, "no answers");
             } else {
-                heard = after;
+                last_progress = after;
             }
             before = after;
-            let span = after - begun;
+            let span = after - start;
             if span >= time {
                 let seconds = span.as_secs_f64();
                 return Ok(Closed { rate_per_s: answers as f64 / seconds, idle: idle.as_secs_f64() / seconds });
@@ -143,8 +147,8 @@ impl<S: Speak> Client<S> {
     }
 }
 
-impl<S: Speak> Link<S> {
-    /// Reads once, asks again for each answer; says how many answers there were.
+impl<S: Protocol> Link<S> {
+    /// Reads once and sends a new request for each response; returns the number of responses.
     fn ready(&mut self, epoll: &OwnedFd, number: u64, buffer: &mut [u8], out: &mut Vec<u8>) -> Result<u32> {
         if !self.unsent.is_empty() {
             let unsent = std::mem::take(&mut self.unsent);
@@ -160,22 +164,24 @@ impl<S: Speak> Link<S> {
             Err(error) => return Err(error).context("receiving"),
         };
         out.clear();
-        let answers = if self.begun.is_empty() {
-            let taken = self.speaker.take(&buffer[..count], out)?;
-            self.begun.extend_from_slice(&buffer[taken.bytes..count]);
-            taken.answers
+        let answers = if self.partial.is_empty() {
+            let parsed = self.protocol.parse(&buffer[..count], out)?;
+            self.partial.extend_from_slice(&buffer[parsed.bytes..count]);
+            parsed.answers
         } else {
-            self.begun.extend_from_slice(&buffer[..count]);
-            let taken = self.speaker.take(&self.begun, out)?;
-            self.begun.drain(..taken.bytes);
-            taken.answers
+            self.partial.extend_from_slice(&buffer[..count]);
+            let parsed = self.protocol.parse(&self.partial, out)?;
+            self.partial.drain(..parsed.bytes);
+            parsed.answers
         };
-        (0..answers).for_each(|_| self.speaker.ask(out));
+        (0..answers).for_each(|_| self.protocol.append_request(out));
         self.send(out, epoll, number)?;
         Ok(answers)
     }
 
-    /// Sends what the socket takes and keeps the rest: bounded, because nothing is asked without an answer.
+    /// Sends as much as the socket accepts and keeps the rest.
+    ///
+    /// The rest is bounded, because each new request needs a response.
     fn send(&mut self, bytes: &[u8], epoll: &OwnedFd, number: u64) -> Result<()> {
         let mut sent = 0;
         while self.unsent.is_empty() && sent < bytes.len() {

@@ -1,5 +1,6 @@
-//! The loads over datagrams: a socket for each client, a request under way on each, as `closed` and `round_trip` do it over
-//! streams.
+//! The loads over datagrams: one socket per client, each with one request in flight.
+//!
+//! `closed` and `round_trip` do the same over streams.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -15,26 +16,26 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use super::closed::{Closed, Plan};
-use super::speak::Speak;
-use super::{Edge, Times};
+use super::speak::Protocol;
+use super::{PhaseHook, Times};
 
 const EVENTS_MAX: usize = 256;
-/// A server that says nothing for so long has a defect.
+/// Time without a response after which the server counts as defective.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often time-outs are looked for.
+/// Interval between checks for time-outs.
 const TIMERS: Duration = Duration::from_millis(1);
-/// Longer than any datagram.
+/// Size of the receive buffer in bytes, longer than any datagram.
 const BUFFER: usize = 2048;
 
 /// A client's socket.
 pub(crate) enum Wire {
-    /// Datagrams as they are.
+    /// Plain datagrams.
     Bare(UdpSocket),
-    /// A session.
+    /// A session of Leeward's datagram transport.
     Leeward(Box<DatagramStream>),
 }
 
-/// The clock of all sessions.
+/// The clock that all sessions share.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock(Instant);
 
@@ -57,7 +58,7 @@ impl Wire {
     }
 
     pub(crate) fn leeward(address: SocketAddr, number: u64, clock: Clock) -> Result<Self> {
-        // No stranger is near who could guess it.
+        // On the loopback interface no attacker could guess the nonce.
         let nonce = (number + 1) << 20 | u64::from(std::process::id());
         Ok(Wire::Leeward(Box::new(DatagramStream::connect(address, nonce, DatagramSize::DEFAULT, clock.now())?)))
     }
@@ -102,36 +103,36 @@ impl AsFd for Wire {
 
 struct Link<S> {
     wire: Wire,
-    speaker: S,
+    protocol: S,
 }
 
-impl<S: Speak> Link<S> {
-    fn open(mut wire: Wire, mut speaker: S, clock: Clock) -> Result<Self> {
-        let (mut out, mut buffer, begun) = (Vec::new(), [0; BUFFER], Instant::now());
-        speaker.greet(&mut out);
-        // Without a greeting there is nothing to send: over a bare socket it would be an empty datagram, and echoed.
+impl<S: Protocol> Link<S> {
+    fn open(mut wire: Wire, mut protocol: S, clock: Clock) -> Result<Self> {
+        let (mut out, mut buffer, start) = (Vec::new(), [0; BUFFER], Instant::now());
+        protocol.append_opening(&mut out);
+        // A bare socket needs no greeting: it would send an empty datagram, which would be echoed.
         if !out.is_empty() {
             wire.write(clock, &out).context("greeting")?;
         }
-        while !speaker.is_open() {
-            ensure!(begun.elapsed() < PATIENCE, "no welcome");
+        while !protocol.is_open() {
+            ensure!(start.elapsed() < PATIENCE, "no welcome");
             wire.on_timer(clock);
             match wire.read(clock, &mut buffer) {
-                Ok(count) => _ = speaker.take(&buffer[..count], &mut out)?,
+                Ok(count) => _ = protocol.parse(&buffer[..count], &mut out)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error).context("no welcome"),
             }
         }
-        Ok(Link { wire, speaker })
+        Ok(Link { wire, protocol })
     }
 
-    fn ask(&mut self, clock: Clock, out: &mut Vec<u8>) -> Result<()> {
+    fn send_request(&mut self, clock: Clock, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        self.speaker.ask(out);
+        self.protocol.append_request(out);
         self.wire.write(clock, out).context("sending")
     }
 
-    /// Reads once; how many answers there were.
+    /// Reads once; returns the number of responses.
     fn ready(&mut self, clock: Clock, buffer: &mut [u8], out: &mut Vec<u8>) -> Result<u32> {
         let count = match self.wire.read(clock, buffer) {
             Ok(count) => count,
@@ -139,37 +140,37 @@ impl<S: Speak> Link<S> {
             Err(error) => return Err(error).context("receiving"),
         };
         ensure!(count > 0, "the server ended a session");
-        Ok(self.speaker.take(&buffer[..count], out)?.answers)
+        Ok(self.protocol.parse(&buffer[..count], out)?.answers)
     }
 }
 
-/// As [`super::closed::run`], with one request under way for each client.
+/// Like [`super::closed::run`], with one request in flight per client.
 ///
 /// # Errors
-/// A session can't be opened, ends, or carries what is no answer.
-pub(crate) fn closed<S: Speak>(
-    mut speaker: impl FnMut() -> S,
+/// A session can't be opened, ends, or carries an invalid response.
+pub(crate) fn closed<S: Protocol>(
+    mut protocol: impl FnMut() -> S,
     mut wire: impl FnMut(u64, Clock) -> Result<Wire>,
     plan: &Plan,
-    edge: Edge<'_>,
+    hook: PhaseHook<'_>,
 ) -> Result<Closed> {
     let clock = Clock::start();
     let epoll = epoll::create(CreateFlags::CLOEXEC).context("epoll")?;
     let (mut links, mut out) = (Vec::new(), Vec::new());
     for number in 0..u64::from(plan.connections) {
-        let link = Link::open(wire(number, clock)?, speaker(), clock)?;
+        let link = Link::open(wire(number, clock)?, protocol(), clock)?;
         epoll::add(&epoll, &link.wire, EventData::new_u64(number), EventFlags::IN)?;
         links.push(link);
     }
     for link in &mut links {
-        link.ask(clock, &mut out)?;
+        link.send_request(clock, &mut out)?;
     }
-    let mut turns = |time: Duration| -> Result<Closed> {
+    let mut run_for = |time: Duration| -> Result<Closed> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_MAX);
         let mut buffer = [0; BUFFER];
-        let begun = Instant::now();
-        let (mut before, mut heard, mut timers) = (begun, begun, begun);
+        let start = Instant::now();
+        let (mut before, mut last_progress, mut timers) = (start, start, start);
         let (mut idle, mut answers) = (Duration::ZERO, 0_u64);
         loop {
             events.clear();
@@ -181,54 +182,54 @@ pub(crate) fn closed<S: Speak>(
                 let link = &mut links[event.data.u64() as usize];
                 let came = link.ready(clock, &mut buffer, &mut out)?;
                 for _ in 0..came {
-                    link.ask(clock, &mut out)?;
+                    link.send_request(clock, &mut out)?;
                 }
                 answers += u64::from(came);
             }
             let after = Instant::now();
             if events.is_empty() {
                 idle += after - before;
-                ensure!(after - heard < PATIENCE, "no answers");
+                ensure!(after - last_progress < PATIENCE, "no answers");
             } else {
-                heard = after;
+                last_progress = after;
             }
             before = after;
             if after - timers >= TIMERS {
                 timers = after;
                 links.iter_mut().for_each(|link| link.wire.on_timer(clock));
             }
-            let span = after - begun;
+            let span = after - start;
             if span >= time {
                 let seconds = span.as_secs_f64();
                 return Ok(Closed { rate_per_s: answers as f64 / seconds, idle: idle.as_secs_f64() / seconds });
             }
         }
     };
-    turns(plan.times.warmup)?;
-    edge()?;
-    let measured = turns(plan.times.measured)?;
-    edge()?;
+    run_for(plan.times.warmup)?;
+    hook()?;
+    let measured = run_for(plan.times.measured)?;
+    hook()?;
     Ok(measured)
 }
 
-/// As [`super::round_trip::run`].
+/// Like [`super::round_trip::run`].
 ///
 /// # Errors
-/// The server does not answer as it should.
-pub(crate) fn round_trips<S: Speak>(
-    speaker: S,
+/// The server does not follow its protocol.
+pub(crate) fn round_trips<S: Protocol>(
+    protocol: S,
     wire: impl FnOnce(u64, Clock) -> Result<Wire>,
     times: Times,
-    edge: Edge<'_>,
+    hook: PhaseHook<'_>,
 ) -> Result<Histogram<u64>> {
     let clock = Clock::start();
-    let mut link = Link::open(wire(0, clock)?, speaker, clock)?;
+    let mut link = Link::open(wire(0, clock)?, protocol, clock)?;
     let (mut out, mut buffer) = (Vec::new(), [0; BUFFER]);
-    super::round_trip::trips(times, edge, |asked| {
-        link.ask(clock, &mut out)?;
+    super::round_trip::trips(times, hook, |sent_at| {
+        link.send_request(clock, &mut out)?;
         while link.ready(clock, &mut buffer, &mut out)? == 0 {
             link.wire.on_timer(clock);
-            ensure!(asked.elapsed() < PATIENCE, "no answer");
+            ensure!(sent_at.elapsed() < PATIENCE, "no answer");
         }
         Ok(())
     })

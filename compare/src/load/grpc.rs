@@ -1,14 +1,16 @@
-//! gRPC's unary calls over HTTP/2, as much of it as a load needs: requests built once, of which only the stream's number
-//! changes, and frames counted by kind (RFC 9113). Header fields that come back are not decoded: a call has succeeded
-//! when the echo of its message came, and its stream ended.
+//! gRPC's unary calls over HTTP/2 (RFC 9113), reduced to the needs of a load.
 //!
-//! A real gRPC client costs more than the server; on two CPUs it would be what is measured. This one makes tonic's server
-//! look as good as it is.
+//! Requests are built once; only the stream number changes. Frames are counted by type. Header
+//! fields of responses are not decoded: a call has succeeded when the echo of its message arrived
+//! and its stream ended.
+//!
+//! A real gRPC client costs more CPU time than the server. On two CPUs the measurement would show
+//! the client instead of tonic's server.
 
 use anyhow::{Result, bail, ensure};
 use prost::Message;
 
-use super::speak::{Speak, Taken};
+use super::speak::{Parsed, Protocol};
 use crate::servers::tonic::{Echo, PATH};
 
 const FRAME_HEADER: usize = 9;
@@ -26,14 +28,14 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
-/// The size of a connection's window before anybody enlarges it, and the largest (RFC 9113, section 6.9).
+/// Initial size of a connection's flow-control window, and the largest (RFC 9113, section 6.9).
 const FIRST_WINDOW: u32 = 65_535;
 const LARGEST_WINDOW: u32 = i32::MAX as u32;
 
-/// A request's HEADERS and DATA.
+/// HEADERS and DATA of a request.
 struct Request {
     bytes: Vec<u8>,
-    /// Where the DATA begin.
+    /// Offset of the DATA frame.
     data: usize,
 }
 
@@ -56,31 +58,31 @@ impl Request {
 
 /// Client side of a connection.
 pub(crate) struct Grpc {
-    /// The message with gRPC's prefix, as it goes and as it comes back.
+    /// The message with gRPC's prefix, the same in both directions.
     message: Vec<u8>,
-    /// The first request, which names its header fields.
+    /// The first request, with literal header fields.
     first: Request,
-    /// All others, which refer to those (HPACK's dynamic table), as every client's do.
+    /// All later requests, whose header fields refer to HPACK's dynamic table, as in every client.
     next: Request,
     next_stream: u32,
     is_open: bool,
-    asked: u64,
+    requests_sent: u64,
     echoes: u64,
     answered: u64,
-    /// Bytes of DATA that the server allows at this moment.
+    /// Bytes of DATA that the server's window allows now.
     window: i64,
-    /// Bytes of DATA received and not given back.
+    /// Bytes of DATA received since the last window update.
     received: u32,
 }
 
 impl Grpc {
-    /// With messages of `payload` bytes.
+    /// Client side with messages of `payload` bytes.
     pub(crate) fn new(payload: usize) -> Self {
         let echo = Echo { payload: vec![0; payload].into() }.encode_to_vec();
-        // Not compressed, and how long (gRPC over HTTP/2, "Length-Prefixed-Message").
+        // Flag "not compressed" and length (gRPC over HTTP/2, "Length-Prefixed-Message").
         let message = [&[0][..], &(echo.len() as u32).to_be_bytes(), &echo].concat();
-        // Static entries 3 and 6: POST, http. Then the dynamic ones, of which 62 is the newest: path, authority, te,
-        // content-type, user-agent.
+        // Static entries 3 and 6: POST, http. Then the dynamic ones, newest is 62: path, authority,
+        // te, content-type, user-agent.
         let referred = [0x83, 0x86, 0xC2, 0xC1, 0xC0, 0xBF, 0xBE];
         Grpc {
             first: Request::new(&named_fields(), &message),
@@ -88,7 +90,7 @@ impl Grpc {
             message,
             next_stream: 1,
             is_open: false,
-            asked: 0,
+            requests_sent: 0,
             echoes: 0,
             answered: 0,
             window: FIRST_WINDOW.into(),
@@ -96,7 +98,7 @@ impl Grpc {
         }
     }
 
-    /// Takes a whole frame.
+    /// Handles one whole frame.
     fn take_frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         match kind {
             DATA => {
@@ -110,7 +112,7 @@ impl Grpc {
             }
             HEADERS if flags & END_STREAM != 0 => {
                 self.answered += 1;
-                ensure!(self.answered <= self.echoes && self.echoes <= self.asked, "a call has failed");
+                ensure!(self.answered <= self.echoes && self.echoes <= self.requests_sent, "a call has failed");
                 return Ok(true);
             }
             HEADERS => {}
@@ -132,8 +134,8 @@ impl Grpc {
     }
 }
 
-impl Speak for Grpc {
-    fn greet(&mut self, out: &mut Vec<u8>) {
+impl Protocol for Grpc {
+    fn append_opening(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         frame(out, SETTINGS, 0, 0, &[]);
         frame(out, WINDOW_UPDATE, 0, 0, &(LARGEST_WINDOW - FIRST_WINDOW).to_be_bytes());
@@ -143,29 +145,29 @@ impl Speak for Grpc {
         self.is_open
     }
 
-    fn ask(&mut self, out: &mut Vec<u8>) {
-        let request = if self.asked == 0 { &mut self.first } else { &mut self.next };
-        self.asked += 1;
+    fn append_request(&mut self, out: &mut Vec<u8>) {
+        let request = if self.requests_sent == 0 { &mut self.first } else { &mut self.next };
+        self.requests_sent += 1;
         request.append(self.next_stream, out);
-        // Streams run out after 2^30 requests; no measurement is that long.
+        // Stream numbers run out after 2^30 requests; no measurement is that long.
         self.next_stream += 2;
         self.window -= self.message.len() as i64;
     }
 
-    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Taken> {
-        let mut taken = Taken::default();
-        while let Some(header) = bytes[taken.bytes..].first_chunk::<FRAME_HEADER>() {
+    fn parse(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Parsed> {
+        let mut parsed = Parsed::default();
+        while let Some(header) = bytes[parsed.bytes..].first_chunk::<FRAME_HEADER>() {
             let [a, b, c, kind, flags, stream @ ..] = *header;
             let length = u32::from_be_bytes([0, a, b, c]) as usize;
-            let begin = taken.bytes + FRAME_HEADER;
+            let begin = parsed.bytes + FRAME_HEADER;
             let Some(payload) = bytes.get(begin..begin + length) else { break };
             let is_answer = self.take_frame(kind, flags, u32::from_be_bytes(stream), payload, out)?;
-            taken.answers += u32::from(is_answer);
-            taken.bytes = begin + length;
+            parsed.answers += u32::from(is_answer);
+            parsed.bytes = begin + length;
         }
-        // What is asked next must not exceed what the server allows; it never comes near.
+        // The next request must fit into the server's window; it never comes near.
         ensure!(self.window > 0, "more bytes under way than the server takes: a smaller payload helps");
-        Ok(taken)
+        Ok(parsed)
     }
 }
 
@@ -177,13 +179,14 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// A request's header fields with their names and values, to be remembered (RFC 7541, section 6.2.1): in this order they
-/// become the dynamic entries 66 to 62.
+/// Header fields of a request as literals with indexing (RFC 7541, section 6.2.1).
+///
+/// In this order they become the dynamic entries 66 to 62.
 fn named_fields() -> Vec<u8> {
     let mut fields = vec![0x83, 0x86];
     let mut remember = |name: Result<u8, &str>, value: &str| {
         match name {
-            // One of the static table's names.
+            // The name is in the static table.
             Ok(index) => fields.push(0x40 | index),
             Err(name) => {
                 fields.extend_from_slice(&[0x40, name.len() as u8]);
@@ -208,11 +211,11 @@ mod tests {
     fn open() -> (Grpc, Vec<u8>) {
         let mut grpc = Grpc::new(8);
         let mut out = Vec::new();
-        grpc.greet(&mut out);
+        grpc.append_opening(&mut out);
         let mut settings = Vec::new();
         frame(&mut settings, SETTINGS, 0, 0, &[]);
         out.clear();
-        assert_eq!(grpc.take(&settings, &mut out).unwrap(), Taken { bytes: 9, answers: 0 });
+        assert_eq!(grpc.parse(&settings, &mut out).unwrap(), Parsed { bytes: 9, answers: 0 });
         assert!(grpc.is_open());
         (grpc, out)
     }
@@ -226,9 +229,9 @@ mod tests {
     fn requests_have_streams_of_their_own() {
         let (mut grpc, mut out) = open();
         out.clear();
-        grpc.ask(&mut out);
+        grpc.append_request(&mut out);
         let first = out.len();
-        grpc.ask(&mut out);
+        grpc.append_request(&mut out);
         // HEADERS by reference, and DATA: prefix, field number, length, 8 bytes.
         assert_eq!(out.len() - first, 9 + 7 + 9 + 5 + 2 + 8);
         assert_eq!((&out[5..9], &out[first + 5..first + 9]), (&[0, 0, 0, 1][..], &[0, 0, 0, 3][..]));
@@ -238,26 +241,26 @@ mod tests {
     #[test]
     fn an_answer_is_an_echo_and_the_end_of_its_stream() {
         let (mut grpc, mut out) = open();
-        grpc.ask(&mut out);
+        grpc.append_request(&mut out);
         let mut answer = Vec::new();
         frame(&mut answer, HEADERS, END_HEADERS, 1, &[0x88]);
         frame(&mut answer, DATA, 0, 1, &grpc.message.clone());
-        let without_end = answer.len();
+        let end_at = answer.len();
         frame(&mut answer, HEADERS, END_HEADERS | END_STREAM, 1, &[0x88]);
-        let mut pieces = Grpc { message: grpc.message.clone(), asked: 1, ..Grpc::new(8) };
-        assert_eq!(grpc.take(&answer[..answer.len() - 1], &mut out).unwrap(), Taken { bytes: without_end, answers: 0 });
-        assert_eq!(pieces.take(&answer, &mut out).unwrap(), Taken { bytes: answer.len(), answers: 1 });
+        let mut pieces = Grpc { message: grpc.message.clone(), requests_sent: 1, ..Grpc::new(8) };
+        assert_eq!(grpc.parse(&answer[..answer.len() - 1], &mut out).unwrap(), Parsed { bytes: end_at, answers: 0 });
+        assert_eq!(pieces.parse(&answer, &mut out).unwrap(), Parsed { bytes: answer.len(), answers: 1 });
     }
 
     #[test]
     fn a_failed_call_is_found() {
         let (mut grpc, mut out) = open();
-        grpc.ask(&mut out);
+        grpc.append_request(&mut out);
         let mut trailers_only = Vec::new();
         frame(&mut trailers_only, HEADERS, END_HEADERS | END_STREAM, 1, &[0x88]);
-        assert!(grpc.take(&trailers_only, &mut out).is_err());
+        assert!(grpc.parse(&trailers_only, &mut out).is_err());
         let mut reset = Vec::new();
         frame(&mut reset, 3, 0, 1, &[0; 4]);
-        assert!(open().0.take(&reset, &mut out).is_err());
+        assert!(open().0.parse(&reset, &mut out).is_err());
     }
 }

@@ -1,5 +1,7 @@
-//! Half load: an open loop with Poisson arrivals and service times drawn beforehand, at half of what the server manages
-//! without control. The load generator is `leeward-load`, which speaks for a controller's clients.
+//! Half load: an open loop with Poisson arrivals at half of the capacity without control.
+//!
+//! Service times are drawn before the run. The load generator is `leeward-load`, which implements
+//! the clients of controllers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -13,23 +15,24 @@ use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 
 use super::{RTT, SLO, Times};
 
-/// The papers' middle workload: exponential service times of 10 us on average.
+/// The papers' middle workload: exponential service times with a mean of 10 us.
 const SERVICE: ServiceTime = ServiceTime::Exponential(Nanos::from_micros(10));
 
-/// Requests per second that the server at `address` serves when it always has some, without control.
+/// Capacity in requests per second of the server at `address`, without control.
 ///
 /// # Errors
-/// It can't be loaded.
+/// The server can't be loaded.
 pub(crate) fn capacity(address: SocketAddr, connections: u32, times: Times) -> Result<f64> {
     let plan = Plan::Closed { connections, outstanding: 1, service: SERVICE, seed: 1, duration: span(times) };
     let report = run(address, "none", &plan, times)?;
     Ok(report.throughput_per_s)
 }
 
-/// Loads the server at `address` with `rate` requests per second, drawn from `seed`, as clients of `controller`.
+/// Loads the server at `address` with `rate` requests per second, drawn from `seed`, as clients of
+/// `controller`.
 ///
 /// # Errors
-/// It can't be loaded, or connections were lost.
+/// The server can't be loaded, or connections were lost.
 pub(crate) fn open_loop(
     address: SocketAddr,
     controller: &str,
@@ -52,7 +55,7 @@ fn run(address: SocketAddr, controller: &str, plan: &Plan, times: Times) -> Resu
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller)?;
     let params = algorithm.params(&[])?;
-    // The client side of a controller knows nothing of the server's cores.
+    // The client half of a controller does not know the number of the server's cores.
     let environment = Environment::new(1, RTT, SLO);
     let client = || (algorithm.build_client)(&params, &environment);
     let warmup = nanos(times.warmup);

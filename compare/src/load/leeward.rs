@@ -1,6 +1,8 @@
-//! Leeward's protocol as the load speaks it: a call built once, of which only the number changes, and answers of which
-//! the load reads only what it needs. `leeward-rpc`'s client does more, and would cost more than the server that is
-//! measured.
+//! Leeward's protocol, reduced to the needs of a load.
+//!
+//! Calls are built once; only the number changes. The load reads only the fields of responses that
+//! it needs. `leeward-rpc`'s client does more, and would cost more CPU time than the measured
+//! server.
 
 use anyhow::{Context, Result, bail, ensure};
 use leeward_core::units::Priority;
@@ -8,9 +10,9 @@ use leeward_rpc::wire::{
     Budget, Call, CreditId, Encoder, Frame, HEADER_LEN, Kind, Method, PayloadLimit, Register, RequestId, Timestamp,
 };
 
-use super::speak::{Speak, Taken};
+use super::speak::{Parsed, Protocol};
 
-/// Where a header's fields lie (docs/protocol.md).
+/// Offsets of a header's fields (docs/protocol.md).
 const KIND: usize = 3;
 const PAYLOAD_LEN: std::ops::Range<usize> = 4..8;
 const REQUEST: std::ops::Range<usize> = 8..16;
@@ -19,13 +21,13 @@ const REQUEST: std::ops::Range<usize> = 8..16;
 pub(crate) struct Leeward {
     call: Vec<u8>,
     payload: usize,
-    asked: u64,
+    requests_sent: u64,
     answered: u64,
     is_welcome: bool,
 }
 
 impl Leeward {
-    /// With calls of `payload` bytes.
+    /// Client side with calls of `payload` bytes.
     pub(crate) fn new(payload: usize) -> Self {
         let argument = vec![0; payload];
         let call = Call {
@@ -38,19 +40,19 @@ impl Leeward {
             priority: Priority::HIGHEST,
             payload: &argument,
         };
-        Leeward { call: encoded(&Frame::Call(call)), payload, asked: 0, answered: 0, is_welcome: false }
+        Leeward { call: encoded(&Frame::Call(call)), payload, requests_sent: 0, answered: 0, is_welcome: false }
     }
 }
 
 fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Payloads are bounded by the command line.
+    // The command line bounds payloads, so encoding can't fail.
     let _ = Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes);
     bytes
 }
 
-impl Speak for Leeward {
-    fn greet(&mut self, out: &mut Vec<u8>) {
+impl Protocol for Leeward {
+    fn append_opening(&mut self, out: &mut Vec<u8>) {
         let register = Register { timestamp: Timestamp(0), demand: 0, payload_max: PayloadLimit::DEFAULT };
         out.extend_from_slice(&encoded(&Frame::Register(register)));
     }
@@ -59,37 +61,37 @@ impl Speak for Leeward {
         self.is_welcome
     }
 
-    fn ask(&mut self, out: &mut Vec<u8>) {
-        self.asked += 1;
-        self.call[REQUEST].copy_from_slice(&self.asked.to_le_bytes());
+    fn append_request(&mut self, out: &mut Vec<u8>) {
+        self.requests_sent += 1;
+        self.call[REQUEST].copy_from_slice(&self.requests_sent.to_le_bytes());
         out.extend_from_slice(&self.call);
     }
 
-    fn take(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<Taken> {
-        let mut taken = Taken::default();
-        while let Some(header) = bytes[taken.bytes..].first_chunk::<HEADER_LEN>() {
+    fn parse(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<Parsed> {
+        let mut parsed = Parsed::default();
+        while let Some(header) = bytes[parsed.bytes..].first_chunk::<HEADER_LEN>() {
             let payload = header[PAYLOAD_LEN].try_into().map(u32::from_le_bytes).unwrap_or_default() as usize;
             match Kind::from_number(header[KIND]).context("no frame")? {
                 Kind::Response => {
                     ensure!(payload == self.payload, "a result of {payload} bytes");
                     let number = header[REQUEST].try_into().map(u64::from_le_bytes).unwrap_or_default();
-                    ensure!((1..=self.asked).contains(&number), "an answer to what was not asked");
+                    ensure!((1..=self.requests_sent).contains(&number), "an answer to what was not asked");
                 }
                 Kind::Welcome if !self.is_welcome => {}
                 other => bail!("the server sent a {other} frame"),
             }
-            if bytes.len() - taken.bytes < HEADER_LEN + payload {
+            if bytes.len() - parsed.bytes < HEADER_LEN + payload {
                 break;
             }
-            taken.bytes += HEADER_LEN + payload;
+            parsed.bytes += HEADER_LEN + payload;
             if self.is_welcome {
-                taken.answers += 1;
+                parsed.answers += 1;
                 self.answered += 1;
-                ensure!(self.answered <= self.asked, "more answers than calls");
+                ensure!(self.answered <= self.requests_sent, "more answers than calls");
             }
             self.is_welcome = true;
         }
-        Ok(taken)
+        Ok(parsed)
     }
 }
 
@@ -102,9 +104,9 @@ mod tests {
     fn what_is_sent_is_leeward() {
         let mut leeward = Leeward::new(8);
         let mut out = Vec::new();
-        leeward.greet(&mut out);
-        leeward.ask(&mut out);
-        leeward.ask(&mut out);
+        leeward.append_opening(&mut out);
+        leeward.append_request(&mut out);
+        leeward.append_request(&mut out);
         let mut kinds = Vec::new();
         let mut rest = &out[..];
         while !rest.is_empty() {
@@ -126,9 +128,9 @@ mod tests {
         let mut leeward = Leeward::new(8);
         let mut header = [0; 64];
         header[KIND] = 2;
-        assert_eq!(leeward.take(&header, &mut Vec::new()).unwrap(), Taken { bytes: 64, answers: 0 });
+        assert_eq!(leeward.parse(&header, &mut Vec::new()).unwrap(), Parsed { bytes: 64, answers: 0 });
         assert!(leeward.is_open());
         header[KIND] = 5;
-        assert!(leeward.take(&header, &mut Vec::new()).is_err());
+        assert!(leeward.parse(&header, &mut Vec::new()).is_err());
     }
 }

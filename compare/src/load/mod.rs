@@ -1,9 +1,12 @@
-//! The load: one program for all contenders, which differ only in the bytes that are written and counted. Nothing is
-//! built per request that could be built before, so that the server is what limits, not the load.
+//! The load: one program for all contenders, which differ only in the bytes that are written and
+//! counted.
 //!
-//! - `speak`: what a protocol must say. `bare`, `leeward`, `grpc`: the protocols.
-//! - `closed`: many connections, as fast as the server answers. `round_trip`: one request at a time. `far`: both over datagrams. `sealed`: any dialect within TLS, and handshakes.
-//! - `half`: half of what a server manages, from `leeward-load`, which controllers need.
+//! The load builds nothing per request that it can build before, so that the server is the limit.
+//!
+//! - `speak`: the trait of protocols. `bare`, `leeward`, `grpc`: the protocols.
+//! - `closed`: many connections, as fast as the server answers. `round_trip`: one request at a
+//!   time. `far`: both over datagrams. `sealed`: any protocol within TLS, and handshakes.
+//! - `half`: half of a server's capacity, from `leeward-load`, for controllers.
 
 mod bare;
 mod closed;
@@ -26,18 +29,18 @@ use sealed::Sealed;
 
 pub(crate) use closed::Closed;
 
-/// How the bytes look.
+/// Protocol of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// Length-framed messages, as long as Leeward's.
+    /// Length-prefixed messages, as long as Leeward's.
     Bare,
     /// Leeward's protocol.
     Leeward,
-    /// The same within TLS.
+    /// Leeward's protocol within TLS.
     LeewardTls,
     /// gRPC over HTTP/2.
     Grpc,
-    /// The same within TLS.
+    /// gRPC within TLS.
     GrpcTls,
     /// Datagrams as long as Leeward's.
     BareUdp,
@@ -45,77 +48,77 @@ pub(crate) enum Dialect {
     LeewardUdp,
 }
 
-/// Load that a server gets.
+/// Load of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// A single connection, one request at a time, without ever sleeping.
+    /// A single connection with one request at a time; the client never sleeps.
     RoundTrip(Dialect),
-    /// Each connection keeps so many requests under way.
+    /// Each connection keeps `outstanding` requests in flight.
     Closed { dialect: Dialect, connections: u32, outstanding: u32 },
-    /// Full handshakes of TLS, and nothing within.
+    /// Full TLS handshakes without requests.
     Handshakes(Dialect),
-    /// Half of what a server without control manages, from the clients of this controller.
+    /// Half of the capacity without control, from clients of this controller.
     Half(&'static str),
 }
 
-/// The network's round trip over loopback, about, as controllers are told.
+/// Approximate round trip over loopback, passed to controllers.
 pub(crate) const RTT: Nanos = Nanos::from_micros(30);
-/// The objective: ten times the mean service time and a round trip, as in the papers.
+/// The objective: ten times the mean service time plus a round trip, as in the papers.
 pub(crate) const SLO: Nanos = Nanos::from_micros(400);
 
-/// How long a load lasts.
+/// Duration of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// Not measured.
+    /// Time before the measurement.
     pub(crate) warmup: Duration,
-    /// Measured.
+    /// Time of the measurement.
     pub(crate) measured: Duration,
 }
 
-/// Called when the measured time begins and when it ends.
-pub(crate) type Edge<'a> = &'a mut dyn FnMut() -> Result<()>;
+/// Callback at the beginning and at the end of the measured phase.
+pub(crate) type PhaseHook<'a> = &'a mut dyn FnMut() -> Result<()>;
 
-/// TLS of a dialect's clients.
+/// TLS settings for clients of a protocol.
 pub(crate) fn client(dialect: Dialect, certificates: &Path) -> Result<ClientTls> {
     sealed::client(certificates, if dialect == Dialect::GrpcTls { b"h2" } else { b"leeward" })
 }
 
-/// Round trips with `payload` bytes of argument; every one of the measured time, in nanoseconds.
+/// Measures round trips with `payload` bytes of argument; returns their times in nanoseconds.
 ///
 /// # Errors
-/// The server does not answer as its protocol says.
+/// The server does not follow its protocol.
 pub(crate) fn round_trips(
     dialect: Dialect,
     address: SocketAddr,
     payload: usize,
     times: Times,
     certificates: &Path,
-    edge: Edge<'_>,
+    hook: PhaseHook<'_>,
 ) -> Result<hdrhistogram::Histogram<u64>> {
     match dialect {
-        Dialect::Bare => round_trip::run(bare::Bare::new(payload), address, times, edge),
-        Dialect::Leeward => round_trip::run(leeward::Leeward::new(payload), address, times, edge),
-        Dialect::Grpc => round_trip::run(grpc::Grpc::new(payload), address, times, edge),
+        Dialect::Bare => round_trip::run(bare::Bare::new(payload), address, times, hook),
+        Dialect::Leeward => round_trip::run(leeward::Leeward::new(payload), address, times, hook),
+        Dialect::Grpc => round_trip::run(grpc::Grpc::new(payload), address, times, hook),
         Dialect::LeewardTls => {
             let tls = client(dialect, certificates)?;
-            round_trip::run(Sealed::new(&tls, leeward::Leeward::new(payload)), address, times, edge)
+            round_trip::run(Sealed::new(&tls, leeward::Leeward::new(payload)), address, times, hook)
         }
         Dialect::GrpcTls => {
             let tls = client(dialect, certificates)?;
-            round_trip::run(Sealed::new(&tls, grpc::Grpc::new(payload)), address, times, edge)
+            round_trip::run(Sealed::new(&tls, grpc::Grpc::new(payload)), address, times, hook)
         }
-        Dialect::BareUdp => far::round_trips(bare::Bare::new(payload), |_, _| far::Wire::bare(address), times, edge),
+        Dialect::BareUdp => far::round_trips(bare::Bare::new(payload), |_, _| far::Wire::bare(address), times, hook),
         Dialect::LeewardUdp => {
             let wire = |number, clock| far::Wire::leeward(address, number, clock);
-            far::round_trips(leeward::Leeward::new(payload), wire, times, edge)
+            far::round_trips(leeward::Leeward::new(payload), wire, times, hook)
         }
     }
 }
 
-/// Requests with `payload` bytes of argument, as many as the server answers.
+/// Runs a closed loop of requests with `payload` bytes of argument.
 ///
 /// # Errors
-/// The server does not answer as its protocol says, or not at all.
+/// The server does not follow its protocol, or does not answer.
 pub(crate) fn closed_loop(
     dialect: Dialect,
     address: SocketAddr,
@@ -123,25 +126,25 @@ pub(crate) fn closed_loop(
     payload: usize,
     times: Times,
     certificates: &Path,
-    edge: Edge<'_>,
+    hook: PhaseHook<'_>,
 ) -> Result<Closed> {
     let plan = closed::Plan { address, connections, outstanding, times };
     match dialect {
-        Dialect::Bare => closed::run(|| bare::Bare::new(payload), &plan, edge),
-        Dialect::Leeward => closed::run(|| leeward::Leeward::new(payload), &plan, edge),
-        Dialect::Grpc => closed::run(|| grpc::Grpc::new(payload), &plan, edge),
+        Dialect::Bare => closed::run(|| bare::Bare::new(payload), &plan, hook),
+        Dialect::Leeward => closed::run(|| leeward::Leeward::new(payload), &plan, hook),
+        Dialect::Grpc => closed::run(|| grpc::Grpc::new(payload), &plan, hook),
         Dialect::LeewardTls => {
             let tls = client(dialect, certificates)?;
-            closed::run(|| Sealed::new(&tls, leeward::Leeward::new(payload)), &plan, edge)
+            closed::run(|| Sealed::new(&tls, leeward::Leeward::new(payload)), &plan, hook)
         }
         Dialect::GrpcTls => {
             let tls = client(dialect, certificates)?;
-            closed::run(|| Sealed::new(&tls, grpc::Grpc::new(payload)), &plan, edge)
+            closed::run(|| Sealed::new(&tls, grpc::Grpc::new(payload)), &plan, hook)
         }
-        Dialect::BareUdp => far::closed(|| bare::Bare::new(payload), |_, _| far::Wire::bare(address), &plan, edge),
+        Dialect::BareUdp => far::closed(|| bare::Bare::new(payload), |_, _| far::Wire::bare(address), &plan, hook),
         Dialect::LeewardUdp => {
             let wire = |number, clock| far::Wire::leeward(address, number, clock);
-            far::closed(|| leeward::Leeward::new(payload), wire, &plan, edge)
+            far::closed(|| leeward::Leeward::new(payload), wire, &plan, hook)
         }
     }
 }

@@ -1,5 +1,7 @@
-//! Round trips over a single connection, one request at a time, reading again and again: the round trip's time when
-//! both ends spin.
+//! Round trips over a single connection, one request at a time.
+//!
+//! The client polls the socket without sleeping, so this is the round-trip time when both ends
+//! spin.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,66 +10,66 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
 
-use super::speak::Speak;
-use super::{Edge, Times};
+use super::speak::Protocol;
+use super::{PhaseHook, Times};
 
-/// A server that says nothing for so long has a defect.
+/// Time without a response after which the server counts as defective.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Measures for as long as `times` say.
+/// Measures for the time in `times`.
 ///
 /// # Errors
-/// The server does not answer as it should.
+/// The server does not follow its protocol.
 pub(crate) fn run(
-    mut speaker: impl Speak,
+    mut protocol: impl Protocol,
     address: SocketAddr,
     times: Times,
-    edge: Edge<'_>,
+    hook: PhaseHook<'_>,
 ) -> Result<Histogram<u64>> {
     let stream = TcpStream::connect(address).context("connecting")?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
     let mut wire = Wire { stream, buffer: vec![0; 64 * 1024], end: 0, out: Vec::new() };
-    speaker.greet(&mut wire.out);
+    protocol.append_opening(&mut wire.out);
     wire.send()?;
-    while !speaker.is_open() {
-        wire.receive(&mut speaker)?;
+    while !protocol.is_open() {
+        wire.receive(&mut protocol)?;
     }
-    trips(times, edge, |_| {
-        speaker.ask(&mut wire.out);
+    trips(times, hook, |_| {
+        protocol.append_request(&mut wire.out);
         wire.send()?;
-        while wire.receive(&mut speaker)? == 0 {}
+        while wire.receive(&mut protocol)? == 0 {}
         Ok(())
     })
 }
 
-/// Times of one round trip after the other. `trip` makes one that began at the given instant.
+/// Measures consecutive round trips; `trip` makes one that begins at the given instant.
 ///
 /// # Errors
-/// Those of `trip` and `edge`.
+/// Those of `trip` and `hook`.
 pub(super) fn trips(
     times: Times,
-    edge: Edge<'_>,
+    hook: PhaseHook<'_>,
     mut trip: impl FnMut(Instant) -> Result<()>,
 ) -> Result<Histogram<u64>> {
-    // Three digits, up to a minute.
+    // Three significant digits, up to one minute.
     let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")?;
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut measuring = false;
     loop {
-        let asked = Instant::now();
-        if !measuring && asked - begun >= times.warmup {
+        let sent_at = Instant::now();
+        if !measuring && sent_at - start >= times.warmup {
             measuring = true;
-            edge()?;
+            hook()?;
             continue;
         }
-        if asked - begun >= times.warmup + times.measured {
-            edge()?;
+        if sent_at - start >= times.warmup + times.measured {
+            hook()?;
             return Ok(histogram);
         }
-        trip(asked)?;
+        trip(sent_at)?;
         if measuring {
-            histogram.saturating_record(asked.elapsed().as_nanos() as u64);
+            histogram.saturating_record(sent_at.elapsed().as_nanos() as u64);
         }
     }
 }
@@ -80,15 +82,16 @@ struct Wire {
 }
 
 impl Wire {
-    /// Sends all of `out`: some hundred bytes, which a socket always takes unless the server reads nothing.
+    /// Sends all of `out`: a few hundred bytes, which a socket accepts unless the server reads
+    /// nothing.
     fn send(&mut self) -> Result<()> {
         self.stream.write_all(&self.out).context("sending")?;
         self.out.clear();
         Ok(())
     }
 
-    /// Waits for bytes, and says how many answers are among them.
-    fn receive(&mut self, speaker: &mut impl Speak) -> Result<u32> {
+    /// Waits for bytes; returns the number of responses among them.
+    fn receive(&mut self, protocol: &mut impl Protocol) -> Result<u32> {
         let mut tries = 0u32;
         let mut since = None;
         loop {
@@ -97,7 +100,7 @@ impl Wire {
                 Ok(count) => self.end += count,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     tries += 1;
-                    // The clock only now and then: it would slow down the looking.
+                    // Read the clock rarely: it would slow down the polling.
                     if tries.is_multiple_of(1 << 16) {
                         ensure!(since.get_or_insert_with(Instant::now).elapsed() < PATIENCE, "no answer");
                     }
@@ -105,13 +108,13 @@ impl Wire {
                 }
                 Err(error) => return Err(error).context("receiving"),
             }
-            let taken = speaker.take(&self.buffer[..self.end], &mut self.out)?;
-            self.buffer.copy_within(taken.bytes..self.end, 0);
-            self.end -= taken.bytes;
+            let parsed = protocol.parse(&self.buffer[..self.end], &mut self.out)?;
+            self.buffer.copy_within(parsed.bytes..self.end, 0);
+            self.end -= parsed.bytes;
             if !self.out.is_empty() {
                 self.send()?;
             }
-            return Ok(taken.answers);
+            return Ok(parsed.answers);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! TLS around any dialect: what a connection says and hears is encrypted, whatever moves its bytes. Also handshakes alone. Never here: a
-//! socket that others move.
+//! TLS around any protocol of the load, over any transport, and handshakes alone.
+//!
+//! Does not contain sockets, except those of the handshakes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,19 +10,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use leeward_rpc::tls::{ClientFiles, ClientTls, Session};
 
-use super::speak::{Speak, Taken};
-use super::{Closed, Edge, Times};
+use super::speak::{Parsed, Protocol};
+use super::{Closed, PhaseHook, Times};
 use crate::certificate;
 
-/// A server that says nothing for so long has a defect.
+/// Time without a response after which the server counts as defective.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Handshakes that are under way at once.
+/// Handshakes in flight at a time.
 const AT_ONCE: usize = 16;
 
-/// Sessions of clients with a server that speaks this protocol within TLS.
+/// TLS settings for clients of a server that speaks this protocol within TLS.
 ///
 /// # Errors
-/// The certificates that the servers show are not there.
+/// The authority's certificate is missing.
 pub(crate) fn client(folder: &Path, protocol: &'static [u8]) -> Result<ClientTls> {
     let files = ClientFiles { ca: folder.join(certificate::CA), identity: None, name: Some("localhost".into()) };
     ClientTls::open_with_alpn(files, protocol).context("the authority of the servers' certificates")
@@ -31,42 +32,42 @@ fn session(tls: &ClientTls) -> Result<Session> {
     Ok(tls.connect(&tls.name_for("localhost:1")?)?)
 }
 
-/// A dialect within TLS.
+/// A protocol within TLS.
 pub(crate) struct Sealed<S> {
     session: Session,
     inner: S,
     is_greeted: bool,
-    /// Decrypted, and not taken by the dialect.
+    /// Decrypted bytes that the protocol has not parsed.
     plain: Vec<u8>,
-    /// Said by the dialect, and not encrypted.
-    words: Vec<u8>,
+    /// Bytes of the protocol that are not encrypted yet.
+    outgoing: Vec<u8>,
 }
 
-impl<S: Speak> Sealed<S> {
-    /// The dialect within a new session.
+impl<S: Protocol> Sealed<S> {
+    /// The protocol within a new TLS session.
     ///
     /// # Panics
-    /// There is no session to be had, which a client that was opened excludes.
+    /// No session can be made, which is impossible with a client that was opened.
     pub(crate) fn new(tls: &ClientTls, inner: S) -> Self {
         let session = session(tls).expect("a session for a client that is open");
-        Sealed { session, inner, is_greeted: false, plain: Vec::new(), words: Vec::new() }
+        Sealed { session, inner, is_greeted: false, plain: Vec::new(), outgoing: Vec::new() }
     }
 
-    /// Encrypts what the dialect has said, and appends it.
+    /// Encrypts the protocol's bytes and appends the result to `out`.
     fn seal(&mut self, out: &mut Vec<u8>) {
         let mut sealed = 0;
-        while sealed < self.words.len() {
-            sealed += self.session.seal(&self.words[sealed..]);
-            // Memory takes everything.
+        while sealed < self.outgoing.len() {
+            sealed += self.session.seal(&self.outgoing[sealed..]);
+            // Writing to memory can't fail.
             let _ = self.session.send(out);
         }
-        self.words.clear();
+        self.outgoing.clear();
         let _ = self.session.send(out);
     }
 }
 
-impl<S: Speak> Speak for Sealed<S> {
-    fn greet(&mut self, out: &mut Vec<u8>) {
+impl<S: Protocol> Protocol for Sealed<S> {
+    fn append_opening(&mut self, out: &mut Vec<u8>) {
         let _ = self.session.send(out);
     }
 
@@ -74,16 +75,17 @@ impl<S: Speak> Speak for Sealed<S> {
         self.is_greeted && self.inner.is_open()
     }
 
-    fn ask(&mut self, out: &mut Vec<u8>) {
-        self.inner.ask(&mut self.words);
+    fn append_request(&mut self, out: &mut Vec<u8>) {
+        self.inner.append_request(&mut self.outgoing);
         self.seal(out);
     }
 
-    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Taken> {
+    fn parse(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Parsed> {
         let mut piece = [0; 16 * 1024];
         let mut left = bytes;
         while !left.is_empty() {
-            // A session takes some kilobytes at a time, and gives up what they held before it takes more.
+            // A session accepts a few kilobytes at a time, and must be emptied before it accepts
+            // more.
             let some = left.len().min(4_096);
             let mut filled = self.session.absorb(&left[..some], &mut piece)?;
             left = &left[some..];
@@ -93,76 +95,78 @@ impl<S: Speak> Speak for Sealed<S> {
             }
         }
         if !self.is_greeted && !self.session.is_handshaking() {
-            self.inner.greet(&mut self.words);
+            self.inner.append_opening(&mut self.outgoing);
             self.is_greeted = true;
         }
-        let taken = self.inner.take(&self.plain, &mut self.words)?;
-        self.plain.drain(..taken.bytes);
+        let parsed = self.inner.parse(&self.plain, &mut self.outgoing)?;
+        self.plain.drain(..parsed.bytes);
         self.seal(out);
-        Ok(Taken { bytes: bytes.len(), answers: taken.answers })
+        Ok(Parsed { bytes: bytes.len(), answers: parsed.answers })
     }
 }
 
-/// A handshake that is under way.
-struct Shaking {
+/// A handshake in flight.
+struct Handshake {
     stream: TcpStream,
     session: Session,
 }
 
-/// Full handshakes, one after the other on each of some connections, per second. The client computes its part, too: where it is
-/// never idle it was the limit, and the server's CPU time tells what a handshake costs it.
+/// Measures full handshakes per second, consecutive ones on each of some connections.
+///
+/// The client computes its part, too. If the client is never idle it is the limit; then the
+/// server's CPU time shows the cost of a handshake.
 ///
 /// # Errors
-/// The server does not answer as TLS says.
-pub(crate) fn handshakes(tls: &ClientTls, address: SocketAddr, times: Times, edge: Edge<'_>) -> Result<Closed> {
-    let begin = || -> Result<Shaking> {
+/// The server does not follow the TLS protocol.
+pub(crate) fn handshakes(tls: &ClientTls, address: SocketAddr, times: Times, hook: PhaseHook<'_>) -> Result<Closed> {
+    let begin = || -> Result<Handshake> {
         let stream = TcpStream::connect(address).context("connecting")?;
         stream.set_nodelay(true)?;
-        let mut shaking = Shaking { stream, session: session(tls)? };
-        shaking.session.send(&mut shaking.stream)?;
-        shaking.stream.set_nonblocking(true)?;
-        Ok(shaking)
+        let mut handshake = Handshake { stream, session: session(tls)? };
+        handshake.session.send(&mut handshake.stream)?;
+        handshake.stream.set_nonblocking(true)?;
+        Ok(handshake)
     };
     let mut all = (0..AT_ONCE).map(|_| begin()).collect::<Result<Vec<_>>>()?;
-    let mut turns = |span: Duration| -> Result<Closed> {
-        let began = Instant::now();
-        let (mut heard, mut before) = (began, began);
+    let mut run_for = |span: Duration| -> Result<Closed> {
+        let start = Instant::now();
+        let (mut last_progress, mut before) = (start, start);
         let (mut done, mut idle) = (0_u64, Duration::ZERO);
         loop {
             let mut has_moved = false;
-            for shaking in &mut all {
-                if shaking.turn()? {
+            for handshake in &mut all {
+                if handshake.poll()? {
                     has_moved = true;
                 }
-                if !shaking.session.is_handshaking() {
+                if !handshake.session.is_handshaking() {
                     done += 1;
-                    *shaking = begin()?;
+                    *handshake = begin()?;
                 }
             }
             let now = Instant::now();
             if has_moved {
-                heard = now;
+                last_progress = now;
             } else {
                 idle += now - before;
-                ensure!(now - heard < PATIENCE, "no answer");
+                ensure!(now - last_progress < PATIENCE, "no answer");
             }
             before = now;
-            if now - began >= span {
-                let seconds = (now - began).as_secs_f64();
+            if now - start >= span {
+                let seconds = (now - start).as_secs_f64();
                 return Ok(Closed { rate_per_s: done as f64 / seconds, idle: idle.as_secs_f64() / seconds });
             }
         }
     };
-    turns(times.warmup)?;
-    edge()?;
-    let measured = turns(times.measured)?;
-    edge()?;
+    run_for(times.warmup)?;
+    hook()?;
+    let measured = run_for(times.measured)?;
+    hook()?;
     Ok(measured)
 }
 
-impl Shaking {
-    /// Reads what has come, and says what follows from it. Whether anything had come.
-    fn turn(&mut self) -> Result<bool> {
+impl Handshake {
+    /// Reads available bytes and sends the response to them; returns true if there were any.
+    fn poll(&mut self) -> Result<bool> {
         let mut bytes = [0; 4_096];
         match self.stream.read(&mut bytes) {
             Ok(0) => anyhow::bail!("the server ended a handshake"),

@@ -1,30 +1,31 @@
-//! Parts of a protocol that the load needs to know.
+//! The parts of a protocol that the load needs.
 
 use anyhow::Result;
 
-/// Result of a look at the beginning of some bytes.
+/// Result of parsing received bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// Bytes of whole messages, which are dealt with.
+pub(crate) struct Parsed {
+    /// Bytes of whole messages, which can be discarded.
     pub(crate) bytes: usize,
-    /// Requests that they answer.
+    /// Requests that these messages answer.
     pub(crate) answers: u32,
 }
 
-/// Client side of a connection in a protocol.
-pub(crate) trait Speak {
-    /// Appends what opens the connection.
-    fn greet(&mut self, out: &mut Vec<u8>);
+/// Client side of a connection in one protocol.
+pub(crate) trait Protocol {
+    /// Appends the bytes that open the connection.
+    fn append_opening(&mut self, out: &mut Vec<u8>);
 
-    /// Whether requests may be sent; from the beginning where nothing has to be awaited.
+    /// Returns true if requests may be sent; always true for protocols without a handshake.
     fn is_open(&self) -> bool;
 
     /// Appends one request.
-    fn ask(&mut self, out: &mut Vec<u8>);
+    fn append_request(&mut self, out: &mut Vec<u8>);
 
-    /// Takes whole messages from the beginning of `bytes`, and appends what they oblige to say.
+    /// Parses whole messages at the beginning of `bytes`, and appends the bytes that must
+    /// follow.
     ///
     /// # Errors
-    /// What came is no answer to what was asked.
-    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Taken>;
+    /// A message answers no request.
+    fn parse(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Parsed>;
 }

@@ -1,14 +1,16 @@
-//! The bare echoes' messages: four bytes of length, the whole message's, little-endian; then anything.
+//! Messages of the bare echoes: a length of four bytes, little-endian, which includes itself; then
+//! any bytes.
 
 use std::time::{Duration, Instant};
 
-/// Bytes of the length.
+/// Bytes of the length field.
 pub(crate) const PREFIX: usize = 4;
 
-/// The longest message; a longer one is a mistake.
+/// Maximum length of a message; a longer one is an error.
 const LONGEST: usize = 1 << 20;
 
-/// How many bytes at the beginning of `bytes` are whole messages; `None` if they are none at all.
+/// Number of bytes at the beginning of `bytes` that are whole messages; `None` if a length is
+/// invalid.
 pub(crate) fn whole(bytes: &[u8]) -> Option<usize> {
     let mut end = 0;
     while let Some(prefix) = bytes[end..].first_chunk::<PREFIX>() {
@@ -24,7 +26,7 @@ pub(crate) fn whole(bytes: &[u8]) -> Option<usize> {
     Some(end)
 }
 
-/// Keeps the CPU busy for `work` per message, where that is anything. `messages` are whole.
+/// Keeps the CPU busy for `work` per message. `messages` must be whole.
 pub(crate) fn work_on(messages: &[u8], work: Duration) {
     if work.is_zero() {
         return;
@@ -42,8 +44,8 @@ pub(crate) fn spin(time: Duration) {
     if time.is_zero() {
         return;
     }
-    let begun = Instant::now();
-    while begun.elapsed() < time {
+    let start = Instant::now();
+    while start.elapsed() < time {
         std::hint::spin_loop();
     }
 }

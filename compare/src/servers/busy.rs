@@ -1,5 +1,4 @@
-//! The least that an echo can do: one connection at a time, read again and again without asking anybody whether
-//! something is there.
+//! The minimal echo: one connection at a time, read repeatedly without a poll for readiness.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,14 +7,14 @@ use anyhow::{Context, Result, bail};
 
 use super::bare;
 
-/// Serves for ever.
+/// Serves until the process ends.
 ///
 /// # Errors
 /// No connection can be accepted.
 pub(crate) fn serve(listener: &TcpListener) -> Result<()> {
     loop {
         let (stream, _) = listener.accept().context("accepting")?;
-        // The peer's mistakes are the peer's.
+        // A client's error ends only its own connection.
         let _ = echo(stream);
     }
 }

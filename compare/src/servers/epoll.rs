@@ -1,5 +1,6 @@
-//! A bare epoll echo: what remains of a server without protocol, queues, timestamps and control. Per ready socket one
-//! read, a look at the lengths, one write of all whole messages.
+//! A bare epoll echo: a server without protocol, queues, timestamps and control.
+//!
+//! Per ready socket it makes one read, checks the lengths, and writes all whole messages at once.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,24 +14,25 @@ use rustix::time::Timespec;
 
 use super::{Idling, bare};
 
-/// Sockets per call to the kernel.
+/// Events per poll.
 const EVENTS_MAX: usize = 256;
-/// The listener's mark among the sockets' numbers.
+/// Epoll data of the listener; sockets have their index.
 const LISTENER: u64 = u64::MAX;
 
-/// A socket, and what is left over from reading or writing it; empty nearly always.
+/// A socket with its unfinished input and output, both almost always empty.
 struct Connection {
     stream: TcpStream,
-    /// The beginning of a message.
-    begun: Vec<u8>,
-    /// Whole messages that the peer has no room for. It is not read while there are any.
+    /// Received bytes of an incomplete message.
+    partial: Vec<u8>,
+    /// Whole messages that the socket did not accept. While there are any, the connection is not
+    /// read.
     unsent: Vec<u8>,
 }
 
-/// Serves for ever.
+/// Serves until the process ends.
 ///
 /// # Errors
-/// The system does not let it wait for sockets.
+/// epoll can't be used.
 pub(crate) fn serve(listener: TcpListener, idle: Idling, work: Duration) -> Result<()> {
     listener.set_nonblocking(true)?;
     let epoll = epoll::create(CreateFlags::CLOEXEC).context("epoll")?;
@@ -54,7 +56,7 @@ pub(crate) fn serve(listener: TcpListener, idle: Idling, work: Duration) -> Resu
             }
             let slot = &mut connections[mark as usize];
             if slot.as_mut().is_some_and(|connection| !connection.ready(&epoll, mark, &mut buffer, work)) {
-                // Closing the socket takes it out of the epoll.
+                // Closing the socket removes it from the epoll set.
                 *slot = None;
             }
         }
@@ -69,7 +71,7 @@ fn accept(epoll: &OwnedFd, listener: &TcpListener, connections: &mut Vec<Option<
         if prepared.is_err() || epoll::add(epoll, &stream, mark, EventFlags::IN).is_err() {
             continue;
         }
-        let connection = Some(Connection { stream, begun: Vec::new(), unsent: Vec::new() });
+        let connection = Some(Connection { stream, partial: Vec::new(), unsent: Vec::new() });
         match connections.get_mut(number) {
             Some(free) => *free = connection,
             None => connections.push(connection),
@@ -78,7 +80,7 @@ fn accept(epoll: &OwnedFd, listener: &TcpListener, connections: &mut Vec<Option<
 }
 
 impl Connection {
-    /// Does what there is to do; false if the connection is over.
+    /// Handles a ready socket; returns false if the connection has ended.
     fn ready(&mut self, epoll: &OwnedFd, mark: u64, buffer: &mut [u8], work: Duration) -> bool {
         if !self.unsent.is_empty() {
             let unsent = std::mem::take(&mut self.unsent);
@@ -89,22 +91,22 @@ impl Connection {
             Ok(count) => count,
             Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         };
-        if self.begun.is_empty() {
+        if self.partial.is_empty() {
             let Some(whole) = bare::whole(&buffer[..count]) else { return false };
-            self.begun.extend_from_slice(&buffer[whole..count]);
+            self.partial.extend_from_slice(&buffer[whole..count]);
             bare::work_on(&buffer[..whole], work);
             self.send(&buffer[..whole], epoll, mark, Watching::Input)
         } else {
-            self.begun.extend_from_slice(&buffer[..count]);
-            let Some(whole) = bare::whole(&self.begun) else { return false };
-            let rest = self.begun.split_off(whole);
-            let messages = std::mem::replace(&mut self.begun, rest);
+            self.partial.extend_from_slice(&buffer[..count]);
+            let Some(whole) = bare::whole(&self.partial) else { return false };
+            let rest = self.partial.split_off(whole);
+            let messages = std::mem::replace(&mut self.partial, rest);
             bare::work_on(&messages, work);
             self.send(&messages, epoll, mark, Watching::Input)
         }
     }
 
-    /// Sends what the socket takes, keeps the rest and watches for what is needed next.
+    /// Sends as much as the socket accepts, keeps the rest and updates the awaited readiness.
     fn send(&mut self, messages: &[u8], epoll: &OwnedFd, mark: u64, watching: Watching) -> bool {
         let mut sent = 0;
         while sent < messages.len() {

@@ -21,72 +21,75 @@ use crate::args::ServeArgs;
 use crate::certificate;
 use crate::load::{RTT, SLO};
 
-/// The echo service without admission control, with work before each answer.
+/// Starts the echo service without admission control, with work before each response.
 ///
 /// # Errors
-/// It can't start.
+/// The server can't start.
 pub(crate) fn start_echo(args: &ServeArgs) -> Result<SocketAddr> {
-    start(builder(args), Worked(work(args)))
+    start(builder(args), EchoAfterWork(work(args)))
 }
 
-/// The echo service, whose requests are counted for those who watch.
+/// Starts the echo service with metrics and a ring of decisions.
 ///
 /// # Errors
-/// It can't start.
+/// The server can't start.
 pub(crate) fn start_watched(args: &ServeArgs) -> Result<SocketAddr> {
     start(builder(args).watched(true), Echo)
 }
 
-/// The echo service within TLS.
+/// Starts the echo service within TLS.
 ///
 /// # Errors
-/// It can't start, or has no certificate.
+/// The server can't start, or has no certificate.
 pub(crate) fn start_sealed(args: &ServeArgs) -> Result<SocketAddr> {
     let file = |name| args.certificates.join(name);
     let files = ServerFiles { cert: file(certificate::CERT), key: file(certificate::KEY), client_ca: None };
     start(builder(args).tls(ServerTls::open(files)?), Echo)
 }
 
-/// The echo service over datagrams, with work before each answer.
+/// Starts the echo service over datagrams, with work before each response.
 ///
 /// # Errors
-/// It can't start.
+/// The server can't start.
 pub(crate) fn start_far(args: &ServeArgs) -> Result<SocketAddr> {
-    let server = builder(args).udp(ANY).start(ANY, Worked(work(args))).context("starting Leeward's server")?;
+    let server = builder(args).udp(ANY).start(ANY, EchoAfterWork(work(args))).context("starting Leeward's server")?;
     server.datagram_address().context("a server without datagrams")
 }
 
-/// The synthetic service, which keeps the core busy as long as a request says, under a controller with its defaults.
+/// Starts the synthetic service under a controller with its defaults.
+///
+/// The service keeps the core busy for the time that each request specifies.
 ///
 /// # Errors
-/// It can't start.
+/// The server can't start.
 pub(crate) fn start_synthetic(controller: &str, args: &ServeArgs) -> Result<SocketAddr> {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller)?;
     start(builder(args).objective(RTT, SLO).admission(algorithm, algorithm.params(&[])?), Synthetic::new())
 }
 
-/// A leaf that waits as long as it is told to, for each request.
+/// Starts a leaf that waits before it answers each request.
 ///
 /// # Errors
-/// It can't start, or there is no such service time.
+/// The leaf can't start, or the service time is invalid.
 pub(crate) fn start_leaf(args: &ServeArgs) -> Result<SocketAddr> {
     let leaf = WaitBackend { times: ServiceTime::parse(&args.wait)? };
     let server = leaf.start(builder(args), ANY).context("starting a leaf")?;
     Ok(server.address())
 }
 
-/// The echo tier under a threading model.
+/// Starts the echo tier under a threading model.
 ///
 /// # Errors
-/// It can't start, or has no leaves.
+/// The tier can't start, or has no leaves.
 pub(crate) fn start_tier(args: &ServeArgs) -> Result<SocketAddr> {
     let leaves = Leaves::resolve(args.leaves.iter().map(ToString::to_string))?;
     let cores = match args.threading {
         ThreadingSetup::Cores(cores) => cores,
         ThreadingSetup::Setup(_) => 1,
     };
-    // Threads of a model wait as the model says; cores of today's server as they do where they share a CPU.
+    // The threading model defines how its threads wait; plain cores block, because they share a
+    // CPU.
     let cpus = vec![args.cpu.unwrap_or(0); usize::from(cores)];
     let builder = Server::builder().cores(usize::from(cores)).cpus(cpus).idle(IdlePolicy::Block);
     let tier = builder.start_tier(ANY, Options::new(leaves, args.threading), FanOut::new(usize::MAX));
@@ -94,10 +97,10 @@ pub(crate) fn start_tier(args: &ServeArgs) -> Result<SocketAddr> {
     Ok(server.address())
 }
 
-/// Echoes after it has kept the core busy for so long.
-struct Worked(Duration);
+/// Echoes after it has kept the core busy for this time.
+struct EchoAfterWork(Duration);
 
-impl Handler for Worked {
+impl Handler for EchoAfterWork {
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         bare::spin(self.0);
         Echo.call(request, reply)
@@ -112,7 +115,7 @@ fn builder(args: &ServeArgs) -> Builder {
     Server::builder().cores(1).cpus(args.cpu.into_iter().collect()).idle(idle)
 }
 
-/// Starts a server, which runs until the process ends.
+/// Starts a server that runs until the process ends.
 fn start(builder: Builder, handler: impl Handler) -> Result<SocketAddr> {
     let server = builder.start(ANY, handler).context("starting Leeward's server")?;
     Ok(server.address())

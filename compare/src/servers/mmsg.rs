@@ -1,4 +1,4 @@
-//! The least that a server over datagrams can do: what has come is worked on and sent back, many in one system call each way.
+//! The minimal server over datagrams: echoes messages, many per system call in each direction.
 
 use anyhow::{Context, Result};
 use leeward_engine::batch::messages::{Incoming, Outgoing};
@@ -10,30 +10,30 @@ use std::time::Duration;
 
 use super::{ANY, bare};
 
-/// Room for everybody's datagram, as Leeward's server has it where it may.
+/// Socket buffers in bytes, large enough for a datagram of each client, as in Leeward's server.
 const ROOM: usize = 16 << 20;
 
-/// A socket for [`serve`].
+/// Opens a socket for [`serve`].
 ///
 /// # Errors
-/// The system has none.
+/// The socket can't be bound.
 pub(crate) fn listen() -> Result<UdpSocket> {
     let socket = UdpSocket::bind(ANY).context("binding")?;
-    // As far as the system lets it.
+    // The system may not allow this size.
     let _ = setsockopt(&socket, RcvBufForce, &ROOM);
     let _ = setsockopt(&socket, SndBufForce, &ROOM);
     Ok(socket)
 }
 
-/// Echoes for ever, and keeps the CPU busy for `work` before each.
+/// Echoes until the process ends, and keeps the CPU busy for `work` before each echo.
 ///
 /// # Errors
-/// The socket's.
+/// The socket can't be read.
 pub(crate) fn serve(socket: &UdpSocket, work: Duration) -> Result<()> {
     let (mut incoming, mut outgoing) = (Incoming::new(1400), Outgoing::new(1400));
     loop {
-        for place in 0..incoming.receive(socket.as_fd())? {
-            if let Some(message) = incoming.message(place) {
+        for index in 0..incoming.receive(socket.as_fd())? {
+            if let Some(message) = incoming.message(index) {
                 bare::spin(work);
                 outgoing.push(message.bytes, &message.from);
             }

@@ -1,6 +1,7 @@
-//! The contenders. Each runs in a process of its own, says where it listens and ends with its standard input.
+//! The contenders. Each runs in a process of its own, prints its address and ends with its standard
+//! input.
 //!
-//! Never here: load, and what is asked.
+//! Does not contain load, or the bounds of comparisons.
 
 pub(crate) mod bare;
 mod busy;
@@ -19,7 +20,7 @@ use crate::args::ServeArgs;
 use crate::system;
 use crate::tier::{self, Threads};
 
-/// Words that a server says before its address.
+/// Text that a server prints before its address.
 pub(crate) const ANNOUNCEMENT: &str = "listening on ";
 
 /// The contenders.
@@ -69,7 +70,7 @@ pub(crate) enum Idling {
 /// Runs a contender until its standard input ends.
 ///
 /// # Errors
-/// It can't start.
+/// The contender can't start.
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     system::allow_connections(4_096);
     match args.server {
@@ -116,17 +117,17 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
             on_its_cpu(args.cpu, move || tonic::serve(listener, Some(identity)));
         }
     }
-    // Whoever started it is gone, or has had enough.
+    // The parent process has ended, or has closed the pipe.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     Ok(())
 }
 
-/// Time for which a server that echoes keeps the CPU busy per message.
+/// Time for which an echo keeps the CPU busy per message.
 fn work(args: &ServeArgs) -> Duration {
     Duration::from_micros(args.work_us)
 }
 
-/// Any port, on this machine only.
+/// Any port of the loopback address.
 pub(crate) const ANY: &str = "127.0.0.1:0";
 
 fn listen() -> Result<TcpListener> {
@@ -138,7 +139,7 @@ fn announce(address: SocketAddr) -> Result<()> {
     std::io::stdout().flush().context("announcing the address")
 }
 
-/// Runs `work` on a thread of its own; where it fails, the process ends.
+/// Runs `work` on a pinned thread of its own; an error ends the process.
 fn on_its_cpu(cpu: Option<usize>, work: impl FnOnce() -> Result<()> + Send + 'static) {
     std::thread::spawn(move || {
         let outcome = cpu.map_or(Ok(()), system::pin).and_then(|()| work());

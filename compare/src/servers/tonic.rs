@@ -1,4 +1,5 @@
-//! tonic's unary echo: one thread, tonic's own server and router, messages as prost generates them.
+//! tonic's unary echo on one thread, with tonic's own server and router, and messages as prost
+//! generates them.
 
 use std::convert::Infallible;
 use std::net::TcpListener;
@@ -16,33 +17,33 @@ use tonic_prost::ProstCodec;
 
 use crate::certificate;
 
-/// Streams that one connection may have open: hyper's default of 200 would be less than is asked for.
+/// Streams that one connection may have open; hyper's default of 200 is too small for these loads.
 const STREAMS_MAX: u32 = 4_096;
 
-/// `message Echo { bytes payload = 1; }`, not copied where prost can avoid it.
+/// `message Echo { bytes payload = 1; }`, without a copy where prost allows it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Echo {
-    /// Bytes that are sent back.
+    /// Bytes to echo.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) payload: prost::bytes::Bytes,
 }
 
-/// The only method's path.
+/// Path of the only method.
 pub(crate) const PATH: &str = "/leeward.Echo/Echo";
 
-/// The certificate and the key in a folder.
+/// Reads the certificate and the key in `folder`.
 ///
 /// # Errors
-/// They are not there.
+/// A file can't be read.
 pub(crate) fn identity(folder: &Path) -> Result<Identity> {
     let read = |name: &str| std::fs::read(folder.join(name)).with_context(|| folder.join(name).display().to_string());
     Ok(Identity::from_pem(read(certificate::CERT)?, read(certificate::KEY)?))
 }
 
-/// Serves for ever, within TLS if there is a certificate.
+/// Serves until the process ends, within TLS if there is a certificate.
 ///
 /// # Errors
-/// The runtime can't be built, or tonic gives up.
+/// The runtime can't be built, or tonic fails.
 pub(crate) fn serve(listener: TcpListener, identity: Option<Identity>) -> Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("tokio")?;
@@ -57,7 +58,7 @@ pub(crate) fn serve(listener: TcpListener, identity: Option<Identity>) -> Result
     })
 }
 
-/// Service that tonic-build generates for `service Echo { rpc Echo(Echo) returns (Echo); }`.
+/// The service that tonic-build generates for `service Echo { rpc Echo(Echo) returns (Echo); }`.
 #[derive(Clone, Copy)]
 struct EchoService;
 

@@ -1,7 +1,9 @@
-//! Threading models of a tier beside the same tier on Tokio: one load and one set of leaves for all, the tier alone on its
-//! CPU. Latency and CPU time per request at shares of what the best contender manages.
+//! Threading models of a tier beside the same tier on Tokio.
 //!
-//! - `turn`: one contender, one load. `table`: what people read.
+//! All contenders get the same load and leaves, and the tier has a CPU of its own. Latency and CPU
+//! time per request are measured at shares of the best contender's capacity.
+//!
+//! - `turn`: one measurement of a contender. `table`: the output.
 
 mod table;
 mod turn;
@@ -22,7 +24,7 @@ use turn::{Bench, Point};
 /// A way to run the tier.
 #[derive(Clone, Debug, Serialize)]
 struct Contender {
-    /// For the table, and the setup of ours.
+    /// Name in the table; for Leeward's tier, the threading setup.
     name: String,
     #[serde(skip)]
     kind: ServerKind,
@@ -37,7 +39,7 @@ struct Whole<'a> {
     cpus: (usize, usize),
     leaves: u16,
     wait: &'a str,
-    /// Requests per second of the best contender.
+    /// Capacity of the best contender, in requests per second.
     reference: f64,
     loads: &'a [f64],
     contenders: &'a [Contender],
@@ -112,7 +114,7 @@ pub(crate) fn compare(args: &ThreadingArgs) -> Result<()> {
     Ok(())
 }
 
-/// Each contender has its turn in each round; another one begins each.
+/// Measures each contender once per round, in rotating order.
 fn in_turns(
     contenders: &mut [Contender],
     rounds: u32,
@@ -128,7 +130,7 @@ fn in_turns(
 }
 
 fn progress(turns: u64) -> ProgressBar {
-    // Hides itself where stderr is no terminal.
+    // The bar hides itself if stderr is no terminal.
     let bar = ProgressBar::new(turns);
     if let Ok(style) = ProgressStyle::with_template("{msg:40}  {bar:30}  {pos}/{len} turns, {eta} left") {
         bar.set_style(style);

@@ -1,20 +1,20 @@
-//! The table that people read.
+//! The table for the terminal.
 
 use super::{Contender, Point};
 use crate::servers::ServerKind;
 use crate::statistics::Spread;
 
-/// Above this share of late requests an open loop was not the one that was meant.
+/// Share of late requests above which an open loop did not offer the intended load.
 const LATE: f64 = 0.01;
-/// Below this share of whole answers a contender does not sustain a load.
+/// Share of complete responses below which a contender does not sustain a load.
 const SUSTAINS: f64 = 0.99;
 
-/// Medians over rounds of a quantity at one load.
+/// Median over the rounds of a quantity at one load.
 fn median(contender: &Contender, load: usize, of: impl Fn(&Point) -> f64) -> f64 {
     Spread::of(contender.points.iter().map(|points| of(&points[load]))).median
 }
 
-/// The table: a block per load, contenders in their order, ratios over the better of Tokio's.
+/// Returns the table: a block per load, contenders in order, ratios to the better one of Tokio's.
 pub(super) fn text(contenders: &[Contender], loads: &[f64], reference: f64, quick: bool) -> String {
     let mut text = String::from("Medians over rounds; ratios over the better of both ways to run Tokio.");
     if quick {

@@ -1,4 +1,4 @@
-//! A turn: a contender under a load: a fresh process each, beside leaves that stay.
+//! One measurement: a contender under a load, in a fresh process; the leaves keep running.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,25 +20,25 @@ use crate::servers::ServerKind;
 
 /// Connections of the load.
 const CONNECTIONS: u32 = 32;
-/// Objective for the generator's books; nothing is judged by it.
+/// Objective for the generator's counters; no verdict depends on it.
 const SLO: Nanos = Nanos::from_millis(10);
 
-/// Results of a load.
+/// Results at one load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Point {
-    /// Share of the requests that got a whole answer.
+    /// Share of the requests that got a complete response.
     pub(super) answered: f64,
-    /// Median latency, from the time a request was due.
+    /// Median latency from the time at which a request was due, in microseconds.
     pub(super) p50_us: f64,
-    /// 99th percentile.
+    /// 99th percentile of latency, in microseconds.
     pub(super) p99_us: f64,
-    /// CPU time of the tier per request.
+    /// CPU time of the tier per request, in microseconds.
     pub(super) cpu_us: f64,
-    /// Share of the requests that left late.
+    /// Share of the requests that were sent late.
     pub(super) late: f64,
 }
 
-/// Leaves, and what all turns have in common.
+/// The leaves, and the settings that all measurements share.
 pub(super) struct Bench {
     leaves: Vec<Server>,
     tier: usize,
@@ -47,7 +47,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Starts the leaves beside the load.
+    /// Starts the leaves on the CPU of the load.
     ///
     /// # Errors
     /// A leaf does not start.
@@ -79,7 +79,7 @@ impl Bench {
         Server::start_with(kind, self.tier, &more)
     }
 
-    /// Requests per second in a closed loop.
+    /// Measures requests per second in a closed loop.
     ///
     /// # Errors
     /// The contender does not start or does not answer.
@@ -93,7 +93,7 @@ impl Bench {
         Ok(report.throughput_per_s)
     }
 
-    /// An open loop with Poisson arrivals.
+    /// Measures an open loop with Poisson arrivals.
     ///
     /// # Errors
     /// The contender does not start or does not answer.
@@ -106,7 +106,7 @@ impl Bench {
             demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
             service: ServiceTime::Constant(Nanos::ZERO),
         };
-        // All contenders meet the same requests.
+        // All contenders get the same requests.
         let span = nanos(self.times.warmup + self.times.measured);
         let plan = Plan::Open(Schedule::draw(&workload, seed + 1, span)?);
         let before = server.cpu_time()?;
@@ -123,7 +123,7 @@ impl Bench {
     }
 
     fn run(&self, server: &Server, plan: &Plan) -> Result<LoadReport> {
-        // Links to the leaves take a moment.
+        // Give the connections to the leaves time to open.
         std::thread::sleep(Duration::from_millis(200));
         let registry = leeward_controllers::builtin();
         let algorithm = registry.find("none")?;

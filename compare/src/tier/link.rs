@@ -1,5 +1,7 @@
-//! A connection to a leaf, shared by all tasks: one task writes what is asked, another hands out what came. Never here:
-//! what is asked, and what is made of the answers.
+//! A connection to a leaf, shared by all tasks: one task writes requests, another delivers
+//! responses.
+//!
+//! Does not contain the content of requests, or the use of responses.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,36 +18,36 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::codec;
 
-/// Calls that wait to be written, at most: callers wait beyond that.
+/// Maximum number of calls that wait to be written; further callers wait.
 const QUEUE: usize = 4_096;
 
-/// A question to a leaf.
-struct Question {
+/// A request to a leaf.
+struct LeafCall {
     payload: Arc<[u8]>,
     answer: oneshot::Sender<Vec<u8>>,
 }
 
-/// Callers that wait, by the number of their call less one.
+/// Waiting callers; the index of each is its call number minus one.
 #[derive(Default)]
 struct Waiting {
-    places: Vec<Option<oneshot::Sender<Vec<u8>>>>,
+    slots: Vec<Option<oneshot::Sender<Vec<u8>>>>,
     free: Vec<usize>,
 }
 
 impl Waiting {
     fn put(&mut self, answer: oneshot::Sender<Vec<u8>>) -> u64 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
         });
-        self.places[place] = Some(answer);
-        place as u64 + 1
+        self.slots[slot] = Some(answer);
+        slot as u64 + 1
     }
 
     fn take(&mut self, number: u64) -> Option<oneshot::Sender<Vec<u8>>> {
-        let place = usize::try_from(number.checked_sub(1)?).ok()?;
-        let answer = self.places.get_mut(place)?.take()?;
-        self.free.push(place);
+        let slot = usize::try_from(number.checked_sub(1)?).ok()?;
+        let answer = self.slots.get_mut(slot)?.take()?;
+        self.free.push(slot);
         Some(answer)
     }
 }
@@ -53,49 +55,51 @@ impl Waiting {
 /// A connection to a leaf.
 #[derive(Clone)]
 pub(super) struct Link {
-    questions: mpsc::Sender<Question>,
+    calls: mpsc::Sender<LeafCall>,
 }
 
 impl Link {
-    /// Connects, with both tasks on the runtime that this is called on.
+    /// Connects and spawns both tasks on the current runtime.
     ///
     /// # Errors
-    /// Nobody is there, or it does not speak the protocol.
+    /// The leaf can't be reached, or does not speak the protocol.
     pub(super) async fn connect(leaf: SocketAddr) -> Result<Link> {
         let stream = TcpStream::connect(leaf).await.with_context(|| format!("connecting to the leaf {leaf}"))?;
         stream.set_nodelay(true)?;
         let (reader, mut writer) = stream.into_split();
         let register = Register { timestamp: Timestamp(0), demand: 0, payload_max: PayloadLimit::DEFAULT };
         writer.write_all(&codec::encoded(&Frame::Register(register))).await?;
-        let (questions, asked) = mpsc::channel(QUEUE);
+        let (calls, queued) = mpsc::channel(QUEUE);
         let waiting = Arc::new(Mutex::new(Waiting::default()));
-        let writing = tokio::spawn(write(writer, asked, Arc::clone(&waiting)));
+        let writing = tokio::spawn(write(writer, queued, Arc::clone(&waiting)));
         tokio::spawn(async move {
             read(reader, &waiting).await;
-            // A question that nobody can answer ends: those that are not written yet with the writer, the others here.
+            // Fail all pending requests: aborting the writer drops those not yet written, the reset
+            // below the others.
             writing.abort();
             let _ = writing.await;
             *waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::default();
         });
-        Ok(Link { questions })
+        Ok(Link { calls })
     }
 
-    /// Asks; the answer comes through what is returned, which ends without one if the leaf has none.
-    pub(super) async fn ask(&self, payload: Arc<[u8]>) -> oneshot::Receiver<Vec<u8>> {
+    /// Sends a request. The receiver gets the response, or closes if the leaf has none.
+    pub(super) async fn call(&self, payload: Arc<[u8]>) -> oneshot::Receiver<Vec<u8>> {
         let (answer, answered) = oneshot::channel();
-        // Without a link the sender is dropped, and whoever waits hears of it.
-        let _ = self.questions.send(Question { payload, answer }).await;
+        // If the connection has ended, the request's sender is dropped, and the caller's receiver
+        // closes.
+        let _ = self.calls.send(LeafCall { payload, answer }).await;
         answered
     }
 }
 
-async fn write(mut writer: OwnedWriteHalf, mut asked: mpsc::Receiver<Question>, waiting: Arc<Mutex<Waiting>>) {
+async fn write(mut writer: OwnedWriteHalf, mut queued: mpsc::Receiver<LeafCall>, waiting: Arc<Mutex<Waiting>>) {
     let encoder = Encoder::new(PayloadLimit::DEFAULT);
-    let (mut questions, mut out) = (Vec::new(), Vec::new());
-    // What has gathered goes out in one write.
-    while asked.recv_many(&mut questions, 64).await > 0 {
+    let (mut calls, mut out) = (Vec::new(), Vec::new());
+    // All pending requests go out in one write.
+    while queued.recv_many(&mut calls, 64).await > 0 {
         out.clear();
-        for Question { payload, answer } in questions.drain(..) {
+        for LeafCall { payload, answer } in calls.drain(..) {
             let number = waiting.lock().unwrap_or_else(PoisonError::into_inner).put(answer);
             let Some(request) = RequestId::new(number) else { continue };
             let call = Call {
@@ -137,7 +141,7 @@ fn hand_out(decoder: &mut Decoder, waiting: &Mutex<Waiting>) -> Result<()> {
         };
         let answer = waiting.lock().unwrap_or_else(PoisonError::into_inner).take(number);
         if let (Some(answer), Some(result)) = (answer, result) {
-            // The client may have gone.
+            // The client may have disconnected.
             let _ = answer.send(result);
         }
     }
@@ -159,12 +163,12 @@ mod tests {
         runtime.block_on(async {
             let link = Link::connect(address).await.unwrap();
             let (mut leaf, _) = listener.accept().unwrap();
-            let early = link.ask(Arc::from(*b"early")).await;
-            // Only clients send pings. The connection stays open: the reader alone ends.
+            let early = link.call(Arc::from(*b"early")).await;
+            // Only clients send pings. The connection stays open: only the reader ends.
             leaf.write_all(&codec::encoded(&Frame::Ping(Ping { timestamp: Timestamp(0) }))).unwrap();
             assert!(early.await.is_err());
             for _ in 0..3 {
-                assert!(link.ask(Arc::from(*b"late")).await.await.is_err());
+                assert!(link.call(Arc::from(*b"late")).await.await.is_err());
             }
         });
     }

@@ -1,9 +1,11 @@
-//! The echo tier on Tokio, as one would write it there: a task per request, which asks every leaf over links that all
-//! tasks share, waits for all answers, and says how many leaves it asked, how many sent the argument back, and the argument:
-//! what `leeward serve --service tier` says. It speaks Leeward's protocol, so that load and leaves are the same for all
-//! contenders.
+//! The echo tier on Tokio, written as usual there: one task per request.
 //!
-//! Never here: admission control, which none of the contenders has in this comparison.
+//! The task calls every leaf over connections that all tasks share, and waits for all responses.
+//! Its response has the number of leaves called, the number of correct echoes, and the argument, as
+//! in `leeward serve --service tier`. The tier speaks Leeward's protocol, so that all contenders
+//! have the same load and leaves.
+//!
+//! Does not contain admission control: no contender of this comparison has any.
 
 mod codec;
 mod link;
@@ -22,29 +24,29 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-/// Answers of a connection that wait to be written, at most.
+/// Maximum number of responses of a connection that wait to be written.
 const QUEUE: usize = 1_024;
 
-/// How Tokio has its threads.
+/// Arrangement of Tokio's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// A runtime whose workers steal from each other, as `#[tokio::main]` makes it.
+    /// One runtime whose workers steal from each other, as `#[tokio::main]` makes it.
     Shared(usize),
-    /// A runtime of one thread for each; connections are dealt out in turn.
+    /// One runtime per thread; connections are assigned round-robin.
     Apart(usize),
 }
 
-/// Serves for ever.
+/// Serves until the process ends.
 ///
 /// # Errors
-/// A runtime can't be built, or a leaf is not there.
+/// A runtime can't be built, or a leaf can't be reached.
 pub(crate) fn serve(listener: TcpListener, leaves: &[SocketAddr], threads: Threads) -> Result<()> {
     ensure!(!leaves.is_empty(), "a tier needs leaves");
     let (count, workers) = match threads {
         Threads::Shared(workers) => (1, workers),
         Threads::Apart(count) => (count, 1),
     };
-    let mut ways = Vec::new();
+    let mut connection_senders = Vec::new();
     for _ in 0..count {
         let runtime = match threads {
             Threads::Shared(_) => {
@@ -52,18 +54,18 @@ pub(crate) fn serve(listener: TcpListener, leaves: &[SocketAddr], threads: Threa
             }
             Threads::Apart(_) => tokio::runtime::Builder::new_current_thread().enable_all().build(),
         };
-        ways.push(start(runtime.context("tokio")?, leaves.to_vec()));
+        connection_senders.push(start(runtime.context("tokio")?, leaves.to_vec()));
     }
-    for (at, stream) in listener.incoming().enumerate() {
+    for (index, stream) in listener.incoming().enumerate() {
         let stream = stream.context("accepting")?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        ways[at % ways.len()].blocking_send(stream).context("a runtime has ended")?;
+        connection_senders[index % connection_senders.len()].blocking_send(stream).context("a runtime has ended")?;
     }
     Ok(())
 }
 
-/// Runs a runtime on a thread of its own; connections come through what is returned.
+/// Runs a runtime on a thread of its own; returns the sender of its connections.
 fn start(runtime: Runtime, leaves: Vec<SocketAddr>) -> mpsc::Sender<std::net::TcpStream> {
     let (send, mut receive) = mpsc::channel(64);
     std::thread::spawn(move || {
@@ -104,7 +106,7 @@ async fn read(mut reader: OwnedReadHalf, answers: mpsc::Sender<Vec<u8>>, links: 
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
     while codec::fill(&mut reader, &mut decoder).await.is_some() {
         loop {
-            let said = match decoder.next_frame() {
+            let reply = match decoder.next_frame() {
                 Ok(Some(Frame::Call(call))) => {
                     let (call, payload) = (Call { payload: &[], ..call }, Arc::from(call.payload));
                     tokio::spawn(handle(call, payload, answers.clone(), Arc::clone(&links)));
@@ -121,34 +123,34 @@ async fn read(mut reader: OwnedReadHalf, answers: mpsc::Sender<Vec<u8>>, links: 
                 Ok(None) => break,
                 Err(_) => return,
             };
-            if answers.send(said).await.is_err() {
+            if answers.send(reply).await.is_err() {
                 return;
             }
         }
     }
 }
 
-/// A window that does not bind.
+/// Feedback with an unlimited window.
 fn open() -> Feedback {
     Feedback { window: Credits(u32::MAX), ..Feedback::NONE }
 }
 
 async fn handle(call: Call<'static>, payload: Arc<[u8]>, answers: mpsc::Sender<Vec<u8>>, links: Arc<[Link]>) {
-    let mut asked = Vec::with_capacity(links.len());
+    let mut pending = Vec::with_capacity(links.len());
     for link in &*links {
-        asked.push(link.ask(Arc::clone(&payload)).await);
+        pending.push(link.call(Arc::clone(&payload)).await);
     }
     let mut right: u8 = 0;
-    for answer in asked {
+    for answer in pending {
         right += u8::from(answer.await.is_ok_and(|bytes| bytes == *payload));
     }
     let mut result = Vec::with_capacity(2 + payload.len());
-    // A comparison has few leaves.
+    // A comparison has at most 64 leaves, so the counts fit in a byte.
     result.extend_from_slice(&[links.len() as u8, right]);
     result.extend_from_slice(&payload);
     let answer =
         Answer { request: call.request, timestamp: call.timestamp, feedback: open(), sojourn: Nanos32::default() };
     let frame = Frame::Response(Response { answer, payload: &result });
-    // The client may have gone.
+    // The client may have disconnected.
     let _ = answers.send(codec::encoded(&frame)).await;
 }

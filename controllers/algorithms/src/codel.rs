@@ -1,6 +1,7 @@
-//! CoDel as admission control: a server drops requests on arrival while its queueing delay has been over a target for a
-//! whole interval (Nichols and Jacobson, RFC 8289; as a baseline: Breakwater §2.2). Clients send at will, so that every
-//! reject is real work for both sides. Never here: a limit that a client knows of.
+//! CoDel as admission control: a server rejects requests on arrival while its queueing delay has
+//! been over a target for a whole interval (Nichols and Jacobson, RFC 8289; as a baseline:
+//! Breakwater §2.2). Clients send at will, so that every rejection is real work for both sides.
+//! Does not contain a limit that clients know.
 
 use super::published::{AS_PUBLISHED, Version};
 use leeward_core::client::ClientParts;
@@ -60,14 +61,14 @@ enum Law {
     Sqrt,
 }
 
-/// The state of one core: cores share the delay they measure, not the decisions.
+/// State of one core: cores share the measured delay, not the decisions.
 struct Core {
     law: Law,
     target: Nanos,
     interval: Nanos,
-    /// Time from which the delay has been at least the target, as far as this core knows.
+    /// Time since which the delay has been at least the target, as far as this core knows.
     above_since: Option<Time>,
-    /// When this core last saw a request.
+    /// Time of this core's last request.
     last_seen: Time,
     drops: SqrtDrops,
 }
@@ -76,7 +77,7 @@ impl Core {
     fn new(params: &Params, environment: &Environment) -> Self {
         let interval = match Version::read(params) {
             Version::Extended => params.duration("interval", environment.slo.clamp(Nanos(1), Nanos::from_millis(1))),
-            Version::Published => Nanos::ZERO, // the testbed's server drops by the delay of the moment
+            Version::Published => Nanos::ZERO, // the testbed's server rejects by the current delay
         };
         Core {
             law: if params.choice("law", "threshold") == "sqrt" { Law::Sqrt } else { Law::Threshold },
@@ -88,20 +89,22 @@ impl Core {
         }
     }
 
-    /// Whether the delay has stood above the target for an interval.
+    /// Whether the delay has stayed above the target for an interval.
     fn is_congested(&mut self, now: Time, delay: Nanos) -> bool {
         let last_seen = std::mem::replace(&mut self.last_seen, now);
         if delay < self.target {
             self.above_since = None;
             return false;
         }
-        // A busy core may look at no request for longer than an interval. What waits now tells of that time: x ago the
-        // oldest packet and the oldest task were each younger by x, so that the delay then was at least delay − 2x.
+        // A busy core may receive no request for longer than an interval. The waiting entries show
+        // the delay of that time: x ago, the oldest packet and the oldest task were each younger by
+        // x, so the delay then was at least delay − 2x.
         let proven_since = Time(now.0.saturating_sub(delay.saturating_sub(self.target).0 / 2));
         let gap_is_known = now.since(last_seen) <= self.interval || proven_since <= last_seen;
         let since = match self.above_since {
             Some(since) if gap_is_known => since,
-            // Later than a request that had met less. Otherwise nothing is known of the time before the proof.
+            // The last request met a shorter delay, so the delay has stood since then at the
+            // earliest. Otherwise nothing is known of the time before the proof.
             _ => proven_since.max(last_seen),
         };
         self.above_since = Some(since);
@@ -112,21 +115,21 @@ impl Core {
 impl Admission for Core {
     fn request(&mut self, _: &mut Session, event: &Arrival) -> Verdict {
         let congested = self.is_congested(event.now, event.delay);
-        let drop = match self.law {
+        let rejects = match self.law {
             Law::Threshold => congested,
             Law::Sqrt => self.drops.decide(event.now, self.interval, self.above_since.is_some(), congested),
         };
-        if drop { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+        if rejects { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
     }
 }
 
-/// The control law of RFC 8289 §5: once congested, one drop per interval / √drops.
+/// The control law of RFC 8289 §5: while congested, one rejection per interval / √rejections.
 #[derive(Default)]
 struct SqrtDrops {
     dropping: bool,
     next: Time,
     count: u32,
-    /// `count` when the last dropping state began.
+    /// `count` at the start of the last rejecting state.
     count_at_start: u32,
 }
 
@@ -147,7 +150,8 @@ impl SqrtDrops {
         if !congested {
             return false;
         }
-        // RFC 8289 §5.4: a state left a short while ago resumes near the rate of drops that had controlled the queue.
+        // RFC 8289 §5.4: a state that ended recently resumes near the rate of rejections that
+        // controlled the queue.
         let since_start = self.count - self.count_at_start;
         let recent = now.since(self.next) < Nanos(interval.0.saturating_mul(16));
         self.count = if since_start > 1 && recent { since_start } else { 1 };
@@ -226,7 +230,8 @@ mod tests {
         assert!(admits(&mut core, 5_100, 5_000), "100 us ago the delay was short");
     }
 
-    /// A core that executes a batch of requests between two looks at its packets, for longer than an interval.
+    /// A core that executes a batch of requests between two polls of its packets, for longer than
+    /// an interval.
     #[test]
     fn a_busy_core_that_looks_rarely_still_drops() {
         for law in ["threshold", "sqrt"] {

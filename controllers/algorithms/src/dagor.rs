@@ -1,8 +1,9 @@
-//! DAGOR: requests less important than a threshold are dropped right after parsing; the threshold follows the queueing
-//! delay and rides on every reply, so that clients drop for themselves what the server would drop (Zhou et al., SoCC'18;
-//! its use with µs services: Breakwater §5.1). Never here: how an application assigns priorities.
+//! DAGOR: a server rejects requests less important than a threshold right after parsing. The
+//! threshold follows the queueing delay and is part of every reply, so that clients reject locally
+//! what the server would reject (Zhou et al., SoCC'18; its use with µs services: Breakwater §5.1).
+//! Does not contain an application's choice of priorities.
 //!
-//! Servers that tell a threshold, and clients that keep to it, are `level`'s.
+//! The `threshold` module has the servers that report a threshold, and the clients that obey it.
 
 use super::published::{AS_PUBLISHED, Version};
 use super::threshold::{self, PROBE, SAMPLE, SharedThreshold, threshold_halves};
@@ -65,14 +66,15 @@ pub const ALGORITHM: Algorithm = Algorithm {
     build_client: |params, _| Ok(threshold::client(params, Version::read(params))),
 };
 
-/// Where the published code starts.
+/// The initial threshold of the published code.
 const INITIAL: f64 = 32.0;
-/// Every priority is admitted when idle; the most important always is. The published code bounds the threshold by 1 and 127 and
-/// numbers priorities from 0, so that it drops nothing when idle either.
+/// An idle server admits every priority, and every server admits the most important one. The
+/// published code bounds the threshold by 1 and 127 and numbers priorities from 0, so that it
+/// rejects nothing when idle either.
 const BOUNDS: (f64, f64) = (1.0, 128.0);
 /// The published bounds, in the published numbering.
 const PUBLISHED_BOUNDS: (f64, f64) = (1.0, 127.0);
-/// Weight of the old value when a delay sample comes in.
+/// Weight of the old value in the smoothed delay.
 const SMOOTHING: f64 = 0.8;
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
@@ -101,19 +103,19 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
 
 struct Control {
     version: Version,
-    /// Our number of the priority that the threshold calls 0.
+    /// The priority here that the published threshold numbers 0.
     base: f64,
     bounds: (f64, f64),
     queue_target: Nanos,
     decrease: f64,
-    /// In levels per update.
+    /// Levels added per update.
     increase: f64,
     update_period: Nanos,
     update_requests: u64,
     sample: Nanos,
     threshold: f64,
     smoothed_ns: f64,
-    /// Since the last update.
+    /// Requests since the last update.
     arrivals: u64,
     updated: Time,
     level: Arc<SharedThreshold>,
@@ -129,7 +131,7 @@ impl ControlLoop for Control {
         if self.version.is_published() {
             self.smoothed_ns = (self.smoothed_ns / 1e3).trunc() * 1e3;
             if self.arrivals + signals.arrivals == 0 {
-                return; // the published code looks at the threshold when a request comes
+                return; // the published code updates at the arrival of a request
             }
         }
         self.arrivals += signals.arrivals;
@@ -244,7 +246,8 @@ mod tests {
         client.reply(&reply(1, 1));
         assert_eq!(submit(&mut client, 2, 1), ClientVerdict::Accept);
         assert_eq!(submit(&mut client, 2, 2), ClientVerdict::Reject);
-        // A client without any request of the highest priority is not locked out for ever: one request asks again.
+        // A client without a request of the highest priority is not locked out for ever: one
+        // request probes the server.
         assert_eq!(submit(&mut client, 100, 64), ClientVerdict::Reject);
         assert_eq!(submit(&mut client, 101, 64), ClientVerdict::Accept);
         client.on_sent(Time::ZERO + Nanos::from_millis(101));

@@ -1,9 +1,10 @@
-//! Algorithms of admission control, one file or folder each, as pure code on the traits of `leeward-core`.
+//! Algorithms of admission control, one file or folder each, as pure code on the traits of
+//! `leeward-core`.
 //!
-//! [`builtin`] lists them by name. A new algorithm exports an `ALGORITHM` and gets a line there; another crate adds its own
-//! to a registry of its own making ([`leeward_core::registry`]).
+//! [`builtin`] lists them by name. A new algorithm exports an `ALGORITHM` and gets a line there;
+//! another crate adds its own to its own registry ([`leeward_core::registry`]).
 //!
-//! Never here: I/O, clocks, threads, random bits, hash maps.
+//! Does not contain I/O, clocks, threads, random number generators or hash maps.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +24,7 @@ pub mod window;
 use leeward_core::none;
 use leeward_core::registry::Registry;
 
-/// The algorithms that come with Leeward.
+/// Returns a registry of the algorithms that come with Leeward.
 pub fn builtin() -> Registry {
     Registry::new(vec![
         none::ALGORITHM,

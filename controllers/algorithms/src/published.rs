@@ -1,7 +1,9 @@
-//! `as_published`: one switch per controller that turns off every addition of ours, so that a paper's number can be judged on the
-//! paper's algorithm. Which additions those are is listed here; the controllers carry them out.
+//! `as_published`: one switch per controller that turns off Leeward's additions, so that a paper's
+//! number can be compared with the paper's algorithm. This file lists the additions; the
+//! controllers implement them.
 //!
-//! A controller that the papers of this project did not publish has no such switch: [`additions`] knows it not.
+//! A controller that this project's papers did not publish has no such switch, and [`additions`]
+//! returns `None` for it.
 
 use leeward_core::params::{ParamKind, ParamSpec, Params};
 
@@ -17,13 +19,13 @@ pub(super) const AS_PUBLISHED: ParamSpec = ParamSpec {
     tuning_values: &[],
 };
 
-/// Which of its two forms a controller takes.
+/// Version of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// With our additions.
+    /// With Leeward's additions.
     #[default]
     Extended,
-    /// As its authors published it.
+    /// As published by its authors.
     Published,
 }
 
@@ -32,13 +34,13 @@ impl Version {
         if params.choice(SWITCH, "off") == "on" { Version::Published } else { Version::Extended }
     }
 
-    /// Whether our additions are off.
+    /// Whether Leeward's additions are off.
     pub fn is_published(self) -> bool {
         self == Version::Published
     }
 }
 
-/// An addition of ours, and the publication's way.
+/// An addition of Leeward, and the publication's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addition {
     /// Name in the documentation.
@@ -106,7 +108,8 @@ const SEDA: &[Addition] = &[
 const CODEL: &[Addition] =
     &[addition("interval", "everything is dropped while the delay is at the target or above (the testbed's code)")];
 
-/// Additions that `as_published` turns off in a controller; `None` where no paper of this project published it.
+/// Returns the additions that `as_published` turns off in a controller; `None` if no paper of this
+/// project published it.
 pub fn additions(controller: &str) -> Option<&'static [Addition]> {
     match controller {
         "breakwater" => Some(CREDITS),

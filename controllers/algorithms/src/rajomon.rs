@@ -1,17 +1,23 @@
-//! Rajomon: every server has a price that follows its queueing delay, requests carry tokens, and a request with fewer tokens
-//! than the price is dropped, at the server or already at its client. A server that asks others tells its clients the larger
-//! of its own price and theirs, so that overload behind it is felt at the entry (Xing et al., NSDI'25). Never here: who gets
-//! how many tokens.
+//! Rajomon: every server has a price that follows its queueing delay, and requests carry tokens. A
+//! request with fewer tokens than the price is rejected, at the server or already at its client. A
+//! server reports the larger of its own and its downstream servers' prices to its clients, so that
+//! overload downstream acts at the entry (Xing et al., NSDI'25). Does not contain the distribution
+//! of tokens.
 //!
-//! Taken from the paper and its published code: the price moves in proportion to the longest queueing delay of an interval
-//! less a threshold; increases in a row decay; prices along a path are joined by their maximum; requests carry the same
-//! tokens on all hops. Chosen here, where neither says it or a plant has no such thing:
-//! - Tokens are evenly drawn (the published strategy `uniform`), and a priority stands for them: 128 less its level. So a price is
-//!   a threshold of priorities on the wire.
-//! - Tokens are always at hand: the refill rate of a client bounds its demand, not the server's, and is left out.
-//! - The step is given per threshold of excess delay, not per 10 ms: the published services take milliseconds.
-//! - Servers' own clients drop as the end users' do. The published ones send, and the server in front has judged by the same price.
-//! - A client that has been quiet for `probe` sends one request, as DAGOR's does, to hear of a fallen price.
+//! From the paper and its published code: the price moves in proportion to the longest queueing
+//! delay of an interval less a threshold; successive increases decay; a path's price is the maximum
+//! along it; requests carry the same tokens on all hops. Chosen here, where neither specifies it or
+//! a plant has no such thing:
+//! - Tokens are evenly drawn (the published strategy `uniform`), and a priority stands for them:
+//!   128 less its level. So a price is a threshold of priorities on the wire.
+//! - Tokens are always available. A client's refill rate bounds its own demand, not the server's,
+//!   and is left out.
+//! - The step is given per threshold of excess delay, not per 10 ms: the published services take
+//!   milliseconds.
+//! - The clients inside servers reject as the end users' clients do. The published ones send, and
+//!   the upstream server has judged by the same price.
+//! - A client that has been quiet for `probe` sends one request, as DAGOR's does, to learn of a
+//!   lower price.
 
 use super::published::Version;
 use super::threshold::{self, PROBE, SAMPLE, SharedThreshold, threshold_halves};
@@ -66,9 +72,10 @@ pub const ALGORITHM: Algorithm = Algorithm {
     build_client: |params, _| Ok(threshold::client(params, Version::Extended)),
 };
 
-/// The dearest price: the most important request is always let in, so that somebody hears of a fallen price.
+/// The highest price: the most important request is always admitted, so that clients learn of a
+/// lower price.
 const MAX_PRICE: f64 = 127.0;
-/// Increases in a row that are not decayed yet.
+/// Successive increases before decay begins.
 const UNDECAYED_INCREASES: i32 = 2;
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
@@ -97,11 +104,11 @@ struct Control {
     sample: Nanos,
     /// Own price, in tokens.
     price: f64,
-    /// The largest price of the servers behind.
+    /// The largest price of the downstream servers.
     downstream_price: f64,
     /// Longest queueing delay since the last update.
     max_delay: Nanos,
-    /// Increases in a row.
+    /// Successive increases.
     consecutive_increases: i32,
     updated: Time,
     level: Arc<SharedThreshold>,
@@ -167,9 +174,10 @@ mod tests {
     #[test]
     fn the_price_follows_the_excess_and_falls_again() {
         let mut server = server();
-        // 80 us is one threshold of 40 us too much: one token per update, less from the third on.
-        let dear = run(&mut server, 1, 4, 80);
-        assert!((128.0 - dear - (2.0 + 0.64 + 0.512)).abs() < 1e-9, "{dear}");
+        // 80 us is an excess of one threshold of 40 us: one token per update, and less from the
+        // third update on.
+        let threshold = run(&mut server, 1, 4, 80);
+        assert!((128.0 - threshold - (2.0 + 0.64 + 0.512)).abs() < 1e-9, "{threshold}");
         assert_eq!(run(&mut server, 5, 200, 0), 128.0);
     }
 

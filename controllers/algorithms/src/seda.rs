@@ -1,14 +1,15 @@
-//! SEDA's adaptive rate limit: a token bucket per client, its rate moved by a percentile of the response times the client
-//! sees (Welsh and Culler, USITS'03; with µs services: Breakwater §5.1). The server has no part in it and drops nothing.
+//! SEDA's adaptive rate limit: a token bucket per client, whose rate follows a percentile of the
+//! client's response times (Welsh and Culler, USITS'03; with µs services: Breakwater §5.1). The
+//! server takes no part and rejects nothing.
 //!
-//! Rates are requests per second of one client, as published (8/s at first, never below 2/s, bursts of 4), and `adj_i` is
-//! in the same unit: 40 means that a client that sees short response times may send 40/s more after each adjustment. The
-//! published scheme has no notion of other clients, so `adj_i` has to be tuned by hand to their number: 120/40/10 were
-//! tuned for 1,000 clients at 1/10/100 µs mean service.
+//! Rates are requests per second of one client, as published (8/s at first, never below 2/s, bursts
+//! of 4). `adj_i` has the same unit: 40 means that a client with short response times may send 40/s
+//! more after each adjustment. The published scheme ignores the number of clients, so `adj_i` has
+//! to be tuned to it by hand: 120/40/10 were tuned for 1,000 clients at 1/10/100 µs mean service.
 //!
-//! A client has no tick. An interval ends at the response that completes it, or, if responses were counted, one
-//! `interval` after the last adjustment; that moment is made up for at the next question, as if a timer had fired. An
-//! interval without responses changes nothing.
+//! A client has no tick. An interval ends at the response that completes it, or, if responses were
+//! counted, one `interval` after the last adjustment. The next call makes the adjustment for that
+//! moment, as if a timer had fired. An interval without responses changes nothing.
 
 use super::published::{AS_PUBLISHED, Version};
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
@@ -103,14 +104,14 @@ pub const ALGORITHM: Algorithm = Algorithm {
     build_server: |_, environment| Ok(uncontrolled_server(environment.cores)),
     build_client: |params, environment| {
         let half = Client::new(params, environment)?;
-        // 100 µs: the testbed's expiry for SEDA, whatever the service time.
+        // 100 µs: the testbed's expiry for SEDA, for every service time.
         Ok(ClientParts { half: Box::new(half), config: client_config(params, Nanos::from_micros(100)) })
     },
 };
 
 /// Response times that one interval can hold.
 const MAX_SAMPLES: usize = 100;
-/// Weight of the old value when an interval's percentile comes in.
+/// Weight of the old value in the smoothed percentile.
 const SMOOTHING: f64 = 0.7;
 /// The rate grows when the response time is at least this share below its target.
 const GROW_BELOW: f64 = -0.5;
@@ -127,7 +128,7 @@ struct Client {
     min_rate: f64,
     max_rate: f64,
     bucket: Bucket,
-    /// Of the current interval, in no order.
+    /// Response times of the current interval, unordered.
     samples: [Nanos; MAX_SAMPLES],
     sampled: usize,
     samples_max: usize,
@@ -165,7 +166,8 @@ impl Client {
         })
     }
 
-    /// Makes up for the interval that has ended since the last call, at the moment at which it ended.
+    /// Makes the adjustment for an interval that has ended since the last call, at the time of its
+    /// end.
     fn settle(&mut self, now: Time) {
         let end = self.adjusted + self.interval;
         if self.sampled > 0 && end <= now && !self.version.is_published() {
@@ -178,7 +180,7 @@ impl Client {
         let last = samples.len() - 1;
         let index = match self.version {
             Version::Extended => ((self.percentile * samples.len() as f64).ceil() as usize).saturating_sub(1),
-            Version::Published => (self.percentile * last as f64) as usize, // as the testbed's code truncates it
+            Version::Published => (self.percentile * last as f64) as usize, // truncated as in the testbed's code
         };
         let (_, sample, _) = samples.select_nth_unstable(index.min(last));
         self.smoothed_ns = SMOOTHING * self.smoothed_ns + (1.0 - SMOOTHING) * sample.0 as f64;
@@ -204,7 +206,7 @@ impl ClientHalf for Client {
         self.settle(now);
         match self.bucket.next(now) {
             at if at <= now => Gate::Open,
-            // The interval may end before and change the rate.
+            // The interval may end earlier and change the rate.
             at if self.sampled > 0 && !self.version.is_published() => {
                 Gate::OpensAt(at.min(self.adjusted + self.interval))
             }
@@ -220,7 +222,7 @@ impl ClientHalf for Client {
     fn reply(&mut self, event: &Reply) {
         self.settle(event.now);
         if event.outcome == Outcome::Rejected {
-            return; // no response time to speak of; SEDA's own server never drops
+            return; // no response time; SEDA's own server never rejects
         }
         self.samples[self.sampled] = event.round_trip;
         self.sampled += 1;
@@ -230,7 +232,7 @@ impl ClientHalf for Client {
     }
 }
 
-/// Tokens that flow in at a rate, up to a number.
+/// A bucket that fills with tokens at a rate, up to a maximum.
 struct Bucket {
     rate: Rate,
     burst: f64,
@@ -244,7 +246,8 @@ impl Bucket {
     }
 
     fn fill(&mut self, now: Time) {
-        // A late `now` (an interval that is made up for) adds nothing: those tokens have been counted already.
+        // A late `now` (an interval adjusted afterwards) adds nothing: those tokens are already
+        // counted.
         self.tokens = (self.tokens + self.rate.events_in(now.since(self.filled))).min(self.burst);
         self.filled = self.filled.max(now);
     }
@@ -254,16 +257,16 @@ impl Bucket {
         self.rate = rate;
     }
 
-    /// When one token is there.
+    /// Time at which one token is available.
     fn next(&mut self, now: Time) -> Time {
-        /// Far above the rounding of sums, far below what a client could gain by it.
+        /// Far above the rounding of sums, far below any gain for a client.
         const ROUNDING: f64 = 1e-9;
         self.fill(now);
         let missing = 1.0 - self.tokens;
         if missing <= ROUNDING {
             return now;
         }
-        // One nanosecond more, so that the token is there for sure when the timer fires.
+        // One nanosecond more, so that the token is available when the timer fires.
         now + Nanos::from_secs_f64(missing / self.rate.0) + Nanos(1)
     }
 
@@ -328,7 +331,8 @@ mod tests {
         // First interval: cur = 0.3 x 20 us, err = -0.925: + 0.825 x 40.
         reply(&mut client, at_us(1_000), 20);
         assert!((client.bucket.rate.0 - (8.0 + 33.0)).abs() < 1e-9, "{}", client.bucket.rate.0);
-        // 99 short ones and a very long one in less than 1 ms: the 99th percentile is the longest but one.
+        // 99 short response times and a very long one in less than 1 ms: the 99th percentile is the
+        // second longest.
         (0..99).for_each(|_| reply(&mut client, at_us(1_500), 20));
         let before = client.bucket.rate.0;
         reply(&mut client, at_us(1_500), 1_000_000);
@@ -366,8 +370,9 @@ mod tests {
             reply(&mut client, now, 50_000);
         }
         assert_eq!(client.bucket.rate.0, 2.0);
-        // It sends what it may; every response comes back after 20 µs. At 2/s, one interval takes half a second, and the
-        // smoothed 50 ms need 19 of them to forget: slow, as published. 850 per second are 1,000 clients' full load.
+        // The client sends at its rate, and every response arrives after 20 µs. At 2/s, one
+        // interval takes half a second, and the smoothed 50 ms need 19 intervals to decay: slow, as
+        // published. 850 per second are 1,000 clients' full load.
         let recovered = now + Nanos::from_secs(12);
         while now < recovered {
             match client.gate(now, 0) {

@@ -1,10 +1,12 @@
-//! A threshold of priorities: servers drop what is less important, and tell it with every reply, so that clients drop for themselves what their
-//! server would. DAGOR and Rajomon differ in how it moves. Never here: by what it moves.
+//! A threshold of priorities. Servers reject less important requests and report the threshold with
+//! every reply, so that clients reject locally what their server would reject. DAGOR and Rajomon
+//! differ in the rule that moves it. Does not contain that rule.
 //!
-//! The published client of DAGOR has a gap: with every request it wants to send above its last known threshold it sends nothing,
-//! so it never hears that the threshold has risen again. The threshold never falls below 1, which saves clients that
-//! issue requests of the highest priority now and then. For the others a client that has been quiet for `probe` lets one
-//! request pass, whose reply (a drop, most likely) carries the threshold of the day.
+//! The published client of DAGOR has a gap: while all its requests are above the last known
+//! threshold it sends nothing, so it never learns that the threshold has risen again. The threshold
+//! never falls below 1, so clients with occasional requests of the highest priority recover. For
+//! the others, a client that has been quiet for `probe` sends one request. Its reply (most likely a
+//! rejection) carries the current threshold.
 
 use super::published::Version;
 use leeward_core::client::params::client_config;
@@ -16,7 +18,7 @@ use leeward_core::server::{
 use leeward_core::sync::{Arc, AtomicU64, CachePadded, Ordering};
 use leeward_core::units::{Nanos, Priority, Time};
 
-/// How often the queueing delay is looked at.
+/// Interval between samples of the queueing delay.
 pub(super) const SAMPLE: ParamSpec = ParamSpec {
     name: "sample",
     kind: ParamKind::ANY_DURATION,
@@ -25,7 +27,7 @@ pub(super) const SAMPLE: ParamSpec = ParamSpec {
     tuning_values: &[],
 };
 
-/// How long a client keeps silent above its threshold.
+/// Time for which a client stays silent above its threshold.
 pub(super) const PROBE: ParamSpec = ParamSpec {
     name: "probe",
     kind: ParamKind::ANY_DURATION,
@@ -34,18 +36,18 @@ pub(super) const PROBE: ParamSpec = ParamSpec {
     tuning_values: &[],
 };
 
-/// [`SAMPLE`] as written, or its default.
+/// Returns [`SAMPLE`] as set, or its default.
 pub(super) fn sample(params: &Params) -> Nanos {
     params.duration(SAMPLE.name, Nanos::from_micros(10))
 }
 
-/// The client of a server that tells its threshold.
+/// Builds the client of a server that reports its threshold.
 pub(super) fn client(params: &Params, version: Version) -> ClientParts {
     let half = Client::new(params.duration(PROBE.name, Nanos::from_millis(100)), version);
     ClientParts { half: Box::new(half), config: client_config(params, Nanos::MAX) }
 }
 
-/// Halves that drop what is less important than `level`, which `control` moves.
+/// Builds halves that reject requests less important than `level`, which `control` moves.
 pub(super) fn threshold_halves(
     cores: u32,
     level: &Arc<SharedThreshold>,
@@ -86,18 +88,18 @@ impl Admission for Core {
     }
 }
 
-/// Drops what its server would drop.
+/// Client half that rejects locally what its server would reject.
 pub(super) struct Client {
-    /// `None` until a server has told one, or, as published, until it is drawn.
+    /// `None` until a server reports one or, as published, until the client draws one.
     threshold: Option<Priority>,
     version: Version,
-    /// When something was last sent or heard.
+    /// Time of the last sent request or received reply.
     quiet_since: Time,
     probe: Nanos,
 }
 
 impl Client {
-    /// A client that knows of no threshold yet, and asks again when it has been quiet for `probe`.
+    /// Creates a client without a threshold; it probes after `probe` without a message.
     pub(super) fn new(probe: Nanos, version: Version) -> Self {
         Client { threshold: None, version, quiet_since: Time::ZERO, probe }
     }
@@ -133,7 +135,8 @@ mod model {
 
     use super::*;
 
-    /// A core reads the old threshold or the new one, never anything else, and never the old one after the new.
+    /// A core reads the old threshold or the new one, never another value, and never the old one
+    /// after the new.
     #[test]
     fn the_threshold_is_read_whole_and_in_order() {
         loom::model(|| {

@@ -1,10 +1,11 @@
-//! Adaptive client throttling: a client rejects locally with a probability that grows with the share of its requests
-//! the server did not accept (Beyer et al., Site Reliability Engineering, ch. 21). The server rejects while its queueing
-//! delay is over a threshold; without that there would be nothing to count. Never here: what the server's threshold
-//! should be, which is tuned like any AQM's.
+//! Adaptive client throttling: a client rejects locally with a probability that grows with the
+//! share of its requests that the server did not accept (Beyer et al., Site Reliability
+//! Engineering, ch. 21). The server rejects while its queueing delay is over a threshold; otherwise
+//! there would be nothing to count. Does not contain the choice of that threshold, which is tuned
+//! like any AQM's.
 //!
-//! Its recovery is exponential in windows: local rejects count as requests, so that after a long outage one request in
-//! as many as the window holds gets through, and K times that share in the next window.
+//! Recovery is exponential in windows. Local rejections count as requests, so after a long outage
+//! one request out of a window's requests is sent. In the next window it is K times that share.
 
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::client::{ClientHalf, ClientParts, ClientVerdict, Gate, Reply, Submission};
@@ -79,7 +80,7 @@ impl Client {
         Client { k: params.number("k", 2.0), history: History::new(params.duration("window", Nanos::from_secs(2))) }
     }
 
-    /// The book's equation for the probability of a local reject.
+    /// The book's equation for the probability of a local rejection.
     fn reject_probability(&self) -> f64 {
         let Counts { requests, accepts } = self.history.total;
         ((requests as f64 - self.k * accepts as f64) / (requests as f64 + 1.0)).max(0.0)
@@ -90,8 +91,9 @@ impl ClientHalf for Client {
     fn submit(&mut self, event: &Submission) -> ClientVerdict {
         self.history.advance(event.now);
         let reject = unit_interval(event.random) < self.reject_probability();
-        // Local rejects count as requests: they stand for load that is still there, and the more of them there are the
-        // fewer get through. The probability stays below one, so that some always do.
+        // Local rejections count as requests: they stand for load that still exists, and more of
+        // them mean fewer sent requests. The probability stays below one, so that some requests are
+        // always sent.
         self.history.count(Counts { requests: 1, accepts: 0 });
         if reject { ClientVerdict::Reject } else { ClientVerdict::Accept }
     }
@@ -108,12 +110,12 @@ impl ClientHalf for Client {
     }
 }
 
-/// The top 53 bits as a number in [0, 1).
+/// Converts the top 53 bits to a number in [0, 1).
 fn unit_interval(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// The window slides in steps of a tenth of it.
+/// Buckets in the window, which slides in steps of a tenth.
 const BUCKETS: usize = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,7 +129,7 @@ struct History {
     /// Length of one bucket.
     step: Nanos,
     buckets: [Counts; BUCKETS],
-    /// Number of the current bucket since time zero; its place is this modulo `BUCKETS`.
+    /// Number of the current bucket since time zero; its index is this modulo `BUCKETS`.
     current: u64,
     total: Counts,
 }
@@ -142,8 +144,8 @@ impl History {
         let current = now.0 / self.step.0;
         let passed = current.saturating_sub(self.current).min(BUCKETS as u64);
         for step in 1..=passed {
-            let place = ((self.current + step) % BUCKETS as u64) as usize;
-            let old = std::mem::take(&mut self.buckets[place]);
+            let index = ((self.current + step) % BUCKETS as u64) as usize;
+            let old = std::mem::take(&mut self.buckets[index]);
             self.total.requests -= old.requests;
             self.total.accepts -= old.accepts;
         }
@@ -186,7 +188,8 @@ mod tests {
         step.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Issues a request per ms; the server answers what is sent with `outcome`. Returns how many were sent.
+    /// Issues a request per ms; the server answers each sent one with `outcome`. Returns the number
+    /// sent.
     fn run(client: &mut Client, from_ms: u64, ms: u64, outcome: Outcome) -> u64 {
         let mut sent = 0;
         for step in from_ms..from_ms + ms {
@@ -235,8 +238,8 @@ mod tests {
         let mut client = client();
         let sent = run(&mut client, 0, 60_000, Outcome::Rejected);
         assert!((1..6_000).contains(&sent), "{sent} requests sent into the overload");
-        // What gets through is accepted; with K = 2 the share that does doubles per window. From one in 2,000 to all
-        // takes eleven windows.
+        // All sent requests are accepted; with K = 2 their share doubles per window. From one in
+        // 2,000 to all takes eleven windows.
         run(&mut client, 60_000, 22_000, Outcome::Completed);
         assert_eq!(run(&mut client, 82_000, 10_000, Outcome::Completed), 10_000);
         assert_eq!(client.reject_probability(), 0.0);

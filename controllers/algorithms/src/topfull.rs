@@ -1,15 +1,17 @@
-//! TopFull: a limit on the rate at which the entry of a graph of services admits requests; what happens behind the entry is
-//! seen in how long its requests take in all (Park et al., SIGCOMM'24). Never here: anything at the services behind, which
-//! run without control.
+//! TopFull: a limit on the rate at which the entry of a service graph admits requests. The total
+//! latency of its requests reflects the downstream services (Park et al., SIGCOMM'24). Does not
+//! contain control at the downstream services, which run without it.
 //!
-//! The paper's rate controller is a learnt policy. It is not used here: it was trained on rates and latencies of other
-//! services, thousands of times as long. In its place stands the rule that the authors publish beside it: 5 % down when a
-//! high percentile of the latency is over the objective, 1 % up otherwise, per second and API. One API is one cluster, so
-//! what the paper says on clusters of overloaded services has nothing to decide. Chosen here:
-//! - Overload is a late percentile, too; the published detector asks for 80 % of a service's CPU, which a server's
-//!   controller does not see.
-//! - A limit begins at the rate that was admitted last, as published, and is lifted when it is a tenth above the demand.
-//! - The interval is a parameter, because a second is thousands of requests' lives here.
+//! The paper's rate controller is a learned policy, trained on rates and latencies of other
+//! services, with latencies thousands of times as long. So this controller uses the authors'
+//! published alternative: 5 % down when a high percentile of the latency is over the objective, 1 %
+//! up otherwise, per second and API. One API is one cluster, so the paper's rules on clusters of
+//! overloaded services do not apply. Chosen here:
+//! - A late percentile also counts as overload. The published detector asks for 80 % of a service's
+//!   CPU, which a server's controller does not see.
+//! - A limit starts at the last admitted rate, as published, and ends when it is a tenth above the
+//!   demand.
+//! - The interval is a parameter, since a second is thousands of request lifetimes here.
 
 use leeward_core::client::ClientParts;
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
@@ -72,18 +74,18 @@ pub const ALGORITHM: Algorithm = Algorithm {
     build_client: |params, _| Ok(ClientParts { half: Box::new(SendAll), config: client_config(params, Nanos::MAX) }),
 };
 
-/// How often the bucket is filled.
+/// Interval between fillings of the bucket.
 const PERIOD: Nanos = Nanos::from_micros(100);
-/// Time's worth of the rate that the bucket holds.
+/// Bucket size, as time at the current rate.
 const BURST: Nanos = Nanos::from_millis(1);
-/// Requests per second that are always let in, so that somebody tells how long they take (published: 10).
+/// Requests per second that are always admitted, so that their latency is measured (published: 10).
 const MIN_RATE: f64 = 10.0;
-/// Demand over the limit at which it is lifted.
+/// Limit over demand at which the limit is lifted.
 const LIFT_RATIO: f64 = 1.1;
 
 /// Counters that all cores share.
 struct Shared {
-    /// Requests that may be admitted; without a limit nobody looks.
+    /// Requests that may be admitted; not used without a limit.
     tokens: CachePadded<AtomicI64>,
     /// 0 or 1.
     limited: CachePadded<AtomicU64>,
@@ -129,7 +131,8 @@ impl Admission for Core {
         if self.shared.limited.0.load(Ordering::Relaxed) == 0 {
             return Verdict::Admit;
         }
-        // Below zero means that others were as fast: they are refused as well, and the next filling makes up for it.
+        // A negative count means that other cores took the last token at the same time. Those
+        // requests are rejected as well, and the next filling compensates.
         if self.shared.tokens.0.fetch_sub(1, Ordering::Relaxed) > 0 {
             Verdict::Admit
         } else {
@@ -139,9 +142,10 @@ impl Admission for Core {
     }
 
     fn reply(&mut self, _: &mut Session, event: &Departure) -> Feedback {
-        // A drop that took no time is the limit's own: it says nothing of the services behind.
-        let behind = event.outcome == Outcome::Completed || event.sojourn >= self.target;
-        if behind {
+        // A rejection without time in the server is the limit's own, and says nothing about the
+        // downstream services.
+        let counts = event.outcome == Outcome::Completed || event.sojourn >= self.target;
+        if counts {
             self.shared.answered.0.fetch_add(1, Ordering::Relaxed);
             let late = event.outcome == Outcome::Rejected || event.sojourn > self.target;
             self.shared.late.0.fetch_add(late.into(), Ordering::Relaxed);
@@ -155,7 +159,7 @@ struct Control {
     interval: Nanos,
     decrease: f64,
     increase: f64,
-    /// Requests per second; `None`: no limit.
+    /// Requests per second; `None` without a limit.
     rate: Option<f64>,
     carry: f64,
     filled: Time,
@@ -186,9 +190,9 @@ impl Control {
         self.carry += rate * span.as_secs_f64();
         let whole = self.carry as i64;
         self.carry -= whole as f64;
-        let most = (rate * BURST.as_secs_f64()).max(1.0) as i64;
+        let max = (rate * BURST.as_secs_f64()).max(1.0) as i64;
         let left = self.shared.tokens.0.load(Ordering::Relaxed);
-        self.shared.tokens.0.fetch_add(whole.min(most - left), Ordering::Relaxed);
+        self.shared.tokens.0.fetch_add(whole.min(max - left), Ordering::Relaxed);
     }
 }
 
@@ -219,7 +223,7 @@ mod tests {
     use leeward_core::server::{CoreId, SessionSlot};
     use leeward_core::units::CreditId;
 
-    /// Admitted requests of so many per millisecond, which take so long.
+    /// Returns the admitted requests, of `each` per millisecond with this sojourn time.
     fn admitted(server: &mut ServerHalves, ms: std::ops::Range<u64>, each: u64, sojourn_us: u64) -> u64 {
         let mut session = Session::new(SessionSlot(0), CoreId(0));
         let mut count = 0;
@@ -227,13 +231,13 @@ mod tests {
             let now = Time(step * 100_000);
             server.control.tick(&Signals::idle(now));
             for _ in 0..each / 10 {
-                let (verdict, ticket) = session.request(server.cores[0].as_mut(), &Arrival::new(now));
-                let let_in = verdict == Verdict::Admit;
-                count += u64::from(let_in);
-                let outcome = if let_in { Outcome::Completed } else { Outcome::Rejected };
-                let sojourn = if let_in { Nanos::from_micros(sojourn_us) } else { Nanos::ZERO };
+                let (verdict, pending) = session.request(server.cores[0].as_mut(), &Arrival::new(now));
+                let is_admitted = verdict == Verdict::Admit;
+                count += u64::from(is_admitted);
+                let outcome = if is_admitted { Outcome::Completed } else { Outcome::Rejected };
+                let sojourn = if is_admitted { Nanos::from_micros(sojourn_us) } else { Nanos::ZERO };
                 let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
-                let _ = session.reply(server.cores[0].as_mut(), ticket, &departure);
+                let _ = session.reply(server.cores[0].as_mut(), pending, &departure);
             }
         }
         count

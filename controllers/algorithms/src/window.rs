@@ -1,6 +1,6 @@
-//! A window per client, moved by the latency the client sees: one more per window of responses within the objective, half
-//! of it otherwise (the feedback loop of ORCA-like client libraries). The server has no part in it and knows nothing of
-//! it. Never here: rates ([`super::seda`]).
+//! A window per client, moved by the latency at the client: one more per window of responses within
+//! the objective, halved otherwise (the feedback loop of ORCA-like client libraries). The server
+//! takes no part. Does not contain rates ([`super::seda`]).
 
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use leeward_core::client::{ClientHalf, ClientParts, Gate, Reply};
@@ -102,10 +102,11 @@ impl ClientHalf for Client {
             self.window = (self.window + self.increase / self.window).min(self.max_window);
             return;
         }
-        // A request that left before the last decrease says nothing about the window since.
+        // A request sent before the last decrease says nothing about the current window.
         let left_before = self.decreased.is_some_and(|decreased| event.now.since(decreased) < event.round_trip);
         if !left_before {
-            // Never below one: a client that may send nothing would never hear that the overload is over.
+            // Never below one: a client without a window would never learn that the overload is
+            // over.
             self.window = (self.window * self.decrease).max(1.0);
             self.decreased = Some(event.now);
         }
@@ -142,7 +143,7 @@ mod tests {
         grow(&mut client, 0, 1);
         assert_eq!(client.gate(Time::ZERO, 1), Gate::Open);
         assert_eq!(client.gate(Time::ZERO, 2), Gate::Closed);
-        grow(&mut client, 20, 45); // 2 + 3 + … + 9 responses less a few: the window grows while they come
+        grow(&mut client, 20, 45); // 2 + 3 + … + 9 responses less a few: the window grows meanwhile
         assert!((9.0..10.5).contains(&client.window), "{}", client.window);
     }
 
@@ -150,7 +151,7 @@ mod tests {
     fn one_decrease_per_round_trip() {
         let mut client = client();
         client.window = 32.0;
-        // Ten requests that left together come back late together.
+        // Ten requests that left together return late together.
         (0..10).for_each(|step| reply(&mut client, 1_000 + step, Outcome::Completed, 500));
         assert_eq!(client.window, 16.0);
         reply(&mut client, 1_600, Outcome::Rejected, 20);

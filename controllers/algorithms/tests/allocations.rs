@@ -1,6 +1,6 @@
-//! No allocation per request: a counting allocator watches every algorithm's hot path once it is warm, at the server
-//! (request, reply, tick, wake) and at the client (submit, reply, timer), under load that it admits and load that it
-//! rejects. Sessions may allocate when they open.
+//! No allocation per request: a counting allocator watches every algorithm's warm hot path, under
+//! admitted and under rejected load. It covers the server (request, reply, tick, wake) and the
+//! client (submit, reply, timer). Sessions may allocate when they open.
 
 #![cfg(not(loom))]
 
@@ -17,10 +17,10 @@ use leeward_testkit::allocator::{CountingAllocator, allocations_in};
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const SESSIONS: usize = 32;
-/// Methods by the thousand: whoever tells them apart does so in memory that is there.
+/// Thousands of methods: an algorithm that distinguishes them must do so in memory that it has.
 const METHODS: u32 = 3_000;
 
-/// Requests that a client has sent and the server has not seen.
+/// Requests that a client has sent and the server has not received.
 #[derive(Default)]
 struct Wire {
     sent: Vec<Header>,
@@ -58,9 +58,9 @@ impl Plant {
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
         let params = algorithm.params(pairs).expect("declared");
         let mut server = algorithm.server(&params, &environment).expect("valid");
-        let peers = (0..SESSIONS).map(|place| {
-            let core = place % 2;
-            let mut session = Session::new(SessionSlot((place / 2) as u32), CoreId(core as u32));
+        let peers = (0..SESSIONS).map(|index| {
+            let core = index % 2;
+            let mut session = Session::new(SessionSlot((index / 2) as u32), CoreId(core as u32));
             server.cores[core].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
             let client = algorithm.client(&params, &environment).expect("valid");
             Peer { session, client, wire: Wire { sent: Vec::with_capacity(1_024), demand: None } }
@@ -74,16 +74,16 @@ impl Plant {
         self.random
     }
 
-    /// 10 µs in which every client issues two requests, and everything sent is answered.
+    /// Runs 10 µs in which every client issues two requests, and each sent request is answered.
     fn round(&mut self, delay: Nanos) {
         self.now += Nanos::from_micros(10);
         let now = self.now;
         self.server.control.tick(&Signals { packet_delay: delay, arrivals: 10, completions: 10, ..Signals::idle(now) });
         self.wake();
-        for place in 0..self.peers.len() {
+        for index in 0..self.peers.len() {
             let random = [self.random(), self.random()];
-            let peer = &mut self.peers[place];
-            let core = self.server.cores[place % 2].as_mut();
+            let peer = &mut self.peers[index];
+            let core = self.server.cores[index % 2].as_mut();
             for random in random {
                 peer.client.submit(now, 0, Priority::from_random(random.rotate_left(7)), random, &mut peer.wire);
             }
@@ -95,7 +95,7 @@ impl Plant {
                     peer.client.on_credit(now, &feedback, &mut peer.wire);
                 }
             }
-            // What an answer lets out is answered in the next round.
+            // A request that leaves because of a response is answered in the next round.
             for _ in 0..peer.wire.sent.len() {
                 let header = peer.wire.sent.remove(0);
                 let arrival = Arrival::new(now)
@@ -104,7 +104,7 @@ impl Plant {
                     .with_delay(delay)
                     .with_method(Method((random[1] >> 33) as u32 % METHODS))
                     .with_random(random[0]);
-                let (verdict, ticket) = peer.session.request(core, &arrival);
+                let (verdict, pending) = peer.session.request(core, &arrival);
                 let outcome = match verdict {
                     Verdict::Admit => Outcome::Completed,
                     Verdict::Reject(_) => Outcome::Rejected,
@@ -115,7 +115,7 @@ impl Plant {
                 }
                 let sojourn = delay + Nanos::from_micros(10);
                 let departure = Departure { now, outcome, sojourn, credit: header.credit };
-                let feedback = peer.session.reply(core, ticket, &departure);
+                let feedback = peer.session.reply(core, pending, &departure);
                 peer.client.on_reply(now, outcome, sojourn, &feedback, &mut peer.wire);
             }
         }
@@ -175,7 +175,8 @@ fn no_variant_allocates_per_request() {
     check(registry.find("seda").expect("built in"), &[("initial_rate", text("100000"))]);
 }
 
-/// Every threading policy, at loads that make it switch: the arrival, the copy of the ring and the decision.
+/// Every threading policy, at loads that make it switch: the arrival, the copy of the ring and the
+/// decision.
 #[test]
 fn threading_decides_without_allocating() {
     use leeward_threading::curves::{Curve, CurvePoint, Curves};
@@ -183,9 +184,10 @@ fn threading_decides_without_allocating() {
     use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, ThreadingSetup};
     use std::sync::Arc;
 
-    let curve = |setup: &str, us: f64, sustains: f64| {
-        let knot = |load| CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 500, spread: 0.1 };
-        Curve { setup: setup.parse().expect("a setup"), points: vec![knot(10.0), knot(sustains)], max_load: sustains }
+    let curve = |setup: &str, us: f64, limit: f64| {
+        let point =
+            |load| CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 500, spread: 0.1 };
+        Curve { setup: setup.parse().expect("a setup"), points: vec![point(10.0), point(limit)], max_load: limit }
     };
     let all = vec![curve("SIP1", 100.0, 900.0), curve("SDB1-4", 150.0, 5_000.0), curve("SDB1-16", 200.0, 90_000.0)];
     let curves = Some(Arc::new(Curves::new(all).expect("sound")));

@@ -1,4 +1,5 @@
-//! Buffer cores: a few cores without work are always kept ready, by number or by share (McClure et al., NSDI'22).
+//! Buffer cores: the policy always keeps a few idle cores ready, by number or by share (McClure et
+//! al., NSDI'22).
 
 use super::policy::{AllocationPolicy, DEFAULT_PERIOD, PERIOD};
 use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
@@ -48,7 +49,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     },
 };
 
-/// A number of cores, or a share of those allocated.
+/// A number of cores, or a share of the allocated ones.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     Count(u32),
@@ -56,7 +57,7 @@ enum Bound {
 }
 
 impl Bound {
-    /// In cores, rounded up: a share of few is still one.
+    /// Returns the bound in cores, rounded up: a share of few cores is still one.
     fn cores(self, allocated: u32) -> u32 {
         match self {
             Bound::Count(count) => count,
@@ -65,7 +66,7 @@ impl Bound {
     }
 }
 
-/// See the module.
+/// Policy that keeps buffer cores; see the module.
 #[derive(Clone, Debug)]
 pub struct BufferCores {
     min: Bound,
@@ -81,7 +82,7 @@ impl Allocator for BufferCores {
     fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         let allocated = signals.allocated();
         let (min, max) = (self.min.cores(allocated), self.max.cores(allocated));
-        // What waits will take as many of those that are on their way.
+        // Waiting requests will occupy as many of the cores being granted.
         let ready = (signals.idle + signals.granting).saturating_sub(signals.waiting);
         if ready < min {
             CoreChange::Grant(min - ready)

@@ -1,5 +1,5 @@
-//! The queueing-delay threshold: one more core when something has waited for too long; a core without work gives itself
-//! back (Shenango, NSDI'19; poster §1).
+//! The queueing-delay threshold: grants one more core when a queue's oldest entry has waited for
+//! too long; an idle core parks itself (Shenango, NSDI'19; poster §1).
 
 use super::policy::{AllocationPolicy, DEFAULT_PERIOD, DEFAULT_SEARCH, PERIOD, SEARCH};
 use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
@@ -39,7 +39,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     },
 };
 
-/// See the module.
+/// Policy by queueing-delay threshold; see the module.
 #[derive(Clone, Debug)]
 pub struct DelayThreshold {
     threshold: Nanos,
@@ -55,7 +55,8 @@ impl Allocator for DelayThreshold {
 
     fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         let waits_long = signals.oldest > self.threshold;
-        // Where requests are rejected sooner than a queue is old enough, one core would be there for ever.
+        // If requests are rejected before a queue is old enough, the service would keep one core
+        // for ever.
         if waits_long || (self.rejections && signals.rejected > 0) { CoreChange::Grant(1) } else { CoreChange::Keep }
     }
 

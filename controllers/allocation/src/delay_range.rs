@@ -1,4 +1,5 @@
-//! The mean queueing delay kept within a range: a core more above it, a core less below it (McClure et al., NSDI'22).
+//! The mean queueing delay within a range: one more core above it, one less below it (McClure et
+//! al., NSDI'22).
 
 use super::policy::{AllocationPolicy, DEFAULT_PERIOD, PERIOD};
 use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
@@ -37,7 +38,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     },
 };
 
-/// See the module.
+/// Policy by a range of the mean delay; see the module.
 #[derive(Clone, Debug)]
 pub struct DelayRange {
     low: Nanos,

@@ -1,4 +1,4 @@
-//! A fixed number of cores: what there is without an allocator, and what the others are compared with.
+//! A fixed number of cores, as without an allocator: the baseline of the other policies.
 
 use super::policy::{AllocationPolicy, DEFAULT_PERIOD};
 use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
@@ -22,7 +22,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     },
 };
 
-/// See the module.
+/// Policy of a fixed number of cores; see the module.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     cores: u32,

@@ -1,28 +1,29 @@
-//! Core allocation as pure code: how many cores a service gets, and when a core that finds nothing to do gives itself
-//! back. Beside the admission controllers, and like them without clocks, threads or sockets: the simulator and the real
-//! server call the same code.
+//! Core allocation as pure code: the number of a service's cores, and the time after which an idle
+//! core parks. Like the admission controllers it has no clocks, threads or sockets: the simulator
+//! and the real server call the same code.
 //!
-//! Never here: which core is granted or taken, how long that lasts, and how work finds a core. That is the plant's.
+//! Does not contain the choice of the core to grant or revoke, the duration of a grant, or the
+//! distribution of work to cores. These are the plant's.
 //!
-//! - [`Allocator`]: what a plant asks; [`CoreSignals`] is what it tells, [`Change`] what it is told.
+//! - [`Allocator`]: the trait of a policy; [`CoreSignals`] is its input, [`CoreChange`] its output.
 //! - [`registry`]: the policies by name; [`registry::AllocationPolicy`] is the entry of each.
-//! - One file per policy: [`delay`], [`delay_range`], [`buffer`], [`utilization`], [`per_request`] (and `ideal`, the same
-//!   where granting takes no time), [`fixed`].
+//! - One file per policy: [`delay`], [`delay_range`], [`buffer`], [`utilization`], [`per_request`]
+//!   (and `ideal`, the same with immediate grants), [`fixed`].
 //!
-//! The policies are those of McClure et al., NSDI'22, on which the poster *Understanding Interactions between Overload
-//! Control and Core Allocation* (SIGCOMM'23) builds.
+//! The policies are those of McClure et al., NSDI'22. The poster *Understanding Interactions
+//! between Overload Control and Core Allocation* (SIGCOMM'23) builds on them.
 //!
 //! ```
-//! use leeward_allocation::{Change, CoreLimits, CoreSignals, registry};
+//! use leeward_allocation::{CoreChange, CoreLimits, CoreSignals, registry};
 //! use leeward_core::units::{Nanos, Time};
 //!
 //! let delay = registry::find("delay").unwrap();
 //! let params = delay.params(&[]).unwrap();
 //! let mut allocator = delay.build(&params, CoreLimits::new(1, 32)).unwrap();
 //! let mut signals = CoreSignals { active: 7, ..CoreSignals::idle(Time::ZERO) };
-//! assert_eq!(allocator.tick(&signals), Change::Keep);
-//! signals.oldest = Nanos::from_micros(11); // somebody has waited for longer than the threshold of 10 us
-//! assert_eq!(allocator.tick(&signals), Change::Grant(1));
+//! assert_eq!(allocator.tick(&signals), CoreChange::Keep);
+//! signals.oldest = Nanos::from_micros(11); // an entry has waited for more than 10 us
+//! assert_eq!(allocator.tick(&signals), CoreChange::Grant(1));
 //! ```
 
 #![forbid(unsafe_code)]
@@ -38,50 +39,51 @@ pub mod utilization;
 
 use leeward_core::units::{Nanos, Time};
 
-/// How few and how many cores a service may have.
+/// Minimum and maximum number of a service's cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreLimits {
-    /// Fewest cores that the service has; at least one.
+    /// Minimum; at least one.
     pub min: u32,
-    /// Most cores that the service has.
+    /// Maximum.
     pub max: u32,
 }
 
 impl CoreLimits {
-    /// At least one core, and never a minimum above the maximum.
+    /// Creates limits of at least one core, with the minimum lowered to the maximum if it is above.
     pub fn new(min: u32, max: u32) -> Self {
         let max = max.max(1);
         CoreLimits { min: min.clamp(1, max), max }
     }
 }
 
-/// Signals that an allocator receives.
+/// Input of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreSignals {
     /// Now.
     pub now: Time,
-    /// Cores that the service has and will keep, those without work included.
+    /// Cores that the service has and will keep, including idle ones.
     pub active: u32,
-    /// Cores that were granted and can't be used yet.
+    /// Granted cores that can't be used yet.
     pub granting: u32,
-    /// Active cores that have nothing to do.
+    /// Active cores without work.
     pub idle: u32,
-    /// Requests that wait in any queue, as messages or as tasks.
+    /// Requests waiting in any queue, as messages or as tasks.
     pub waiting: u32,
-    /// The longest that any queue's oldest entry has waited.
+    /// Age of the oldest entry of any queue.
     pub oldest: Nanos,
-    /// The mean over the active cores of the age of their queues' oldest entry; an empty queue counts as zero.
+    /// Mean over the active cores of the age of their queues' oldest entry; an empty queue counts
+    /// as zero.
     pub mean_delay: Nanos,
     /// Requests rejected since the last tick: load that shows neither in queues nor in busy cores.
     pub rejected: u64,
-    /// CPU time that all cores have spent on work since the last tick.
+    /// CPU time that all cores spent on work since the last tick.
     pub busy: Nanos,
-    /// CPU time that the service has had since the last tick.
+    /// CPU time of the service's cores since the last tick.
     pub available: Nanos,
 }
 
 impl CoreSignals {
-    /// No cores, nothing queued.
+    /// Signals without cores or queues.
     pub fn idle(now: Time) -> Self {
         let nothing = Nanos::ZERO;
         CoreSignals {
@@ -98,26 +100,26 @@ impl CoreSignals {
         }
     }
 
-    /// Cores that are the service's, or soon will be.
+    /// Active cores and those being granted.
     pub fn allocated(&self) -> u32 {
         self.active + self.granting
     }
 }
 
-/// Change that an allocator wants. The plant does as much of it as the service's limits allow.
+/// Change that an allocator requests. The plant applies it within the service's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum CoreChange {
     /// The number of cores stays.
     Keep,
-    /// So many more cores.
+    /// Grants this number of cores.
     Grant(u32),
-    /// So many fewer, those without work first.
+    /// Revokes this number of cores, idle ones first.
     Revoke(u32),
 }
 
 impl CoreChange {
-    /// The change that leads from `allocated` cores to `wanted`.
+    /// Returns the change from `allocated` cores to `wanted`.
     pub fn between_counts(allocated: u32, wanted: u32) -> CoreChange {
         match wanted.cmp(&allocated) {
             std::cmp::Ordering::Greater => CoreChange::Grant(wanted - allocated),
@@ -127,29 +129,29 @@ impl CoreChange {
     }
 }
 
-/// When an allocator wants to be asked.
+/// Times at which a plant calls an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollSchedule {
     /// Every period.
     Periodic(Nanos),
-    /// Whenever a request arrives or a core runs out of work. `instant`: a policy to compare with, for which cores come
-    /// and go without delay; only a simulator can do that.
+    /// At each arrival of a request and each core that runs out of work.
     EveryEvent {
-        /// Whether granting takes no time.
+        /// Whether cores come and go without delay. Only a simulator can do that, for a policy to
+        /// compare with.
         instant: bool,
     },
 }
 
-/// A policy of core allocation. A server has one value of it, which never blocks and never fails.
+/// A policy of core allocation. A server has one, which never blocks and never fails.
 pub trait Allocator: Send {
-    /// Times at which the policy wants to be asked.
+    /// Returns the times at which the plant calls [`Allocator::tick`].
     fn poll_schedule(&self) -> PollSchedule;
 
-    /// The change that the policy wants now. A late or spurious call does no harm.
+    /// Returns the requested change. A late or spurious call does no harm.
     fn tick(&mut self, signals: &CoreSignals) -> CoreChange;
 
-    /// How long a core looks for work in vain before it parks, which gives it back. `None`: it looks on until the
-    /// allocator revokes it.
+    /// Time for which a core searches for work before it parks. With `None` the core searches until
+    /// the allocator revokes it.
     fn search(&self) -> Option<Nanos> {
         None
     }

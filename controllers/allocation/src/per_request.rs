@@ -1,5 +1,6 @@
-//! A core per request: a core is granted for each request that finds none free, and parks when it has nothing to do.
-//! Also *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
+//! A core per request: grants a core for each request that finds none free; an idle core parks.
+//! Also *ideal*, the same with immediate grants: a bound that no system reaches (McClure et al.,
+//! NSDI'22).
 
 use super::policy::{AllocationPolicy, DEFAULT_SEARCH, SEARCH};
 use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
@@ -23,7 +24,7 @@ pub const IDEAL: AllocationPolicy = AllocationPolicy {
     build: |_, _| Ok(Box::new(PerRequest { instant: true, search: Nanos::ZERO })),
 };
 
-/// See the module.
+/// Policy of a core per request; see the module.
 #[derive(Clone, Debug)]
 pub struct PerRequest {
     instant: bool,

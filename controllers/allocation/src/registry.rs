@@ -4,11 +4,11 @@ pub use super::policy::{AllocationPolicy, Build};
 
 use super::{buffer, delay, delay_range, fixed, per_request, utilization};
 
-/// No policy of that name.
+/// Error: no policy has this name.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("unknown allocator `{name}`; accepted: {}", names().collect::<Vec<_>>().join(", "))]
 pub struct UnknownAllocator {
-    /// Name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -23,10 +23,10 @@ pub const POLICIES: &[AllocationPolicy] = &[
     fixed::POLICY,
 ];
 
-/// The policy called `name`.
+/// Returns the policy called `name`.
 ///
 /// # Errors
-/// [`UnknownAllocator`], naming all there are.
+/// [`UnknownAllocator`], with all names in the registry.
 pub fn find(name: &str) -> Result<&'static AllocationPolicy, UnknownAllocator> {
     let unknown = || UnknownAllocator { name: name.chars().take(40).collect() };
     POLICIES.iter().find(|policy| policy.name == name).ok_or_else(unknown)

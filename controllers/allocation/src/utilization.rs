@@ -1,5 +1,5 @@
-//! The cores' utilization kept within a range: a core more above it, a core less below it (Arachne, OSDI'18; McClure et
-//! al., NSDI'22).
+//! The cores' utilization within a range: one more core above it, one less below it (Arachne,
+//! OSDI'18; McClure et al., NSDI'22).
 
 use super::policy::{AllocationPolicy, DEFAULT_PERIOD, PERIOD};
 use super::{Allocator, CoreChange, CoreSignals, PollSchedule};
@@ -38,7 +38,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     },
 };
 
-/// See the module.
+/// Policy by a range of utilization; see the module.
 #[derive(Clone, Debug)]
 pub struct UtilizationRange {
     low: f64,
@@ -56,8 +56,9 @@ impl Allocator for UtilizationRange {
             return CoreChange::Keep;
         }
         let utilization = signals.busy.0 as f64 / signals.available.0 as f64;
-        // Not in the paper, which knows no admission control: what is rejected never makes a core busy, so the drops of an
-        // overload would keep the utilization within its range, and the cores parked.
+        // Not in the paper, which has no admission control. A rejected request never makes a core
+        // busy. The rejections of an overload would keep the utilization within its range, and the
+        // cores parked.
         if utilization > self.high || signals.rejected > 0 {
             CoreChange::Grant(1)
         } else if utilization < self.low && signals.granting == 0 {

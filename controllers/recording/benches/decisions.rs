@@ -1,5 +1,6 @@
-//! Nanoseconds per decision of every algorithm: one request and its reply at the server, one submit and its reply at the
-//! client, one tick of the control loop. Compare within one run only; what a nanosecond is differs between machines.
+//! Nanoseconds per decision of every algorithm: one request and its reply at the server, one submit
+//! and its reply at the client, one tick of the control loop. Compare within one run only: machines
+//! differ.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use leeward_core::units::{CreditId, Credits, Method, Nanos, Priority, Time};
 use leeward_recording as recording;
 use leeward_recording::{Block, Sink, SinkFull, record};
 
-/// Sessions per core: enough that they don't all sit in the first-level cache.
+/// Sessions per core: enough that they don't all fit in the first-level cache.
 const SESSIONS: u32 = 1_000;
 
 fn environment() -> Environment {
@@ -34,7 +35,7 @@ fn each_algorithm(
     group.finish();
 }
 
-/// Takes everything and keeps nothing: what recording costs the cores, the disk aside.
+/// Sink that takes all blocks and keeps none: measures the cost of recording without the disk.
 struct NullSink;
 
 impl Sink for NullSink {
@@ -43,26 +44,27 @@ impl Sink for NullSink {
     }
 }
 
-/// Order in which sessions ask, and for what.
+/// Order of the sessions' requests, and their methods.
 #[derive(Clone, Copy)]
 struct RequestPattern {
-    /// Requests of a session within a round trip, before the next one has its turn.
+    /// Consecutive requests of a session within a round trip.
     consecutive: usize,
-    /// Methods, which take turns.
+    /// Methods, used in turn.
     methods: u32,
 }
 
-/// Each session asks once, and for the same.
+/// One request per session in turn, with one method.
 const PLAIN: RequestPattern = RequestPattern { consecutive: 1, methods: 1 };
 
 fn server(criterion: &mut Criterion) {
     requests(criterion, "server: request and reply", PLAIN, |_, _, halves| halves);
 }
 
-/// Counts for sessions and for methods: more methods than there are classes, and several requests of a session in each round trip.
+/// Measures counts of sessions and methods: more methods than classes, and several requests of a
+/// session in each round trip.
 fn counted(criterion: &mut Criterion) {
-    let course = RequestPattern { consecutive: 8, methods: 40 };
-    requests(criterion, "server: request and reply, bursts of 40 methods", course, |_, _, halves| halves);
+    let pattern = RequestPattern { consecutive: 8, methods: 40 };
+    requests(criterion, "server: request and reply, bursts of 40 methods", pattern, |_, _, halves| halves);
 }
 
 fn recorded(criterion: &mut Criterion) {
@@ -74,7 +76,7 @@ fn recorded(criterion: &mut Criterion) {
 fn requests(
     criterion: &mut Criterion,
     group: &str,
-    course: RequestPattern,
+    pattern: RequestPattern,
     wrap: impl Fn(&Algorithm, &Params, ServerHalves) -> ServerHalves,
 ) {
     each_algorithm(criterion, group, |bencher, algorithm| {
@@ -92,21 +94,21 @@ fn requests(
         let (mut now, mut next) = (Time::ZERO, 0);
         bencher.iter(|| {
             now += Nanos(1_000);
-            next = (next + 1) % (sessions.len() * course.consecutive);
-            let session = &mut sessions[next / course.consecutive];
+            next = (next + 1) % (sessions.len() * pattern.consecutive);
+            let session = &mut sessions[next / pattern.consecutive];
             let arrival = Arrival::new(now)
                 .with_demand(1)
                 .with_priority(Priority::new(20))
                 .with_delay(Nanos(30_000))
-                .with_method(Method(next as u32 % course.methods))
+                .with_method(Method(next as u32 % pattern.methods))
                 .with_random(now.0);
-            let (verdict, ticket) = session.request(core, &arrival);
+            let (verdict, pending) = session.request(core, &arrival);
             let outcome = match verdict {
                 Verdict::Admit => Outcome::Completed,
                 Verdict::Reject(_) => Outcome::Rejected,
             };
             let departure = Departure { now, outcome, sojourn: Nanos(40_000), credit: CreditId(now.0 - 800) };
-            black_box(session.reply(core, ticket, &departure))
+            black_box(session.reply(core, pending, &departure))
         });
     });
 }
@@ -124,7 +126,7 @@ fn tick(criterion: &mut Criterion) {
     });
 }
 
-/// Counts what leaves.
+/// Counts sent requests.
 struct Wire(u64);
 
 impl ClientSink<u64> for Wire {

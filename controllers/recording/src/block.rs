@@ -1,19 +1,19 @@
-//! The blocks of which a recording consists: framing, checksums, and the mark at the end.
+//! Blocks of a recording: framing, checksums, and the mark at the end.
 
 use super::bytes::{Bytes, DecodeError, checksum, put};
 use leeward_core::units::Time;
 
 /// The first bytes of a recording.
 pub(super) const MAGIC: [u8; 8] = *b"LEEWREC\n";
-/// The version written and read here.
+/// The version that this crate writes and reads.
 pub(super) const VERSION: u16 = 3;
-/// The oldest that can be read: it knows no methods, and is the same otherwise.
+/// The oldest readable version: it has no methods, and is otherwise the same.
 pub(super) const OLDEST: u16 = 2;
-/// Magic and version.
+/// Length of magic and version.
 pub(super) const PREAMBLE: usize = 10;
-/// Kind, length, checksum.
+/// Length of kind, length and checksum.
 pub(super) const FRAME: usize = 9;
-/// No block is longer than this.
+/// Maximum length of a block's payload.
 pub(super) const MAX_BLOCK_LEN: u32 = 1 << 20;
 
 /// Content of a block.
@@ -34,7 +34,8 @@ impl BlockKind {
     }
 }
 
-/// A part of a recording, to be written in order and as a whole: first [`Block::prefix`], then [`Block::payload`].
+/// A part of a recording. A plant writes blocks in order and whole: first [`Block::prefix`], then
+/// [`Block::payload`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     pub(super) kind: BlockKind,
@@ -42,7 +43,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// The bytes that precede the payload. Goes over the whole payload for its checksum: not for a core's thread.
+    /// Returns the bytes before the payload. Computes a checksum over the whole payload, so it does
+    /// not belong on a core's thread.
     pub fn prefix(&self) -> Vec<u8> {
         let mut prefix = Vec::with_capacity(PREAMBLE + FRAME);
         if self.kind == BlockKind::Header {
@@ -61,7 +63,7 @@ impl Block {
         &self.payload
     }
 
-    /// Its buffer, to be used again.
+    /// Returns the buffer for reuse.
     pub fn into_buffer(self) -> Vec<u8> {
         self.payload
     }
@@ -96,19 +98,20 @@ impl Frame {
     }
 }
 
-/// Why a recording ends where it does.
+/// Reason for the end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// The recording was ended on purpose: every call is there.
+    /// The recording was ended on purpose and has every call.
     Complete,
-    /// The sink could not take any more. What is there is a whole beginning; the plant went on without being recorded.
+    /// The sink was full. The recording has every call up to then; the plant went on without
+    /// recording.
     Overrun,
     /// The controller panicked.
     Panicked,
 }
 
 impl EndReason {
-    /// For people.
+    /// Returns the reason as a text for people.
     pub fn description(self) -> &'static str {
         match self {
             EndReason::Complete => "complete",
@@ -121,11 +124,11 @@ impl EndReason {
 /// The mark at the end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Why here.
+    /// Reason of the end.
     pub reason: EndReason,
-    /// Entries before it.
+    /// Entries before the mark.
     pub entries: u64,
-    /// When the last call was made, of those that were seen before the end.
+    /// Time of the last recorded call before the end.
     pub last: Time,
 }
 

@@ -14,7 +14,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed number so that small ones of either sign are short.
+/// Appends a signed number; small numbers of either sign are short.
 pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, ((value << 1) ^ (value >> 63)) as u64);
 }
@@ -25,7 +25,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Parameters that were set, with their number.
+/// Appends the set parameters and their number.
 pub(super) fn put_params(params: &[(String, RawParam)], out: &mut Vec<u8>) {
     put(out, params.len() as u64);
     for (name, raw) in params {
@@ -78,14 +78,14 @@ impl<'a> Bytes<'a> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    /// Eight bytes, little-endian.
+    /// Reads eight bytes, little-endian.
     pub(super) fn word(&mut self) -> Result<u64, DecodeError> {
         let mut word = [0; 8];
         word.copy_from_slice(self.take(8)?);
         Ok(u64::from_le_bytes(word))
     }
 
-    /// See [`put`].
+    /// Reads a number of [`put`].
     pub(super) fn number(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -102,18 +102,18 @@ impl<'a> Bytes<'a> {
         Err("a number is longer than 64 bits")
     }
 
-    /// A number of up to 32 bits.
+    /// Reads a number of up to 32 bits.
     pub(super) fn small(&mut self) -> Result<u32, DecodeError> {
         u32::try_from(self.number()?).map_err(|_| "a number is longer than 32 bits")
     }
 
-    /// See [`put_signed`].
+    /// Reads a number of [`put_signed`].
     pub(super) fn signed(&mut self) -> Result<i64, DecodeError> {
         let bits = self.number()?;
         Ok((bits >> 1) as i64 ^ -((bits & 1) as i64))
     }
 
-    /// A text of up to 200 bytes without control characters: it will be shown.
+    /// Reads a text of up to 200 bytes without control characters, since it will be displayed.
     pub(super) fn text(&mut self) -> Result<String, DecodeError> {
         let length = self.small()? as usize;
         if length > MAX_TEXT_LEN {
@@ -126,7 +126,7 @@ impl<'a> Bytes<'a> {
         Ok(text.into())
     }
 
-    /// See [`put_params`].
+    /// Reads parameters of [`put_params`].
     pub(super) fn params(&mut self) -> Result<Vec<(String, RawParam)>, DecodeError> {
         let count = self.small()?;
         if count > MAX_PARAMS {
@@ -164,7 +164,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The CRC-32 of ISO 3309 (that of zip and PNG) over both parts.
+/// Computes the CRC-32 of ISO 3309 (that of zip and PNG) over both parts.
 pub(super) fn checksum(first: &[u8], second: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| TABLE[usize::from(sum as u8 ^ byte)] ^ (sum >> 8);
     !second.iter().fold(first.iter().fold(u32::MAX, step), step)

@@ -1,5 +1,5 @@
-//! Entries as bytes. What repeats is left out: times are differences, a state that has not changed is a bit.
-//! `docs/recording-format.md` has the tables.
+//! Entries as bytes. Repetition is left out: times are differences, and an unchanged state is a
+//! bit. `docs/recording-format.md` has the tables.
 
 use super::bytes::{Bytes, DecodeError, put, put_signed};
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
@@ -23,7 +23,7 @@ const EXECUTE: u8 = 8;
 const GRANTED: u8 = 9;
 const THREADING: u8 = 10;
 const DOWNSTREAM: u8 = 11;
-/// A request of a method of its own, and the reply to one.
+/// A request with a method other than the default, and the reply to one.
 const REQUEST_WITH_METHOD: u8 = 12;
 const REPLY_WITH_METHOD: u8 = 13;
 const KINDS: u8 = 0b1111;
@@ -32,20 +32,22 @@ const KINDS: u8 = 0b1111;
 const CUSTOM: u8 = 1 << 4;
 /// The event's demand is the session's.
 const SAME_DEMAND: u8 = 1 << 5;
-/// The request was rejected, the reply is a drop.
+/// The request was rejected, or the reply is a rejection.
 const NEGATIVE: u8 = 1 << 6;
-/// The reply's request has named a grant. No kind has both this and [`SAME_DEMAND`].
+/// The reply's request named a grant. No kind has both this and [`SAME_DEMAND`].
 const CREDIT: u8 = 1 << 5;
-/// The feedback is the session's window and nothing else.
+/// The feedback is only the session's window.
 const PLAIN: u8 = 1 << 7;
-/// The demand message is answered, a session was named. No kind has both this and [`SAME_DEMAND`].
+/// The demand message was answered, or a session was chosen. No kind has both this and
+/// [`SAME_DEMAND`].
 const IS_ANSWERED: u8 = 1 << 5;
-/// The request has a budget, a tenant or a cost of its own. No kind has both this and [`PLAIN`].
+/// The request has a budget, a tenant or a cost other than the default. No kind has both this and
+/// [`PLAIN`].
 const EXTENDED: u8 = 1 << 7;
 /// The gauges are those of the last tick.
 const SAME_GAUGES: u8 = 1 << 4;
 
-/// State that one entry leaves for the next. Both ends keep the same.
+/// State that one entry leaves for the next. Writer and reader keep the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Codec {
     time: u64,
@@ -53,7 +55,7 @@ pub(super) struct Codec {
 }
 
 impl Codec {
-    /// The time of the last call.
+    /// Time of the last call.
     pub(super) fn time(&self) -> Time {
         Time(self.time)
     }
@@ -87,10 +89,10 @@ impl Codec {
                     run_delay,
                     arrivals,
                     completions,
-                    rejections: drops,
-                    lock_rejections: lock_drops,
+                    rejections: rejected,
+                    lock_rejections: lock_rejected,
                 } = *signals;
-                for number in [packet_delay.0, run_delay.0, arrivals, completions, drops, lock_drops] {
+                for number in [packet_delay.0, run_delay.0, arrivals, completions, rejected, lock_rejected] {
                     put(out, number);
                 }
                 if !same {
@@ -200,7 +202,7 @@ impl Codec {
     }
 
     fn encode_time(&mut self, now: Time, out: &mut Vec<u8>) {
-        // Wrapping: the clocks of two cores may differ by a little, in either direction.
+        // Wrapping: the clocks of two cores may differ slightly, in either direction.
         put_signed(out, now.0.wrapping_sub(self.time) as i64);
         self.time = now.0;
     }
@@ -262,7 +264,7 @@ impl Codec {
                 let event = event.with_threshold(priority(bytes.byte()?)?);
                 let event = match bytes.number()? {
                     0 => event,
-                    told => event.with_in_flight(told - 1),
+                    encoded => event.with_in_flight(encoded - 1),
                 };
                 if tag & SAME_GAUGES == 0 {
                     self.gauges = decode_gauges(bytes)?;
@@ -337,7 +339,7 @@ impl Codec {
     }
 }
 
-/// Whether a request differs from others of its service in what most plants don't know of any.
+/// Whether a request has a budget, a tenant or a cost, which most plants don't set.
 fn is_extended(event: &Arrival) -> bool {
     (event.budget, event.tenant, event.cost) != (Budget::UNLIMITED, Tenant::DEFAULT, Cost::ONE)
 }
@@ -374,7 +376,7 @@ fn priority(level: u8) -> Result<Priority, DecodeError> {
     if priority.level() == level { Ok(priority) } else { Err("there is no such priority") }
 }
 
-/// Bit by bit: what is no number equals itself.
+/// Compares bit by bit, so that NaN equals itself.
 pub(super) fn same_gauges(a: &Gauges, b: &Gauges) -> bool {
     let bits = |number: Option<f64>| number.map(f64::to_bits);
     (a.credit_pool, a.credits_issued, a.sessions, a.in_flight)
@@ -387,7 +389,7 @@ fn encode_gauges(gauges: &Gauges, out: &mut Vec<u8>) {
     let Gauges { credit_pool, credits_issued, sessions, in_flight, priority_threshold, concurrency_limit } = *gauges;
     let (whole, real) = ([credit_pool, credits_issued, sessions, in_flight], [priority_threshold, concurrency_limit]);
     let present = whole.iter().map(Option::is_some).chain(real.iter().map(Option::is_some));
-    out.push(present.enumerate().fold(0, |mask, (place, is_some)| mask | u8::from(is_some) << place));
+    out.push(present.enumerate().fold(0, |mask, (index, is_some)| mask | u8::from(is_some) << index));
     for number in whole.into_iter().flatten() {
         put_signed(out, number);
     }
@@ -402,14 +404,14 @@ fn decode_gauges(bytes: &mut Bytes<'_>) -> Result<Gauges, DecodeError> {
         return Err("there is no such gauge");
     }
     let mut whole = [None; 4];
-    for (place, number) in whole.iter_mut().enumerate() {
-        if mask >> place & 1 == 1 {
+    for (index, number) in whole.iter_mut().enumerate() {
+        if mask >> index & 1 == 1 {
             *number = Some(bytes.signed()?);
         }
     }
     let mut real = [None; 2];
-    for (place, number) in real.iter_mut().enumerate() {
-        if mask >> (place + 4) & 1 == 1 {
+    for (index, number) in real.iter_mut().enumerate() {
+        if mask >> (index + 4) & 1 == 1 {
             *number = Some(f64::from_bits(bytes.word()?));
         }
     }
@@ -460,9 +462,9 @@ mod tests {
 
     fn call() -> impl Strategy<Value = (SessionCall, Answer)> {
         let at = || any::<u64>().prop_map(Time);
-        let said = || feedback().prop_map(Answer::Feedback);
-        let particulars = prop_oneof![Just((u64::MAX, 0, 1)), any::<(u64, u32, u32)>()];
-        let arrival = (at(), any::<u32>(), 1u8..=128, any::<u64>(), any::<u64>(), particulars, method()).prop_map(
+        let answer = || feedback().prop_map(Answer::Feedback);
+        let extension = prop_oneof![Just((u64::MAX, 0, 1)), any::<(u64, u32, u32)>()];
+        let arrival = (at(), any::<u32>(), 1u8..=128, any::<u64>(), any::<u64>(), extension, method()).prop_map(
             |(now, demand, level, delay, random, (budget, tenant, cost), method)| {
                 let event = Arrival::new(now)
                     .with_demand(demand)
@@ -487,9 +489,9 @@ mod tests {
             (at(), any::<u32>())
                 .prop_map(|(now, demand)| (SessionCall::Open(Registration { now, demand }), Answer::Nothing)),
             (arrival, verdict()).prop_map(|(call, verdict)| (call, Answer::Verdict(verdict))),
-            (departure.prop_map(SessionCall::Reply), said()),
-            (at().prop_map(SessionCall::Demand), prop_oneof![Just(Answer::Nothing), said()]),
-            (at().prop_map(SessionCall::Wake), said()),
+            (departure.prop_map(SessionCall::Reply), answer()),
+            (at().prop_map(SessionCall::Demand), prop_oneof![Just(Answer::Nothing), answer()]),
+            (at().prop_map(SessionCall::Wake), answer()),
             at().prop_map(|now| (SessionCall::Close(now), Answer::Nothing)),
         ]
     }

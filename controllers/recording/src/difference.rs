@@ -1,4 +1,4 @@
-//! Where a replay first decides otherwise than the recording.
+//! First difference between a replay's decisions and the recorded ones.
 
 use super::entry::{Entry, SessionCall};
 use leeward_core::server::{CoreId, SessionSlot};
@@ -8,17 +8,18 @@ use std::fmt;
 /// The first decision that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Which entry, from 1.
+    /// Number of the entry, from 1.
     pub entry: u64,
-    /// When the call was made.
+    /// Time of the call.
     pub at: Time,
-    /// On which core; `None` for the slow half.
+    /// Core of the call; `None` for the slow half.
     pub core: Option<CoreId>,
-    /// About which session, and the how manieth in its place it is (from 1); `None` if the call is about none.
+    /// Session of the call, and its number among the sessions of this slot (from 1); `None` if the
+    /// call concerns no session.
     pub session: Option<(SessionSlot, u32)>,
     /// The call.
     pub call: &'static str,
-    /// Input of the call on the controller.
+    /// Input of the call to the controller.
     pub input: String,
     /// Name of the part that differs.
     pub part: &'static str,
@@ -30,14 +31,14 @@ pub struct Difference {
 
 impl Difference {
     pub(super) fn new(
-        place: (u64, Time, u32),
+        position: (u64, Time, u32),
         entry: &Entry,
-        what: &'static str,
+        name: &'static str,
         recorded: String,
         replayed: String,
     ) -> Self {
-        let (number, at, generation) = place;
-        let (core, session, call, told) = match entry {
+        let (number, at, generation) = position;
+        let (core, session, call, text) = match entry {
             Entry::Session(entry) => {
                 let more = match entry.call {
                     SessionCall::Request(event) => format!(
@@ -49,29 +50,29 @@ impl Difference {
                     SessionCall::Reply(event) => format!(", {} in the server", event.sojourn),
                     _ => String::new(),
                 };
-                let told = format!("{} pending, demand {}{more}", entry.pending, entry.demand);
-                (Some(entry.core), Some((entry.slot, generation)), entry.call.name(), told)
+                let text = format!("{} pending, demand {}{more}", entry.pending, entry.demand);
+                (Some(entry.core), Some((entry.slot, generation)), entry.call.name(), text)
             }
             Entry::Dequeue { core, waited, .. } => (Some(*core), None, "execute", format!("waited {waited}")),
             Entry::NextToWake { core, random, .. } => {
                 (Some(*core), None, "next to wake", format!("random bits {random:#x}"))
             }
             Entry::Tick { signals, .. } => {
-                let told = format!(
+                let text = format!(
                     "packet delay {}, run delay {}, {} arrivals, {} completions, {} drops",
                     signals.packet_delay, signals.run_delay, signals.arrivals, signals.completions, signals.rejections
                 );
-                (None, None, "tick", told)
+                (None, None, "tick", text)
             }
             Entry::CoreGrant { event, .. } => {
                 (None, None, "cores granted", format!("{} of now {}", event.granted, event.total))
             }
             Entry::Downstream { event, .. } => {
-                let told = format!("{} credits for {} calls per request", event.credits, event.calls_per_request);
-                (None, None, "downstream", told)
+                let text = format!("{} credits for {} calls per request", event.credits, event.calls_per_request);
+                (None, None, "downstream", text)
             }
             Entry::Threading { signals, .. } => {
-                let told = format!(
+                let text = format!(
                     "{} arrivals, offered {:.0}/s, oldest {}, {} dropped, under {}",
                     signals.arrivals.total(),
                     signals.offered.0,
@@ -79,10 +80,10 @@ impl Difference {
                     signals.rejected,
                     signals.current
                 );
-                (None, None, "threading", told)
+                (None, None, "threading", text)
             }
         };
-        Difference { entry: number, at, core, session, call, input: told, part: what, recorded, replayed }
+        Difference { entry: number, at, core, session, call, input: text, part: name, recorded, replayed }
     }
 }
 
@@ -95,7 +96,7 @@ impl fmt::Display for Difference {
         if let Some((slot, generation)) = self.session {
             write!(f, ", session {} (number {generation} in that place)", slot.0)?;
         }
-        let Difference { call, input: told, part: what, recorded, replayed, .. } = self;
-        write!(f, ": {call} ({told}): the {what} was {recorded} and is {replayed}")
+        let Difference { call, input: text, part: name, recorded, replayed, .. } = self;
+        write!(f, ": {call} ({text}): the {name} was {recorded} and is {replayed}")
     }
 }

@@ -1,4 +1,4 @@
-//! An entry of a recording: one call of a plant to a controller's server side, with its answer.
+//! Entry of a recording: one call of a plant to a controller's server side, with its answer.
 
 use leeward_core::server::{
     Arrival, CoreGrant, CoreId, Departure, Downstream, Feedback, Gauges, Outcome, Registration, SessionSlot, Signals,
@@ -14,22 +14,23 @@ use std::fmt;
 pub enum Entry {
     /// A call about a session.
     Session(SessionEntry),
-    /// [`leeward_core::server::Admission::execute`]: the controller is not told which request it is.
+    /// [`leeward_core::server::Admission::on_dequeue`]: the controller does not learn which request
+    /// it is.
     Dequeue {
-        /// The core that was asked.
+        /// The core of the call.
         core: CoreId,
-        /// How long the request had waited.
+        /// Waiting time of the request.
         waited: Nanos,
         /// Verdict of the controller.
         verdict: Verdict,
     },
     /// [`leeward_core::server::Admission::next_to_wake`].
     NextToWake {
-        /// The core that was asked.
+        /// The core of the call.
         core: CoreId,
-        /// The random bits it was given.
+        /// The random bits of the call.
         random: u64,
-        /// The session it named.
+        /// The session that the controller chose.
         chosen: Option<SessionSlot>,
     },
     /// [`leeward_core::server::ControlLoop::tick`].
@@ -39,16 +40,16 @@ pub enum Entry {
         /// The controller's state afterwards.
         gauges: Gauges,
     },
-    /// [`leeward_core::server::ControlLoop::cores_granted`].
+    /// [`leeward_core::server::ControlLoop::on_core_grant`].
     CoreGrant {
         /// Event of the grant.
         event: CoreGrant,
         /// The controller's state afterwards.
         gauges: Gauges,
     },
-    /// [`leeward_core::server::ControlLoop::downstream`].
+    /// [`leeward_core::server::ControlLoop::set_downstream`].
     Downstream {
-        /// Credits of the servers behind.
+        /// Credits of the downstream servers.
         event: Downstream,
         /// The controller's state afterwards.
         gauges: Gauges,
@@ -57,9 +58,9 @@ pub enum Entry {
     Threading {
         /// Signals of the decision.
         signals: ThreadSignals,
-        /// Setup that the policy wanted, if another.
+        /// Setup that the policy chose, if not the current one.
         wanted: Option<ThreadingSetup>,
-        /// When it wanted to be asked again.
+        /// Time of the policy's next call.
         timeout: Time,
     },
 }
@@ -69,38 +70,39 @@ pub enum Entry {
 pub struct SessionEntry {
     /// The core that owns the session.
     pub core: CoreId,
-    /// The session's place there.
+    /// The session's slot there.
     pub slot: SessionSlot,
     /// [`leeward_core::server::Session::pending`] as the plant had set it for the call.
     pub pending: u32,
     /// [`leeward_core::server::Session::demand`] as the plant had set it for the call.
     pub demand: u32,
-    /// Which call.
+    /// The call.
     pub call: SessionCall,
     /// Answer of the controller.
     pub answer: Answer,
     /// [`leeward_core::server::Session::window`] after the call.
     pub window: Credits,
-    /// Method of the request that a reply answers; the default one of every other call.
+    /// Method of the request that a reply answers; the default method for every other call.
     pub method: Method,
-    /// The words of the session's [`leeward_core::server::SessionState`] after the call, if the call has changed them.
+    /// The words of the session's [`leeward_core::server::SessionState`] after the call, if the
+    /// call has changed them.
     pub custom: Option<[u64; 2]>,
 }
 
-/// The calls of [`leeward_core::server::Admission`] that are about a session.
+/// The calls of [`leeward_core::server::Admission`] that concern a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCall {
     /// The session registered.
     Open(Registration),
     /// A request was received and parsed.
     Request(Arrival),
-    /// A response or drop is about to leave.
+    /// A response or rejection is about to leave.
     Reply(Departure),
     /// An explicit demand message arrived.
     Demand(Time),
-    /// The explicit credit for a session that was named as next.
+    /// The explicit credit for the session chosen as next.
     Wake(Time),
-    /// The session is gone.
+    /// The session closed.
     Close(Time),
 }
 
@@ -115,7 +117,7 @@ impl SessionCall {
         }
     }
 
-    /// Its name for people.
+    /// Returns the call's name for people.
     pub fn name(&self) -> &'static str {
         match self {
             SessionCall::Open(_) => "open",
@@ -132,9 +134,9 @@ impl SessionCall {
 /// Answer of a controller to a call about a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: the call has no answer, or a demand message none that is sent.
+    /// None: the call has no answer, or a demand message gets none.
     Nothing,
-    /// To a request.
+    /// Verdict on a request.
     Verdict(Verdict),
     /// Feedback for the client.
     Feedback(Feedback),
@@ -155,7 +157,7 @@ impl fmt::Display for Answer {
 }
 
 impl Entry {
-    /// When the call was made, where it tells.
+    /// Time of the call, if the entry has one.
     pub fn now(&self) -> Option<Time> {
         match self {
             Entry::Session(entry) => Some(entry.call.now()),

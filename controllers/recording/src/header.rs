@@ -1,5 +1,5 @@
-//! Header of a recording: the algorithm with its parameters and surroundings, enough to build the same controller
-//! again.
+//! Header of a recording: the algorithm with its parameters and environment, sufficient to build
+//! the same controller again.
 
 use super::block::{Block, BlockKind};
 use super::bytes::{Bytes, DecodeError, put, put_params, put_text};
@@ -8,28 +8,28 @@ use leeward_core::params::{ParamError, Params, RawParam};
 use leeward_core::registry::{Algorithm, CoreProvisioning, Environment, Registry, RegistryError};
 use leeward_core::units::Nanos;
 
-/// Algorithm, parameters and surroundings of the recorded run.
+/// Algorithm, parameters and environment of the recorded run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
-    /// The version of this crate that recorded.
+    /// Version of this crate that made the recording.
     pub version: String,
-    /// Where, in a few words: `server`, `simulator`.
+    /// Kind of plant, in a few words: `server`, `simulator`.
     pub plant: String,
     /// The algorithm's name.
     pub algorithm: String,
-    /// The parameters that were set; all others have their defaults.
+    /// The set parameters; all others have their defaults.
     pub params: Vec<(String, RawParam)>,
-    /// The surroundings.
+    /// The environment.
     pub environment: Environment,
-    /// The policy of threading, where one decides.
+    /// The threading policy, if there is one.
     pub threading: Option<ThreadingHeader>,
 }
 
-/// A recording of something that can't be built here.
+/// Error: this version can't build the recorded controller.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The algorithm is of another crate or version.
+    /// The algorithm belongs to another crate or version.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The algorithm does not take these parameters.
@@ -37,28 +37,28 @@ pub enum HeaderError {
     Params {
         /// The algorithm.
         algorithm: String,
-        /// Which, and why.
+        /// The rejected parameter, and the reason.
         source: ParamError,
     },
-    /// The policy of threading is of another version.
+    /// The threading policy belongs to another version.
     #[error("`{policy}` of this version can't be built as it was recorded: {source}")]
     Threading {
         /// The policy.
         policy: String,
-        /// Why not.
+        /// The reason.
         source: ParamError,
     },
 }
 
 /// An allocator grants and parks the cores.
 const ALLOCATED: u8 = 1;
-/// A policy of threading decides; its own header follows.
+/// A threading policy decides; its own header follows.
 const THREADING: u8 = 2;
-/// More cores than any plant has: a wrong number must not ask for memory.
+/// More cores than any plant has: a wrong number must not allocate memory.
 const MAX_CORES: u32 = 4_096;
 
 impl Header {
-    /// Of `algorithm` as it is about to be built.
+    /// Creates the header of `algorithm` before it is built.
     pub fn new(plant: &str, algorithm: &Algorithm, params: &Params, environment: &Environment) -> Self {
         Header {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -70,13 +70,13 @@ impl Header {
         }
     }
 
-    /// With a policy of threading beside the algorithm.
+    /// Adds a threading policy to the header.
     pub fn with_threading(mut self, threading: ThreadingHeader) -> Self {
         self.threading = Some(threading);
         self
     }
 
-    /// The algorithm of that name with those parameters.
+    /// Returns the recorded algorithm and its parameters.
     ///
     /// # Errors
     /// See [`HeaderError`].
@@ -98,7 +98,7 @@ impl Header {
         put(&mut out, self.environment.rtt.0);
         put(&mut out, self.environment.slo.0);
         put_params(&self.params, &mut out);
-        // Left out where the cores are always there, as in recordings that were made before they could come and go.
+        // Absent for fixed cores, as in recordings from before cores could be allocated.
         let allocated = self.environment.provisioning == CoreProvisioning::Allocated;
         let flags = if allocated { ALLOCATED } else { 0 } | if self.threading.is_some() { THREADING } else { 0 };
         if flags != 0 {

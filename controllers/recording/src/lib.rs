@@ -1,24 +1,30 @@
-//! Recordings of what a plant asked a controller's server side and what that decided, and their replay: the same calls
-//! must give the same decisions. The format is `docs/recording-format.md`.
+//! Recordings of a plant's calls to a controller's server side with its decisions, and their
+//! replay: the same calls must give the same decisions. The format is `docs/recording-format.md`.
 //!
-//! - [`record`] wraps the halves of any algorithm; [`Recorder`] ends the recording. Blocks leave through a [`Sink`].
-//! - [`Reader`] takes a recording apart again, whatever became of the file.
-//! - [`Replayer`] makes the same calls to a controller and compares: the one that was recorded, or another.
-//! - [`Entry`]: one call. [`Header`]: what was recorded. [`Timeline`]: what happened when, in a few dozen rows.
+//! - [`record`] wraps the halves of any algorithm; [`Recorder`] ends the recording. Blocks leave
+//!   through a [`Sink`].
+//! - [`Reader`] decodes a recording, even if the file is damaged.
+//! - [`Replayer`] makes the same calls to the recorded controller, or to another, and compares.
+//! - [`Entry`]: one call. [`Header`]: the recorded run. [`Timeline`]: the course of a recording, in
+//!   a few dozen rows.
 //!
-//! Not recorded: the client's halves, which are other processes of their own. Files and threads belong to the caller.
+//! Does not record the clients' halves, which are other processes. Files and threads belong to the
+//! caller.
 //!
 //! # Cost
-//! The halves of a server share atomics, so the order of their calls matters. While recording, every call of every core
-//! takes one mutex around *decide and append*: decisions of different cores no longer overlap, and each takes about a hundred
-//! nanoseconds more (`benches/decisions.rs`). Signals are what they are under that cost. When the sink takes no more, the recording ends, is
-//! marked as incomplete, and the halves run without the mutex from then on: the server never waits for a disk.
+//! The halves of a server share atomics, so the order of their calls matters. While recording,
+//! every call of every core takes one mutex around *decide and append*. Decisions of different
+//! cores no longer overlap, and each takes about a hundred nanoseconds more
+//! (`benches/decisions.rs`). The recorded signals include that cost.
+//!
+//! When the sink is full, the recording ends and is marked as incomplete, and the halves run
+//! without the mutex from then on: the server never waits for a disk.
 //!
 //! # Example
 //! ```
-//! use leeward_recording::{Header, Item, Memory, Reader, Replayer, record};
+//! use leeward_recording::{Header, Item, MemorySink, Reader, Replayer, record};
 //! use leeward_core::registry::Environment;
-//! use leeward_core::server::{Arrival, CoreId, Opened, Session, SessionSlot};
+//! use leeward_core::server::{Arrival, CoreId, Registration, Session, SessionSlot};
 //! use leeward_core::units::{Nanos, Time};
 //!
 //! let registry = leeward_controllers::builtin();
@@ -27,18 +33,19 @@
 //! let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
 //! let header = Header::new("an example", codel, &params, &environment);
 //!
-//! let memory = Memory::new(1 << 20);
-//! let (mut halves, recorder) = record(codel.server(&params, &environment)?, &header, Box::new(memory.clone()));
+//! let memory = MemorySink::new(1 << 20);
+//! let halves = codel.server(&params, &environment)?;
+//! let (mut halves, recorder) = record(halves, &header, Box::new(memory.clone()));
 //! let mut session = Session::new(SessionSlot(0), CoreId(0));
-//! halves.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+//! halves.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
 //! let arrival = Arrival::new(Time(5_000)).with_delay(Nanos::from_millis(2));
-//! let (_, _ticket) = session.request(halves.cores[0].as_mut(), &arrival);
+//! let (_, _pending) = session.request(halves.cores[0].as_mut(), &arrival);
 //! let bytes = memory.finish(&recorder);
 //!
 //! let mut replayer = None;
 //! for item in Reader::items(&bytes) {
 //!     match item? {
-//!         Item::Header(header) => replayer = Some(Replayer::same(&header, &registry)?),
+//!         Item::Header(header) => replayer = Some(Replayer::from_header(&header, &registry)?),
 //!         Item::Entry(entry) => replayer.as_mut().unwrap().step(&entry)?,
 //!         Item::End(_) => {}
 //!     }

@@ -1,10 +1,10 @@
-//! A recording in memory: for tests, and for plants that have no disk.
+//! A recording in memory: for tests, and for plants without a disk.
 
 use super::block::Block;
 use super::recorder::{Recorder, Sink, SinkFull};
 use leeward_core::sync::{Arc, Mutex};
 
-/// Keeps a recording in memory, up to a bound. Clones share it.
+/// Sink that keeps a recording in memory, up to a limit. Clones share it.
 #[derive(Clone, Debug)]
 pub struct MemorySink {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -12,12 +12,12 @@ pub struct MemorySink {
 }
 
 impl MemorySink {
-    /// Room for `most` bytes; then the recording ends as incomplete.
-    pub fn new(most: usize) -> Self {
-        MemorySink { bytes: Arc::new(Mutex::new(Vec::new())), capacity: most }
+    /// Creates a sink for `max_bytes` bytes; beyond them the recording ends as incomplete.
+    pub fn new(max_bytes: usize) -> Self {
+        MemorySink { bytes: Arc::new(Mutex::new(Vec::new())), capacity: max_bytes }
     }
 
-    /// Ends the recording; all its bytes.
+    /// Ends the recording; returns all its bytes.
     pub fn finish(&self, recorder: &Recorder) -> Vec<u8> {
         let finished = recorder.finish();
         let mut bytes = self.bytes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,5 +1,6 @@
-//! Model checking of a recording: two cores decide at the same time, and in every interleaving the recording replays to the
-//! same decisions. Run with `RUSTFLAGS="--cfg loom" cargo test -p leeward-recording --lib --release recording`.
+//! Model checking of a recording: two cores decide at the same time, and in all interleavings the
+//! recording replays to the same decisions. Run with `RUSTFLAGS="--cfg loom" cargo test -p
+//! leeward-recording --lib --release recording`.
 
 use loom::thread;
 
@@ -8,8 +9,8 @@ use leeward_core::registry::Environment;
 use leeward_core::server::{CoreId, Registration, Session, SessionSlot, Signals};
 use leeward_core::units::{Nanos, Time};
 
-/// Both sessions want the one credit of the pool; the order of the recording says which one gets it. Meanwhile the
-/// recording may end.
+/// Both sessions ask for the one credit of the pool; the order in the recording determines the
+/// session that gets it. The recording may end meanwhile.
 fn race(ends_meanwhile: bool) {
     loom::model(move || {
         let registry = leeward_controllers::builtin();

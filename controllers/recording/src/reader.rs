@@ -1,5 +1,5 @@
-//! Reading a recording piece by piece. Whatever the bytes are, memory is bounded by one block, and an error says how far
-//! everything was well.
+//! Reading a recording piece by piece. For any bytes, memory is bounded by one block, and an error
+//! states the position up to which the recording is valid.
 
 use super::block::{Block, BlockKind, End, EndReason, FRAME, Frame, MAGIC, MAX_BLOCK_LEN, OLDEST, PREAMBLE, VERSION};
 use super::bytes::{Bytes, DecodeError};
@@ -13,56 +13,58 @@ use leeward_core::units::Time;
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "readers are not hot, and an entry allocates nothing")]
 pub enum Item {
-    /// First.
+    /// The first item.
     Header(Header),
-    /// Then any number of these.
+    /// Any number of entries, after the header.
     Entry(Entry),
-    /// Last. A recording without it was cut off.
+    /// The last item. A recording without it was truncated.
     End(End),
 }
 
-/// Bytes that are no whole recording. Everything that was read before is sound.
+/// Error: the bytes are no whole recording. All items read before the error are valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Something else altogether.
+    /// The bytes are no recording.
     #[error("not a recording of leeward: it does not begin like one")]
     NotARecording,
-    /// Of another version of the format.
+    /// The recording has another version of the format.
     #[error("a recording of format {found}; this version reads the formats {OLDEST} to {VERSION}")]
     Version {
-        /// The version it says.
+        /// Version in the recording.
         found: u16,
     },
-    /// Damaged, or written by something that is not us.
+    /// The recording is damaged, or other software wrote it.
     #[error("damaged at byte {offset}, after {entries} whole entries: {problem}")]
     Damaged {
-        /// Where the block begins that is damaged.
+        /// Offset of the damaged block.
         offset: u64,
         /// Entries before the damage.
         entries: u64,
         /// Description of the problem.
         problem: &'static str,
     },
-    /// The bytes end without the mark of an end: the recording process was killed, or the file was cut.
+    /// The bytes end without the end mark: the recording process was killed, or the file was
+    /// truncated.
     #[error("cut off at byte {offset}, after {entries} whole entries")]
     Truncated {
-        /// How many bytes there are.
+        /// Number of bytes.
         offset: u64,
         /// Entries before the end.
         entries: u64,
     },
 }
 
-/// Reads a recording. Bytes go in by [`Reader::spare`] and [`Reader::filled`], items come out of [`Reader::next_item`].
+/// Reader of a recording. Bytes go in by [`Reader::spare_capacity`] and [`Reader::advance`], items
+/// come out of [`Reader::next_item`].
 #[derive(Clone, Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are filled.
+    /// Filled bytes of the buffer.
     filled_len: usize,
     stage: Stage,
     codec: Codec,
-    /// Where the piece in the buffer begins.
+    /// Offset of the piece in the buffer.
     offset: u64,
     entries: u64,
 }
@@ -74,7 +76,7 @@ enum Stage {
         first: bool,
     },
     Payload(Frame),
-    /// The buffer holds a sound block of entries, of which so many bytes were read.
+    /// The buffer holds a valid block of entries, with `read` bytes decoded.
     Entries {
         read: usize,
     },
@@ -89,7 +91,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// A reader at a recording's beginning.
+    /// Creates a reader at the start of a recording.
     pub fn new() -> Self {
         Reader {
             buffer: vec![0; PREAMBLE],
@@ -101,7 +103,7 @@ impl Reader {
         }
     }
 
-    /// The items of a recording that is in memory as a whole. The first error is the last item.
+    /// Iterates over the items of a whole recording in memory. The first error is the last item.
     pub fn items(mut bytes: &[u8]) -> impl Iterator<Item = Result<Item, ReadError>> {
         let mut reader = Reader::new();
         let mut over = false;
@@ -130,17 +132,17 @@ impl Reader {
         })
     }
 
-    /// Room for the bytes that come next: never empty after [`Reader::next_item`] has said `None`.
+    /// Buffer for the next bytes: never empty after [`Reader::next_item`] returned `None`.
     pub fn spare_capacity(&mut self) -> &mut [u8] {
         match self.stage {
-            // To notice whatever follows an end.
+            // One byte, to detect data after the end.
             Stage::Ended => &mut self.buffer[..1],
             Stage::Entries { .. } | Stage::Failed(_) => &mut [],
             _ => &mut self.buffer[self.filled_len..],
         }
     }
 
-    /// So many bytes were put into [`Reader::spare`].
+    /// Marks `count` bytes of [`Reader::spare_capacity`] as filled.
     pub fn advance(&mut self, count: usize) {
         if let Stage::Ended = self.stage {
             if count > 0 {
@@ -161,7 +163,7 @@ impl Reader {
         self.codec.time()
     }
 
-    /// The next item; `None` if more bytes are needed for it.
+    /// Returns the next item; `None` if it needs more bytes.
     ///
     /// # Errors
     /// See [`ReadError`]. An error is final.
@@ -201,7 +203,7 @@ impl Reader {
         }
     }
 
-    /// There are no more bytes: whether this was a whole recording.
+    /// Checks that the bytes so far are a whole recording.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -214,7 +216,7 @@ impl Reader {
         }
     }
 
-    /// Whether what there is of the magic is right.
+    /// Whether the present part of the magic is right.
     fn has_magic_prefix(&self) -> bool {
         let length = self.filled_len.min(MAGIC.len());
         self.buffer[..length] == MAGIC[..length]
@@ -271,7 +273,7 @@ impl Reader {
         }
     }
 
-    /// Turns to the next piece, of so many bytes.
+    /// Moves on to the next piece of `count` bytes.
     fn expect(&mut self, count: usize, stage: Stage) {
         self.offset += self.filled_len as u64;
         self.filled_len = 0;
@@ -287,9 +289,9 @@ impl Reader {
     }
 }
 
-/// Puts a recording together from entries, for those who test readers.
+/// Assembles a recording from entries, for tests of readers.
 impl Block {
-    /// The bytes of a whole recording of `entries`.
+    /// Returns the bytes of a whole recording of `entries`.
     pub fn recording(header: &Header, entries: &[Entry]) -> Vec<u8> {
         let mut codec = Codec::default();
         let mut payload = Vec::new();

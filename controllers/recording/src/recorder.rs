@@ -1,4 +1,4 @@
-//! Recording: halves that do what the halves in them do, and write it down.
+//! Recording: halves that forward each call to the inner halves and record it.
 
 use super::block::{Block, BlockKind, End, EndReason};
 use super::codec::Codec;
@@ -12,30 +12,31 @@ use leeward_core::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
 use leeward_core::units::{Method, Nanos, Time};
 use leeward_threading::{PollSchedule, ThreadGauges, ThreadSignals, ThreadingPolicy, ThreadingSetup};
 
-/// A sink that takes no more.
+/// Error: the sink is full or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recording's sink is full or gone")]
 pub struct SinkFull;
 
-/// Where a recording's blocks go. Called on the cores' threads, under the recording's mutex: it must not wait.
+/// Receiver of a recording's blocks. The cores' threads call it under the recording's mutex, so it
+/// must not wait.
 pub trait Sink: Send {
-    /// Takes a block, to be written whole and in order, and gives an empty buffer for the next.
+    /// Takes a block, to be written whole and in order, and returns an empty buffer for the next.
     ///
     /// # Errors
-    /// [`Full`]: the recording ends here.
+    /// [`SinkFull`]: the recording ends here.
     fn take(&mut self, block: Block) -> Result<Vec<u8>, SinkFull>;
 }
 
-/// Bytes left to write when a recording has ended.
+/// Blocks left to write after a recording has ended.
 #[derive(Clone, Debug)]
 pub struct FinalBlocks {
-    /// To be written after everything that the sink has taken.
+    /// Blocks to write after all that the sink has taken.
     pub blocks: Vec<Block>,
-    /// The mark that the last of them holds.
+    /// The end mark in the last of them.
     pub end: End,
 }
 
-/// Ends a recording.
+/// Handle that ends a recording.
 #[derive(Clone)]
 pub struct Recorder {
     log: Arc<Log>,
@@ -47,7 +48,8 @@ impl Recorder {
         self.log.is_open()
     }
 
-    /// Ends the recording, if nothing has yet, and lets go of the sink. What happens afterwards is not recorded. A second call repeats the mark.
+    /// Ends the recording, unless it has ended, and releases the sink. Later calls are not
+    /// recorded. A second call returns the end mark again.
     pub fn finish(&self) -> FinalBlocks {
         let mut pages = match self.log.pages.lock() {
             Ok(pages) => pages,
@@ -72,14 +74,15 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// Wraps a policy of threading, so that its decisions go to the same recording. The recording's header names it
-    /// ([`Header::with_threading`]).
+    /// Wraps a threading policy, so that its decisions go to the same recording. The recording's
+    /// header names it ([`Header::with_threading`]).
     pub fn threading(&self, policy: Box<dyn ThreadingPolicy>) -> Box<dyn ThreadingPolicy> {
         Box::new(RecordedPolicy { inner: policy, log: Arc::clone(&self.log) })
     }
 }
 
-/// Wraps a server's halves so that every call to them goes to `sink`, [`Header`] first. For the cost see the module.
+/// Wraps a server's halves so that every call to them goes to `sink`, after the [`Header`]. For the
+/// cost see the crate's documentation.
 pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (ServerHalves, Recorder) {
     let mut pages = Pages {
         codec: Codec::default(),
@@ -101,16 +104,16 @@ pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (Se
     (ServerHalves { cores, control }, Recorder { log })
 }
 
-/// A block is handed over when it has become this long: a few thousand calls,
+/// Length at which a page goes to the sink: a few thousand calls.
 const PAGE: usize = 64 * 1024;
-/// or this old: what a killed process loses.
+/// Age at which a page goes to the sink: the longest time that a killed process loses.
 const MAX_PAGE_AGE: Nanos = Nanos::from_millis(100);
-/// Room for the longest entry.
+/// Reserved length for the longest entry.
 const LONGEST_ENTRY: usize = 1_024;
 
 struct Log {
-    /// Not zero: nothing is recorded any more. Apart from the mutex, so that a call that is not recorded does not take
-    /// it.
+    /// Not zero after the recording has ended. Separate from the mutex, so that an unrecorded call
+    /// does not take it.
     closed: AtomicU64,
     pages: Mutex<Pages>,
 }
@@ -118,13 +121,13 @@ struct Log {
 struct Pages {
     codec: Codec,
     page: Vec<u8>,
-    /// When the page's first entry was made.
+    /// Time of the page's first entry.
     page_start: Time,
-    /// Gone with the end.
+    /// `None` after the end.
     sink: Option<Box<dyn Sink>>,
-    /// Entries in pages that were handed over or will be.
+    /// Entries of all pages, including the current one.
     entries: u64,
-    /// Entries in this page.
+    /// Entries of the current page.
     page_entries: u64,
     last: Time,
     reason: Option<EndReason>,
@@ -139,12 +142,14 @@ impl Log {
         self.closed.store(1, Ordering::Relaxed);
     }
 
-    /// The log, if a call is to be recorded. The thread that holds it is the only one in the controller.
+    /// Locks the log, if the call is to be recorded. The thread with the lock is the only one in
+    /// the controller.
     fn lock_if_open(&self) -> Option<MutexGuard<'_, Pages>> {
         if !self.is_open() {
             return None;
         }
-        // Poisoned: the controller has panicked in the middle of a call, and nothing after that can be replayed.
+        // Poisoned: the controller panicked in the middle of a call, and no later call can be
+        // replayed.
         let pages = self.pages.lock().ok()?;
         if pages.reason.is_some() {
             self.close();
@@ -178,7 +183,7 @@ impl Pages {
                 self.page = buffer;
             }
             Err(SinkFull) => {
-                // The refused page is gone.
+                // The rejected page is lost.
                 self.entries -= self.page_entries;
                 self.end(EndReason::Overrun);
             }
@@ -199,7 +204,7 @@ struct RecordedCore {
 }
 
 impl RecordedCore {
-    /// Makes a call about a session and writes it down.
+    /// Makes a call about a session and records it.
     fn session<R: Copy>(
         &mut self,
         session: &mut Session,
@@ -209,7 +214,7 @@ impl RecordedCore {
     ) -> R {
         let Some(mut pages) = self.log.lock_if_open() else { return act(self.inner.as_mut(), session) };
         let (pending, demand, before) = (session.pending(), session.demand, session.state::<[u64; 2]>());
-        let said = act(self.inner.as_mut(), session);
+        let result = act(self.inner.as_mut(), session);
         let after = session.state::<[u64; 2]>();
         pages.append(&Entry::Session(SessionEntry {
             core: self.core,
@@ -217,16 +222,17 @@ impl RecordedCore {
             pending,
             demand,
             call,
-            answer: answer(said),
+            answer: answer(result),
             window: session.window,
             method: if let SessionCall::Reply(_) = call { session.last_method() } else { Method::DEFAULT },
             custom: (after != before).then_some(after),
         }));
-        said
+        result
     }
 }
 
-// A method that is not forwarded would be a decision that the recorded server silently no longer takes.
+// A method that is not forwarded would be a decision that the recorded server silently does not
+// make.
 #[deny(clippy::missing_trait_methods)]
 impl Admission for RecordedCore {
     fn open(&mut self, session: &mut Session, event: &Registration) {
@@ -252,7 +258,7 @@ impl Admission for RecordedCore {
     }
 
     fn demand(&mut self, session: &mut Session, now: Time) -> Option<Feedback> {
-        let answer = |said: Option<Feedback>| said.map_or(Answer::Nothing, Answer::Feedback);
+        let answer = |feedback: Option<Feedback>| feedback.map_or(Answer::Nothing, Answer::Feedback);
         self.session(session, SessionCall::Demand(now), |inner, session| inner.demand(session, now), answer)
     }
 

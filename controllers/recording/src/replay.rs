@@ -1,4 +1,5 @@
-//! Replay: the recorded calls, made again to a controller, and its decisions beside the recorded ones.
+//! Replay: makes the recorded calls to a controller again, and compares its decisions with the
+//! recorded ones.
 
 use super::codec::same_gauges;
 use super::difference::Difference;
@@ -12,28 +13,28 @@ use leeward_threading::{ThreadSignals, ThreadingPolicy, ThreadingSetup};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A recording that no plant can have made.
+/// Error: no plant can have made this recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// A call to a core that is not there.
+    /// A call to a core that does not exist.
     #[error("entry {entry}: there is no core {core}")]
     Core {
-        /// Which entry, from 1.
+        /// Number of the entry, from 1.
         entry: u64,
         /// The core.
         core: u32,
     },
-    /// A call about a session that is not open, or an open that is.
+    /// A call about a session that is not open, or an open of an open session.
     #[error("entry {entry}: {call} of session {slot} on core {core}, which is {}open", if *.open { "already " } else { "not " })]
     Session {
-        /// Which entry, from 1.
+        /// Number of the entry, from 1.
         entry: u64,
         /// The call.
         call: &'static str,
-        /// Where.
+        /// Core of the session.
         core: u32,
-        /// Which session.
+        /// Slot of the session.
         slot: u32,
         /// Whether it was open before the call.
         open: bool,
@@ -41,27 +42,28 @@ pub enum ReplayError {
     /// Slots so high that a controller's tables would be gigantic.
     #[error("entry {entry}: places for more than {MAX_SLOTS} sessions")]
     Slots {
-        /// Which entry, from 1.
+        /// Number of the entry, from 1.
         entry: u64,
     },
-    /// The controller panicked: it has a defect, or the numbers are none that a plant would give it.
+    /// The controller panicked: it has a defect, or no plant would send these numbers.
     #[error("entry {entry}: the controller panicked")]
     Panicked {
-        /// Which entry, from 1.
+        /// Number of the entry, from 1.
         entry: u64,
     },
 }
 
-/// Places for sessions on all cores together. Controllers index arrays by slot: a wrong one must not ask for memory.
+/// Maximum slots of all cores together. Controllers index arrays by slot: a wrong one must not
+/// allocate memory.
 const MAX_SLOTS: u64 = 1 << 22;
 
-/// Explicit credits that another controller may hand out where the recorded one had said that there are no more.
+/// Explicit credits that another controller may issue where the recorded one had none left.
 const WAKES: u32 = 64;
 
 /// Counts of a replay: calls made, and how the decisions compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCounts {
-    /// Calls.
+    /// Replayed calls.
     pub entries: u64,
     /// Sessions that were opened.
     pub opened: u64,
@@ -69,66 +71,71 @@ pub struct ReplayCounts {
     pub closed: u64,
     /// Requests.
     pub requests: u64,
-    /// Replies, drops included.
+    /// Replies, including rejections.
     pub replies: u64,
     /// Ticks of the slow half.
     pub ticks: u64,
-    /// Questions to the policy of threading.
+    /// Calls of the threading policy.
     pub threading: u64,
-    /// Decisions that were compared: verdicts, messages to clients, windows and words of sessions, sessions to wake,
-    /// states after ticks.
+    /// Compared decisions: verdicts, feedback to clients, windows and state words of sessions,
+    /// sessions to wake, states after ticks.
     pub compared: u64,
-    /// Requests that were rejected on arrival when recorded.
+    /// Requests rejected on arrival in the recording.
     pub rejected_recorded: u64,
-    /// Requests that are rejected on arrival now.
+    /// Requests rejected on arrival in the replay.
     pub rejected_replayed: u64,
-    /// Requests that both reject on arrival.
+    /// Requests rejected on arrival in both.
     pub rejected_both: u64,
-    /// Requests whose turn came: the controller was asked again.
+    /// Dequeued requests, on which the controller decided again.
     pub dequeues: u64,
-    /// Of these, rejected when recorded.
+    /// Dequeued requests rejected in the recording.
     pub late_recorded: u64,
-    /// Of these, rejected now. Another controller is also asked about those that it had rejected on arrival.
+    /// Dequeued requests rejected in the replay. Another controller also decides on those that it
+    /// rejected on arrival.
     pub late_replayed: u64,
-    /// Of these, rejected by both.
+    /// Dequeued requests rejected in both.
     pub late_both: u64,
-    /// Explicit credits then.
+    /// Explicit credits in the recording.
     pub woken_recorded: u64,
-    /// Explicit credits now.
+    /// Explicit credits in the replay.
     pub woken_replayed: u64,
-    /// Windows that went out with replies and credits, added up, then.
+    /// Sum of the windows in replies and credits, in the recording.
     pub windows_recorded: u64,
-    /// And now.
+    /// Sum of the windows in replies and credits, in the replay.
     pub windows_replayed: u64,
 }
 
-/// A place for sessions.
+/// Sessions of one slot.
 struct ReplaySession {
-    /// How many sessions were opened in it.
+    /// Number of sessions opened in the slot.
     generation: u32,
     session: Option<Session>,
-    /// Requests that the replayed controller admitted and that are unanswered, and the same for those it rejected.
+    /// Unanswered requests that the replayed controller admitted and rejected.
     admitted: u64,
     rejected: u64,
 }
 
 /// Makes recorded calls to a controller.
 ///
-/// Replaying the *same* controller compares every decision and stops at the first that differs: what follows from it would
-/// say nothing. Replaying *another* counts how often it decides otherwise. That is open loop: the signals and the demand
-/// are those that came about under the recorded controller, whatever the other decides. It says how the other would
-/// have judged these moments, not what would have become of the server under it.
+/// A replay of the *same* controller compares every decision and stops at the first difference:
+/// later differences would only follow from it.
+///
+/// A replay of *another* controller counts its different decisions. This is open loop: signals and
+/// demand come from the run under the recorded controller, regardless of the other's decisions. The
+/// result is the other controller's judgement of these moments, not the server's behaviour under
+/// it.
 pub struct Replayer {
     halves: ServerHalves,
-    /// The policy of threading, where one was recorded and the controller is the same.
+    /// The threading policy, if one was recorded and the controller is the same.
     threading: Option<Box<dyn ThreadingPolicy>>,
     is_same: bool,
     sessions: BTreeMap<(u32, u32), ReplaySession>,
-    /// Per core: places that its controller may have made room for.
+    /// Per core: number of slots for which the controller may have allocated memory.
     allocated_slots: Vec<u64>,
-    /// Of another controller: requests that it admitted and that are unanswered, on all places.
+    /// For another controller: unanswered requests that it admitted, on all slots.
     admitted: u64,
-    /// Of these, rejected by it when their turn came. Which these are is not known; the next replies are theirs.
+    /// Those that it rejected when they were dequeued. Their identity is unknown; the next replies
+    /// are theirs.
     late: u64,
     now: Time,
     counts: ReplayCounts,
@@ -136,25 +143,26 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    /// For the controller that was recorded.
+    /// Creates a replay of the recorded controller.
     ///
     /// # Errors
-    /// It can't be built here.
+    /// This version can't build the controller.
     pub fn from_header(header: &Header, registry: &Registry) -> Result<Self, HeaderError> {
         let (algorithm, params) = header.algorithm(registry)?;
         let halves = algorithm.server(&params, &header.environment);
         let halves = halves.map_err(|source| HeaderError::Params { algorithm: algorithm.name.into(), source })?;
         let threading = header.threading.as_ref().map(|threading| {
-            let refused = |source| HeaderError::Threading { policy: threading.policy.clone(), source };
-            threading.build().map_err(refused)
+            let invalid = |source| HeaderError::Threading { policy: threading.policy.clone(), source };
+            threading.build().map_err(invalid)
         });
         Ok(Replayer { threading: threading.transpose()?, ..Replayer::new(halves, true) })
     }
 
-    /// For another controller, or the same with other parameters. `environment` has as many cores as the recording's.
+    /// Creates a replay of another controller, or of the same with other parameters. `environment`
+    /// has as many cores as the recording's.
     ///
     /// # Errors
-    /// Parameters that can't stand together.
+    /// Parameters that conflict with each other.
     pub fn with_algorithm(
         algorithm: &Algorithm,
         params: &Params,
@@ -191,7 +199,7 @@ impl Replayer {
         self.difference.as_ref()
     }
 
-    /// Makes one call. For the same controller nothing happens after a difference.
+    /// Makes one call. With the same controller, calls after a difference do nothing.
     ///
     /// # Errors
     /// See [`ReplayError`].
@@ -201,7 +209,7 @@ impl Replayer {
         }
         self.counts.entries += 1;
         self.now = entry.now().unwrap_or(self.now);
-        // Nothing of a controller that has panicked is looked at again, but the counts so far.
+        // After a panic only the counts of the controller are read.
         catch_unwind(AssertUnwindSafe(|| self.apply(entry)))
             .unwrap_or(Err(ReplayError::Panicked { entry: self.counts.entries }))
     }
@@ -234,7 +242,7 @@ impl Replayer {
         }
     }
 
-    /// Asks the policy of threading, and compares what it wants and when it wants to be asked again.
+    /// Calls the threading policy, and compares its setup and the time of its next call.
     fn threading(&mut self, entry: &Entry, signals: &ThreadSignals, wanted: Option<ThreadingSetup>, timeout: Time) {
         self.counts.threading += 1;
         let Some(policy) = &mut self.threading else { return };
@@ -245,7 +253,8 @@ impl Replayer {
         self.compare(entry, 0, "time-out", timeout != next, || (name(timeout), name(next)));
     }
 
-    /// Compares the controller's state. Another controller has another: only its judgement of requests is compared.
+    /// Compares the controller's state. Another controller has another state, so only its verdicts
+    /// are compared.
     fn compare_gauges(&mut self, entry: &Entry, then: &Gauges) {
         if self.is_same {
             let now = self.halves.control.gauges();
@@ -257,32 +266,33 @@ impl Replayer {
     fn session(&mut self, entry: &Entry, call: &SessionEntry) -> Result<(), ReplayError> {
         let (core, slot) = (call.core.0, call.slot.0);
         self.check_core(call.core)?;
-        let refused = |number, open| ReplayError::Session { entry: number, call: call.call.name(), core, slot, open };
+        let invalid = |number, open| ReplayError::Session { entry: number, call: call.call.name(), core, slot, open };
         let number = self.counts.entries;
         if let SessionCall::Open(_) = call.call {
             self.check_slot(call.core, call.slot)?;
             let new = || ReplaySession { generation: 0, session: None, admitted: 0, rejected: 0 };
-            let place = self.sessions.entry((core, slot)).or_insert_with(new);
-            if place.session.is_some() {
-                return Err(refused(number, true));
+            let state = self.sessions.entry((core, slot)).or_insert_with(new);
+            if state.session.is_some() {
+                return Err(invalid(number, true));
             }
-            place.generation = place.generation.saturating_add(1);
-            (place.admitted, place.rejected) = (0, 0);
-            place.session = Some(Session::new(call.slot, call.core));
+            state.generation = state.generation.saturating_add(1);
+            (state.admitted, state.rejected) = (0, 0);
+            state.session = Some(Session::new(call.slot, call.core));
             self.counts.opened += 1;
         }
-        let Some(place) = self.sessions.get_mut(&(core, slot)) else { return Err(refused(number, false)) };
-        let Some(mut session) = place.session.take() else { return Err(refused(number, false)) };
+        let Some(state) = self.sessions.get_mut(&(core, slot)) else { return Err(invalid(number, false)) };
+        let Some(mut session) = state.session.take() else { return Err(invalid(number, false)) };
         session.restore(call.pending, call.demand, call.method);
         let before = session.state::<[u64; 2]>();
         let outcome = match call.call {
-            // The other controller answers for its own verdicts: as many of its requests are dropped as it rejected.
+            // Another controller's replies follow its own verdicts: as many requests end rejected
+            // as it rejected.
             SessionCall::Reply(event) if !self.is_same => {
-                Some(place.outcome(event.outcome, &mut self.admitted, &mut self.late))
+                Some(state.outcome(event.outcome, &mut self.admitted, &mut self.late))
             }
             _ => None,
         };
-        let generation = place.generation;
+        let generation = state.generation;
         let half = self.halves.cores[core as usize].as_mut();
         let answer = match call.call {
             SessionCall::Open(event) => {
@@ -293,10 +303,10 @@ impl Replayer {
                 let verdict = half.request(&mut session, &event);
                 match verdict {
                     Verdict::Admit => {
-                        place.admitted += 1;
+                        state.admitted += 1;
                         self.admitted += 1;
                     }
-                    Verdict::Reject(_) => place.rejected += 1,
+                    Verdict::Reject(_) => state.rejected += 1,
                 }
                 Answer::Verdict(verdict)
             }
@@ -305,12 +315,12 @@ impl Replayer {
                 Answer::Feedback(half.reply(&mut session, &event))
             }
             SessionCall::Demand(now) => half.demand(&mut session, now).map_or(Answer::Nothing, Answer::Feedback),
-            // What the recorded controller had asked for. The other has asked for its own.
+            // The recorded controller chose this session. The other controller chooses its own.
             SessionCall::Wake(_) if !self.is_same => Answer::Nothing,
             SessionCall::Wake(now) => Answer::Feedback(half.wake(&mut session, now)),
             SessionCall::Close(now) => {
                 half.close(&mut session, now);
-                self.admitted = self.admitted.saturating_sub(place.admitted);
+                self.admitted = self.admitted.saturating_sub(state.admitted);
                 self.late = self.late.min(self.admitted);
                 Answer::Nothing
             }
@@ -319,7 +329,7 @@ impl Replayer {
         if let SessionCall::Close(_) = call.call {
             self.counts.closed += 1;
         } else {
-            place.session = Some(session);
+            state.session = Some(session);
         }
         self.count(call, &answer);
         if self.is_same {
@@ -344,12 +354,12 @@ impl Replayer {
         let counts = &mut self.counts;
         match call.call {
             SessionCall::Request(_) => {
-                let then = matches!(call.answer, Answer::Verdict(Verdict::Reject(_)));
-                let now = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
+                let recorded = matches!(call.answer, Answer::Verdict(Verdict::Reject(_)));
+                let replayed = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
                 counts.requests += 1;
-                counts.rejected_recorded += u64::from(then);
-                counts.rejected_replayed += u64::from(now);
-                counts.rejected_both += u64::from(then && now);
+                counts.rejected_recorded += u64::from(recorded);
+                counts.rejected_replayed += u64::from(replayed);
+                counts.rejected_both += u64::from(recorded && replayed);
             }
             SessionCall::Reply(_) => counts.replies += 1,
             _ => {}
@@ -362,23 +372,23 @@ impl Replayer {
         }
     }
 
-    fn execute(&mut self, entry: &Entry, core: CoreId, waited: Nanos, then: Verdict) -> Result<(), ReplayError> {
+    fn execute(&mut self, entry: &Entry, core: CoreId, waited: Nanos, recorded: Verdict) -> Result<(), ReplayError> {
         self.check_core(core)?;
-        let now = self.halves.cores[core.0 as usize].on_dequeue(waited);
-        let (late_then, late_now) = (then != Verdict::Admit, now != Verdict::Admit);
+        let replayed = self.halves.cores[core.0 as usize].on_dequeue(waited);
+        let (late_recorded, late_replayed) = (recorded != Verdict::Admit, replayed != Verdict::Admit);
         let counts = &mut self.counts;
         counts.dequeues += 1;
-        counts.late_recorded += u64::from(late_then);
-        counts.late_replayed += u64::from(late_now);
-        counts.late_both += u64::from(late_then && late_now);
+        counts.late_recorded += u64::from(late_recorded);
+        counts.late_replayed += u64::from(late_replayed);
+        counts.late_both += u64::from(late_recorded && late_replayed);
         let differs = if self.is_same {
-            then != now
+            recorded != replayed
         } else {
-            self.late = self.admitted.min(self.late + u64::from(late_now));
-            late_then != late_now
+            self.late = self.admitted.min(self.late + u64::from(late_replayed));
+            late_recorded != late_replayed
         };
         let shown = |verdict| Answer::Verdict(verdict).to_string();
-        self.compare(entry, 0, "answer", differs, || (shown(then), shown(now)));
+        self.compare(entry, 0, "answer", differs, || (shown(recorded), shown(replayed)));
         Ok(())
     }
 
@@ -398,7 +408,8 @@ impl Replayer {
             self.compare(entry, 0, "session to wake", chosen != now, || (name(chosen), name(now)));
             return Ok(());
         }
-        // Another controller gets its wake-ups at once, and, where the recorded one had none left, as many as a plant gives.
+        // Another controller's sessions are woken at once. Where the recorded controller had none
+        // left, as many are woken as a plant would wake.
         let mut named = now;
         let mut left = if chosen.is_none() { WAKES } else { 1 };
         let mut bits = random;
@@ -420,20 +431,20 @@ impl Replayer {
         Ok(())
     }
 
-    /// Compares one decision; `words` describe it as recorded and as it is now.
+    /// Compares one decision; `describe` returns the recorded and the replayed value as texts.
     fn compare(
         &mut self,
         entry: &Entry,
         generation: u32,
-        what: &'static str,
+        part: &'static str,
         differs: bool,
-        words: impl FnOnce() -> (String, String),
+        describe: impl FnOnce() -> (String, String),
     ) {
         self.counts.compared += 1;
         if differs && self.difference.is_none() {
-            let (recorded, replayed) = words();
-            let place = (self.counts.entries, self.now, generation);
-            self.difference = Some(Difference::new(place, entry, what, recorded, replayed));
+            let (recorded, replayed) = describe();
+            let position = (self.counts.entries, self.now, generation);
+            self.difference = Some(Difference::new(position, entry, part, recorded, replayed));
         }
     }
 
@@ -452,7 +463,7 @@ impl Replayer {
     }
 }
 
-/// The gauges that a state has, for people.
+/// Returns the set gauges, for people.
 fn format_gauges(gauges: &Gauges) -> String {
     let whole = |name: &str, value: Option<i64>| value.map(|value| format!("{name} {value}"));
     let real = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value}"));
@@ -469,8 +480,8 @@ fn format_gauges(gauges: &Gauges) -> String {
 }
 
 impl ReplaySession {
-    /// How one of this session's requests ends for a controller that did not decide as the recorded one did. `admitted`
-    /// and `late`: see [`Replayer`].
+    /// Outcome of one of this slot's requests under a controller other than the recorded one. For
+    /// `admitted` and `late` see [`Replayer`].
     fn outcome(&mut self, recorded: Outcome, admitted: &mut u64, late: &mut u64) -> Outcome {
         let rejected = match recorded {
             Outcome::Completed => self.admitted == 0 && self.rejected > 0,
@@ -505,14 +516,14 @@ mod tests {
 
     #[test]
     fn a_late_rejection_of_another_controller_ends_one_request() {
-        let mut place = ReplaySession { generation: 1, session: None, admitted: 3, rejected: 1 };
+        let mut state = ReplaySession { generation: 1, session: None, admitted: 3, rejected: 1 };
         let (mut admitted, mut late) = (3, 2);
-        let mut end = |recorded| place.outcome(recorded, &mut admitted, &mut late);
+        let mut end = |recorded| state.outcome(recorded, &mut admitted, &mut late);
         assert_eq!(end(Outcome::Rejected), Outcome::Rejected, "the one that was rejected on arrival");
         assert_eq!(end(Outcome::Rejected), Outcome::Rejected, "both reject late");
         assert_eq!(end(Outcome::Completed), Outcome::Rejected, "only the other does");
         assert_eq!(end(Outcome::Rejected), Outcome::Completed, "only the recorded did");
-        assert_eq!((admitted, late, place.admitted, place.rejected), (0, 0, 0, 0));
+        assert_eq!((admitted, late, state.admitted, state.rejected), (0, 0, 0, 0));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Decisions of threading policies, and what a header says of their policy, as bytes. The rest of a recording is its siblings'.
+//! Decisions of threading policies, and the threading part of a header, as bytes. Does not contain
+//! other parts of a recording.
 
 use std::sync::Arc;
 
@@ -12,19 +13,19 @@ use leeward_threading::{
     WINDOW_MAX, registry,
 };
 
-/// Policy of threading of the recorded run, with its parameters and surroundings, curves included.
+/// Threading policy of the recorded run, with its parameters and environment, including the curves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadingHeader {
     /// The policy's name.
     pub policy: String,
-    /// The parameters that were set; all others have their defaults.
+    /// The set parameters; all others have their defaults.
     pub params: Vec<(String, RawParam)>,
-    /// The surroundings.
+    /// The environment.
     pub environment: ThreadEnvironment,
 }
 
 impl ThreadingHeader {
-    /// Of a policy as it is about to be built.
+    /// Creates the header of a policy before it is built.
     pub fn new(policy: &PolicySpec, params: &Params, environment: &ThreadEnvironment) -> Self {
         ThreadingHeader {
             policy: policy.name.into(),
@@ -33,7 +34,7 @@ impl ThreadingHeader {
         }
     }
 
-    /// The policy of that name with those parameters.
+    /// Builds the recorded policy with its parameters.
     pub(super) fn build(&self) -> Result<Box<dyn ThreadingPolicy>, ParamError> {
         let spec = registry::find(&self.policy).map_err(|error| ParamError::Conflict(error.to_string()))?;
         let pairs: Vec<(&str, RawParam)> = self.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
@@ -43,20 +44,20 @@ impl ThreadingHeader {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_text(out, &self.policy);
         put_params(&self.params, out);
-        let ThreadEnvironment { curves, initial: first, cpus, slo, target, switch_cost: switch } = &self.environment;
+        let ThreadEnvironment { curves, initial: first, cpus, slo, target, switch_cost: cost } = &self.environment;
         put_text(out, &first.to_string());
         put(out, (*cpus).into());
         put(out, slo.map_or(0, |slo| slo.0.saturating_add(1)));
         put(out, target.0);
-        put(out, switch.0);
+        put(out, cost.0);
         let all = curves.as_ref().map_or(&[][..], |curves| curves.all());
         put(out, all.len() as u64);
         for curve in all {
             put_text(out, &curve.setup.to_string());
             put_number(out, curve.max_load);
             put(out, curve.points.len() as u64);
-            for knot in &curve.points {
-                let CurvePoint { load, p50_us, p99_us, p999_us, cpu, samples, spread } = *knot;
+            for point in &curve.points {
+                let CurvePoint { load, p50_us, p99_us, p999_us, cpu, samples, spread } = *point;
                 [load, p50_us, p99_us, p999_us, cpu, spread].iter().for_each(|number| put_number(out, *number));
                 put(out, samples);
             }
@@ -68,7 +69,7 @@ impl ThreadingHeader {
         let first = setup(bytes)?;
         let cpus = u16::try_from(bytes.number()?).map_err(|_| "an impossible number of CPUs")?;
         let slo = bytes.number()?.checked_sub(1).map(Nanos);
-        let (target, switch) = (Nanos(bytes.number()?), Nanos(bytes.number()?));
+        let (target, cost) = (Nanos(bytes.number()?), Nanos(bytes.number()?));
         let count = bytes.number()?;
         if count > CURVES_MAX as u64 {
             return Err("too many curves");
@@ -78,17 +79,17 @@ impl ThreadingHeader {
             true => None,
             false => Some(Arc::new(Curves::new(curves).map_err(|_| "curves that can't be")?)),
         };
-        let environment = ThreadEnvironment { curves, initial: first, cpus, slo, target, switch_cost: switch };
+        let environment = ThreadEnvironment { curves, initial: first, cpus, slo, target, switch_cost: cost };
         Ok(ThreadingHeader { policy, params, environment })
     }
 }
 
 fn curve(bytes: &mut Bytes<'_>) -> Result<Curve, DecodeError> {
-    let (setup, sustains, count) = (setup(bytes)?, number(bytes)?, bytes.number()?);
+    let (setup, limit, count) = (setup(bytes)?, number(bytes)?, bytes.number()?);
     if count > POINTS_MAX as u64 {
         return Err("a curve has too many knots");
     }
-    let knot = |bytes: &mut Bytes<'_>| {
+    let point = |bytes: &mut Bytes<'_>| {
         let mut numbers = [0.0; 6];
         for place in &mut numbers {
             *place = number(bytes)?;
@@ -96,18 +97,18 @@ fn curve(bytes: &mut Bytes<'_>) -> Result<Curve, DecodeError> {
         let [load, p50_us, p99_us, p999_us, cpu, spread] = numbers;
         Ok::<_, DecodeError>(CurvePoint { load, p50_us, p99_us, p999_us, cpu, samples: bytes.number()?, spread })
     };
-    let knots = (0..count).map(|_| knot(bytes)).collect::<Result<Vec<CurvePoint>, DecodeError>>()?;
-    Ok(Curve { setup, points: knots, max_load: sustains })
+    let curve_points = (0..count).map(|_| point(bytes)).collect::<Result<Vec<CurvePoint>, DecodeError>>()?;
+    Ok(Curve { setup, points: curve_points, max_load: limit })
 }
 
-/// All of a decision but its time.
+/// Encodes a decision without its time.
 pub(super) fn encode(signals: &ThreadSignals, wanted: Option<ThreadingSetup>, timeout: Time, out: &mut Vec<u8>) {
     let ThreadSignals {
         now,
         arrivals,
         offered,
         demand,
-        rejected: dropped,
+        rejected: rejections,
         oldest_wait: oldest,
         waiting,
         in_flight,
@@ -115,7 +116,7 @@ pub(super) fn encode(signals: &ThreadSignals, wanted: Option<ThreadingSetup>, ti
     } = signals;
     put(out, arrivals.total());
     put(out, arrivals.len() as u64);
-    // Each is a little before the one after it, the latest a little before now.
+    // Each time stamp is slightly before its successor, and the latest is slightly before now.
     let mut after = now.0;
     for stamp in arrivals.stamps().iter().rev() {
         put_signed(out, after.wrapping_sub(stamp.0) as i64);
@@ -139,7 +140,7 @@ pub(super) fn encode(signals: &ThreadSignals, wanted: Option<ThreadingSetup>, ti
         ..
     } = signals;
     let numbers = [
-        *dropped,
+        *rejections,
         oldest.0,
         (*waiting).into(),
         (*in_flight).into(),
@@ -157,7 +158,7 @@ pub(super) fn encode(signals: &ThreadSignals, wanted: Option<ThreadingSetup>, ti
     numbers.iter().for_each(|number| put(out, *number));
     put_text(out, &current.to_string());
     put_signed(out, now.0.wrapping_sub(since.0) as i64);
-    // Mostly never: no distance, and so written apart.
+    // Mostly never, which is no distance and therefore has its own code.
     put(out, if timeout == Time::NEVER { 0 } else { timeout.0.wrapping_sub(now.0).wrapping_add(1) });
     if let Some(wanted) = wanted {
         put_text(out, &wanted.to_string());
@@ -171,9 +172,9 @@ pub(super) fn decode(now: Time, is_wanted: bool, bytes: &mut Bytes<'_>) -> Resul
     }
     let mut stamps = [Time::ZERO; WINDOW_MAX];
     let mut after = now.0;
-    for place in (0..count as usize).rev() {
+    for index in (0..count as usize).rev() {
         after = after.wrapping_sub(bytes.signed()? as u64);
-        stamps[place] = Time(after);
+        stamps[index] = Time(after);
     }
     let stamps = &stamps[..count as usize];
     if !stamps.is_sorted() {

@@ -4,51 +4,51 @@ use super::entry::{Answer, Entry, SessionCall};
 use leeward_core::server::Verdict;
 use leeward_core::units::{Nanos, Time};
 
-/// Some time of a recording.
+/// A time span of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Begin of the row.
+    /// Start of the row.
     pub from: Time,
     /// Requests received in it.
     pub requests: u64,
-    /// Requests rejected in it: on arrival, or when their turn came, which may be a row later.
+    /// Requests rejected in it: on arrival, or when they were dequeued, which may be a row later.
     pub rejected: u64,
-    /// The largest queueing delay that a tick was told.
+    /// The largest queueing delay of a tick.
     pub delay_max: Nanos,
-    /// The credit pool after its last tick, where the controller has one.
+    /// The credit pool after its last tick, if the controller has one.
     pub credit_pool: Option<i64>,
     /// The sum of all windows after its last tick, likewise.
     pub credits_issued: Option<i64>,
 }
 
-/// Rows of equal length, which doubles when there are too many.
+/// Rows of equal length. The length doubles when there are too many rows.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     begin: Option<Time>,
     length: Nanos,
     max_rows: usize,
     rows: Vec<Row>,
-    /// Of the last entry that has a time.
+    /// Time of the last entry that has one.
     now: Option<Time>,
 }
 
 impl Timeline {
-    /// Of up to `most` rows (at least two).
-    pub fn new(most: usize) -> Self {
-        Timeline { begin: None, length: Nanos::from_millis(1), max_rows: most.max(2), rows: Vec::new(), now: None }
+    /// Creates a timeline of up to `limit` rows (at least two).
+    pub fn new(limit: usize) -> Self {
+        Timeline { begin: None, length: Nanos::from_millis(1), max_rows: limit.max(2), rows: Vec::new(), now: None }
     }
 
-    /// How long a row is.
+    /// Length of a row.
     pub fn length(&self) -> Nanos {
         self.length
     }
 
-    /// The rows in order. Where nothing was recorded they are empty.
+    /// The rows in order. Rows without entries are empty.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Notes an entry.
+    /// Counts an entry.
     pub fn record(&mut self, entry: &Entry) {
         self.now = entry.now().or(self.now);
         match entry {
@@ -90,7 +90,7 @@ impl Timeline {
         &mut self.rows[index]
     }
 
-    /// Joins each two rows.
+    /// Joins each pair of rows and doubles the length.
     fn halve(&mut self) {
         self.length = self.length * 2;
         self.rows = self.rows.chunks(2).map(|pair| pair.iter().skip(1).fold(pair[0], Row::merge)).collect();
@@ -98,7 +98,7 @@ impl Timeline {
 }
 
 impl Row {
-    /// This row and the one after it.
+    /// Returns the sum of this row and the next.
     fn merge(self, next: &Row) -> Row {
         Row {
             from: self.from,

@@ -1,5 +1,5 @@
-//! Nanoseconds per arrival in the ring, alone and with another thread that records, and per decision of every threading policy. Compare
-//! within one run only; what a nanosecond is differs between machines.
+//! Nanoseconds per arrival in the ring, alone and beside another recording thread, and per decision
+//! of every threading policy. Compare within one run only: machines differ.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time, and here with a thread beside")]
 
@@ -14,20 +14,20 @@ use leeward_threading::curves::{Curve, CurvePoint, Curves};
 use leeward_threading::registry::POLICIES;
 use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, ThreadingSetup};
 
-/// As many setups and knots as a long training gives.
+/// As many setups and points as a long training gives.
 fn curves() -> Curves {
     let mut all = Vec::new();
     for model in ["SIB", "SIP", "SDB1-", "SDP1-", "AIB1-0-", "AIP1-0-", "ADB1-4-", "ADP1-4-"] {
         for pool in [1, 2, 4, 8, 16, 32, 50] {
             let setup: ThreadingSetup = format!("{model}{pool}").parse().expect("a setup");
             let rank = all.len() as f64;
-            let sustains = 1_000.0 * (1.0 + rank);
-            let knots = (1..=10).map(|step| {
+            let limit = 1_000.0 * (1.0 + rank);
+            let points = (1..=10).map(|step| {
                 let us = 300.0 + rank * 10.0 + f64::from(step * step);
-                let load = sustains * f64::from(step) / 10.0;
+                let load = limit * f64::from(step) / 10.0;
                 CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.02 }
             });
-            all.push(Curve { setup, points: knots.collect(), max_load: sustains });
+            all.push(Curve { setup, points: points.collect(), max_load: limit });
         }
     }
     Curves::new(all).expect("sound")
@@ -76,27 +76,28 @@ fn decide(criterion: &mut Criterion) {
         let mut signals = ThreadSignals::idle(Time::ZERO, policy.initial());
         signals.demand = Some(Rate(8_000.0));
         let (mut now, mut random) = (0, 1u64);
-        // Questions are prepared by the hundred: the time of copying the ring is another benchmark's.
-        let mut questions = vec![signals; 128];
+        // Prepares inputs by the hundred, so that copies of the ring are not measured here.
+        let mut inputs = vec![signals; 128];
         group.bench_function(spec.name, |bencher| {
             bencher.iter_custom(|iterations| {
                 let mut spent = Duration::ZERO;
-                for _ in 0..iterations.div_ceil(questions.len() as u64) {
-                    for question in &mut questions {
-                        // Four arrivals at about 8,000 per second, with gaps of up to twice the mean.
+                for _ in 0..iterations.div_ceil(inputs.len() as u64) {
+                    for input in &mut inputs {
+                        // Four arrivals at about 8,000 per second, with gaps of up to twice the
+                        // mean.
                         for _ in 0..4 {
                             random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
                             now += random >> 46;
                             ring.record(Time(now));
                         }
-                        question.now = Time(now);
-                        question.arrivals = ring.window(policy.window());
+                        input.now = Time(now);
+                        input.arrivals = ring.window(policy.window());
                     }
                     let begun = Instant::now();
-                    for question in &mut questions {
-                        (question.current, question.current_since) = (signals.current, signals.current_since);
-                        if let Some(setup) = policy.decide(black_box(question)) {
-                            (signals.current, signals.current_since) = (setup, question.now);
+                    for input in &mut inputs {
+                        (input.current, input.current_since) = (signals.current, signals.current_since);
+                        if let Some(setup) = policy.decide(black_box(input)) {
+                            (signals.current, signals.current_since) = (setup, input.now);
                         }
                     }
                     spent += begun.elapsed();

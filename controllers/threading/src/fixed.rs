@@ -12,7 +12,7 @@ pub const POLICY: PolicySpec = PolicySpec {
     build: |_, environment| Ok(Box::new(Fixed { setup: environment.initial })),
 };
 
-/// See the module.
+/// Policy with one setup; see the module.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     setup: ThreadingSetup,

@@ -1,5 +1,5 @@
-//! Polling or interrupts by the number of active threads, with a pool of fixed size (Langendoen et al., as in µTune §7). Sync models only:
-//! "it does not readily apply for asynchronous modes".
+//! Polling or interrupts by the number of active threads, with a pool of fixed size (Langendoen et
+//! al., as in µTune §7). Sync models only: "it does not readily apply for asynchronous modes".
 
 use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
 use super::preferred::PreferredSetup;
@@ -40,7 +40,7 @@ pub const POLICY: PolicySpec = PolicySpec {
     },
 };
 
-/// See the module.
+/// Policy that chooses between polling and blocking; see the module.
 #[derive(Clone, Debug)]
 pub struct Ipi {
     block: ThreadingSetup,
@@ -66,8 +66,8 @@ impl ThreadingPolicy for Ipi {
         if !self.preferred.advances(signals.now) {
             return None;
         }
-        // "checks if the system's active thread count exceeds the machine's logical core count. If higher, the system blocks, otherwise, it
-        // shifts to polling"
+        // "checks if the system's active thread count exceeds the machine's logical core count. If
+        // higher, the system blocks, otherwise, it shifts to polling"
         let setup = if signals.runnable > signals.cpus { self.block } else { self.poll };
         self.preferred.prefer(signals, setup, SwitchReason::Threads)
     }

@@ -1,12 +1,16 @@
-//! Threading models as pure code (µTune, OSDI'18): which threads of a server receive, execute and ask leaves, and which of these setups
-//! fits the load. Like the controllers it has no clocks, threads or sockets: the simulator and the real server call the same code.
+//! Threading models as pure code (µTune, OSDI'18): the threads of a server that receive, execute
+//! and call leaves, and the setup that fits the load. Like the controllers it has no clocks,
+//! threads or sockets: the simulator and the real server call the same code.
 //!
-//! Never here: threads, queues, parking and how a switch is carried out. That is the plant's.
+//! Does not contain threads, queues, parking or the execution of a switch. These are the plant's.
 //!
-//! - [`Setup`]: a model with the sizes of its pools, written as in the paper (`SDB1-50`); [`Threading`] adds `CORE<n>`.
-//! - [`slots`]: what the threads of a setup do, as a list of [`Duty`].
-//! - [`ArrivalRing`]: the fast half, written by every thread that receives; [`ArrivalWindow`] is a copy of it.
-//! - [`ThreadingPolicy`]: what a plant asks; [`ThreadSignals`] is what it tells. [`registry`] has the policies by name.
+//! - [`Setup`]: a model with the sizes of its pools, written as in the paper (`SDB1-50`);
+//!   [`ThreadingSetup`] adds `CORE<n>`.
+//! - [`roles`]: the tasks of a setup's threads, as a list of [`Role`].
+//! - [`ArrivalRing`]: the fast half, written by each thread that receives; [`ArrivalWindow`] is a
+//!   copy of it.
+//! - [`ThreadingPolicy`]: the trait of a policy; [`ThreadSignals`] is its input. [`registry`] has
+//!   the policies by name.
 //! - [`curves`]: tail latency and CPU of every setup over the load, from training.
 //!
 //! ```
@@ -15,13 +19,18 @@
 //! use std::sync::Arc;
 //!
 //! // SIP1 is quicker, SDB1-16 sustains more.
-//! let curve = |setup: &str, us: f64, sustains: f64| {
-//!     let knot = |load| Knot { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.02 };
-//!     Curve { setup: setup.parse().unwrap(), knots: vec![knot(100.0), knot(sustains)], sustains }
+//! let point = |load: f64, us: f64| {
+//!     let (cpu, samples, spread) = (1.0, 2_000, 0.02);
+//!     CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu, samples, spread }
 //! };
-//! let curves = Curves::new(vec![curve("SIP1", 100.0, 1_000.0), curve("SDB1-16", 150.0, 9_000.0)])?;
+//! let curve = |setup: &str, us: f64, max_load: f64| {
+//!     let points = vec![point(100.0, us), point(max_load, us)];
+//!     Curve { setup: setup.parse().unwrap(), points, max_load }
+//! };
+//! let (sip, sdb) = (curve("SIP1", 100.0, 1_000.0), curve("SDB1-16", 150.0, 9_000.0));
+//! let curves = Curves::new(vec![sip, sdb])?;
 //!
-//! let utune: registry::Choice = "utune".parse()?;
+//! let utune: registry::PolicyChoice = "utune".parse()?;
 //! let environment = ThreadEnvironment::new(Some(Arc::new(curves)), "SIP1".parse()?, 2);
 //! let mut policy = utune.policy.build(&utune.policy.params(&[])?, &environment)?;
 //! assert_eq!(policy.initial().to_string(), "SIP1");

@@ -1,4 +1,5 @@
-//! A policy that knows the demand: the bound for all others. Only a simulator can tell it.
+//! A policy that knows the demand: the bound for all others. Only a simulator can supply the
+//! demand.
 
 use super::curves::{Envelope, Objective, TailPercentile};
 use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
@@ -15,16 +16,16 @@ pub const POLICY: PolicySpec = PolicySpec {
     build: |params, environment| {
         let curves = with_fanout("oracle", params, environment.curves.as_deref())?;
         let envelope = Envelope::new(curves, Objective::Latency(TailPercentile::P99), 1.0);
-        let wish = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
+        let initial = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
         let hold = params.choice(HOLD.name, "on") == "on";
-        Ok(Box::new(Oracle { envelope, hold, target: environment.target, preferred: wish }))
+        Ok(Box::new(Oracle { envelope, hold, target: environment.target, preferred: initial }))
     },
 };
 
-/// How often it looks: ten times in the shortest step of demand that a scenario has.
+/// Interval between decisions: a tenth of the shortest step of demand in any scenario.
 const PERIOD: Nanos = Nanos::from_millis(1);
 
-/// See the module.
+/// Policy that knows the demand; see the module.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     envelope: Envelope,
@@ -54,8 +55,8 @@ impl ThreadingPolicy for Oracle {
         let pressed = self.preferred.is_under_pressure(signals, self.target);
         let setup = self.envelope.best(demand).setup;
         self.preferred.record_rate(demand);
-        let down = is_step_down(self.envelope.curves(), signals.current, setup);
-        if self.hold && down && pressed {
+        let is_down = is_step_down(self.envelope.curves(), signals.current, setup);
+        if self.hold && is_down && pressed {
             return None;
         }
         self.preferred.prefer(signals, setup, SwitchReason::Estimate)

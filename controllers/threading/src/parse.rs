@@ -1,16 +1,16 @@
-//! Reads setups the way the paper writes them. Strict: each setup has one text, and whatever does not fit is an error in one line that
-//! says what would.
+//! Parser of setups in the paper's notation. Strict: each setup has one text, and an error names
+//! the accepted input in one line.
 
 use std::str::FromStr;
 
 use super::setup::{Fanout, Handling, POOL_MAX, Setup, SetupFault, ThreadingSetup, Wait};
 use leeward_core::units::parse_duration;
 
-/// A setup that could not be read.
+/// Error: the text is no setup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{written}` is no threading setup: {fault}")]
 pub struct SetupError {
-    /// The text as it was written, cut short.
+    /// The text as written, truncated.
     pub written: String,
     /// Reason.
     pub fault: SetupFault,
@@ -37,7 +37,7 @@ impl FromStr for ThreadingSetup {
 }
 
 fn error(text: &str, fault: SetupFault) -> SetupError {
-    // A hostile or mistaken megabyte should not fill the terminal, nor break its line.
+    // A hostile or mistaken megabyte must not fill the terminal, or break its line.
     SetupError { written: text.chars().take(40).flat_map(char::escape_debug).collect(), fault }
 }
 
@@ -94,7 +94,8 @@ fn read_pools(text: &str, fanout: Fanout, handling: Handling) -> Result<(u16, u1
     }
 }
 
-/// A number of threads. What is above [`POOL_MAX`] stays above it, for the range to be named in the error.
+/// Parses a number of threads. A number that is too large becomes `u16::MAX`, above [`POOL_MAX`],
+/// so that the error names the range.
 fn read_pool(text: &str) -> Result<u16, SetupFault> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !plain || (text.len() > 1 && text.starts_with('0')) {

@@ -1,5 +1,5 @@
-//! Policies that count arrivals in time windows of 5 ms: `tbd`, which is `utune` with that detector, and `fm`, which changes only pool
-//! sizes (µTune §7, which compares with both).
+//! Policies that count arrivals in time windows of 5 ms: `tbd`, which is `utune` with that
+//! detector, and `fm`, which changes only pool sizes. µTune §7 compares with both.
 
 use super::curves::{Curves, Envelope, Objective, TailPercentile};
 use super::policy::{
@@ -62,14 +62,14 @@ fn dispatched_block(curves: Option<&Curves>, fanout: Fanout) -> Result<Curves, P
     curves.and_then(|curves| curves.filter(is_of_model)).ok_or_else(|| no_curves("fm", model))
 }
 
-/// See the module.
+/// Policy that counts arrivals per window; see the module.
 #[derive(Clone, Debug)]
 pub struct Periodic {
     envelope: Envelope,
     period: Nanos,
     hold: bool,
     target: Nanos,
-    /// Time and arrivals when the window began.
+    /// Time and total arrivals at the start of the window.
     window_start: Option<(Time, u64)>,
     preferred: PreferredSetup,
 }
@@ -77,14 +77,14 @@ pub struct Periodic {
 impl Periodic {
     fn new(curves: Curves, params: &Params, environment: &ThreadEnvironment) -> Self {
         let envelope = Envelope::new(curves, Objective::Latency(TailPercentile::P99), 1.0);
-        let wish = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
+        let initial = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
         Periodic {
             envelope,
             period: params.duration(PERIOD.name, Nanos::from_millis(5)),
             hold: params.choice(HOLD.name, "on") == "on",
             target: environment.target,
             window_start: None,
-            preferred: wish,
+            preferred: initial,
         }
     }
 }
@@ -110,17 +110,18 @@ impl ThreadingPolicy for Periodic {
         let total = signals.arrivals.total();
         let (begun, before) = *self.window_start.get_or_insert((signals.now, total));
         let counted = signals.now.since(begun);
-        // A spurious question in the middle of a window: count on.
+        // A spurious call in the middle of a window: continue counting.
         if counted.0 < self.period.0 / 2 {
             return None;
         }
         self.window_start = Some((signals.now, total));
-        // Below one arrival per window it is nothing or a multiple of the truth. So it is in the paper's comparison.
+        // Below one arrival per window, the rate is zero or a multiple of the true rate. So it is
+        // in the paper's comparison.
         let rate = Rate(total.saturating_sub(before) as f64 / counted.as_secs_f64());
         let setup = self.envelope.best(rate).setup;
         self.preferred.record_rate(rate);
-        let down = is_step_down(self.envelope.curves(), signals.current, setup);
-        if self.hold && down && pressed {
+        let is_down = is_step_down(self.envelope.curves(), signals.current, setup);
+        if self.hold && is_down && pressed {
             return None;
         }
         self.preferred.prefer(signals, setup, SwitchReason::Estimate)

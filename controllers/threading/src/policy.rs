@@ -1,5 +1,5 @@
-//! Questions that a plant puts to a threading policy, and the signals it gives. Never here: any policy, or their list
-//! ([`super::registry`]).
+//! Interface between a plant and a threading policy: calls and signals. Does not contain policies,
+//! or their list ([`super::registry`]).
 
 use std::sync::Arc;
 
@@ -9,75 +9,78 @@ use super::window::ArrivalWindow;
 use leeward_core::params::{ParamError, ParamSpec, Params, RawParam};
 use leeward_core::units::{Nanos, Rate, Time};
 
-/// When a policy wants to be asked. Beside that, at [`ThreadingPolicy::next_timeout`].
+/// Times at which a plant calls a policy, besides [`ThreadingPolicy::next_timeout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollSchedule {
-    /// After every so many arrivals, by the thread that recorded the last of them. If another thread is in the policy, nobody waits.
+    /// After this number of arrivals, by the thread that recorded the last of them. If another
+    /// thread is in the policy, the call is skipped.
     Arrivals(u16),
     /// Every period.
     Periodic(Nanos),
-    /// Whenever a thread has blocked or gone on.
+    /// Each time a thread blocks or resumes.
     Blocking,
-    /// Never: it has nothing to decide.
+    /// Never: the policy has nothing to decide.
     Never,
 }
 
-/// Latencies of some hundred requests that began and ended under one setup. The plant closes a window when it has 500 of them, and throws
-/// away what it has when the setup changes.
+/// Latencies of a window of requests that began and ended under one setup. The plant closes a
+/// window at 500 requests, and discards an open one when the setup changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyWindow {
-    /// Windows closed so far; 0: none yet, and nothing here means anything.
+    /// Windows closed so far; with 0 the other fields have no meaning.
     pub window: u64,
-    /// Requests in the last of them.
+    /// Requests in the last closed window.
     pub samples: u32,
-    /// Their median.
+    /// Median of these requests' latencies.
     pub p50: Nanos,
-    /// Their 99th percentile.
+    /// 99th percentile of these requests' latencies.
     pub p99: Nanos,
 }
 
-/// Signals that a policy receives.
+/// Input of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadSignals {
     /// Now.
     pub now: Time,
-    /// The latest arrivals, [`ThreadingPolicy::window`] of them, requests that were dropped included.
+    /// The latest arrivals, [`ThreadingPolicy::window`] of them, including rejected requests.
     pub arrivals: ArrivalWindow,
-    /// Demand per second: arrivals, drops, and what clients have told that they hold back, as far as the plant knows it, to be served within a
-    /// tenth of a second. Arrivals alone are what admission has let come; a policy that knew only these would stay small for ever.
+    /// Demand per second: arrivals including rejected requests, and the demand that clients report
+    /// as held back, to be served within a tenth of a second. The plant may not know all of it.
+    /// Arrivals alone are limited by admission. A policy that knew only these would stay at a small
+    /// setup for ever.
     pub offered: Rate,
-    /// The true demand, where a simulator tells. Only `oracle` looks at it.
+    /// The true demand, in a simulator. Only `oracle` reads it.
     pub demand: Option<Rate>,
-    /// Requests dropped since the last decision.
+    /// Requests rejected since the last decision.
     pub rejected: u64,
     /// Age of the oldest request that waits for a thread.
     pub oldest_wait: Nanos,
     /// Requests that wait for a thread.
     pub waiting: u32,
-    /// Requests that were begun and have not ended.
+    /// Requests that have begun and not ended.
     pub in_flight: u32,
-    /// Threads with a duty that are blocked, in a queue, the network or a gather.
+    /// Threads with a role that are blocked, in a queue, the network or a gather.
     pub blocked: u16,
-    /// Threads with a duty that are not: running, ready or polling.
+    /// Threads with a role that are running, ready or polling.
     pub runnable: u16,
     /// CPUs that the server may use.
     pub cpus: u16,
-    /// Latencies of the last window that was closed.
+    /// Latencies of the last closed window.
     pub latencies: LatencyWindow,
     /// Requests that have ended since the plant started.
     pub completions: u64,
-    /// Requests of these that took longer than the objective, or were dropped.
+    /// Ended requests that took longer than the objective or were rejected.
     pub late: u64,
     /// CPU time of the server's threads since the last decision, in thousandths of one CPU.
     pub cpu_permille: u32,
-    /// The setup that is planned now.
+    /// The planned setup.
     pub current: ThreadingSetup,
-    /// When it was planned.
+    /// Time at which it was planned.
     pub current_since: Time,
 }
 
 impl ThreadSignals {
-    /// Nothing has arrived under this setup, which was planned at the start.
+    /// Signals without arrivals, under a setup planned at the start.
     pub fn idle(now: Time, current: ThreadingSetup) -> Self {
         ThreadSignals {
             now,
@@ -101,28 +104,28 @@ impl ThreadSignals {
     }
 }
 
-/// Why a policy wants another setup.
+/// Reason for a change of the setup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SwitchReason {
-    /// None: it has never wanted another.
+    /// None: the policy has not changed the setup.
     #[default]
     None,
-    /// The estimate of the load is on the other side of a threshold.
+    /// The estimated load is on the other side of a threshold.
     Estimate,
-    /// The load is surely more than the setup sustains.
+    /// The load surely exceeds the setup's maximum.
     OverCapacity,
-    /// The load is surely where another setup is better.
+    /// The load is surely in a range where another setup is better.
     Better,
-    /// Requests wait for too long, whatever the curves say.
+    /// Requests wait for too long, in spite of the curves' prediction.
     Backlog,
     /// The number of active threads has crossed the number of CPUs.
     Threads,
-    /// To learn how good a neighbour is, or back from there.
+    /// A trial of a neighbouring setup, or the return from it.
     Exploration,
 }
 
 impl SwitchReason {
-    /// Its name for people.
+    /// Returns the name for people.
     pub fn name(self) -> &'static str {
         match self {
             SwitchReason::None => "none",
@@ -139,24 +142,24 @@ impl SwitchReason {
 /// State of a policy, for people.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreadGauges {
-    /// The setup it wants.
+    /// The preferred setup.
     pub current: ThreadingSetup,
-    /// Its estimate of the load, where it has one.
+    /// Estimated load, if the policy estimates it.
     pub rate: Option<Rate>,
-    /// The tail latency that its curves predict for that, where they do.
+    /// Tail latency that the curves predict at this load, if they do.
     pub predicted: Option<Nanos>,
-    /// Setups it has wanted so far, the first not counted.
+    /// Changes of the preferred setup so far.
     pub switches: u64,
-    /// Reason for the last of them.
+    /// Reason for the last change.
     pub reason: SwitchReason,
-    /// Whether what it sees has been unlike its curves for long.
+    /// Whether measured latencies have differed from the curves for long.
     pub stale: bool,
-    /// The setup that it would explore now, where it learns in the shadow.
+    /// The setup that the policy would try now, if it learns in shadow mode.
     pub shadow: Option<ThreadingSetup>,
 }
 
 impl ThreadGauges {
-    /// Of a policy that has decided nothing yet.
+    /// State of a policy that has decided nothing yet.
     pub fn new(current: ThreadingSetup) -> Self {
         ThreadGauges {
             current,
@@ -170,59 +173,62 @@ impl ThreadGauges {
     }
 }
 
-/// A policy of threading. A server has one value of it, which never blocks and never fails.
+/// A threading policy. A server has one, which never blocks and never fails.
 pub trait ThreadingPolicy: Send {
-    /// The setup to begin with.
+    /// Returns the initial setup.
     fn initial(&self) -> ThreadingSetup;
 
-    /// All setups that it may ever want: the plant has threads for the largest.
+    /// Returns all setups that the policy may choose; the plant has threads for the largest.
     fn choices(&self) -> Vec<ThreadingSetup>;
 
-    /// Times at which the policy wants to be asked.
+    /// Returns the times at which the plant calls [`ThreadingPolicy::decide`].
     fn poll_schedule(&self) -> PollSchedule;
 
-    /// Arrivals that it wants to see, up to [`super::WINDOW_MAX`].
+    /// Number of arrivals in the policy's input, up to [`super::WINDOW_MAX`].
     fn window(&self) -> usize {
         0
     }
 
-    /// The setup that the policy wants now, if it is another than `signals.current`. A late or spurious call does no harm.
+    /// Returns the preferred setup if it differs from `signals.current`. A late or spurious call
+    /// does no harm.
     fn decide(&mut self, signals: &ThreadSignals) -> Option<ThreadingSetup>;
 
-    /// When it wants to be asked though nothing happens: silence is news, too. A plant that is late does no harm.
+    /// Time of the next call without arrivals: a silence also changes the estimate. A late call
+    /// does no harm.
     fn next_timeout(&self) -> Time {
         Time::NEVER
     }
 
-    /// Its state.
+    /// Returns the policy's state.
     fn gauges(&self) -> ThreadGauges;
 }
 
-/// Surroundings of a policy: everything that it can't know by itself.
+/// Given conditions of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadEnvironment {
-    /// Curves of the setups that it may choose; `None` where nobody has trained any.
+    /// Curves of the setups to choose from; `None` without training.
     pub curves: Option<Arc<Curves>>,
-    /// The setup that `static` is, and with which the others begin where they have no curves.
+    /// The setup of `static`, and the initial one of policies without curves.
     pub initial: ThreadingSetup,
     /// CPUs that the server may use.
     pub cpus: u16,
-    /// Tail latency that requests may have.
+    /// Objective for the tail latency of requests.
     pub slo: Option<Nanos>,
     /// Queueing delay above which no policy steps down.
     pub target: Nanos,
-    /// Time that a switch costs; see `dwell`.
+    /// Time that a switch costs; see the parameter `dwell`.
     pub switch_cost: Nanos,
 }
 
 impl ThreadEnvironment {
-    /// With these curves and nothing else known: 1 ms is a delay.
+    /// Creates an environment of these curves, with a delay target of 1 ms and no objective.
     pub fn new(curves: Option<Arc<Curves>>, first: ThreadingSetup, cpus: u16) -> Self {
         let (target, switch) = (Nanos::from_millis(1), Nanos::ZERO);
         ThreadEnvironment { curves, initial: first, cpus, slo: None, target, switch_cost: switch }
     }
 
-    /// With an objective: a queueing delay of two fifths of it is too much (Breakwater §5: the default target).
+    /// Sets the objective, and the delay target to two fifths of it (Breakwater §5: the default
+    /// target).
     pub fn with_slo(mut self, slo: Nanos) -> Self {
         self.slo = Some(slo);
         self.target = slo.scale(0.4);
@@ -230,21 +236,21 @@ impl ThreadEnvironment {
     }
 }
 
-/// Makes a policy for these surroundings.
+/// Function that builds a policy for an environment.
 pub type Build = fn(&Params, &ThreadEnvironment) -> Result<Box<dyn ThreadingPolicy>, ParamError>;
 
-/// A policy: its name, what it may be told, and how it is made.
+/// A policy: its name, its parameters, and the function that builds it.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicySpec {
     /// The name in scenario files and on command lines.
     pub name: &'static str,
     /// Summary of the policy in one line.
     pub summary: &'static str,
-    /// Where it was published.
+    /// Publication of the policy.
     pub source: &'static str,
     /// The parameters it takes.
     pub params: &'static [ParamSpec],
-    /// Makes one.
+    /// Builds the policy.
     pub build: Build,
 }
 
@@ -252,15 +258,15 @@ impl PolicySpec {
     /// Reads parameters for this policy.
     ///
     /// # Errors
-    /// The first that is unknown, of the wrong kind or out of range.
+    /// The first parameter that is unknown, of the wrong kind or out of range.
     pub fn params(&self, pairs: &[(&str, RawParam)]) -> Result<Params, ParamError> {
         Params::read(self.params, pairs)
     }
 
-    /// The policy for these surroundings.
+    /// Builds the policy for this environment.
     ///
     /// # Errors
-    /// Parameters that can't stand together, or curves that are missing.
+    /// Parameters that conflict with each other, or missing curves.
     pub fn build(
         &self,
         params: &Params,

@@ -1,5 +1,5 @@
-//! State that the policies share: the setup that is wanted with its reasons, the clock that must go on, and when a step down must wait. Never
-//! here: any policy.
+//! State that the policies share: the preferred setup and its reason, the check of the clock, and
+//! the pressure that delays a step down. Does not contain policies.
 
 use super::curves::{Curves, TailPercentile};
 use super::policy::{SwitchReason, ThreadGauges, ThreadSignals};
@@ -7,16 +7,17 @@ use super::setup::ThreadingSetup;
 use leeward_core::params::{ParamError, ParamKind, ParamSpec, Params};
 use leeward_core::units::{Nanos, Rate, Time};
 
-/// The setup that a policy wants, and how it came to that.
+/// The setup that a policy prefers, with the reason for it.
 #[derive(Clone, Debug)]
 pub(super) struct PreferredSetup {
     gauges: ThreadGauges,
     last_poll: Option<Time>,
-    /// Until when requests count as dropped or waiting.
+    /// Time until which requests count as rejected or waiting.
     overloaded_until: Time,
 }
 
-/// How long a drop or a long wait counts: decisions may be closer to each other than drops.
+/// Time for which a rejection or a long wait counts, since decisions may be closer to each other
+/// than rejections.
 const PRESSURE_HOLD: Nanos = Nanos::from_millis(100);
 
 impl PreferredSetup {
@@ -24,17 +25,18 @@ impl PreferredSetup {
         PreferredSetup { gauges: ThreadGauges::new(first), last_poll: None, overloaded_until: Time::ZERO }
     }
 
-    /// Whether time has passed since the last question. A clock that stands still says nothing about a rate, so nothing is decided.
+    /// Whether time has passed since the last call. A clock that stands still says nothing about a
+    /// rate, so the policy decides nothing.
     pub(super) fn advances(&mut self, now: Time) -> bool {
-        let advances = self.last_poll.is_none_or(|asked| now > asked);
+        let advances = self.last_poll.is_none_or(|last| now > last);
         if advances {
             self.last_poll = Some(now);
         }
         advances
     }
 
-    /// Whether requests are dropped or wait for too long, now or a moment ago: the load that is seen may be less than there is, because
-    /// admission keeps the rest away.
+    /// Whether requests are rejected or wait for too long, now or recently. The measured load may
+    /// then be below the demand, because admission rejects the rest.
     pub(super) fn is_under_pressure(&mut self, signals: &ThreadSignals, target: Nanos) -> bool {
         if signals.rejected > 0 || signals.oldest_wait > target {
             self.overloaded_until = signals.now + PRESSURE_HOLD;
@@ -42,12 +44,12 @@ impl PreferredSetup {
         signals.now < self.overloaded_until
     }
 
-    /// Notes an estimate of the load.
+    /// Records an estimate of the load.
     pub(super) fn record_rate(&mut self, rate: Rate) {
         self.gauges.rate = Some(rate);
     }
 
-    /// Wants `setup`, for `reason`. The answer for the plant.
+    /// Prefers `setup`, for `reason`; returns the answer for the plant.
     pub(super) fn prefer(
         &mut self,
         signals: &ThreadSignals,
@@ -61,31 +63,32 @@ impl PreferredSetup {
         (setup != signals.current).then_some(setup)
     }
 
-    /// The gauges, with what these curves predict: worked out here, since people ask more seldom than plants.
+    /// Returns the gauges with the predictions of these curves. People read them more rarely than
+    /// plants call the policy, so the prediction is computed here.
     pub(super) fn gauges(&self, curves: &Curves, tail: TailPercentile) -> ThreadGauges {
         let curve = curves.get(self.gauges.current);
         let predicted = curve.zip(self.gauges.rate).and_then(|(curve, rate)| curve.latency(tail, rate));
         ThreadGauges { predicted, ..self.gauges }
     }
 
-    /// The gauges of a policy that predicts nothing.
+    /// Returns the gauges of a policy without predictions.
     pub(super) fn gauges_without_curves(&self) -> ThreadGauges {
         self.gauges
     }
 }
 
-/// Whether `to` sustains less than `from`. A setup without a curve sustains nothing that is known.
+/// Whether `to` sustains less than `from`. A setup without a curve counts as sustaining nothing.
 pub(super) fn is_step_down(curves: &Curves, from: ThreadingSetup, to: ThreadingSetup) -> bool {
     let sustains = |setup| curves.get(setup).map_or(0.0, |curve| curve.max_load);
     sustains(to) < sustains(from)
 }
 
-/// The error of a policy that can't be without curves.
+/// Error of a policy without the curves that it needs.
 pub(super) fn no_curves(policy: &str, which: &str) -> ParamError {
     ParamError::Conflict(format!("`{policy}` needs {which}; `leeward train` makes them"))
 }
 
-/// Which setups a policy chooses from.
+/// Parameter that limits the setups to choose from.
 pub(super) const FANOUT: ParamSpec = ParamSpec {
     name: "fanout",
     kind: ParamKind::Choice(&["any", "sync", "async"]),
@@ -94,7 +97,7 @@ pub(super) const FANOUT: ParamSpec = ParamSpec {
     tuning_values: &[],
 };
 
-/// The setups of the curves that [`FANOUT`] names.
+/// Returns the curves of the setups that [`FANOUT`] permits.
 pub(super) fn with_fanout(policy: &str, params: &Params, curves: Option<&Curves>) -> Result<Curves, ParamError> {
     use super::setup::Fanout;
     let curves = curves.ok_or_else(|| no_curves(policy, "curves"))?;
@@ -105,7 +108,7 @@ pub(super) fn with_fanout(policy: &str, params: &Params, curves: Option<&Curves>
     }
 }
 
-/// Whether a policy waits with a step down while requests are dropped or wait for long.
+/// Parameter that delays a step down while requests are rejected or wait for long.
 pub(super) const HOLD: ParamSpec = ParamSpec {
     name: "hold",
     kind: ParamKind::SWITCH,

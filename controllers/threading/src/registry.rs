@@ -1,4 +1,5 @@
-//! The policies of threading by name, and how a user chooses one: `utune`, `static:SDB1-50`, or a setup alone.
+//! The threading policies by name, and the notation in which a user chooses one: `utune`,
+//! `static:SDB1-50`, or a setup alone.
 
 use std::str::FromStr;
 
@@ -11,7 +12,8 @@ use super::{fixed, ipi, leeward, oracle, periodic, rotate, utune};
 pub const POLICIES: &[PolicySpec] =
     &[fixed::POLICY, periodic::FM, ipi::POLICY, periodic::TBD, utune::POLICY, leeward::POLICY, oracle::POLICY];
 
-/// Policies for trials of a plant: they heed no load, and keep none of the others' promises.
+/// Policies for tests of a plant: they ignore the load, and give none of the other policies'
+/// guarantees.
 pub const TEST_POLICIES: &[PolicySpec] = &[rotate::POLICY];
 
 /// All names.
@@ -19,32 +21,32 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     POLICIES.iter().map(|policy| policy.name)
 }
 
-/// The policy called `name`.
+/// Returns the policy called `name`.
 ///
 /// # Errors
-/// [`ChoiceError::Unknown`], naming all there are.
+/// [`ChoiceError::Unknown`], with all names in the registry.
 pub fn find(name: &str) -> Result<&'static PolicySpec, ChoiceError> {
     let unknown = || ChoiceError::Unknown { name: name.chars().take(40).flat_map(char::escape_debug).collect() };
     POLICIES.iter().chain(TEST_POLICIES).find(|policy| policy.name == name).ok_or_else(unknown)
 }
 
-/// A choice that could not be read.
+/// Error: the text is no choice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
     /// Neither a policy nor a setup.
     #[error("unknown threading policy `{name}`; accepted: {}, or a setup such as `SDB1-50`", names().collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// Name that was asked for.
+        /// The requested name.
         name: String,
     },
-    /// A setup that is none.
+    /// The setup is malformed.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// `static` without a setup.
     #[error("`static` needs its setup; accepted: `static:SDB1-50`")]
     NoSetup,
-    /// A setup for a policy that chooses by itself.
+    /// A setup for a policy that chooses it by itself.
     #[error("`{0}` takes no setup; accepted: `{0}` alone")]
     NotStatic(&'static str),
 }
@@ -73,7 +75,7 @@ impl FromStr for PolicyChoice {
             (Ok(policy), None) if policy.name == fixed::POLICY.name => Err(ChoiceError::NoSetup),
             (Ok(policy), None) => Ok(PolicyChoice { policy, setup: None }),
             (Ok(policy), Some(_)) => Err(ChoiceError::NotStatic(policy.name)),
-            // Policies have small letters, setups begin with great ones.
+            // Policy names begin with a small letter, setups with a capital.
             (Err(_), None) if text.starts_with(|first: char| first.is_ascii_uppercase()) => {
                 Ok(PolicyChoice { policy: &fixed::POLICY, setup: Some(text.parse()?) })
             }

@@ -1,15 +1,16 @@
-//! The ring of arrivals: the fast half of a threading policy, which every thread that receives writes and the policy copies. What a copy
-//! says is [`super::window`]'s.
+//! The ring of arrivals: the fast half of a threading policy, written by each thread that receives
+//! and copied by the policy. Does not contain the evaluation of a copy ([`super::window`]).
 
 use super::window::{ArrivalWindow, WINDOW_MAX};
 use leeward_core::sync::{AtomicU64, CachePadded, Ordering};
 use leeward_core::units::Time;
 
-/// Bits of a slot that name its lap of the ring; the others are the time: nine years of nanoseconds.
+/// Bits of a slot for its lap of the ring. The others are the time: nine years of nanoseconds.
 const LAP_BITS: u32 = 6;
 const LAPS: u64 = 1 << LAP_BITS;
 
-/// Stamps of the latest arrivals, shared by all threads (µTune §4: a circular buffer; there under a lock, here without one).
+/// Time stamps of the latest arrivals, shared by all threads (µTune §4: a circular buffer; there
+/// under a lock, here without one).
 ///
 /// ```
 /// use leeward_threading::ArrivalRing;
@@ -24,9 +25,9 @@ const LAPS: u64 = 1 << LAP_BITS;
 /// ```
 #[derive(Debug)]
 pub struct ArrivalRing<const N: usize = WINDOW_MAX> {
-    /// Arrivals ever: the next one's ordinal.
+    /// Total arrivals, which is also the next arrival's ordinal.
     next: CachePadded<AtomicU64>,
-    /// Time of an arrival, and the lap in which it was written. One word, so that no reader sees half of one.
+    /// Time of an arrival, and the lap of its write. One word, so that no reader sees half of one.
     slots: CachePadded<[AtomicU64; N]>,
 }
 
@@ -40,20 +41,21 @@ impl<const N: usize> Default for ArrivalRing<N> {
 }
 
 impl ArrivalRing {
-    /// Of [`WINDOW_MAX`] arrivals, as many as any policy wants to see.
+    /// Creates a ring of [`WINDOW_MAX`] arrivals, the most that any policy uses.
     pub fn new() -> Self {
         ArrivalRing::default()
     }
 }
 
 impl<const N: usize> ArrivalRing<N> {
-    /// Records an arrival and returns its ordinal, from 1. Whoever recorded every n-th asks the policy, for a pace of
-    /// [`super::Pace::Arrivals`].
+    /// Records an arrival and returns its ordinal, from 1. With [`super::PollSchedule::Arrivals`],
+    /// the thread that recorded every n-th calls the policy.
     pub fn record(&self, now: Time) -> u64 {
-        // Relaxed: each word stands for itself, and a reader tells by the lap whether a slot is the one it looks for.
-        let place = self.next.0.fetch_add(1, Ordering::Relaxed);
-        self.slots.0[slot::<N>(place)].store(word::<N>(place, now), Ordering::Relaxed);
-        place + 1
+        // Relaxed: each word stands for itself, and its lap tells a reader whether the slot has the
+        // expected arrival.
+        let ordinal = self.next.0.fetch_add(1, Ordering::Relaxed);
+        self.slots.0[slot::<N>(ordinal)].store(word::<N>(ordinal, now), Ordering::Relaxed);
+        ordinal + 1
     }
 
     /// Arrivals recorded so far.
@@ -61,46 +63,51 @@ impl<const N: usize> ArrivalRing<N> {
         self.next.0.load(Ordering::Relaxed)
     }
 
-    /// The last `entries` arrivals, sorted by time. Left out are an arrival that a thread has announced and not stored yet, and one whose
-    /// slot a thread has overwritten: a newer arrival's meanwhile, or an older one's whose thread was away for a whole lap.
+    /// Returns the last `entries` arrivals, sorted by time.
+    ///
+    /// It omits an arrival that a thread has announced and not stored yet. It also omits an arrival
+    /// in an overwritten slot: by a newer arrival meanwhile, or by an older one whose thread was
+    /// suspended for a whole lap.
     pub fn window(&self, entries: usize) -> ArrivalWindow {
         let total = self.total();
         let first = total.saturating_sub(entries.min(N).min(WINDOW_MAX) as u64);
-        let words = (first..total).map(|place| (place, self.slots.0[slot::<N>(place)].load(Ordering::Relaxed)));
-        let stored = words.filter(|(place, word)| is_of_lap::<N>(*word, *place));
+        let words = (first..total).map(|ordinal| (ordinal, self.slots.0[slot::<N>(ordinal)].load(Ordering::Relaxed)));
+        let stored = words.filter(|(ordinal, word)| is_of_lap::<N>(*word, *ordinal));
         ArrivalWindow::new(stored.map(|(_, word)| Time(word >> LAP_BITS)), total)
     }
 }
 
-/// Where an arrival is kept. Those that follow each other are on different cache lines: their threads don't wait for each other's.
-fn slot<const N: usize>(place: u64) -> usize {
+/// Slot of an arrival. Consecutive arrivals are on different cache lines, so that their threads
+/// don't wait for each other.
+fn slot<const N: usize>(ordinal: u64) -> usize {
     const { assert!(N.is_power_of_two(), "an odd stride reaches every slot of these only") };
-    (place as usize).wrapping_mul(9) % N
+    (ordinal as usize).wrapping_mul(9) % N
 }
 
-fn lap<const N: usize>(place: u64) -> u64 {
-    // From one: a slot that was never written is of no lap that is looked for before it is.
-    (place / N as u64 + 1) % LAPS
+fn lap<const N: usize>(ordinal: u64) -> u64 {
+    // Laps start at one: an unwritten slot is of lap 0, which no reader expects before the slot is
+    // written.
+    (ordinal / N as u64 + 1) % LAPS
 }
 
-fn word<const N: usize>(place: u64, now: Time) -> u64 {
-    now.0 << LAP_BITS | lap::<N>(place)
+fn word<const N: usize>(ordinal: u64, now: Time) -> u64 {
+    now.0 << LAP_BITS | lap::<N>(ordinal)
 }
 
-fn is_of_lap<const N: usize>(word: u64, place: u64) -> bool {
-    word % LAPS == lap::<N>(place)
+fn is_of_lap<const N: usize>(word: u64, ordinal: u64) -> bool {
+    word % LAPS == lap::<N>(ordinal)
 }
 
 #[cfg(all(test, loom))]
 mod model {
-    //! Two threads record, one copies, in every interleaving. Run with
+    //! Model checking with loom: two threads record and one copies, in all interleavings. Run with
     //! `RUSTFLAGS="--cfg loom" cargo test -p leeward-threading --lib --release ring`.
 
     use super::*;
     use leeward_core::sync::Arc;
     use loom::thread;
 
-    /// Stamps tell who recorded them: each thread's own are apart from the other's.
+    /// Each thread records its own time stamps, so that a stamp identifies its thread.
     fn check(window: impl Fn(&ArrivalRing<2>) -> ArrivalWindow + Send + Sync + Copy + 'static) {
         loom::model(move || {
             let ring = Arc::new(ArrivalRing::<2>::default());
@@ -115,7 +122,8 @@ mod model {
             let mine = Arc::clone(&ring);
             let another = thread::spawn(move || mine.record(Time(5)));
             let copy = window(&ring);
-            // No more than the ring holds, each in its order, and none that all of the last two came after.
+            // The copy has at most as many stamps as the ring, in order, and none that is older
+            // than the last two complete arrivals.
             assert!(copy.len() <= 2);
             assert!(copy.stamps().is_sorted());
             let old = copy.stamps().iter().filter(|stamp| stamp.0 <= 2).count() as u64;
@@ -138,7 +146,7 @@ mod model {
     fn canary_ring_without_laps_has_stale_stamps() {
         check(|ring| {
             let total = ring.total();
-            let stamps = (total - 2..total).map(|place| ring.slots.0[slot::<2>(place)].load(Ordering::Relaxed));
+            let stamps = (total - 2..total).map(|ordinal| ring.slots.0[slot::<2>(ordinal)].load(Ordering::Relaxed));
             ArrivalWindow::new(stamps.map(|slot| Time(slot >> LAP_BITS)), total)
         });
     }

@@ -1,4 +1,5 @@
-//! Switching for its own sake: one model after the other, whatever the load. A trial of plants, which shows that they lose nothing by it.
+//! Switches to one model after the other, regardless of the load. A test of plants, which shows
+//! that a plant loses nothing by switching.
 
 use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
 use super::preferred::PreferredSetup;
@@ -24,12 +25,13 @@ pub const POLICY: PolicySpec = PolicySpec {
     },
 };
 
-/// Threads of each pool that a model has: more than one where the model allows, so that sharing is tried, too.
+/// Threads in each pool of a model: more than one where the model allows, to test sharing too.
 const POOL: u16 = 2;
 /// The models of µTune (§3.1).
 const MODELS: usize = 8;
 
-/// The `at`-th model, with small pools. Neighbours differ in what is hardest to change: who waits for the leaves.
+/// Returns the `at`-th model, with small pools. Neighbours differ in the change that is hardest for
+/// a plant: the threads that wait for the leaves.
 fn model(at: usize) -> ThreadingSetup {
     let fanout = if at.is_multiple_of(2) { Fanout::Sync } else { Fanout::Async };
     let handling = if (at / 2).is_multiple_of(2) { Handling::InLine } else { Handling::Dispatched };
@@ -43,7 +45,7 @@ fn model(at: usize) -> ThreadingSetup {
     ThreadingSetup::Setup(Setup { fanout, handling, wait, network, worker, response })
 }
 
-/// See the module.
+/// Policy that rotates through the models; see the module.
 #[derive(Clone, Debug)]
 pub struct Rotate {
     every: Nanos,

@@ -1,17 +1,18 @@
-//! Setups: a threading model with the sizes of its pools (µTune §3). How they are read is [`super::parse`]'s, what their threads do is
-//! [`super::duty`]'s.
+//! Setups: a threading model with the sizes of its pools (µTune §3). [`super::parse`] reads them,
+//! [`super::role`] has the tasks of their threads.
 
 use std::fmt;
 
 use leeward_core::units::Nanos;
 
-/// Threads that a pool has at most.
+/// Maximum number of threads in a pool.
 pub const POOL_MAX: u16 = 1_024;
 
-/// Shortest time to poll before blocking. Others are this times a power of two, so that a setup fits into one word.
+/// Shortest time to poll before blocking. Other times are this times a power of two, so that a
+/// setup fits into one word.
 pub const SPIN_MIN: Nanos = Nanos(250);
 
-/// Longest time to poll before blocking: the delay of any wake-up, many times over.
+/// Longest time to poll before blocking: many times the delay of any wake-up.
 pub const SPIN_MAX: Nanos = Nanos(SPIN_MIN.0 << 16);
 
 /// How a request waits for its leaves (µTune §3).
@@ -23,34 +24,41 @@ pub enum Fanout {
     Async,
 }
 
-/// Which thread executes a request (µTune §3).
+/// Thread that executes a request (µTune §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Handling {
-    /// The thread that received it.
+    /// The thread that received the request.
     InLine,
     /// A worker, through the dispatch queue.
     Dispatched,
 }
 
-/// How a thread waits for the network (µTune §3). Workers, and gathers of a sync setup, always block.
+/// How a thread waits for the network (µTune §3). Workers, and gathers of a sync setup, always
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wait {
-    /// The kernel wakes it.
+    /// The thread blocks, and the kernel wakes it.
     Block,
-    /// Looks without end, and never yields.
+    /// The thread polls without end, and never yields.
     Poll,
-    /// Looks for so long, then blocks: [`SPIN_MIN`] times a power of two, at most [`SPIN_MAX`]. Not in the paper.
+    /// The thread polls for this time, then blocks: [`SPIN_MIN`] times a power of two, at most
+    /// [`SPIN_MAX`]. Not in the paper.
     PollFor(Nanos),
 }
 
-/// A threading model and the sizes of its pools. Text as in the paper: `SDB1-50` has one network thread and 50 workers, `AIP1-0-1` one
-/// in-line thread, no workers and one response thread, `SIP1` one in-line thread. `SDP1-4@16us` polls for 16 µs and then blocks.
+/// A threading model and the sizes of its pools, written as in the paper:
+///
+/// - `SDB1-50`: one network thread and 50 workers.
+/// - `AIP1-0-1`: one in-line thread, no workers and one response thread.
+/// - `SIP1`: one in-line thread.
+/// - `SDP1-4@16us`: polls for 16 µs and then blocks.
 ///
 /// ```
 /// use leeward_threading::{Fanout, Handling, Setup, Wait};
 ///
 /// let setup: Setup = "SDB1-50".parse().unwrap();
-/// assert_eq!((setup.fanout, setup.handling, setup.wait), (Fanout::Sync, Handling::Dispatched, Wait::Block));
+/// assert_eq!((setup.fanout, setup.handling), (Fanout::Sync, Handling::Dispatched));
+/// assert_eq!(setup.wait, Wait::Block);
 /// assert_eq!((setup.network, setup.worker, setup.response, setup.threads()), (1, 50, 0, 51));
 /// assert_eq!(setup.to_string(), "SDB1-50");
 /// ```
@@ -58,23 +66,23 @@ pub enum Wait {
 pub struct Setup {
     /// How requests wait for leaves.
     pub fanout: Fanout,
-    /// Which thread executes.
+    /// Thread that executes requests.
     pub handling: Handling,
     /// How threads wait for the network.
     pub wait: Wait,
-    /// Threads that receive, and in an in-line model execute; from 1.
+    /// Threads that receive, and in an in-line model execute; at least 1.
     pub network: u16,
-    /// Threads that execute what others received; none in an in-line model, else from 1.
+    /// Threads that execute requests received by others; none in an in-line model, else at least 1.
     pub worker: u16,
-    /// Threads that wait for leaves; none in a sync model, else from 1.
+    /// Threads that wait for leaves; none in a sync model, else at least 1.
     pub response: u16,
 }
 
-/// Fault of a setup, with what is accepted.
+/// Fault of a setup, with the accepted input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupFault {
-    /// The three letters.
+    /// The three letters of the model.
     #[error(
         "accepted are `S` or `A` (sync, async), `I` or `D` (in-line, dispatched), `B` or `P` (block, poll), then the pools, \
          as in `SIP1`, `SDB1-50`, `AIP1-0-1`, `ADP1-4-1@16us`; or `CORE2`"
@@ -92,13 +100,13 @@ pub enum SetupFault {
     /// The number of pools in an async model.
     #[error("an async model has three pools, network, worker and response threads, as in `AIP1-0-1` or `ADB1-4-4`")]
     Async,
-    /// Network threads.
+    /// Number of network threads.
     #[error("it needs from 1 to {POOL_MAX} network threads")]
     Network,
-    /// Workers of a dispatched model.
+    /// Number of workers of a dispatched model.
     #[error("a dispatched model needs from 1 to {POOL_MAX} workers")]
     Worker,
-    /// Response threads of an async model.
+    /// Number of response threads of an async model.
     #[error("an async model needs from 1 to {POOL_MAX} response threads")]
     Response,
     /// Workers in an in-line model.
@@ -113,13 +121,13 @@ pub enum SetupFault {
     /// Time to poll in a model that blocks.
     #[error("a model that blocks has no time to poll; accepted is `P` with it, as in `SDP1-4@16us`")]
     BlockSpins,
-    /// Cores.
+    /// Number of cores.
     #[error("it needs from 1 to {POOL_MAX} cores, as in `CORE2`")]
     Cores,
 }
 
 impl Setup {
-    /// The same setup, if its pools and its wait can stand together.
+    /// Returns the same setup if its pools and its wait fit together.
     ///
     /// # Errors
     /// The first fault.
@@ -148,7 +156,7 @@ impl Setup {
         u32::from(self.network) + u32::from(self.worker) + u32::from(self.response)
     }
 
-    /// Threads that poll without end: each takes a CPU of its own.
+    /// Threads that poll without end: each occupies a CPU.
     pub fn pollers(&self) -> u32 {
         // Workers block in every model.
         if self.wait == Wait::Poll { u32::from(self.network) + u32::from(self.response) } else { 0 }
@@ -179,12 +187,13 @@ impl fmt::Display for Setup {
     }
 }
 
-/// A model of the paper's eight with its pools, or Leeward's own server as the ninth.
+/// One of the paper's eight models with its pools, or Leeward's own server as the ninth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ThreadingSetup {
-    /// A model of the paper's.
+    /// A model of the paper.
     Setup(Setup),
-    /// So many cores that each receive, execute and ask leaves, and steal from each other: `CORE2`.
+    /// This number of cores, each of which receives, executes, calls leaves, and steals from the
+    /// others: `CORE2`.
     Cores(u16),
 }
 
@@ -197,7 +206,7 @@ impl ThreadingSetup {
         }
     }
 
-    /// Threads that it needs.
+    /// Threads that the setup needs.
     pub fn threads(&self) -> u32 {
         match self {
             ThreadingSetup::Setup(setup) => setup.threads(),

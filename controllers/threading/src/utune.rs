@@ -1,4 +1,5 @@
-//! The paper's policy: the rate of the last few arrivals, and the setup of least predicted tail latency for it (µTune §4.2, §5).
+//! The paper's policy: the rate of the last few arrivals, and the setup of least predicted tail
+//! latency for it (µTune §4.2, §5).
 
 use super::curves::{Envelope, Objective, TailPercentile};
 use super::policy::{PolicySpec, PollSchedule, SwitchReason, ThreadGauges, ThreadSignals, ThreadingPolicy};
@@ -27,7 +28,7 @@ pub const POLICY: PolicySpec = PolicySpec {
     build: |params, environment| {
         let curves = with_fanout("utune", params, environment.curves.as_deref())?;
         let envelope = Envelope::new(curves, Objective::Latency(TailPercentile::P99), 1.0);
-        let wish = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
+        let initial = PreferredSetup::new(envelope.best(Rate(0.0)).setup);
         let hold = params.choice(HOLD.name, "on") == "on";
         let window = params.count("window", 5) as usize;
         Ok(Box::new(Utune {
@@ -35,16 +36,16 @@ pub const POLICY: PolicySpec = PolicySpec {
             window,
             hold,
             target: environment.target,
-            preferred: wish,
+            preferred: initial,
             timeout: Time::NEVER,
         }))
     },
 };
 
-/// Shortest silence that is looked at: below it a plant's timer costs more than it tells.
+/// Shortest silence that is checked: below it a plant's timer costs more than it gains.
 const SILENCE: Nanos = Nanos::from_millis(1);
 
-/// See the module.
+/// The paper's policy; see the module.
 #[derive(Clone, Debug)]
 pub struct Utune {
     envelope: Envelope,
@@ -77,21 +78,22 @@ impl ThreadingPolicy for Utune {
             return None;
         }
         let pressed = self.preferred.is_under_pressure(signals, self.target);
-        // Each look at a silence waits for twice as long as the last, until nothing is left to step down to.
+        // Each check of a silence waits for twice as long as the last, until there is no lower
+        // setup.
         let silence = signals.arrivals.newest().map_or(SILENCE, |newest| signals.now.since(newest).max(SILENCE));
-        let lowest = signals.current == self.initial();
-        self.timeout = if lowest { Time::NEVER } else { signals.now + silence * 2 };
+        let is_lowest = signals.current == self.initial();
+        self.timeout = if is_lowest { Time::NEVER } else { signals.now + silence * 2 };
         let rate = signals.arrivals.rate(self.window, signals.now)?;
         let setup = self.envelope.best(rate).setup;
         self.preferred.record_rate(rate);
         if setup == signals.current {
             return None;
         }
-        let down = is_step_down(self.envelope.curves(), signals.current, setup);
-        if self.hold && down && pressed {
+        let is_down = is_step_down(self.envelope.curves(), signals.current, setup);
+        if self.hold && is_down && pressed {
             return None;
         }
-        // Whatever comes now, there may be a silence to look at.
+        // A silence may follow, so it is checked again.
         self.timeout = signals.now + silence * 2;
         self.preferred.prefer(signals, setup, SwitchReason::Estimate)
     }

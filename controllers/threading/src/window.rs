@@ -1,12 +1,13 @@
-//! The latest arrivals as a policy sees them: a copy of the ring, in order of time. How threads write the ring is
-//! [`super::ring`]'s.
+//! The latest arrivals as a policy sees them: a copy of the ring, in order of time. Does not
+//! contain the threads' writes ([`super::ring`]).
 
 use leeward_core::units::{Nanos, Rate, Time};
 
-/// Arrivals that a window holds at most.
+/// Maximum number of arrivals in a window.
 pub const WINDOW_MAX: usize = 64;
 
-/// The latest arrivals, oldest first. The estimates treat a clock that stands still as no information: stamps that are equal have no rate.
+/// The latest arrivals, oldest first. The estimates ignore a clock that stands still: equal time
+/// stamps have no rate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ArrivalWindow {
     stamps: [Time; WINDOW_MAX],
@@ -15,10 +16,10 @@ pub struct ArrivalWindow {
 }
 
 impl ArrivalWindow {
-    /// No arrival yet.
+    /// A window without arrivals.
     pub const EMPTY: ArrivalWindow = ArrivalWindow { stamps: [Time::ZERO; WINDOW_MAX], len: 0, total: 0 };
 
-    /// The last [`WINDOW_MAX`] of `stamps`, sorted, of `total` arrivals that there ever were.
+    /// Creates a window of the last [`WINDOW_MAX`] of `stamps`, sorted, out of `total` arrivals.
     pub fn new(stamps: impl IntoIterator<Item = Time>, total: u64) -> Self {
         let mut window = ArrivalWindow { total, ..ArrivalWindow::EMPTY };
         let mut sorted = true;
@@ -32,7 +33,7 @@ impl ArrivalWindow {
             window.stamps[len] = stamp;
             window.len = len as u8 + 1;
         }
-        // Threads store their stamps in another order than they read the clock, but seldom.
+        // Threads rarely store their time stamps in another order than they read the clock.
         if !sorted {
             window.stamps[..usize::from(window.len)].sort_unstable();
         }
@@ -44,17 +45,17 @@ impl ArrivalWindow {
         usize::from(self.len)
     }
 
-    /// Whether there is none.
+    /// Whether the window has no arrivals.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Arrivals since the plant started, those that are no longer in the window included.
+    /// Arrivals since the plant started, including those no longer in the window.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The stamps, oldest first.
+    /// Time stamps, oldest first.
     pub fn stamps(&self) -> &[Time] {
         &self.stamps[..self.len()]
     }
@@ -64,8 +65,8 @@ impl ArrivalWindow {
         self.stamps().last().copied()
     }
 
-    /// The arrivals after the last two that are equal, without the one that follows these: the clock stood still before it, and the gap
-    /// to it is nobody's.
+    /// Arrivals after the last two equal time stamps, without the first arrival after these. The
+    /// clock stood still before it, so the gap to it is not a measurement.
     pub fn since_stall(&self) -> &[Time] {
         let stamps = self.stamps();
         match stamps.windows(2).rposition(|pair| pair[0] == pair[1]) {
@@ -74,8 +75,9 @@ impl ArrivalWindow {
         }
     }
 
-    /// Rate of the last `entries` arrivals as the paper estimates it (µTune §5): gaps over the time from the oldest to the youngest. A
-    /// silence afterwards lowers it. `None` if fewer than two arrivals have clear stamps.
+    /// Rate of the last `entries` arrivals as the paper estimates it (µTune §5): gaps over the time
+    /// from the oldest to the youngest. A silence afterwards lowers it. `None` if fewer than two
+    /// arrivals have clear time stamps.
     pub fn rate(&self, entries: usize, now: Time) -> Option<Rate> {
         let clear = self.since_stall();
         let last = &clear[clear.len().saturating_sub(entries.max(2))..];
@@ -86,7 +88,7 @@ impl ArrivalWindow {
         }
         let gaps = (last.len() - 1) as f64;
         let seen = gaps / span.as_secs_f64();
-        // With what has not come since: at most as many arrivals as gaps, the open one included.
+        // Counts the silence since: at most as many arrivals as gaps, including the open one.
         let open = (gaps + 1.0) / now.since(oldest).as_secs_f64();
         Some(Rate(seen.min(open)))
     }
@@ -131,8 +133,8 @@ mod tests {
     fn a_clock_that_stands_still_says_nothing() {
         check(&[7, 7, 7, 7, 7], 7, None);
         check(&[7, 7, 7, 7, 107], 107, None);
-        check(&[7, 7, 107, 108, 109], 109, Some(1_000.0)); // the gap of 100 ms is nobody's
-        check(&[1, 2, 3, 4, 4], 104, None); // neither is the silence
+        check(&[7, 7, 107, 108, 109], 109, Some(1_000.0)); // without the gap of 100 ms
+        check(&[1, 2, 3, 4, 4], 104, None); // without the silence
     }
 
     #[test]

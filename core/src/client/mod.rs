@@ -1,5 +1,6 @@
-//! The client's side of a controller ([`ClientHalf`]), and the client around it ([`Client`]): a bounded queue with
-//! expiry that lets requests out when the half's gate is open. Sans I/O: decisions leave through an [`Outlet`].
+//! The client's side of a controller ([`ClientHalf`]), and the client around it ([`Client`]): a
+//! bounded queue with expiry that sends requests while the half's gate is open. Sans I/O: decisions
+//! leave through a [`ClientSink`].
 
 pub mod params;
 mod queue;
@@ -17,34 +18,34 @@ use crate::units::{Nanos, Priority, Time};
 pub enum Gate {
     /// The next request may leave.
     Open,
-    /// Not before a message from the server changes something.
+    /// The next request must wait for a message from the server.
     Closed,
-    /// Not before this time (a rate limit).
+    /// The next request may leave at this time (a rate limit).
     OpensAt(Time),
 }
 
-/// Verdict of the half on a request that the application has just issued.
+/// Verdict of the client half on a request that the application has just issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ClientVerdict {
-    /// Queue it, or send it if the gate is open.
+    /// Queue the request, or send it if the gate is open.
     Accept,
-    /// End it here: the server would drop it.
+    /// End the request here: the server would reject it.
     Reject,
 }
 
-/// The application issued a request.
+/// Event: the application issued a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
     /// Now.
     pub now: Time,
-    /// How important it is.
+    /// Priority of the request.
     pub priority: Priority,
     /// 64 random bits.
     pub random: u64,
 }
 
-/// A response or a drop came back.
+/// Event: a response or a rejection arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
     /// Now.
@@ -53,11 +54,12 @@ pub struct Reply {
     pub outcome: Outcome,
     /// Time since the request left this client: network and server, not this client's queue.
     pub round_trip: Nanos,
-    /// Feedback that the server sent along.
+    /// The server's feedback in the reply.
     pub feedback: Feedback,
 }
 
-/// The client half of an algorithm: decides what may leave. One value per session; not shared between threads.
+/// Client half of an algorithm: decides which requests may leave. One value per session; not shared
+/// between threads.
 pub trait ClientHalf: Send {
     /// Judges a request before it is queued.
     fn submit(&mut self, event: &Submission) -> ClientVerdict {
@@ -65,61 +67,64 @@ pub trait ClientHalf: Send {
         ClientVerdict::Accept
     }
 
-    /// Whether one more request may leave now; `outstanding` have left and are unanswered. Asked before each send; the
-    /// answer may depend on time but asking changes nothing that an observer could see.
+    /// Whether one more request may leave now, with `outstanding` requests sent and unanswered. The
+    /// client calls this before each send. The result may depend on time, but the call has no
+    /// visible effect.
     fn gate(&mut self, now: Time, outstanding: u32) -> Gate;
 
-    /// The longest that a request may wait at this client: whatever waits longer could not be in time any more. The client's own
-    /// [`ClientConfig::max_delay`] holds as well.
+    /// Longest wait of a request at this client; a longer wait could not end in time. The client's
+    /// own [`ClientConfig::max_delay`] holds as well.
     fn max_wait(&self) -> Nanos {
         Nanos::MAX
     }
 
-    /// A request has just left.
+    /// Called when a request was sent.
     fn on_sent(&mut self, now: Time) {
         let _ = now;
     }
 
-    /// A response or a drop came back.
+    /// Called when a response or a rejection arrived.
     fn reply(&mut self, event: &Reply) {
         let _ = event;
     }
 
-    /// An explicit credit message came.
+    /// Called when an explicit credit message arrived.
     fn credit(&mut self, now: Time, feedback: &Feedback) {
         let _ = (now, feedback);
     }
 
-    /// Whether this algorithm tells the server of every change of demand in a message of its own (demand
-    /// synchronization, Breakwater Fig. 8).
+    /// Whether this algorithm reports each change of demand to the server in a separate message
+    /// (demand synchronization, Breakwater Fig. 8).
     fn announces_demand(&self) -> bool {
         false
     }
 }
 
-/// The client around the half: how much may wait there and for how long.
+/// Limits of the client around the half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Requests that may wait for permission to leave; the oldest is dropped for one more.
+    /// Requests that may wait to be sent; a further one makes the oldest end.
     pub queue: usize,
-    /// A request that has waited this long without leaving expires.
+    /// Waiting time at which an unsent request expires.
     pub max_delay: Nanos,
-    /// Requests that may be unanswered at once, whatever the half allows: the connection's back-pressure.
+    /// Requests that may be unanswered at once, even if the half allows more: the connection's
+    /// back-pressure.
     pub max_outstanding: u32,
 }
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        // Queue: the published client's length. Outstanding: 256 requests of some hundred bytes fill a default socket
-        // buffer; without any such bound an uncontrolled client would need unbounded memory.
+        // Queue: the published client's length. Outstanding: 256 requests of some hundred bytes
+        // fill a default socket buffer. Without such a bound an uncontrolled client would need
+        // unbounded memory.
         ClientConfig { queue: 16, max_delay: Nanos::MAX, max_outstanding: 256 }
     }
 }
 
 /// A controller's client side.
 pub struct ClientParts {
-    /// Decides.
+    /// Decides which requests may leave.
     pub half: Box<dyn ClientHalf>,
-    /// Bounds the queue around it.
+    /// Limits the queue around the half.
     pub config: ClientConfig,
 }

@@ -1,4 +1,4 @@
-//! The parameters that every algorithm's client has in common: how much may wait there, and for how long.
+//! Parameters that the clients of all algorithms have in common: the queue's length and its expiry.
 
 use crate::client::ClientConfig;
 use crate::params::{ParamKind, ParamSpec, Params};
@@ -31,7 +31,7 @@ pub const MAX_OUTSTANDING: ParamSpec = ParamSpec {
     tuning_values: &[],
 };
 
-/// Reads the three; `max_delay` is the algorithm's default for `client_delay`.
+/// Reads the three parameters; `max_delay` is the algorithm's default for `client_delay`.
 pub fn client_config(params: &Params, max_delay: Nanos) -> ClientConfig {
     let default = ClientConfig::default();
     ClientConfig {

@@ -1,28 +1,28 @@
-//! A first-in first-out queue of fixed capacity whose entries remember when they came.
+//! A first-in first-out queue of fixed capacity whose entries record their arrival times.
 
 use std::collections::VecDeque;
 
 use crate::units::{Nanos, Time};
 
-/// Holds up to its capacity; when full, the oldest makes room (the published client's behaviour: the newest request has
-/// the best chance to be in time).
+/// A queue with a capacity; a push to a full queue displaces the oldest entry. So does the
+/// published client: the newest request has the best chance to be in time.
 #[derive(Debug)]
 pub struct BoundedQueue<T> {
     entries: VecDeque<(Time, T)>,
     capacity: usize,
 }
 
-/// Room that a queue takes at first, if its capacity is not smaller.
+/// Entries for which a queue reserves memory at first, unless its capacity is smaller.
 const FIRST_RESERVED: usize = 64;
 
 impl<T> BoundedQueue<T> {
-    /// A queue for `capacity` entries (at least one). Memory is taken when it is first used, and for a long queue as it
-    /// grows: most clients never fill theirs.
+    /// Creates a queue for `capacity` entries (at least one). The queue allocates at its first use,
+    /// and a long queue as it grows: most clients never fill theirs.
     pub fn new(capacity: usize) -> Self {
         BoundedQueue { entries: VecDeque::new(), capacity: capacity.max(1) }
     }
 
-    /// Appends `entry`; gives back the oldest, and how long it waited, if there was no room.
+    /// Appends `entry`; returns the oldest and its waiting time if the queue was full.
     pub fn push(&mut self, now: Time, entry: T) -> Option<(T, Nanos)> {
         let displaced = if self.entries.len() >= self.capacity { self.pop(now) } else { None };
         if self.entries.capacity() == 0 {
@@ -32,28 +32,28 @@ impl<T> BoundedQueue<T> {
         displaced
     }
 
-    /// Takes the oldest and how long it waited.
+    /// Takes the oldest entry and its waiting time.
     pub fn pop(&mut self, now: Time) -> Option<(T, Nanos)> {
         self.entries.pop_front().map(|(since, entry)| (entry, now.since(since)))
     }
 
-    /// Takes the first entry that `is` holds for, and how long it waited. Looks at each entry in turn.
+    /// Takes the first entry for which `is` returns true, and its waiting time. O(n).
     pub fn remove(&mut self, now: Time, is: impl Fn(&T) -> bool) -> Option<(T, Nanos)> {
-        let place = self.entries.iter().position(|(_, entry)| is(entry))?;
-        self.entries.remove(place).map(|(since, entry)| (entry, now.since(since)))
+        let index = self.entries.iter().position(|(_, entry)| is(entry))?;
+        self.entries.remove(index).map(|(since, entry)| (entry, now.since(since)))
     }
 
-    /// When the oldest came.
+    /// Arrival time of the oldest entry.
     pub fn oldest(&self) -> Option<Time> {
         self.entries.front().map(|(since, _)| *since)
     }
 
-    /// How many wait.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none waits.
+    /// Whether the queue has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,5 +1,5 @@
-//! The client around a [`ClientHalf`]: queue, expiry, demand, and the promise that each request ends exactly once.
-//! Never here: what may leave and when, which is the half's decision.
+//! The client around a [`ClientHalf`]: queue, expiry, demand, and the guarantee that each request
+//! ends exactly once. Does not contain the half's decision which requests may leave.
 
 use super::{BoundedQueue, ClientConfig, ClientHalf, ClientParts, ClientVerdict, Gate, Reply, Submission};
 use crate::server::{Feedback, Outcome};
@@ -8,9 +8,9 @@ use crate::units::{CreditId, Nanos, Priority, Time};
 /// Fields that a request carries to the server besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Requests that wait behind it.
+    /// Requests that wait at the client after this one.
     pub demand: u32,
-    /// How important it is.
+    /// Priority of the request.
     pub priority: Priority,
     /// The newest grant that the client knows.
     pub credit: CreditId,
@@ -22,28 +22,28 @@ pub struct Header {
 pub enum LocalReason {
     /// The request waited longer than the configured client delay.
     Expired,
-    /// The queue was full and it was the oldest.
+    /// The queue was full and the request was its oldest.
     Overflow,
-    /// The algorithm expects the server to drop it.
+    /// The algorithm expects the server to reject the request.
     Throttled,
 }
 
-/// A request's end at the client: the reason, and how long it waited there.
+/// End of a request at the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalOutcome {
-    /// Why.
+    /// Reason of the end.
     pub reason: LocalReason,
     /// Time since the application issued it.
     pub waited: Nanos,
 }
 
-/// Where a client's decisions go: a socket, or a virtual wire.
+/// Receives a client's decisions: a socket, or a virtual wire.
 pub trait ClientSink<T> {
-    /// Send this request now.
+    /// Sends this request now.
     fn send(&mut self, request: T, header: Header);
-    /// This request ends here.
+    /// Ends this request at the client.
     fn end(&mut self, request: T, end: LocalOutcome);
-    /// Tell the server the current demand in a message of its own.
+    /// Reports the current demand to the server in a separate message.
     fn send_demand(&mut self, demand: u32);
 }
 
@@ -52,8 +52,8 @@ struct QueuedRequest<T> {
     priority: Priority,
 }
 
-/// Client of one session. Each request that the application puts in leaves through the [`Outlet`] exactly once, as
-/// `send` or as `end`. `T` is whatever the plant needs to know a request again.
+/// Client of one session. Each request that the application submits leaves through the
+/// [`ClientSink`] exactly once, as `send` or as `end`. `T` is the plant's own handle of a request.
 pub struct Client<T> {
     half: Box<dyn ClientHalf>,
     config: ClientConfig,
@@ -66,7 +66,7 @@ pub struct Client<T> {
 }
 
 impl<T> Client<T> {
-    /// A client with nothing queued and nothing sent.
+    /// Creates a client with nothing queued and nothing sent.
     pub fn new(parts: ClientParts) -> Self {
         Client {
             half: parts.half,
@@ -80,9 +80,10 @@ impl<T> Client<T> {
         }
     }
 
-    /// The application issues a request.
+    /// Takes a request from the application: sends, queues or ends it.
     pub fn submit(&mut self, now: Time, request: T, priority: Priority, random: u64, out: &mut impl ClientSink<T>) {
-        // A timer may be late: what has expired or may leave by now goes before the new request, not into an overflow.
+        // A timer may be late. Requests that have expired or may leave by now go first, so that the
+        // new request does not displace them.
         self.send_ready(now, out);
         if self.half.submit(&Submission { now, priority, random }) == ClientVerdict::Reject {
             out.end(request, LocalOutcome { reason: LocalReason::Throttled, waited: Nanos::ZERO });
@@ -94,33 +95,36 @@ impl<T> Client<T> {
         self.announce(out);
     }
 
-    /// Sets the permission to send one request aside, for a request that needs several servers and begins only if all let it:
-    /// [`Client::submit_reserved`] uses it, [`Client::release`] gives it back. `false`: nothing may leave now.
+    /// Reserves the permission to send one request. This is for a request that needs several
+    /// servers and starts only if all of them permit it. [`Client::submit_reserved`] uses the
+    /// reservation, [`Client::release`] returns it. `false`: no request may leave now.
     pub fn reserve(&mut self, now: Time) -> bool {
         let open = self.would_send(now);
         self.reserved += u32::from(open);
         open
     }
 
-    /// Gives a reservation back. Whatever waits here may leave on it ([`Client::on_timer`]).
+    /// Returns a reservation. A waiting request may use it ([`Client::on_timer`]).
     pub fn release(&mut self) {
         debug_assert!(self.reserved > 0, "a reservation that was not made");
         self.reserved = self.reserved.saturating_sub(1);
     }
 
-    /// Sends a request on its reservation, at once: a window that has shrunk meanwhile does not take it back.
+    /// Sends a request on its reservation, at once. A window that has shrunk meanwhile does not
+    /// revoke the reservation.
     pub fn submit_reserved(&mut self, now: Time, request: T, priority: Priority, out: &mut impl ClientSink<T>) {
         self.release();
         self.send(now, QueuedRequest { request, priority }, out);
     }
 
-    /// How many requests wait elsewhere for a reservation here: the server is told of them as of those that wait here.
+    /// Sets the number of requests that wait elsewhere for a reservation here. The server gets them
+    /// reported as part of the demand.
     pub fn set_waiting_elsewhere(&mut self, requests: u32, out: &mut impl ClientSink<T>) {
         self.waiting_elsewhere = requests;
         self.announce(out);
     }
 
-    /// A response or a drop came back; `round_trip` counts from when the request left.
+    /// Takes a response or a rejection; `round_trip` counts from the request's departure.
     pub fn on_reply(
         &mut self,
         now: Time,
@@ -136,20 +140,20 @@ impl<T> Client<T> {
         self.drain(now, out);
     }
 
-    /// An explicit credit message came.
+    /// Takes an explicit credit message.
     pub fn on_credit(&mut self, now: Time, feedback: &Feedback, out: &mut impl ClientSink<T>) {
         self.half.credit(now, feedback);
         self.credit = feedback.credit;
         self.drain(now, out);
     }
 
-    /// Time has passed. A spurious call does nothing.
+    /// Expires and sends requests that are due. A spurious call does nothing.
     pub fn on_timer(&mut self, now: Time, out: &mut impl ClientSink<T>) {
         self.drain(now, out);
     }
 
-    /// When [`Client::on_timer`] wants to be called next: the oldest request's expiry, or the gate's opening. `None`
-    /// while nothing waits.
+    /// Time of the next [`Client::on_timer`] call: the oldest request's expiry, or the gate's
+    /// opening. `None` while no request waits.
     pub fn next_timeout(&mut self, now: Time) -> Option<Time> {
         let expiry = self.queue.oldest()? + self.max_wait();
         let opening = match self.gate(now) {
@@ -161,20 +165,21 @@ impl<T> Client<T> {
         (next != Time::NEVER).then_some(next)
     }
 
-    /// The application wants a request no more: the first that waits here and that `is` holds for leaves the queue, and
-    /// is given back with how long it waited. `None` if there is none; one that has left can't be called back.
+    /// Cancels the first waiting request for which `is` returns true; returns it and its waiting
+    /// time. `None` if there is none: a sent request can't be cancelled.
     pub fn cancel(&mut self, now: Time, is: impl Fn(&T) -> bool, out: &mut impl ClientSink<T>) -> Option<(T, Nanos)> {
         let (waiting, waited) = self.queue.remove(now, |waiting| is(&waiting.request))?;
         self.announce(out);
         Some((waiting.request, waited))
     }
 
-    /// Whether a request would leave at once if it were submitted now, as far as the gate goes.
+    /// Whether a request submitted now would leave at once, as far as the gate decides.
     pub fn would_send(&mut self, now: Time) -> bool {
         self.queue.is_empty() && self.gate(now) == Gate::Open
     }
 
-    /// The connection is gone: everything queued ends. What had been sent is the plant's to end.
+    /// Ends all queued requests after the connection closed. The plant ends the requests that were
+    /// sent.
     pub fn close(&mut self, now: Time, mut end: impl FnMut(T, Nanos)) {
         while let Some((waiting, waited)) = self.queue.pop(now) {
             end(waiting.request, waited);
@@ -208,7 +213,7 @@ impl<T> Client<T> {
         self.announce(out);
     }
 
-    /// Ends what has waited too long and sends what may leave.
+    /// Ends expired requests and sends those that may leave.
     fn send_ready(&mut self, now: Time, out: &mut impl ClientSink<T>) {
         self.expire(now, out);
         while !self.queue.is_empty() && self.gate(now) == Gate::Open {
@@ -219,8 +224,8 @@ impl<T> Client<T> {
     }
 
     fn expire(&mut self, now: Time, out: &mut impl ClientSink<T>) {
-        let patience = self.max_wait();
-        while self.queue.oldest().is_some_and(|since| now.since(since) >= patience) {
+        let max_wait = self.max_wait();
+        while self.queue.oldest().is_some_and(|since| now.since(since) >= max_wait) {
             if let Some((waiting, waited)) = self.queue.pop(now) {
                 out.end(waiting.request, LocalOutcome { reason: LocalReason::Expired, waited });
             }
@@ -237,7 +242,7 @@ impl<T> Client<T> {
         );
     }
 
-    /// Tells of a demand that no request has carried, if the algorithm wants that.
+    /// Reports a demand that no request has carried, if the algorithm wants that.
     fn announce(&mut self, out: &mut impl ClientSink<T>) {
         let demand = self.demand();
         if demand != self.announced_demand && self.half.announces_demand() {
@@ -251,7 +256,7 @@ impl<T> Client<T> {
 mod tests {
     use super::*;
 
-    /// Opens for as many requests as it has been given credit.
+    /// Opens for as many requests as it has credits.
     struct Credit(u32);
 
     impl ClientHalf for Credit {
@@ -311,7 +316,7 @@ mod tests {
         assert_eq!(client.outstanding(), 2);
     }
 
-    /// Writes down which grant each request names.
+    /// Records the grant that each request names.
     #[derive(Default)]
     struct Grants(Vec<(u32, u64)>);
 

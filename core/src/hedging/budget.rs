@@ -1,15 +1,16 @@
-//! The retry budget: how many rejected calls may be sent again, as a part of all calls.
+//! Retry budget: the rejected calls that may be sent again, as a part of all calls.
 //!
-//! A replica that rejects while another has room is worth a retry; when all reject, retries are load on top of the overload,
-//! up to a multiple of it. A budget tells the two apart without knowing: each call pays in a part of a retry, each retry
-//! takes a whole one (Beyer et al., Site Reliability Engineering, ch. 21, limits retries to 10 % of a client's requests).
+//! A retry pays if another replica has spare capacity. If all replicas reject, retries multiply the
+//! overload. The budget needs no knowledge of which is the case: each call pays in a part of a
+//! retry, and each retry takes a whole one. Beyer et al., Site Reliability Engineering, ch. 21,
+//! limit retries to 10 % of a client's requests.
 
-/// Price of a retry.
+/// Cost of one retry.
 const WHOLE: u32 = 100;
-/// Retries that may be saved up, so that a client with few calls has some too.
+/// Retries that the budget can save, so that a client with few calls has some too.
 const SAVED_MAX: u32 = 10;
 
-/// Calls that may be made again, as a part of all calls, with a few saved up.
+/// Calls that may be made again, as a part of all calls, with a few saved.
 #[derive(Clone, Debug)]
 pub struct RetryBudget {
     percent: u32,
@@ -22,12 +23,12 @@ impl RetryBudget {
         RetryBudget { percent, balance: if percent == 0 { 0 } else { SAVED_MAX * WHOLE } }
     }
 
-    /// A call was made.
+    /// Pays in for one call.
     pub fn deposit(&mut self) {
         self.balance = self.balance.saturating_add(self.percent).min(SAVED_MAX * WHOLE);
     }
 
-    /// Whether one more may be sent again; if so, it is paid for.
+    /// Takes one retry; returns whether the budget had one.
     pub fn try_withdraw(&mut self) -> bool {
         let enough = self.balance >= WHOLE;
         if enough {
@@ -49,7 +50,7 @@ mod tests {
             budget.deposit();
             retries += u32::from(budget.try_withdraw());
         }
-        // The first ten are saved, and each tenth call pays for one.
+        // Ten retries are saved at the start, and each tenth call pays for one.
         assert_eq!(retries, 10 + 99);
     }
 

@@ -1,7 +1,9 @@
-//! Second calls: when a call that takes long is made again at another leaf, and what that may cost (Dean and Barroso, The Tail at Scale,
-//! 2013: a second request after the first has taken longer than 95 % do). Leaves are numbers here. Never here: links and requests.
+//! Hedging: a second call, to another leaf, when the first call takes long, and its budget. Dean
+//! and Barroso (The Tail at Scale, 2013) send a second request after the first has taken longer
+//! than 95 % of requests. Leaves are numbers here. Does not contain connections or requests.
 //!
-//! `budget`: the calls that may be made again, as a part of all calls. `waits`: how long a leaf is waited for at all.
+//! - `budget`: the calls that may be made again, as a part of all calls.
+//! - `timeouts`: the longest wait for a leaf.
 
 mod budget;
 mod timeouts;
@@ -11,27 +13,28 @@ pub use timeouts::LeafTimeouts;
 
 use crate::units::{Nanos, Time};
 
-/// Second calls of those that take long, in percent of calls.
+/// Hedged calls, in percent of calls.
 const HEDGES: u32 = 5;
-/// Second calls of those that were rejected, in percent of calls.
+/// Retries of rejected calls, in percent of calls.
 const RETRIES: u32 = 10;
-/// Round trips of which the 95th percentile is taken.
+/// Round trips from which the 95th percentile is computed.
 const SAMPLES: usize = 64;
-/// Round trips before it is believed.
+/// Round trips before the percentile is used.
 const MIN_SAMPLES: usize = 32;
-/// The percentile is taken anew after so many.
+/// Round trips between two computations of the percentile.
 const REFRESH_INTERVAL: usize = 16;
-/// A leaf that has dropped a call or taken credits back gets no second calls for so long: they would be load upon overload.
+/// Time without second calls after a leaf rejected a call or reduced its window: they would add
+/// load to its overload.
 const BACKOFF: Nanos = Nanos::from_millis(100);
 
-/// A leaf's tail.
+/// Recent round trips of one leaf.
 #[derive(Clone, Debug)]
 struct LeafLatency {
-    /// The last round trips, in nanoseconds, the oldest overwritten first.
+    /// The last round trips, in nanoseconds; the oldest is overwritten first.
     samples: Box<[u32; SAMPLES]>,
     count: usize,
     p95: Option<Nanos>,
-    /// Calls that the leaf allowed to be unanswered when it was last looked at.
+    /// Calls that the leaf allowed to be unanswered at the last check.
     allowed: u32,
     backoff_until: Time,
 }
@@ -42,20 +45,20 @@ impl Default for LeafLatency {
     }
 }
 
-/// Tails of all leaves, and what second calls may cost.
+/// Round trips of all leaves, and the budgets of second calls.
 ///
 /// ```
-/// use leeward_core::hedging::Hedges;
+/// use leeward_core::hedging::HedgingPolicy;
 /// use leeward_core::units::{Nanos, Time};
 ///
-/// let mut hedges = Hedges::new(2);
+/// let mut hedges = HedgingPolicy::new(2);
 /// for _ in 0..64 {
-///     hedges.called();
-///     hedges.answered(0, Nanos::from_micros(50));
+///     hedges.record_call();
+///     hedges.record_response(0, Nanos::from_micros(50));
 /// }
-/// assert_eq!(hedges.patience(0), Some(Nanos::from_micros(50)));
-/// // The leaf, and the one with the same part of the data: both let so many calls go.
-/// assert!(hedges.may_hedge(Time::ZERO, (0, 8), (1, 8)));
+/// assert_eq!(hedges.hedge_delay(0), Some(Nanos::from_micros(50)));
+/// // The leaf, and the one with the same part of the data, each with the calls that it allows.
+/// assert!(hedges.try_hedge(Time::ZERO, (0, 8), (1, 8)));
 /// ```
 #[derive(Clone, Debug)]
 pub struct HedgingPolicy {
@@ -65,19 +68,19 @@ pub struct HedgingPolicy {
 }
 
 impl HedgingPolicy {
-    /// No calls yet to any of so many leaves, and both budgets full.
+    /// Creates the policy for `leaves` leaves, without any calls and with full budgets.
     pub fn new(leaves: usize) -> Self {
         let tails = vec![LeafLatency::default(); leaves];
         HedgingPolicy { leaves: tails, hedges: RetryBudget::new(HEDGES), retries: RetryBudget::new(RETRIES) }
     }
 
-    /// A call was made: it pays for a part of a second one.
+    /// Records a call, which pays for a part of a second one.
     pub fn record_call(&mut self) {
         self.hedges.deposit();
         self.retries.deposit();
     }
 
-    /// A leaf has answered after so long, and now allows so many calls.
+    /// Records a leaf's response and its round trip.
     pub fn record_response(&mut self, leaf: usize, round_trip: Nanos) {
         let Some(tail) = self.leaves.get_mut(leaf) else { return };
         tail.samples[tail.count % SAMPLES] = u32::try_from(round_trip.0).unwrap_or(u32::MAX);
@@ -85,25 +88,25 @@ impl HedgingPolicy {
         if tail.count >= MIN_SAMPLES && tail.count.is_multiple_of(REFRESH_INTERVAL) {
             let mut sorted = *tail.samples;
             let known = &mut sorted[..tail.count.min(SAMPLES)];
-            let place = known.len() * 95 / 100;
-            tail.p95 = Some(Nanos(u64::from(*known.select_nth_unstable(place).1)));
+            let index = known.len() * 95 / 100;
+            tail.p95 = Some(Nanos(u64::from(*known.select_nth_unstable(index).1)));
         }
     }
 
-    /// A leaf has dropped a call.
+    /// Records that a leaf rejected a call.
     pub fn record_rejection(&mut self, now: Time, leaf: usize) {
         if let Some(tail) = self.leaves.get_mut(leaf) {
             tail.backoff_until = now + BACKOFF;
         }
     }
 
-    /// How long a call of a leaf takes before it is worth a second one; `None` while that is not known.
+    /// Time after which a call to a leaf may be hedged; `None` while too few round trips are known.
     pub fn hedge_delay(&self, leaf: usize) -> Option<Nanos> {
         self.leaves.get(leaf)?.p95
     }
 
-    /// Whether a leaf is neither overloaded nor about to be, as far as can be seen: it has dropped nothing lately, and its window has not
-    /// shrunk. It allows so many calls now.
+    /// Whether a leaf shows no sign of overload: it has rejected no call recently, and its window
+    /// has not shrunk. `allowed` is its current limit of unanswered calls.
     fn is_healthy(&mut self, now: Time, leaf: usize, allowed: u32) -> bool {
         let Some(tail) = self.leaves.get_mut(leaf) else { return false };
         if allowed < tail.allowed {
@@ -113,15 +116,15 @@ impl HedgingPolicy {
         now >= tail.backoff_until
     }
 
-    /// Whether a call that takes long at `first` may be made again at `second`; if so, that is paid for. Each with the calls that it
-    /// allows.
+    /// Whether a slow call to `first` may be made again at `second`; if so, takes it from the
+    /// budget. Each leaf comes with the number of calls that it allows.
     pub fn try_hedge(&mut self, now: Time, first: (usize, u32), second: (usize, u32)) -> bool {
-        // Both are looked at, so that both are known the next time.
-        let first_is_well = self.is_healthy(now, first.0, first.1);
-        self.is_healthy(now, second.0, second.1) && first_is_well && self.hedges.try_withdraw()
+        // Checks both leaves, so that the limits of both are recorded.
+        let first_is_healthy = self.is_healthy(now, first.0, first.1);
+        self.is_healthy(now, second.0, second.1) && first_is_healthy && self.hedges.try_withdraw()
     }
 
-    /// Whether a call that was rejected may be made at `second`; if so, that is paid for.
+    /// Whether a rejected call may be made at `second`; if so, takes it from the budget.
     pub fn try_retry(&mut self, now: Time, second: (usize, u32)) -> bool {
         self.is_healthy(now, second.0, second.1) && self.retries.try_withdraw()
     }
@@ -142,7 +145,7 @@ mod tests {
         }
         assert_eq!(hedges.hedge_delay(A), None, "too few");
         (0..SAMPLES as u64).for_each(|trip| hedges.record_response(A, Nanos(trip)));
-        // One more, so that the last of them completes a count.
+        // One more, so that the last call completes an interval.
         (0..=REFRESH_INTERVAL).for_each(|_| hedges.record_response(A, Nanos(1_000)));
         assert_eq!(hedges.hedge_delay(A), Some(Nanos(1_000)), "more than 5 % take so long now");
         assert_eq!(hedges.hedge_delay(B), None);

@@ -1,33 +1,38 @@
-//! How long a request waits for its leaves where nobody has said: while no leaf is slow, through a pause of any of them; else as long as its
-//! objective allows, and longer only where most leaves take longer than that by nature. Never here: which leaf is asked, and what an answer that is missing costs.
+//! Timeout of a request's calls to leaves, where none is configured. While no leaf is slow, the
+//! timeout covers a pause of any of them. Otherwise it is the time that the objective leaves, and
+//! longer only if most leaves take longer by nature. Does not contain the choice of a leaf, or the
+//! effect of a missing response.
 
 use crate::units::Nanos;
 
-/// The wait before any leaf has answered, and the longest one that follows from what leaves take.
+/// Timeout before any leaf has answered, and the longest one that follows from the leaves' round
+/// trips.
 const INITIAL_TIMEOUT: Nanos = Nanos::from_secs(1);
-/// Part of what is left of the objective that leaves may take, in eighths: the last one is for what the tier does with the answers.
+/// Part of the remaining objective for leaves, in eighths; the last eighth is for the tier's work
+/// on the responses.
 const EIGHTHS: u64 = 7;
-/// A leaf that takes so many times what most leaves take on average is late, whatever the objective says.
+/// Factor over the typical round trip from which a leaf is late, for any objective.
 const SLOW_FACTOR: u64 = 4;
-/// A pause that is borne of a leaf that is not slow: its machine has taken the CPU away, or it collects garbage.
+/// Pause that a request waits through if no leaf is slow: a leaf's machine may take the CPU away,
+/// or the leaf may collect garbage.
 const PAUSE: Nanos = Nanos::from_millis(50);
-/// Answers after which the usual round trip is looked up anew.
+/// Responses between two computations of the typical round trip.
 const REFRESH_INTERVAL: u32 = 32;
-/// Weight of an average's newest value: one part in so many.
+/// Weight of an average's newest value, as a divisor.
 const WEIGHT: u64 = 8;
 
-/// Round trips of leaves, and the waits that follow from them.
+/// Round trips of leaves, and the timeouts that follow from them.
 ///
 /// ```
-/// use leeward_core::hedging::Waits;
+/// use leeward_core::hedging::LeafTimeouts;
 /// use leeward_core::units::Nanos;
 ///
-/// let mut waits = Waits::new(None, Nanos::from_millis(4), 3);
-/// (0..3).for_each(|leaf| waits.answered(leaf, Nanos::from_micros(200)));
-/// assert_eq!(waits.most(Nanos::ZERO), Nanos::from_millis(50));
-/// // One of them becomes slow. A request that has spent a millisecond already waits for seven eighths of the rest.
-/// (0..64).for_each(|_| waits.answered(2, Nanos::from_millis(30)));
-/// assert_eq!(waits.most(Nanos::from_millis(1)), Nanos::from_micros(2_625));
+/// let mut timeouts = LeafTimeouts::new(None, Nanos::from_millis(4), 3);
+/// (0..3).for_each(|leaf| timeouts.record_response(leaf, Nanos::from_micros(200)));
+/// assert_eq!(timeouts.timeout(Nanos::ZERO), Nanos::from_millis(50));
+/// // One leaf becomes slow. A request that spent a millisecond waits for 7/8 of the rest.
+/// (0..64).for_each(|_| timeouts.record_response(2, Nanos::from_millis(30)));
+/// assert_eq!(timeouts.timeout(Nanos::from_millis(1)), Nanos::from_micros(2_625));
 /// ```
 #[derive(Clone, Debug)]
 pub struct LeafTimeouts {
@@ -35,18 +40,19 @@ pub struct LeafTimeouts {
     objective: Nanos,
     /// Average round trip of each leaf; zero while it has not answered.
     averages: Vec<Nanos>,
-    /// Round trip of most of the leaves that have answered; zero while none has.
+    /// Typical (median) round trip of the leaves that have answered; zero while none has.
     typical: Nanos,
-    /// Whether any leaf takes longer on average than a request waits.
+    /// Whether any leaf's average exceeds the timeout for slow leaves.
     is_any_slow: bool,
     answers: u32,
 }
 
 impl LeafTimeouts {
-    /// For so many leaves, none of which has answered. `said`: each wait is that; else it follows from the tier's objective.
-    pub fn new(said: Option<Nanos>, objective: Nanos, leaves: usize) -> Self {
+    /// Creates the timeouts for `leaves` leaves, none of which has answered. `configured` fixes the
+    /// timeout; otherwise it follows from the tier's objective.
+    pub fn new(fixed: Option<Nanos>, objective: Nanos, leaves: usize) -> Self {
         LeafTimeouts {
-            configured: said,
+            configured: fixed,
             objective,
             averages: vec![Nanos::ZERO; leaves],
             typical: Nanos::ZERO,
@@ -55,16 +61,17 @@ impl LeafTimeouts {
         }
     }
 
-    /// A request has waited for a leaf for so long, in vain. Answers that nobody waits for any more may never be seen: so the leaf counts as twice as
-    /// slow as that, unless it is known to be slower. Without this only quick answers would count.
+    /// Records a wait for a leaf that timed out. The tier may never see the late response, so the
+    /// leaf counts as twice as slow as the wait, unless its average is higher. Otherwise only quick
+    /// responses would count.
     pub fn record_timeout(&mut self, leaf: usize, waited: Nanos) {
-        let least = waited * 2;
-        if self.averages.get(leaf).is_some_and(|average| *average < least) {
-            self.record_response(leaf, least);
+        let at_least = waited * 2;
+        if self.averages.get(leaf).is_some_and(|average| *average < at_least) {
+            self.record_response(leaf, at_least);
         }
     }
 
-    /// A leaf is not there: what it took tells nothing of the others.
+    /// Forgets a leaf that is gone: its round trips say nothing about the others.
     pub fn forget(&mut self, leaf: usize) {
         if let Some(average) = self.averages.get_mut(leaf).filter(|average| **average > Nanos::ZERO) {
             *average = Nanos::ZERO;
@@ -72,7 +79,7 @@ impl LeafTimeouts {
         }
     }
 
-    /// A leaf has answered after so long, in time or not.
+    /// Records a response, in time or late.
     pub fn record_response(&mut self, leaf: usize, round_trip: Nanos) {
         let Some(average) = self.averages.get_mut(leaf).filter(|_| self.configured.is_none()) else { return };
         let is_first = *average == Nanos::ZERO;
@@ -87,30 +94,30 @@ impl LeafTimeouts {
 
     fn refresh(&mut self) {
         let mut known: Vec<Nanos> = self.averages.iter().copied().filter(|average| *average > Nanos::ZERO).collect();
-        // Of two the faster one: the slow one is not most of them.
+        // The faster of two: a slow leaf among two is not typical.
         let middle = known.len().saturating_sub(1) / 2;
         self.typical = if known.is_empty() { Nanos::ZERO } else { *known.select_nth_unstable(middle).1 };
-        let most = self.slow_leaf_timeout(Nanos::ZERO);
-        self.is_any_slow = known.iter().any(|average| *average > most);
+        let max = self.slow_leaf_timeout(Nanos::ZERO);
+        self.is_any_slow = known.iter().any(|average| *average > max);
     }
 
-    /// How long a request waits at most that has spent so much of its objective before it asked.
+    /// Longest wait of a request that has spent `spent` of its objective before its calls.
     pub fn timeout(&self, spent: Nanos) -> Nanos {
         match self.configured {
-            Some(said) => said,
+            Some(configured) => configured,
             None if self.typical == Nanos::ZERO => INITIAL_TIMEOUT,
             None if self.is_any_slow => self.slow_leaf_timeout(spent),
             None => self.slow_leaf_timeout(spent).max(PAUSE),
         }
     }
 
-    /// The wait where a leaf is slow.
+    /// Timeout where a leaf is slow.
     fn slow_leaf_timeout(&self, spent: Nanos) -> Nanos {
         let left = self.objective.saturating_sub(spent);
         Nanos(left.0 / 8 * EIGHTHS).max((self.typical * SLOW_FACTOR).min(INITIAL_TIMEOUT))
     }
 
-    /// How long a leaf that owes answers may say nothing before it counts as away.
+    /// Time without a message after which a leaf with outstanding calls counts as failed.
     pub fn failure_timeout(&self) -> Nanos {
         if self.configured.is_some() { self.timeout(Nanos::ZERO) } else { self.timeout(Nanos::ZERO).max(PAUSE) }
     }
@@ -122,92 +129,93 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    fn answered(waits: &mut LeafTimeouts, times: usize, takes: &[u64]) {
+    fn answered(timeouts: &mut LeafTimeouts, times: usize, takes: &[u64]) {
         for _ in 0..times {
-            takes.iter().enumerate().for_each(|(leaf, ms)| waits.record_response(leaf, MS(*ms)));
+            takes.iter().enumerate().for_each(|(leaf, ms)| timeouts.record_response(leaf, MS(*ms)));
         }
     }
 
     #[test]
     fn what_was_said_holds() {
-        let mut waits = LeafTimeouts::new(Some(MS(50)), MS(4), 2);
-        answered(&mut waits, 100, &[100, 100]);
-        assert_eq!((waits.timeout(MS(3)), waits.failure_timeout()), (MS(50), MS(50)));
+        let mut timeouts = LeafTimeouts::new(Some(MS(50)), MS(4), 2);
+        answered(&mut timeouts, 100, &[100, 100]);
+        assert_eq!((timeouts.timeout(MS(3)), timeouts.failure_timeout()), (MS(50), MS(50)));
     }
 
     #[test]
     fn one_leaf_that_is_slow_is_not_waited_for() {
-        let mut waits = LeafTimeouts::new(None, MS(8), 4);
-        assert_eq!(waits.timeout(Nanos::ZERO), INITIAL_TIMEOUT, "nothing is known");
-        answered(&mut waits, 100, &[1, 1, 1, 1]);
-        assert_eq!(waits.timeout(Nanos::ZERO), PAUSE, "none is slow");
-        answered(&mut waits, 100, &[1, 200, 1, 1]);
-        assert_eq!((waits.timeout(Nanos::ZERO), waits.failure_timeout()), (MS(7), PAUSE));
-        assert_eq!(waits.timeout(MS(9)), MS(4), "what is usual has time even when the objective is over");
-        // Nor one of two.
-        let mut waits = LeafTimeouts::new(None, MS(8), 2);
-        answered(&mut waits, 100, &[200, 1]);
-        assert_eq!(waits.timeout(Nanos::ZERO), MS(7));
+        let mut timeouts = LeafTimeouts::new(None, MS(8), 4);
+        assert_eq!(timeouts.timeout(Nanos::ZERO), INITIAL_TIMEOUT, "nothing is known");
+        answered(&mut timeouts, 100, &[1, 1, 1, 1]);
+        assert_eq!(timeouts.timeout(Nanos::ZERO), PAUSE, "none is slow");
+        answered(&mut timeouts, 100, &[1, 200, 1, 1]);
+        assert_eq!((timeouts.timeout(Nanos::ZERO), timeouts.failure_timeout()), (MS(7), PAUSE));
+        assert_eq!(timeouts.timeout(MS(9)), MS(4), "what is usual has time even when the objective is over");
+        // The slow one of two leaves is not waited for either.
+        let mut timeouts = LeafTimeouts::new(None, MS(8), 2);
+        answered(&mut timeouts, 100, &[200, 1]);
+        assert_eq!(timeouts.timeout(Nanos::ZERO), MS(7));
     }
 
     #[test]
     fn leaves_that_are_slow_by_nature_are_waited_for() {
-        let mut waits = LeafTimeouts::new(None, MS(1), 3);
-        answered(&mut waits, 100, &[20, 20, 20]);
-        let most = waits.timeout(Nanos::ZERO);
-        assert!(most > MS(70) && most <= MS(80), "{most}");
-        // All of them have become slower: late answers tell, and the waits follow; and back.
-        answered(&mut waits, 40, &[100, 100, 100]);
-        assert!(waits.timeout(Nanos::ZERO) > MS(300));
-        answered(&mut waits, 100, &[1, 1, 1]);
-        assert_eq!(waits.timeout(Nanos::ZERO), PAUSE);
+        let mut timeouts = LeafTimeouts::new(None, MS(1), 3);
+        answered(&mut timeouts, 100, &[20, 20, 20]);
+        let timeout = timeouts.timeout(Nanos::ZERO);
+        assert!(timeout > MS(70) && timeout <= MS(80), "{timeout}");
+        // All leaves have become slower: late responses raise the timeout, and quick ones lower it
+        // again.
+        answered(&mut timeouts, 40, &[100, 100, 100]);
+        assert!(timeouts.timeout(Nanos::ZERO) > MS(300));
+        answered(&mut timeouts, 100, &[1, 1, 1]);
+        assert_eq!(timeouts.timeout(Nanos::ZERO), PAUSE);
     }
 
     #[test]
     fn answers_that_never_come_count() {
-        // All leaves take longer than anybody waits, so that no answer is seen.
-        let mut waits = LeafTimeouts::new(None, MS(1), 2);
-        answered(&mut waits, 100, &[1, 1]);
+        // All leaves take longer than the timeout, so no response is seen.
+        let mut timeouts = LeafTimeouts::new(None, MS(1), 2);
+        answered(&mut timeouts, 100, &[1, 1]);
         for _ in 0..20 {
-            let most = waits.timeout(Nanos::ZERO);
-            if most < MS(60) {
-                (0..2).for_each(|leaf| waits.record_timeout(leaf, most));
+            let timeout = timeouts.timeout(Nanos::ZERO);
+            if timeout < MS(60) {
+                (0..2).for_each(|leaf| timeouts.record_timeout(leaf, timeout));
             }
         }
-        assert!(waits.timeout(Nanos::ZERO) >= MS(60), "they are waited for again");
-        // One that answers nothing in time stays slow, whatever others have done before.
-        let mut waits = LeafTimeouts::new(None, MS(8), 3);
-        answered(&mut waits, 100, &[1, 1, 1]);
+        assert!(timeouts.timeout(Nanos::ZERO) >= MS(60), "they are waited for again");
+        // A leaf without a response in time stays slow.
+        let mut timeouts = LeafTimeouts::new(None, MS(8), 3);
+        answered(&mut timeouts, 100, &[1, 1, 1]);
         for _ in 0..200 {
-            answered(&mut waits, 1, &[1, 1]);
-            let most = waits.timeout(Nanos::ZERO);
-            waits.record_timeout(2, most);
+            answered(&mut timeouts, 1, &[1, 1]);
+            let timeout = timeouts.timeout(Nanos::ZERO);
+            timeouts.record_timeout(2, timeout);
         }
-        assert_eq!(waits.timeout(Nanos::ZERO), MS(7));
-        waits.forget(2);
-        assert_eq!(waits.timeout(Nanos::ZERO), PAUSE, "it is away");
+        assert_eq!(timeouts.timeout(Nanos::ZERO), MS(7));
+        timeouts.forget(2);
+        assert_eq!(timeouts.timeout(Nanos::ZERO), PAUSE, "it is away");
     }
 
     #[test]
     fn no_wait_feeds_itself() {
-        let mut waits = LeafTimeouts::new(None, MS(1), 1);
+        let mut timeouts = LeafTimeouts::new(None, MS(1), 1);
         for _ in 0..1_000 {
-            let most = waits.timeout(Nanos::ZERO);
-            waits.record_timeout(0, most);
+            let timeout = timeouts.timeout(Nanos::ZERO);
+            timeouts.record_timeout(0, timeout);
         }
-        assert_eq!((waits.timeout(Nanos::ZERO), waits.failure_timeout()), (INITIAL_TIMEOUT, INITIAL_TIMEOUT));
-        answered(&mut waits, 200, &[1]);
-        assert_eq!(waits.timeout(Nanos::ZERO), PAUSE);
+        assert_eq!((timeouts.timeout(Nanos::ZERO), timeouts.failure_timeout()), (INITIAL_TIMEOUT, INITIAL_TIMEOUT));
+        answered(&mut timeouts, 200, &[1]);
+        assert_eq!(timeouts.timeout(Nanos::ZERO), PAUSE);
     }
 
     #[test]
     fn any_values_are_borne() {
-        let mut waits = LeafTimeouts::new(None, Nanos::MAX, 1);
-        waits.record_response(7, MS(1));
-        waits.record_response(0, Nanos::MAX);
-        waits.record_response(0, Nanos::ZERO);
-        waits.record_timeout(0, Nanos::MAX);
-        waits.forget(7);
-        assert_eq!(waits.timeout(Nanos::MAX), INITIAL_TIMEOUT);
+        let mut timeouts = LeafTimeouts::new(None, Nanos::MAX, 1);
+        timeouts.record_response(7, MS(1));
+        timeouts.record_response(0, Nanos::MAX);
+        timeouts.record_response(0, Nanos::ZERO);
+        timeouts.record_timeout(0, Nanos::MAX);
+        timeouts.forget(7);
+        assert_eq!(timeouts.timeout(Nanos::MAX), INITIAL_TIMEOUT);
     }
 }

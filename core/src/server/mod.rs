@@ -1,14 +1,14 @@
 //! The server's side of a controller, in two halves.
 //!
-//! The *fast half* ([`Admission`]) exists once per core and is `&mut` there: it admits or rejects requests and fills in
-//! what a response carries back. Halves of one server share only a few relaxed atomics. Nothing in it allocates per
-//! request or walks over clients.
+//! The *fast half* ([`Admission`]) exists once per core and is `&mut` there: it admits or rejects
+//! requests and fills in the feedback of a response. The halves of one server share only a few
+//! relaxed atomics. No fast half allocates per request or iterates over clients.
 //!
-//! The *slow half* ([`ControlLoop`]) exists once per server and runs every [`ControlLoop::period`]. Where the server asks
-//! others, the slow half is told what they let through ([`Downstream`]).
+//! The *slow half* ([`ControlLoop`]) exists once per server and runs every [`ControlLoop::period`].
+//! If the server calls others, the slow half gets their limit ([`Downstream`]).
 //!
-//! A *session* is one client's registered connection. The plant owns the [`Session`] records (each belongs to one core)
-//! and hands them in, so that no map is looked up.
+//! A *session* is one client's registered connection. The plant owns the [`Session`] records (each
+//! belongs to one core) and passes them in, so that no map lookup is needed.
 
 mod downstream;
 mod session;
@@ -19,7 +19,7 @@ pub use session::{CoreId, PendingRequest, Session, SessionSlot, SessionState};
 use crate::budget::Budget;
 use crate::units::{Cost, CreditId, Credits, Method, Nanos, Priority, Tenant, Time};
 
-/// A client has registered (or connected, where the protocol has no registration).
+/// Event: a client registered, or connected if the protocol has no registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Now.
@@ -28,13 +28,15 @@ pub struct Registration {
     pub demand: u32,
 }
 
-/// A request has been received and parsed. Made by [`Arrival::new`], which knows nothing but the time.
+/// Event: a request was received and parsed. [`Arrival::new`] sets the time, and the builders set
+/// further fields.
 ///
 /// ```
 /// use leeward_core::server::Arrival;
 /// use leeward_core::units::{Nanos, Priority, Time};
 ///
-/// let arrival = Arrival::new(Time(5_000)).with_priority(Priority::new(20)).with_delay(Nanos::from_micros(30));
+/// let delay = Nanos::from_micros(30);
+/// let arrival = Arrival::new(Time(5_000)).with_priority(Priority::new(20)).with_delay(delay);
 /// assert_eq!((arrival.demand, arrival.delay), (0, Nanos(30_000)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +46,10 @@ pub struct Arrival {
     pub now: Time,
     /// Requests that still wait at the client, from the header.
     pub demand: u32,
-    /// How important the request is.
+    /// Priority of the request.
     pub priority: Priority,
-    /// The current queueing delay `d_m`: the age of the oldest waiting packet plus that of the oldest waiting task, each
-    /// the maximum over all cores (Breakwater §4).
+    /// The current queueing delay `d_m`: the age of the oldest waiting packet plus that of the
+    /// oldest waiting task, each the maximum over all cores (Breakwater §4).
     pub delay: Nanos,
     /// 64 random bits.
     pub random: u64,
@@ -55,18 +57,20 @@ pub struct Arrival {
     pub budget: Budget,
     /// Tenant for which the request was sent.
     pub tenant: Tenant,
-    /// How much work the request is.
+    /// Work of the request.
     pub cost: Cost,
-    /// Kind of work it asks for.
+    /// Kind of work that the request asks for.
     pub method: Method,
-    /// Time since the request came to this machine or, where its client's clock says more, since it was sent. For rehearsals
-    /// ([`crate::rehearsal`]): no algorithm reads it, and recordings leave it out.
+    /// Time since the request reached this machine or, if its client's clock says more, since the
+    /// client sent it. For shadow mode ([`crate::shadow`]): no algorithm reads it, and recordings
+    /// omit it.
     pub age: Nanos,
 }
 
 impl Arrival {
-    /// A request of the highest priority that nothing else is known of: no demand behind it, no queueing delay, no random
-    /// bits, no limit to its budget, the default tenant, a cost of one, the default method, no age.
+    /// A request of the highest priority with no other known properties: no demand, no queueing
+    /// delay, no random bits, an unlimited budget, the default tenant, a cost of one, the default
+    /// method, no age.
     pub const fn new(now: Time) -> Self {
         Arrival {
             now,
@@ -137,34 +141,35 @@ impl Arrival {
     }
 }
 
-/// Decision on a request that has just been parsed.
+/// Verdict on a request that has just been parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// Queue it for execution.
+    /// Queue the request for execution.
     Admit,
-    /// Answer with a drop at once; never drop silently.
+    /// Answer with a rejection at once; a server never drops a request silently.
     Reject(RejectReason),
 }
 
-/// Why a server rejected a request. Goes back to the client with the drop.
+/// Reason of a rejection, which goes back to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RejectReason {
     /// The queueing delay is over the controller's threshold.
     Delay,
-    /// The request's priority is below the server's threshold.
+    /// The request is less important than the server's priority threshold.
     Priority,
-    /// The server's concurrency limit is reached, or it had no credit for a request on trust.
+    /// The server's concurrency limit is reached, or no credit was available for a request sent
+    /// without one.
     Concurrency,
-    /// The request's budget would not last for a lock on its way.
+    /// The request's remaining budget is too small for the wait for a lock.
     Lock,
-    /// The request's tenant has had its share.
+    /// The request's tenant has used its share.
     Share,
 }
 
 impl RejectReason {
-    /// Number of the reason in recordings. A number that was given never changes.
+    /// Number of the reason in recordings. An assigned number never changes.
     pub fn number(self) -> u8 {
         match self {
             RejectReason::Delay => 1,
@@ -175,59 +180,60 @@ impl RejectReason {
         }
     }
 
-    /// The reason of this number, if there is one.
+    /// Returns the reason with this number, if there is one.
     pub fn from_number(number: u8) -> Option<Self> {
         use RejectReason::{Concurrency, Delay, Lock, Priority, Share};
         [Delay, Priority, Concurrency, Lock, Share].into_iter().find(|reason| reason.number() == number)
     }
 }
 
-/// How a request ended at the server.
+/// Outcome of a request at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The request was executed and its response is about to leave.
     Completed,
-    /// The request was rejected and a drop is about to leave.
+    /// The request was rejected and the rejection is about to leave.
     Rejected,
 }
 
-/// A response or a drop is about to leave.
+/// Event: a response or a rejection is about to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// Now.
     pub now: Time,
-    /// Whether it was served.
+    /// Whether the server served the request.
     pub outcome: Outcome,
     /// Time since the request's packet arrived at this server.
     pub sojourn: Nanos,
-    /// The grant that its request named. It comes from the client, as it is.
+    /// The grant that the request named. The value comes from the client, unchecked.
     pub credit: CreditId,
 }
 
-/// Message of a server to a client, with every response and every credit message.
+/// Feedback from the server to a client, in every response and every credit message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// The session's window, absolute: a smaller number than before is the papers' negative credit.
     pub window: Credits,
-    /// Requests less important than this need not be sent (DAGOR).
+    /// Priority threshold: clients need not send less important requests (DAGOR).
     pub threshold: Priority,
-    /// For algorithms of other crates: carried as it is.
+    /// Value of an algorithm's own, carried unchanged.
     pub custom: u64,
-    /// Names this grant, where the algorithm wants to hear of it again.
+    /// Id of this grant, for algorithms that want it back with a request.
     pub credit: CreditId,
 }
 
 impl Feedback {
-    /// Feedback of an algorithm that tells its clients nothing.
+    /// Feedback of an algorithm that has none.
     pub const NONE: Feedback =
         Feedback { window: Credits(0), threshold: Priority::LOWEST, custom: 0, credit: CreditId::NONE };
 }
 
-/// The fast half: what every core asks about its own sessions. One value per core.
+/// The fast half: handles the sessions of one core. One value per core.
 ///
-/// A plant calls [`Session::request`] and [`Session::reply`], which keep the session's books and call [`Admission::request`]
-/// and [`Admission::reply`]. Implementations only read [`Session::pending`] and [`Session::demand`]. State of their own they
-/// keep in the session, too ([`SessionState`]).
+/// A plant calls [`Session::request`] and [`Session::reply`]. These keep the session's counts and
+/// call [`Admission::request`] and [`Admission::reply`]. Implementations only read
+/// [`Session::pending`] and [`Session::demand`]. They keep their own per-session state in the
+/// session, too ([`SessionState`]).
 pub trait Admission: Send {
     /// A session registers on this core.
     fn open(&mut self, session: &mut Session, event: &Registration) {
@@ -237,41 +243,43 @@ pub trait Admission: Send {
     /// Decides on a request right after it was parsed.
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict;
 
-    /// Decides once more when an admitted request's turn has come. It has `waited` since its packet arrived; a plant that
-    /// knows the CPU time of receiving the request leaves it out. A rejection costs no more here than on arrival and spares
-    /// the execution, but its client learns of it later.
+    /// Decides again when an admitted request is dequeued, `waited` after its packet arrived. A
+    /// plant that knows the CPU time of receiving the request leaves that time out. A rejection
+    /// costs no more here than on arrival and saves the execution, but the client learns of it
+    /// later.
     fn on_dequeue(&mut self, waited: Nanos) -> Verdict {
         let _ = waited;
         Verdict::Admit
     }
 
-    /// A response or drop is about to leave: what goes back with it.
+    /// Returns the feedback of a response or rejection that is about to leave.
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         let _ = (session, event);
         Feedback::NONE
     }
 
-    /// An explicit demand message arrived; `Some` is sent back at once in a credit message.
+    /// Handles an explicit demand message; the plant sends `Some` back at once in a credit message.
     fn demand(&mut self, session: &mut Session, now: Time) -> Option<Feedback> {
         let _ = (session, now);
         None
     }
 
-    /// Takes the next session of this core that should get an explicit credit message, if there is one and a credit to
-    /// give. The plant asks after each control tick until `None`, a bounded number of times, and follows each `Some` by
-    /// [`Admission::wake`] on that session before it asks again.
+    /// Takes the next session of this core that should get an explicit credit, if a credit is
+    /// available. After each control tick the plant calls this until `None`, a bounded number of
+    /// times. After each `Some` it calls [`Admission::wake`] for that session before the next call.
     fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
         let _ = random;
         None
     }
 
-    /// The explicit credit message for a session that [`Admission::next_to_wake`] named.
+    /// Returns the feedback of the explicit credit message for a session from
+    /// [`Admission::next_to_wake`].
     fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
         let _ = (session, now);
         Feedback::NONE
     }
 
-    /// A session has deregistered or its connection is gone, at whatever moment.
+    /// A session has deregistered or its connection has closed, at any moment.
     fn close(&mut self, session: &mut Session, now: Time) {
         let _ = (session, now);
     }
@@ -290,14 +298,14 @@ pub struct Signals {
     pub arrivals: u64,
     /// Requests answered with a result since the last tick.
     pub completions: u64,
-    /// Requests rejected since the last tick, for whatever reason.
+    /// Requests rejected since the last tick, for any reason.
     pub rejections: u64,
-    /// Drops of `drops` that were refused a lock ([`RejectReason::Lock`]).
+    /// Those of `rejections` that a lock rejected ([`RejectReason::Lock`]).
     pub lock_rejections: u64,
 }
 
 impl Signals {
-    /// Nothing queued, nothing happened.
+    /// Signals of an idle server.
     pub fn idle(now: Time) -> Self {
         Signals {
             now,
@@ -316,45 +324,49 @@ impl Signals {
     }
 }
 
-/// An allocator has granted more cores, or cores have parked.
+/// Event: an allocator granted cores, or cores parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreGrant {
     /// Now.
     pub now: Time,
-    /// `N_a`: how many were granted just now; they can be used after the plant's allocation delay. 0: some have parked.
+    /// `N_a`: cores granted just now; they are usable after the plant's allocation delay. 0 means
+    /// that cores have parked.
     pub granted: u32,
-    /// `N_t`: how many the server has, these included.
+    /// `N_t`: cores of the server, including the granted ones.
     pub total: u32,
 }
 
-/// The slow half: adapts what the fast halves read. One value per server.
+/// The slow half: adapts the values that the fast halves read. One value per server.
 pub trait ControlLoop: Send {
-    /// How often [`ControlLoop::tick`] wants to be called. A late or spurious call does no harm.
+    /// Interval between calls of [`ControlLoop::tick`]. A late or spurious call does no harm.
     fn period(&self) -> Nanos;
 
     /// Adapts to the current signals.
     fn tick(&mut self, signals: &Signals);
 
-    /// An allocator has granted the server more cores, in between ticks: the plant asks [`Admission::next_to_wake`]
-    /// afterwards, as after a tick. Or the server has fewer now, of which `event.granted` is 0.
+    /// Handles a grant of cores between ticks; the plant calls [`Admission::next_to_wake`]
+    /// afterwards, as after a tick. If cores have parked, `event.granted` is 0.
     fn on_core_grant(&mut self, event: &CoreGrant) {
         let _ = event;
     }
 
-    /// Tells what the narrowest of the servers that this one asks lets through, before a tick ([`Downstream::narrowest`]).
-    /// It holds until the next call; a server that asks nobody never calls it. A controller with a pool of credits gives
-    /// its clients no more than that, so that a request is not begun here that could not be finished behind.
+    /// Sets the limit of the narrowest downstream server, before a tick
+    /// ([`Downstream::bottleneck`]).
+    ///
+    /// The limit holds until the next call; a server without downstream servers never calls this. A
+    /// controller with a credit pool gives its clients no more credits, so that the server starts
+    /// no request that it could not finish downstream.
     fn set_downstream(&mut self, event: &Downstream) {
         let _ = event;
     }
 
-    /// The controller's state, for time series, the live view and the tests of invariants.
+    /// The controller's state, for time series, the live view and tests of invariants.
     fn gauges(&self) -> Gauges {
         Gauges::default()
     }
 }
 
-/// A controller's state in the field's terms; `None` where an algorithm has no such thing.
+/// A controller's state in the field's terms; `None` for a value that the algorithm does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauges {
     /// `c_total`: the credit pool.
@@ -363,11 +375,11 @@ pub struct Gauges {
     pub credits_issued: Option<i64>,
     /// `n_c`: registered sessions.
     pub sessions: Option<i64>,
-    /// Requests less important than this are dropped.
+    /// Priority threshold: less important requests are rejected.
     pub priority_threshold: Option<f64>,
     /// Requests that may be in the server at once.
     pub concurrency_limit: Option<f64>,
-    /// Requests admitted and not yet answered, where a limit counts them.
+    /// Requests admitted and not yet answered, if a limit counts them.
     pub in_flight: Option<i64>,
 }
 

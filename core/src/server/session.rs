@@ -1,5 +1,5 @@
-//! A client's registered connection as the controllers see it, with the ticket of a request that is unanswered and the
-//! state that an algorithm keeps of a session. The plant owns it, through one of its cores.
+//! A client's registered connection as the controllers see it, the token of an unanswered request,
+//! and an algorithm's state per session. The plant owns the session, through one of its cores.
 
 use super::{Admission, Arrival, Departure, Feedback, Verdict};
 use crate::units::{Credits, Method};
@@ -8,21 +8,21 @@ use crate::units::{Credits, Method};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId(pub u32);
 
-/// A session's place in its core's table. Slots are dense and reused after [`super::Admission::close`], so that an
-/// algorithm may index arrays by them.
+/// A session's slot in its core's table. Slots are dense and reused after
+/// [`super::Admission::close`], so that an algorithm may index arrays by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionSlot(pub u32);
 
 /// Record of one session, the same for every algorithm.
 #[derive(Debug)]
 pub struct Session {
-    /// Its place in its core's table.
+    /// The session's slot in its core's table.
     pub slot: SessionSlot,
-    /// The core that owns it.
+    /// The core that owns the session.
     pub core: CoreId,
-    /// Credits it holds; written by the algorithm only.
+    /// Credits that the session holds; only the algorithm writes them.
     pub window: Credits,
-    /// Requests that waited at the client when it last told; written by the plant only.
+    /// Requests that waited at the client at its last report; only the plant writes them.
     pub demand: u32,
     pending: u32,
     last_method: Method,
@@ -30,33 +30,33 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that holds nothing yet.
+    /// Creates a session without credits or requests.
     pub const fn new(slot: SessionSlot, core: CoreId) -> Self {
         Session { slot, core, window: Credits(0), demand: 0, pending: 0, last_method: Method::DEFAULT, state: [0; 2] }
     }
 
-    /// Method of the request that was answered last, in [`Admission::reply`] the one that is answered now.
+    /// Method of the request answered last; within [`Admission::reply`], of the current one.
     pub const fn last_method(&self) -> Method {
         self.last_method
     }
 
-    /// Requests received and not yet answered: the number of tickets that are out.
+    /// Requests received and not yet answered: the number of existing [`PendingRequest`]s.
     pub const fn pending(&self) -> u32 {
         self.pending
     }
 
-    /// Tells the session's core of a request that was received and parsed. The ticket is for [`Session::reply`], whatever
-    /// the verdict: a rejected request is answered with a drop.
+    /// Passes a received and parsed request to the session's core. [`Session::reply`] takes the
+    /// [`PendingRequest`] for each verdict: a rejected request gets a rejection as its reply.
     pub fn request(&mut self, core: &mut dyn Admission, event: &Arrival) -> (Verdict, PendingRequest) {
         self.pending += 1;
         self.demand = event.demand;
         (core.request(self, event), PendingRequest::new(self, event.method))
     }
 
-    /// Tells the session's core that the response or drop of a request leaves; returns what goes back with it.
-    pub fn reply(&mut self, core: &mut dyn Admission, ticket: PendingRequest, event: &Departure) -> Feedback {
-        self.last_method = ticket.method;
-        ticket.check(self);
+    /// Passes a leaving response or rejection to the session's core; returns the feedback in it.
+    pub fn reply(&mut self, core: &mut dyn Admission, pending: PendingRequest, event: &Departure) -> Feedback {
+        self.last_method = pending.method;
+        pending.check(self);
         self.pending = self.pending.saturating_sub(1);
         core.reply(self, event)
     }
@@ -79,23 +79,29 @@ impl Session {
         result
     }
 
-    /// Sets what a plant had set for a recorded call, for a replay.
+    /// Restores the values of a recorded call, for a replay.
     pub fn restore(&mut self, pending: u32, demand: u32, answered: Method) {
         (self.pending, self.demand, self.last_method) = (pending, demand, answered);
     }
 }
 
-/// Ticket of an unanswered request. [`Session::request`] gives it out and [`Session::reply`] consumes it, so that no
-/// request is answered twice, and no answer is counted without a request. A plant keeps it beside whatever else it
-/// knows of the request, and drops it when the session is closed first.
+/// Token of an unanswered request. [`Session::request`] creates it and [`Session::reply`] consumes
+/// it. So no request is answered twice, and no response is counted without a request. A plant keeps
+/// the token in its record of the request, and discards it if the session closes first.
 ///
-/// In a release build it holds its request's method and nothing else; a debug build notes the session, and panics if another session is given the ticket.
+/// A release build stores the request's method only. A debug build also stores the session, and
+/// panics if another session gets the token.
 ///
 /// ```compile_fail
-/// # use leeward_core::server::{Admission, Departure, Session, Ticket};
-/// fn twice(session: &mut Session, core: &mut dyn Admission, ticket: Ticket, departure: &Departure) {
-///     session.reply(core, ticket, departure);
-///     session.reply(core, ticket, departure); // use of a moved value
+/// # use leeward_core::server::{Admission, Departure, PendingRequest, Session};
+/// fn twice(
+///     session: &mut Session,
+///     core: &mut dyn Admission,
+///     pending: PendingRequest,
+///     departure: &Departure,
+/// ) {
+///     session.reply(core, pending, departure);
+///     session.reply(core, pending, departure); // use of a moved value
 /// }
 /// ```
 #[derive(Debug)]
@@ -103,7 +109,7 @@ impl Session {
 pub struct PendingRequest {
     #[cfg(debug_assertions)]
     of: (CoreId, SessionSlot),
-    // Not public: no plant can make one.
+    // Private, so that no plant can create a token.
     method: Method,
 }
 
@@ -126,15 +132,15 @@ impl PendingRequest {
     }
 }
 
-/// An algorithm's own state of one session, of which [`Session`] keeps two words.
+/// An algorithm's own state of one session, stored in two words of the [`Session`].
 ///
-/// A new session's words are zero, so that `from_words([0, 0])` is the state to begin with. Recordings hold the words, and
-/// a replay compares them: equal states must have equal words.
+/// A new session's words are zero, so `from_words([0, 0])` is the initial state. Recordings contain
+/// the words, and a replay compares them: equal states must have equal words.
 ///
 /// ```
 /// use leeward_core::server::{CoreId, Session, SessionSlot, SessionState};
 ///
-/// /// Requests of one session: rejected in a row, and in all.
+/// /// Requests of one session: rejected in a row, and in total.
 /// #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// struct Rejections { in_a_row: u64, total: u64 }
 ///
@@ -152,10 +158,10 @@ impl PendingRequest {
 /// assert_eq!(session.state::<Rejections>(), Rejections { in_a_row: 0, total: 1 });
 /// ```
 pub trait SessionState: Copy {
-    /// The state that `words` hold.
+    /// Decodes the state from its words.
     fn from_words(words: [u64; 2]) -> Self;
 
-    /// The two words that hold this state.
+    /// Encodes the state in two words.
     fn into_words(self) -> [u64; 2];
 }
 
@@ -191,13 +197,13 @@ mod tests {
     fn a_request_is_pending_until_its_ticket_comes_back() {
         let (mut core, mut session) = (core(), Session::new(SessionSlot(0), CoreId(0)));
         let tickets = [1, 2, 3].map(|demand| {
-            let (verdict, ticket) = session.request(core.as_mut(), &Arrival::new(Time::ZERO).with_demand(demand));
+            let (verdict, pending) = session.request(core.as_mut(), &Arrival::new(Time::ZERO).with_demand(demand));
             assert_eq!((verdict, session.demand), (Verdict::Admit, demand));
-            ticket
+            pending
         });
         assert_eq!(session.pending(), 3);
-        for (answered, ticket) in tickets.into_iter().enumerate() {
-            let _ = session.reply(core.as_mut(), ticket, &DEPARTURE);
+        for (answered, pending) in tickets.into_iter().enumerate() {
+            let _ = session.reply(core.as_mut(), pending, &DEPARTURE);
             assert_eq!(session.pending() as usize, 2 - answered);
         }
     }
@@ -208,14 +214,14 @@ mod tests {
     fn a_ticket_of_another_session_is_refused() {
         let mut core = core();
         let mut sessions = [0, 1].map(|slot| Session::new(SessionSlot(slot), CoreId(0)));
-        let (_, ticket) = sessions[0].request(core.as_mut(), &Arrival::new(Time::ZERO));
-        let _ = sessions[1].reply(core.as_mut(), ticket, &DEPARTURE);
+        let (_, pending) = sessions[0].request(core.as_mut(), &Arrival::new(Time::ZERO));
+        let _ = sessions[1].reply(core.as_mut(), pending, &DEPARTURE);
     }
 
-    /// A ticket lies in every plant's record of a request.
+    /// Every plant's record of a request contains a token.
     #[test]
     #[cfg(not(debug_assertions))]
     fn a_ticket_takes_hardly_any_room() {
-        assert_eq!(size_of::<Ticket>(), size_of::<Method>());
+        assert_eq!(size_of::<PendingRequest>(), size_of::<Method>());
     }
 }

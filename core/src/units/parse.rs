@@ -1,20 +1,20 @@
-//! Reads quantities the way people write them. Strict: a bare number is not a duration, a duration is not a rate, and
-//! whatever does not fit is an error that says what would.
+//! Parsers of quantities in the usual notation. Strict: a bare number is not a duration, a duration
+//! is not a rate, and an error lists the accepted input.
 
 use super::Nanos;
 
-/// A quantity that could not be read: what was written and what is accepted.
+/// Error of a parser: the text as written and the accepted input.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{written}` is not {expected}")]
 pub struct UnitError {
     /// The text as it was written.
     pub written: String,
-    /// Accepted input, in words.
+    /// Description of the accepted input.
     pub expected: &'static str,
 }
 
 fn error(written: &str, expected: &'static str) -> UnitError {
-    // A hostile or mistaken megabyte should not fill the terminal.
+    // A hostile or mistaken megabyte must not fill the terminal.
     let shown: String = written.chars().take(40).collect();
     UnitError { written: shown, expected }
 }
@@ -26,10 +26,11 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then_some((number, text[end..].trim_start()))
 }
 
-/// A span with its unit: `500ns`, `80us`, `80µs`, `1.1ms`, `2s`.
+/// Parses a span with its unit: `500ns`, `80us`, `80µs`, `1.1ms`, `2s`.
 ///
 /// # Errors
-/// A missing or unknown unit, a sign, anything that is no number, more than 10⁹ s, or less than half a nanosecond.
+/// A missing or unknown unit, a sign, a text that is no number, more than 10⁹ s, or less than half
+/// a nanosecond.
 pub fn parse_duration(text: &str) -> Result<Nanos, UnitError> {
     const EXPECTED: &str = "a duration such as `500ns`, `80us`, `1.1ms` or `2s`";
     let (number, unit) = split_number(text.trim()).ok_or_else(|| error(text, EXPECTED))?;
@@ -45,17 +46,17 @@ pub fn parse_duration(text: &str) -> Result<Nanos, UnitError> {
         return Err(error(text, "a duration of at most 1000000000s"));
     }
     let rounded = (nanos + 0.5) as u64;
-    // Callers that refuse zero would call it zero, which nobody wrote.
+    // A caller that rejects zero would report a zero that the user did not write.
     if rounded == 0 && number > 0.0 {
         return Err(error(text, "a duration of at least 1ns, or `0ns`"));
     }
     Ok(Nanos(rounded))
 }
 
-/// A plain number or a percentage: `0.02`, `2%`.
+/// Parses a plain number or a percentage: `0.02`, `2%`.
 ///
 /// # Errors
-/// Anything else, a sign or an exponent included.
+/// Any other text, including a sign or an exponent.
 pub fn parse_number(text: &str) -> Result<f64, UnitError> {
     const EXPECTED: &str = "a number such as `0.02`, `40` or `2%`";
     match split_number(text.trim()) {
@@ -65,10 +66,10 @@ pub fn parse_number(text: &str) -> Result<f64, UnitError> {
     }
 }
 
-/// A number with an optional scale: `400`, `850k`, `1.2M`.
+/// Parses a number with an optional scale: `400`, `850k`, `1.2M`.
 ///
 /// # Errors
-/// Anything else, a sign or an exponent included, and what is too large for a number.
+/// Any other text, including a sign or an exponent, and a number that is too large.
 pub fn parse_scaled(text: &str) -> Result<f64, UnitError> {
     const EXPECTED: &str = "a rate such as `400`, `850k` or `1.2M` (per second)";
     let scaled = match split_number(text.trim()) {
@@ -77,14 +78,14 @@ pub fn parse_scaled(text: &str) -> Result<f64, UnitError> {
         Some((number, "M")) => number * 1e6,
         _ => return Err(error(text, EXPECTED)),
     };
-    // 300 digits are a number, but times a million they are none.
+    // A number of 300 digits is finite, but may overflow times a million.
     if scaled.is_finite() { Ok(scaled) } else { Err(error(text, "a rate that is finite")) }
 }
 
-/// A multiple: `1.4x`.
+/// Parses a multiple: `1.4x`.
 ///
 /// # Errors
-/// Anything without the `x`.
+/// Any text without the `x`.
 pub fn parse_ratio(text: &str) -> Result<f64, UnitError> {
     const EXPECTED: &str = "a multiple such as `1.4x`";
     match split_number(text.trim()) {
@@ -110,9 +111,9 @@ mod tests {
 
     #[test]
     fn a_quantity_out_of_range_is_not_called_ill_written() {
-        let refused = |text| parse_duration(text).unwrap_err().to_string();
-        assert_eq!(refused("9999999999s"), "`9999999999s` is not a duration of at most 1000000000s");
-        assert_eq!(refused("0.1ns"), "`0.1ns` is not a duration of at least 1ns, or `0ns`");
+        let message = |text| parse_duration(text).unwrap_err().to_string();
+        assert_eq!(message("9999999999s"), "`9999999999s` is not a duration of at most 1000000000s");
+        assert_eq!(message("0.1ns"), "`0.1ns` is not a duration of at least 1ns, or `0ns`");
         assert_eq!(parse_duration("0.5ns"), Ok(Nanos(1)));
         assert_eq!(parse_duration("0.000us"), Ok(Nanos::ZERO));
         let huge = format!("{}M", "9".repeat(308));

@@ -1,5 +1,5 @@
-//! Points in time and spans, in whole nanoseconds. The zero point belongs to the plant: simulated time starts at 0, the
-//! real server's at its start.
+//! Points in time and spans, in whole nanoseconds. The plant sets the zero point: simulated time
+//! starts at 0, the real server's time at its start.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
@@ -13,21 +13,22 @@ pub struct Time(pub u64);
 pub struct Nanos(pub u64);
 
 impl Time {
-    /// When the plant started.
+    /// Start of the plant.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens.
+    /// Later than every event.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// How long ago `earlier` was; zero if it is in the future (clocks of two cores may differ by a little).
+    /// Time since `earlier`; zero if that is in the future (the clocks of two cores may differ
+    /// slightly).
     pub fn since(self, earlier: Time) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Nanos {
-    /// No time at all.
+    /// Zero time.
     pub const ZERO: Nanos = Nanos(0);
-    /// Longer than anything lasts.
+    /// Longer than every span.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
     /// From whole microseconds.
@@ -45,7 +46,8 @@ impl Nanos {
         Nanos(s * 1_000_000_000)
     }
 
-    /// From seconds, rounded to the nearest nanosecond; negative and NaN give zero, too large gives [`Nanos::MAX`].
+    /// From seconds, rounded to the nearest nanosecond; negative and NaN give zero, too large gives
+    /// [`Nanos::MAX`].
     pub fn from_secs_f64(seconds: f64) -> Self {
         Nanos((seconds * 1e9 + 0.5) as u64)
     }
@@ -125,9 +127,9 @@ impl Div<u64> for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// The largest unit that needs no more than three decimals: `80us`, `1.1ms`, `2s`.
+    /// Prints in the largest unit that needs no more than three decimals: `80us`, `1.1ms`, `2s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What would round up to a thousand is one of the next unit.
+        // A value that would round up to a thousand is printed in the next unit.
         let (unit, size) = match self.0 {
             0..1_000 => ("ns", 1),
             1_000..1_000_000 => ("us", 1_000),

@@ -1,24 +1,27 @@
-//! A rival that is no layer: Envoy in front of the unprotected service, with its adaptive concurrency as its own documentation sets it up. It
-//! runs on the generator's CPU; at 50 us of work it would be the limit itself. Where it is not installed (`scripts/setup recipes`), it is
-//! left out.
+//! A rival that is no layer: Envoy's adaptive concurrency in front of the unprotected service, set
+//! up as in Envoy's documentation.
+//!
+//! Envoy runs on the generator's CPU; at 50 us of work it would be the limit itself. It is left out
+//! if it is not installed (`scripts/setup recipes`).
 
 use super::envoy::{Envoy, program};
 use super::{Bench, SLO, connections};
 use crate::args::Args;
 use crate::child::Server;
-use crate::load::{self, Came, Demand, Plan, alike};
+use crate::load::{self, Demand, LoadResult, Plan, alike};
 use anyhow::Result;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 impl Bench {
-    /// A load on an unprotected service behind Envoy, and how many CPUs Envoy itself had; `None` without Envoy.
+    /// Loads an unprotected service behind Envoy; also returns the CPUs that Envoy used. `None`
+    /// without Envoy.
     pub(super) fn adaptive(
         &mut self,
         (work, wait): (u64, u64),
         phases: Vec<(Demand, Duration)>,
         warmup: Duration,
-    ) -> Result<Option<(Came, f64)>> {
+    ) -> Result<Option<(LoadResult, f64)>> {
         let Some(program) = program() else { return Ok(None) };
         let args = Args { work, wait, slo: SLO.as_millis() as u64, cpu: Some(0), ..Args::default() };
         let server = Server::start(&args)?;
@@ -33,12 +36,12 @@ impl Bench {
         let connections = connections(work);
         let plan = Plan { address: entry, connections, phases, warmup, objective: SLO, seed, kind: alike };
         let before = (Instant::now(), envoy.cpu_time());
-        let came = load::run(&plan)?;
+        let result = load::run(&plan)?;
         let used = envoy.cpu_time().saturating_sub(before.1).as_secs_f64() / before.0.elapsed().as_secs_f64();
         drop(envoy);
         server.stop()?;
         std::fs::remove_dir_all(&folder)?;
-        Ok(Some((came, used)))
+        Ok(Some((result, used)))
     }
 }
 

@@ -1,5 +1,8 @@
-//! Two replicas behind Envoy, one at half the speed of the other: weights by the load that they report (ORCA) against turns. Envoy runs
-//! with the recipe of `packaging/recipes`; where it is not installed (`scripts/setup recipes`), its rows are left out.
+//! Two replicas behind Envoy, one at half the speed: weights from reported load (ORCA) against
+//! round robin.
+//!
+//! Envoy runs with the recipe of `packaging/recipes`. Its rows are left out if it is not installed
+//! (`scripts/setup recipes`).
 
 use super::{Bench, median};
 use crate::args::Args;
@@ -12,19 +15,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time of a request at the fast replica, in ms; the other takes twice as long.
+/// Service time at the fast replica, in ms; the other takes twice as long.
 const FAST: u64 = 4;
-/// Objective of both gates, so long that a queue shows before anything is refused for it.
+/// Objective of both gates in ms, so long that a queue shows before any rejection.
 const SLO_MS: u64 = 400;
-/// Demand over what both can do together. A half of it is more than the slow replica can do.
+/// Demand over the capacity of both replicas. Half of this demand exceeds the slow replica's
+/// capacity.
 const LOAD: f64 = 0.72;
-/// Weights come after a second, and settle in some more.
+/// The first weights arrive after a second, and take a few more to settle.
 const WARMUP: Duration = Duration::from_secs(6);
 
-/// Share of requests that may be without an answer where a percentile of the others is to say something.
+/// Maximum share of unanswered requests with which a percentile of the others is meaningful.
 const MOST_REFUSED: f64 = 0.1;
 
-/// How Envoy chooses a replica.
+/// Load balancing policy of Envoy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Turns,
@@ -32,19 +36,19 @@ enum Choice {
 }
 
 impl Bench {
-    /// The 99th percentile by either choice, in turns.
+    /// Measures the 99th percentile under both policies, alternating.
     pub(super) fn envoy(&mut self) -> Result<()> {
         let Some(program) = program() else { return Ok(()) };
         let (mut turns, mut orca) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds.min(3) {
-            turns.push(self.behind(&program, Choice::Turns)?);
-            orca.push(self.behind(&program, Choice::Orca)?);
+            turns.push(self.measure_choice(&program, Choice::Turns)?);
+            orca.push(self.measure_choice(&program, Choice::Orca)?);
         }
         let of = |all: &[(f64, f64)], pick: fn(&(f64, f64)) -> f64| median(all.iter().map(pick).collect());
         let (turns_p99, orca_p99) = (of(&turns, |of| of.0), of(&orca, |of| of.0));
         let (turns_refused, orca_refused) = (of(&turns, |of| of.1), of(&orca, |of| of.1));
         let ratio = orca_p99 / turns_p99.max(1e-3);
-        // A percentile of few answers is none, and refusals make it small.
+        // With few responses a percentile means nothing, and rejections make it small.
         let is_answered = turns_refused.max(orca_refused) <= MOST_REFUSED;
         let got = format!(
             "{ratio:.2} ({orca_p99:.0} and {turns_p99:.0} ms; not answered {:.1} and {:.1} %)",
@@ -61,8 +65,8 @@ impl Bench {
         Ok(())
     }
 
-    /// The 99th percentile in ms, and the share that was not answered.
-    fn behind(&mut self, program: &Path, choice: Choice) -> Result<(f64, f64)> {
+    /// Returns the 99th percentile in ms, and the share of unanswered requests.
+    fn measure_choice(&mut self, program: &Path, choice: Choice) -> Result<(f64, f64)> {
         let replica = |blocks| {
             let args =
                 Args { guard: Guard::Level, blocks, reports: true, slo: SLO_MS, cpu: Some(0), ..Args::default() };
@@ -87,15 +91,15 @@ impl Bench {
             seed: self.seed,
             kind: alike,
         };
-        let came = load::run(&plan)?;
-        self.busiest = self.busiest.max(came.busy);
+        let result = load::run(&plan)?;
+        self.busiest = self.busiest.max(result.busy);
         drop(envoy);
         std::fs::remove_dir_all(&folder)?;
         let counts = [fast.stop()?, slow.stop()?];
-        let all = came.all();
+        let all = result.all();
         let (p99, refused) =
             (all.latency.value_at_quantile(0.99) as f64 / 1e3, 1.0 - all.latency.len() as f64 / all.due.max(1) as f64);
-        let admitted = counts.map(|said| said["admitted"].as_u64().unwrap_or(0));
+        let admitted = counts.map(|report| report["admitted"].as_u64().unwrap_or(0));
         println!("    {choice:?}: p99 {p99:.0} ms, {:.1} % not answered, {admitted:?} admitted", refused * 100.0);
         Ok((p99, refused))
     }
@@ -103,7 +107,8 @@ impl Bench {
 
 const RECIPE: &str = include_str!("../../../packaging/recipes/envoy.yaml");
 
-/// The recipe with these addresses and this choice, without health checks: these replicas have no admin port.
+/// The recipe with these addresses and this policy, without health checks: the replicas have no
+/// admin port.
 fn configured(recipe: &str, choice: Choice, entry: SocketAddr, replicas: [SocketAddr; 2]) -> Result<String> {
     let mut text = recipe.to_owned();
     let mut replaced = |old: &str, new: String| -> Result<()> {
@@ -114,9 +119,9 @@ fn configured(recipe: &str, choice: Choice, entry: SocketAddr, replicas: [Socket
     replaced("port_value: 8080 ", format!("port_value: {} ", entry.port()))?;
     replaced("port_value: 8081 ", format!("port_value: {} ", replicas[0].port()))?;
     replaced("port_value: 8082 ", format!("port_value: {} ", replicas[1].port()))?;
-    let place = |text: &str, mark: &str| text.find(mark).with_context(|| format!("the recipe has no `{mark}`"));
-    let (policy, checks) = (place(&text, "      load_balancing_policy:")?, place(&text, "      health_checks:")?);
-    let assignment = place(&text, "      load_assignment:")?;
+    let find = |text: &str, mark: &str| text.find(mark).with_context(|| format!("the recipe has no `{mark}`"));
+    let (policy, checks) = (find(&text, "      load_balancing_policy:")?, find(&text, "      health_checks:")?);
+    let assignment = find(&text, "      load_assignment:")?;
     let chosen = match choice {
         Choice::Turns => "      lb_policy: ROUND_ROBIN\n",
         Choice::Orca => &text[policy..checks],
@@ -125,7 +130,7 @@ fn configured(recipe: &str, choice: Choice, entry: SocketAddr, replicas: [Socket
     Ok(format!("{}{chosen}{}\n", &text[..policy], end.join("\n")))
 }
 
-/// Envoy, if it is installed; says so if not.
+/// Path of Envoy; prints a note and returns `None` if it is not installed.
 pub(super) fn program() -> Option<PathBuf> {
     let program = std::env::var_os("ENVOY").map_or_else(|| "target/recipes/envoy/_bin/envoy".into(), PathBuf::from);
     if !program.exists() {
@@ -135,7 +140,7 @@ pub(super) fn program() -> Option<PathBuf> {
     Some(program)
 }
 
-/// A running Envoy.
+/// A running Envoy process.
 pub(super) struct Envoy(Child);
 
 impl Envoy {
@@ -143,9 +148,9 @@ impl Envoy {
         let mut command = Command::new(program);
         command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "error", "-c"]).arg(config);
         let envoy = Envoy(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("Envoy")?);
-        let began = Instant::now();
+        let start = Instant::now();
         while TcpStream::connect(entry).is_err() {
-            anyhow::ensure!(began.elapsed() < Duration::from_secs(30), "Envoy does not listen");
+            anyhow::ensure!(start.elapsed() < Duration::from_secs(30), "Envoy does not listen");
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(envoy)

@@ -1,4 +1,4 @@
-//! Rows of services that change: slower for a while, stopped now and then, with requests of unequal cost, behind a
+//! Rows of changing services: slower for a while, paused, with requests of unequal cost, or with a
 //! pool.
 
 use super::{Bench, SLO};
@@ -14,16 +14,17 @@ use std::time::Duration;
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
 impl Bench {
-    /// Three times the work from the fourth second to the eighth, under 1.5 times the capacity of the fast service.
+    /// Three times the work from second 4 to second 8, under 1.5 times the capacity of the fast
+    /// service.
     pub(super) fn slower(&mut self) -> Result<()> {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         let args = Args { guard: Guard::Level, work: 500, slower: vec![4_000, 8_000], ..Args::default() };
         let phases = vec![(Demand::Rate(capacity * 1.5), MS(12_000))];
-        let (came, _) = self.load_of(args, phases, Duration::ZERO, alike, |_, _| {})?;
-        // The first request that changes the time comes a moment after the beginning: half seconds that hold a change
-        // are left out.
+        let (result, _) = self.load_of(args, phases, Duration::ZERO, alike, |_, _| {})?;
+        // The service counts time from its first request, shortly after the beginning of the load.
+        // Half seconds that contain a change are left out.
         let rate = |from: usize, until: usize, capacity: f64| {
-            let halves = came.halves.get(from..until).unwrap_or(&[]);
+            let halves = result.halves.get(from..until).unwrap_or(&[]);
             halves.iter().sum::<u64>() as f64 / (until - from) as f64 * 2.0 / capacity
         };
         for (title, share) in [
@@ -35,23 +36,23 @@ impl Bench {
         Ok(())
     }
 
-    /// Every fifty-first request takes fifty times the work of the others, at twice the capacity: half of the work
-    /// each.
+    /// Every 51st request takes 50 times the work of the others, at twice the capacity: each kind
+    /// is half of the work.
     pub(super) fn costs(&mut self) -> Result<()> {
         let capacity = self.capacity(Guard::Nothing, (100, 0))?;
         let dear = |index: usize| match index % 51 {
             0 => ("x-dear: 1\r\n".to_owned(), 1),
             _ => (String::new(), 0),
         };
-        // 50 cheap ones and a dear one are as much work as 100 cheap ones.
+        // 50 cheap requests and an expensive one are as much work as 100 cheap ones.
         let demand = capacity * 2.0 * (50.0 + 1.0) / (50.0 + DEAR as f64);
         let mut sums = Vec::new();
         for guard in [Guard::Level, Guard::Unweighted] {
             let args = Args { guard, work: 100, dear: true, ..Args::default() };
             let phases = vec![(Demand::Rate(demand), self.span)];
-            let (came, _) = self.load_of(args, phases, self.span / 3, dear, |_, _| {})?;
-            let (cheap, dear) = (&came.groups[0], &came.groups[1]);
-            sums.push(came.per_second(cheap.in_time + DEAR * dear.in_time));
+            let (result, _) = self.load_of(args, phases, self.span / 3, dear, |_, _| {})?;
+            let (cheap, dear) = (&result.groups[0], &result.groups[1]);
+            sums.push(result.per_second(cheap.in_time + DEAR * dear.in_time));
             if guard == Guard::Level {
                 let p99 = cheap.latency.value_at_quantile(0.99) as f64 / 1e3;
                 let bar = SLO.as_secs_f64() * 1e3;
@@ -65,18 +66,18 @@ impl Bench {
         Ok(())
     }
 
-    /// A pool of four connections, each kept for 5 ms, at twice what it can do.
+    /// A pool of four connections, each held for 5 ms, at twice the pool's capacity.
     pub(super) fn pool(&mut self) -> Result<()> {
         let capacity = CONNECTIONS as f64 / 0.005;
         let mut goodputs = Vec::new();
         for (guard, pool) in [(Guard::Nothing, Pool::Plain), (Guard::Level, Pool::Plain), (Guard::Level, Pool::Line)] {
             let args = Args { guard, pool, wait: 5, work: 20, ..Args::default() };
             let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
-            let (came, said) = self.load_of(args, phases, self.span / 3, alike, |_, _| {})?;
-            let all = came.all();
-            goodputs.push(came.per_second(all.in_time) / capacity);
+            let (result, report) = self.load_of(args, phases, self.span / 3, alike, |_, _| {})?;
+            let all = result.all();
+            goodputs.push(result.per_second(all.in_time) / capacity);
             if pool == Pool::Line {
-                let in_flight = said["in_flight"].as_f64().unwrap_or(f64::NAN);
+                let in_flight = report["in_flight"].as_f64().unwrap_or(f64::NAN);
                 let title = "in flight at the end, pool".into();
                 self.row(title, "0", format!("{in_flight}"), in_flight, Some(in_flight == 0.0));
             }
@@ -88,16 +89,17 @@ impl Bench {
         Ok(())
     }
 
-    /// The process is stopped for 20 ms of each 100, as a container without CPU quota is, under 0.7 of what is left.
+    /// The process is stopped for 20 ms of each 100 ms, like a container that has used up its CPU
+    /// quota, under 0.7 of the remaining capacity.
     pub(super) fn pauses(&mut self) -> Result<()> {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         let args = Args { guard: Guard::Level, work: 500, ..Args::default() };
         let (paused, after) = (self.span, Duration::from_secs(3));
         let demand = capacity * 0.8 * 0.7;
         let phases = vec![(Demand::Rate(demand), paused), (Demand::Rate(demand), after)];
-        let (came, _) = self.load_of(args, phases, Duration::ZERO, alike, |server, ends| {
+        let (result, _) = self.load_of(args, phases, Duration::ZERO, alike, |server, stop| {
             for _ in 0..paused.as_millis() / 100 {
-                if ends.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
                     return;
                 }
                 server.signal(Signal::STOP);
@@ -106,7 +108,7 @@ impl Bench {
                 std::thread::sleep(MS(80));
             }
         })?;
-        let all = came.all();
+        let all = result.all();
         let refused =
             all.refused as f64 * (paused + after).as_secs_f64() / paused.as_secs_f64() / all.due.max(1) as f64;
         let got = format!("{:.2} % while it is stopped", refused * 100.0);
@@ -117,7 +119,7 @@ impl Bench {
             refused,
             Some(refused <= 0.05),
         );
-        let last = came.last_refusal.saturating_sub(paused).as_secs_f64();
+        let last = result.last_refusal.saturating_sub(paused).as_secs_f64();
         self.row(
             "last refusal after the last pause".into(),
             "<= 0.2 s",

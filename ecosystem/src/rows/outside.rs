@@ -1,5 +1,6 @@
-//! Rows that other people's clients measure: h2load over HTTP/2, wrk over HTTP/1. A client that is not installed is
-//! said so, and its row is left out.
+//! Rows that third-party clients measure: h2load over HTTP/2, ghz over gRPC, wrk over HTTP/1.
+//!
+//! For a client that is not installed the program prints a note and leaves out its row.
 
 use super::{Bench, SLO, median};
 use crate::args::Args;
@@ -11,17 +12,17 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Connections over which h2load sends all streams.
+/// Connections of h2load for all streams.
 const CONNECTIONS: u64 = 4;
 
 impl Bench {
-    /// HTTP/2 at twice the capacity, and the rate with and without the layer, as outside clients see them.
+    /// HTTP/2 and gRPC at twice the capacity, and the rate with and without the layer.
     pub(super) fn outside(&mut self) -> Result<()> {
         if found("h2load") {
             self.streams()?;
         }
         if found(&program("ghz")) {
-            self.calls()?;
+            self.grpc_calls()?;
         }
         if found("wrk") {
             self.rate()?;
@@ -33,15 +34,15 @@ impl Bench {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         for guard in [Guard::Nothing, Guard::Level] {
             let server = serve(guard, 500)?;
-            let came = h2load(server.address, capacity * 2.0, self.span)?;
+            let streams = h2load(server.address, capacity * 2.0, self.span)?;
             server.stop()?;
-            self.streamed("HTTP/2 by h2load", guard, capacity, came);
+            self.stream_row("HTTP/2 by h2load", guard, capacity, streams);
         }
         Ok(())
     }
 
-    /// gRPC at twice the capacity. ghz counts from when it sends.
-    fn calls(&mut self) -> Result<()> {
+    /// gRPC at twice the capacity. ghz counts latency from sending.
+    fn grpc_calls(&mut self) -> Result<()> {
         let args = Args { work: 500, grpc: true, slo: SLO.as_millis() as u64, cpu: Some(0), ..Args::default() };
         let server = Server::start(&args)?;
         let closed = ["--concurrency", "16", "--duration", &format!("{}ms", self.span.as_millis())];
@@ -52,24 +53,24 @@ impl Bench {
             let total = format!("{:.0}", capacity * 2.0 * self.span.as_secs_f64());
             let rate = format!("{:.0}", capacity * 2.0);
             let open = ["--async", "--concurrency", "4", "--rps", &rate, "--total", &total];
-            let came = called(&ghz(server.address, &open)?, self.span);
+            let streams = parse_calls(&ghz(server.address, &open)?, self.span);
             server.stop()?;
-            self.streamed("gRPC (tonic) by ghz", guard, capacity, came);
+            self.stream_row("gRPC (tonic) by ghz", guard, capacity, streams);
         }
         Ok(())
     }
 
-    fn streamed(&mut self, title: &str, guard: Guard, capacity: f64, mut came: Streams) {
-        let share = came.in_time as f64 / came.span.as_secs_f64() / capacity;
-        let asked = guard == Guard::Level;
-        came.latencies.sort_unstable();
-        let p99 = came.latencies.get(came.latencies.len() * 99 / 100).map_or(0.0, |us| *us as f64 / 1e3);
+    fn stream_row(&mut self, title: &str, guard: Guard, capacity: f64, mut streams: Streams) {
+        let share = streams.in_time as f64 / streams.span.as_secs_f64() / capacity;
+        let has_bar = guard == Guard::Level;
+        streams.latencies.sort_unstable();
+        let p99 = streams.latencies.get(streams.latencies.len() * 99 / 100).map_or(0.0, |us| *us as f64 / 1e3);
         self.row(
             format!("{title}, {CONNECTIONS} connections, in time at 2 x, {}", super::name(guard)),
-            if asked { ">= 0.8" } else { "" },
-            format!("{share:.2}, p99 {p99:.1} ms, {} refused", came.refused),
+            if has_bar { ">= 0.8" } else { "" },
+            format!("{share:.2}, p99 {p99:.1} ms, {} refused", streams.refused),
             share,
-            asked.then_some(share >= 0.8),
+            has_bar.then_some(share >= 0.8),
         );
     }
 
@@ -95,7 +96,7 @@ fn serve(guard: Guard, work: u64) -> Result<Server> {
     Server::start(&Args { guard, work, slo: SLO.as_millis() as u64, cpu: Some(0), ..Args::default() })
 }
 
-/// Where `scripts/setup ecosystem` puts a program, or its name.
+/// Path where `scripts/setup ecosystem` puts a program, or its name.
 fn program(name: &str) -> String {
     let ours = format!("target/clients/{name}");
     if std::path::Path::new(&ours).exists() { ours } else { name.into() }
@@ -112,12 +113,12 @@ fn found(program: &str) -> bool {
 struct Streams {
     in_time: u64,
     refused: u64,
-    /// In microseconds, of the answered.
+    /// Latencies of the answered requests, in microseconds.
     latencies: Vec<u64>,
     span: Duration,
 }
 
-/// Streams at this rate for `span`, of which the first third does not count.
+/// Sends streams at this rate for `span`; the first third is not measured.
 fn h2load(address: SocketAddr, rate: f64, span: Duration) -> Result<Streams> {
     let log = std::env::temp_dir().join(format!("h2load-{}.log", std::process::id()));
     let _ = std::fs::remove_file(&log);
@@ -133,11 +134,11 @@ fn h2load(address: SocketAddr, rate: f64, span: Duration) -> Result<Streams> {
     anyhow::ensure!(ran.success(), "h2load has failed");
     let text = std::fs::read_to_string(&log).context("the log of h2load")?;
     let _ = std::fs::remove_file(&log);
-    Ok(count(&text, span))
+    Ok(parse_log(&text, span))
 }
 
-/// Requests of a log: when they began, in us, their status, and how many us they took.
-fn count(log: &str, span: Duration) -> Streams {
+/// Counts the requests of a log: start in us, status, and duration in us.
+fn parse_log(log: &str, span: Duration) -> Streams {
     let row = |line: &str| -> Option<(u64, i64, u64)> {
         let mut columns = line.split('\t');
         Some((columns.next()?.parse().ok()?, columns.next()?.parse().ok()?, columns.next()?.trim().parse().ok()?))
@@ -145,20 +146,20 @@ fn count(log: &str, span: Duration) -> Streams {
     let rows: Vec<_> = log.lines().filter_map(row).collect();
     let first = rows.iter().map(|row| row.0).min().unwrap_or(0);
     let (from, until) = (first + span.as_micros() as u64 / 3, first + span.as_micros() as u64);
-    let mut came = Streams { in_time: 0, refused: 0, latencies: Vec::new(), span: span - span / 3 };
+    let mut streams = Streams { in_time: 0, refused: 0, latencies: Vec::new(), span: span - span / 3 };
     for (_, status, took) in rows.into_iter().filter(|row| row.0 >= from && row.0 < until) {
         match status {
             200 => {
-                came.in_time += u64::from(u128::from(took) <= SLO.as_micros());
-                came.latencies.push(took);
+                streams.in_time += u64::from(u128::from(took) <= SLO.as_micros());
+                streams.latencies.push(took);
             }
-            _ => came.refused += 1,
+            _ => streams.refused += 1,
         }
     }
-    came
+    streams
 }
 
-/// The report of ghz, for calls as these arguments say.
+/// Runs ghz with these arguments and returns its report.
 fn ghz(address: SocketAddr, how: &[&str]) -> Result<serde_json::Value> {
     let folder = std::env::temp_dir().join(format!("ghz-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
@@ -180,24 +181,24 @@ fn ghz(address: SocketAddr, how: &[&str]) -> Result<serde_json::Value> {
     Ok(report)
 }
 
-/// Calls of a report: each has its status, and how many ns it took. They stand in the order of their ends.
-fn called(report: &serde_json::Value, span: Duration) -> Streams {
+/// Counts the calls of a report, with status and latency in ns. They are ordered by their ends.
+fn parse_calls(report: &serde_json::Value, span: Duration) -> Streams {
     let details = report["details"].as_array().map_or(&[][..], Vec::as_slice);
     let counted = &details[details.len() / 3..];
-    let mut came = Streams { in_time: 0, refused: 0, latencies: Vec::new(), span: span - span / 3 };
+    let mut streams = Streams { in_time: 0, refused: 0, latencies: Vec::new(), span: span - span / 3 };
     for call in counted {
         let us = call["latency"].as_u64().unwrap_or(u64::MAX) / 1_000;
         if call["status"] == "OK" {
-            came.in_time += u64::from(u128::from(us) <= SLO.as_micros());
-            came.latencies.push(us);
+            streams.in_time += u64::from(u128::from(us) <= SLO.as_micros());
+            streams.latencies.push(us);
         } else {
-            came.refused += 1;
+            streams.refused += 1;
         }
     }
-    came
+    streams
 }
 
-/// Requests per second of a closed loop.
+/// Measures requests per second of a closed loop.
 fn wrk(address: SocketAddr, span: Duration) -> Result<f64> {
     let output = Command::new("wrk")
         .args(["-t1", "-c16", &format!("-d{}s", span.as_secs().max(1)), &format!("http://{address}/")])
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn a_log_is_counted_after_its_first_third() {
         let log = "1000000\t200\t15000\n1500000\t200\t15000\n1600000\t200\t25000\n1700000\t503\t90\nnonsense\n1800000\t-1\t5\n2100000\t200\t5\n";
-        let came = count(log, Duration::from_secs(1));
-        assert_eq!((came.in_time, came.refused, came.latencies), (1, 2, vec![15_000, 25_000]));
+        let streams = parse_log(log, Duration::from_secs(1));
+        assert_eq!((streams.in_time, streams.refused, streams.latencies), (1, 2, vec![15_000, 25_000]));
     }
 }

@@ -1,5 +1,7 @@
-//! Clients that ask again when they are refused, up to three times, at twice the capacity: how much more the server gets than was asked
-//! for. The clients are programs as people write them, on an executor: each has a connection, and asks at even gaps.
+//! Clients that retry rejected requests up to three times, at twice the capacity.
+//!
+//! The result is the demand on the server over the clients' own demand. The clients are typical
+//! programs on an executor: each has one connection and sends requests at even intervals.
 
 use super::{Bench, SLO};
 use crate::args::Args;
@@ -20,31 +22,31 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tower::{Layer, Service, service_fn};
 
-/// Times that a refused request is sent again.
+/// Maximum retries of a rejected request.
 const RETRIES: u8 = 3;
 const CLIENTS: u32 = 400;
-/// Longest wait for one answer.
+/// Longest wait for one request with its retries.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Policies of clients.
+/// Retry policies of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
-    /// Nothing says that a request was sent before.
+    /// Retries are not marked.
     Unmarked,
-    /// A header says so.
+    /// A header marks retries.
     Marked,
-    /// The client layer marks, and lets one in ten pass.
+    /// The client layer marks retries and lets through at most 10 % of them.
     Layer,
 }
 
-/// Fates of what the clients wanted.
+/// Counters of the clients' own requests, retries not counted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    /// Requests, whatever became of them.
-    wanted: u64,
-    /// Of them answered with a result within the objective, repetitions included.
+struct Totals {
+    /// Requests, with any outcome.
+    requests: u64,
+    /// Requests answered with a result within the objective, after retries if needed.
     in_time: u64,
-    /// Of them without any answer.
+    /// Requests without any response.
     failed: u64,
 }
 
@@ -56,7 +58,7 @@ impl Bench {
             let mut ratios = Vec::new();
             let mut shares = Vec::new();
             for _ in 0..self.rounds {
-                let (ratio, share) = self.retried(policy, capacity)?;
+                let (ratio, share) = self.measure_retries(policy, capacity)?;
                 ratios.push(ratio);
                 shares.push(share);
             }
@@ -73,24 +75,25 @@ impl Bench {
         Ok(())
     }
 
-    /// Requests that came to the server over requests that clients wanted, and those answered in time over the capacity.
-    fn retried(&mut self, policy: Policy, capacity: f64) -> Result<(f64, f64)> {
+    /// Returns server arrivals over client requests, and the share of the capacity answered in
+    /// time.
+    fn measure_retries(&mut self, policy: Policy, capacity: f64) -> Result<(f64, f64)> {
         let slo = SLO.as_millis() as u64;
         let server = Server::start(&Args { guard: Guard::Level, work: 500, slo, cpu: Some(0), ..Args::default() })?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let gap = Duration::from_secs_f64(f64::from(CLIENTS) / (capacity * 2.0));
-        let asked = runtime.block_on(clients(server.address, policy, gap, self.span))?;
+        let totals = runtime.block_on(run_clients(server.address, policy, gap, self.span))?;
         drop(runtime);
-        let said = server.stop()?;
-        let arrived = said["arrived"].as_f64().unwrap_or(f64::NAN);
-        anyhow::ensure!(asked.failed * 100 <= asked.wanted, "{asked:?}: clients without answers");
-        let share = asked.in_time as f64 / self.span.as_secs_f64() / capacity;
-        Ok((arrived / asked.wanted.max(1) as f64, share))
+        let report = server.stop()?;
+        let arrived = report["arrived"].as_f64().unwrap_or(f64::NAN);
+        anyhow::ensure!(totals.failed * 100 <= totals.requests, "{totals:?}: clients without answers");
+        let share = totals.in_time as f64 / self.span.as_secs_f64() / capacity;
+        Ok((arrived / totals.requests.max(1) as f64, share))
     }
 }
 
-/// All clients, each beginning at a moment of its own.
-async fn clients(address: SocketAddr, policy: Policy, gap: Duration, span: Duration) -> Result<Asked> {
+/// Runs all clients with staggered starts.
+async fn run_clients(address: SocketAddr, policy: Policy, gap: Duration, span: Duration) -> Result<Totals> {
     let layer = client::client(SLO);
     let mut senders = Vec::new();
     for _ in 0..CLIENTS {
@@ -106,27 +109,27 @@ async fn clients(address: SocketAddr, policy: Policy, gap: Duration, span: Durat
             let first = begin + gap * index / CLIENTS;
             let layer = layer.clone();
             tokio::spawn(async move {
-                let send = sends(sender);
+                let send = connection_service(sender);
                 let until = begin + span;
                 match policy {
-                    Policy::Layer => asks(layer.layer(send), policy, (first, until), gap).await,
-                    Policy::Unmarked | Policy::Marked => asks(send, policy, (first, until), gap).await,
+                    Policy::Layer => run_client(layer.layer(send), policy, (first, until), gap).await,
+                    Policy::Unmarked | Policy::Marked => run_client(send, policy, (first, until), gap).await,
                 }
             })
         })
         .collect();
-    let mut sum = Asked::default();
+    let mut sum = Totals::default();
     for task in tasks {
-        let asked = task.await?;
-        sum.wanted += asked.wanted;
-        sum.in_time += asked.in_time;
-        sum.failed += asked.failed;
+        let totals = task.await?;
+        sum.requests += totals.requests;
+        sum.in_time += totals.in_time;
+        sum.failed += totals.failed;
     }
     Ok(sum)
 }
 
-/// A connection as a service, which the layer wants to clone.
-fn sends(
+/// A connection as a service that the layer can clone.
+fn connection_service(
     sender: SendRequest<Empty<Bytes>>,
 ) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error, Future: Send>
 + Clone
@@ -135,33 +138,34 @@ fn sends(
     service_fn(move |request| sender.lock().unwrap_or_else(PoisonError::into_inner).send_request(request))
 }
 
-/// Requests of a client: they are due at even gaps, and latency counts from then.
-async fn asks<S, B>(mut service: S, policy: Policy, (first, until): (Instant, Instant), gap: Duration) -> Asked
+/// Runs one client. Its requests are due at even intervals, and latency counts from then.
+async fn run_client<S, B>(mut service: S, policy: Policy, (first, until): (Instant, Instant), gap: Duration) -> Totals
 where
     S: Service<Request<Empty<Bytes>>, Response = Response<B>, Error = hyper::Error>,
     B: Body,
 {
-    let (mut asked, mut due) = (Asked::default(), first);
+    let (mut totals, mut due) = (Totals::default(), first);
     while due < until {
         sleep_until(due).await;
-        asked.wanted += 1;
-        let answer = timeout(PATIENCE, wants(&mut service, policy)).await;
+        totals.requests += 1;
+        let answer = timeout(PATIENCE, send_with_retries(&mut service, policy)).await;
         match answer {
-            Ok(Some(true)) => asked.in_time += u64::from(due.elapsed() <= SLO),
+            Ok(Some(true)) => totals.in_time += u64::from(due.elapsed() <= SLO),
             Ok(Some(false)) => {}
             Ok(None) | Err(_) => {
-                // Its connection is of no use any more.
-                asked.failed += 1;
-                return asked;
+                // The connection can't be used any more.
+                totals.failed += 1;
+                return totals;
             }
         }
         due += gap;
     }
-    asked
+    totals
 }
 
-/// A request with its repetitions; whether there was a result in the end, and nothing where the connection has broken.
-async fn wants<S, B>(service: &mut S, policy: Policy) -> Option<bool>
+/// Sends a request with retries: true for a result, false if all were rejected, `None` if the
+/// connection broke.
+async fn send_with_retries<S, B>(service: &mut S, policy: Policy) -> Option<bool>
 where
     S: Service<Request<Empty<Bytes>>, Response = Response<B>, Error = hyper::Error>,
     B: Body,

@@ -1,4 +1,5 @@
-//! Too much of everything: tenants, bytes of a body, connections that never say what they want. What is kept of it has a bound.
+//! Floods: tenants, bytes of a body, connections that never finish a head. The memory for them must
+//! be bounded.
 
 use super::target::{Target, against, layer};
 use leeward_testkit::allocator::{peak_bytes, reset_peak_bytes};
@@ -14,7 +15,7 @@ fn allocated() -> usize {
     peak_bytes()
 }
 
-/// So many requests of as many tenants over one connection, all answered.
+/// Sends `TENANTS` requests of as many tenants over one connection; all are answered.
 async fn tenants(target: &Target, round: usize) {
     const BATCH: usize = 100;
     let mut stream = target.connect().await;
@@ -36,10 +37,10 @@ async fn tenants(target: &Target, round: usize) {
 #[test]
 fn tenants_that_come_and_go_take_no_memory() {
     const ROUNDS: usize = 3;
-    // Less than eight bytes for each.
+    // Less than eight bytes per tenant.
     const BOUND: usize = TENANTS * ROUNDS * 4;
     against(layer(), async |target| {
-        // What has places for some tenants has them all in use after the first ones.
+        // The first round fills all tables with a fixed number of slots for tenants.
         tenants(target, 0).await;
         target.rests();
         let before = allocated();
@@ -48,7 +49,7 @@ fn tenants_that_come_and_go_take_no_memory() {
             target.honest().await;
         }
         assert_eq!(target.counts().rejections(), 0, "nobody had to wait");
-        // Connections end a moment after their clients.
+        // The server closes connections shortly after their clients.
         until("memory of the tenants", || allocated() < before + BOUND);
         let names = std::hint::black_box(vec![0u64; TENANTS * ROUNDS]);
         assert!(allocated() > before + BOUND, "a number for each would be seen");
@@ -56,7 +57,8 @@ fn tenants_that_come_and_go_take_no_memory() {
     });
 }
 
-/// A client that sends a body until nobody takes it any more: the request is refused, or its handler has had enough.
+/// A client that sends a body until the server stops reading: the request is rejected, or its
+/// handler has a limit.
 #[test]
 fn a_body_without_end_is_not_kept() {
     const MOST: usize = 16 << 20;
@@ -82,7 +84,7 @@ fn a_body_without_end_is_not_kept() {
 
 #[test]
 fn connections_that_never_finish_their_heads_are_no_requests() {
-    // Both ends of each are this program's, which may have a thousand files open.
+    // This process has both ends of each connection, and may have 1,000 files open.
     const CLIENTS: usize = 300;
     const EACH: usize = 64 << 10;
     against(layer(), async |target| {
@@ -102,7 +104,7 @@ fn connections_that_never_finish_their_heads_are_no_requests() {
         assert_eq!(target.counts().arrived, 3, "only the honest ones");
         let grown = peak_bytes().saturating_sub(before);
         assert!(grown < CLIENTS * EACH, "{grown} bytes for {CLIENTS} connections");
-        // Who comes to an end is served after all.
+        // Clients that finish their heads are served.
         for stream in &mut streams {
             stream.write_all(b"\r\n\r\n").await.unwrap();
         }

@@ -1,5 +1,7 @@
-//! HTTP/2: streams that are opened and cancelled, heads that are too large, bodies that nobody wants. Frames are written by hand: a
-//! library's client would be too polite.
+//! HTTP/2: streams that are opened and cancelled, heads that are too large, bodies that nothing
+//! reads.
+//!
+//! Frames are written by hand, because a library's client would keep the rules.
 
 use super::target::{Endless, Target, Way, against, layer, leave};
 use http_body_util::Empty;
@@ -12,17 +14,18 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// RFC 9113 §3.4, with settings that change nothing.
+/// Connection preface of RFC 9113 §3.4, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const CANCEL: u32 = 8;
 
-/// A frame (RFC 9113 §4.1).
+/// Encodes a frame (RFC 9113 §4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The whole of a GET: method and scheme from the static table, path and authority as literals (RFC 7541 §6).
+/// A complete GET: method and scheme from the static table, path and authority as literals (RFC
+/// 7541 §6).
 fn get(stream: u32, path: &str) -> Vec<u8> {
     let block = [&[0x82, 0x86, 0x04, path.len() as u8][..], path.as_bytes(), &[0x01, 1, b'a']].concat();
     frame(0x1, 0x5, stream, &block)
@@ -32,12 +35,13 @@ fn cancel(stream: u32) -> Vec<u8> {
     frame(0x3, 0, stream, &CANCEL.to_be_bytes())
 }
 
-/// Reads what comes until the connection ends.
+/// Reads and discards bytes until the connection ends.
 fn listen(mut from: tokio::net::tcp::OwnedReadHalf) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move { while from.read(&mut [0; 4_096]).await.is_ok_and(|read| read > 0) {} })
 }
 
-/// Streams that are cancelled in the same breath. Servers end the connection at some point; the client opens another.
+/// Streams that are cancelled at once. Servers end the connection at some point; the client opens
+/// another.
 #[test]
 fn ten_thousand_streams_opened_and_cancelled() {
     const STREAMS: u32 = 100;
@@ -51,7 +55,7 @@ fn ten_thousand_streams_opened_and_cancelled() {
                 bytes.extend(cancel(number));
             }
             let _ = stream.write_all(&bytes).await;
-            // The server has begun with it.
+            // Wait until the server has begun with the connection.
             let _ = stream.read(&mut [0; 9]).await;
             let way = [Way::Closes, Way::Resets][connection / 2 % 2];
             leave(stream, way).await;
@@ -85,8 +89,8 @@ fn streams_that_are_cancelled_while_they_are_served() {
     });
 }
 
-/// A client that keeps the rules, with bodies of one kind.
-async fn polite<B>(target: &Target) -> http2::SendRequest<B>
+/// A client that keeps the rules, with bodies of one type.
+async fn client<B>(target: &Target) -> http2::SendRequest<B>
 where
     B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
 {
@@ -96,19 +100,19 @@ where
     sender
 }
 
-async fn ask(target: &Target, headers: &[(&str, &[u8])]) -> Option<http::Response<Incoming>> {
+async fn get_response(target: &Target, headers: &[(&str, &[u8])]) -> Option<http::Response<Incoming>> {
     let mut request = http::Request::get("http://a/");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let mut sender = polite(target).await;
+    let mut sender = client(target).await;
     sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.ok()
 }
 
 #[test]
 fn headers_are_read_as_those_of_http1_are() {
     against(layer(), async |target| {
-        // What cannot be read is no header, and a call whose time is over ends with gRPC's own status.
+        // Malformed values are ignored, and an expired gRPC call ends with gRPC's own status.
         let cases: [(&[(&str, &[u8])], u64, u16, Option<&str>); 5] = [
             (&[("leeward", b"b=-1"), ("leeward", b"p=900, a=x")], 3, 200, None),
             (&[("leeward", &[b'\xff'; 200])], 0, 200, None),
@@ -118,24 +122,25 @@ fn headers_are_read_as_those_of_http1_are() {
         ];
         for (headers, malformed, status, grpc) in cases {
             let before = target.counts().malformed;
-            let answer = ask(target, headers).await.unwrap();
-            let said = answer.headers().get("grpc-status").map(|status| status.to_str().unwrap());
-            assert_eq!((answer.status().as_u16(), said), (status, grpc), "{headers:?}");
+            let answer = get_response(target, headers).await.unwrap();
+            let grpc_status = answer.headers().get("grpc-status").map(|status| status.to_str().unwrap());
+            assert_eq!((answer.status().as_u16(), grpc_status), (status, grpc), "{headers:?}");
             assert_eq!(target.counts().malformed - before, malformed, "{headers:?}");
         }
         let arrived = target.counts().arrived;
-        // More than servers take (hyper: 16 KiB).
-        let answer = ask(target, &[("leeward", &[b'1'; 200_000])]).await;
+        // Larger than servers accept (hyper: 16 KiB).
+        let answer = get_response(target, &[("leeward", &[b'1'; 200_000])]).await;
         assert!(answer.is_none_or(|answer| answer.status() == 431));
         assert_eq!(target.counts().arrived, arrived, "it has not come so far");
     });
 }
 
-/// The stream of a refused request ends, whatever its client still wants to send; the connection goes on.
+/// The stream of a rejected request ends, even if its client has more to send; the connection
+/// continues.
 #[test]
 fn a_refused_stream_takes_no_body() {
     against(layer(), async |target| {
-        let mut sender = polite::<Endless>(target).await;
+        let mut sender = client::<Endless>(target).await;
         for _ in 0..20 {
             sender.ready().await.unwrap();
             let request = http::Request::post("http://a/body").header("leeward", "b=0").body(Endless).unwrap();
@@ -146,17 +151,19 @@ fn a_refused_stream_takes_no_body() {
     });
 }
 
-/// Frames that no client sends, the start of a connection over and over, and one that stops in the middle.
+/// Frames that no client sends, repeated prefaces, and frames that are cut off.
 #[test]
 fn frames_against_the_rules_end_the_connection() {
     let large = frame(0x1, 0x5, 1, &[0x82; 20_000]);
     let cases: [Vec<u8>; 7] = [
-        // Data and windows of streams that there are not, even numbers, number 0.
+        // Data and window updates of streams that do not exist, even stream numbers, stream number
+        // 0.
         frame(0x0, 0x1, 7, b"data"),
         get(2, "/"),
         get(0, "/"),
         frame(0x8, 0, 0, &[0; 4]),
-        // A block that refers to what is not in any table, one that never ends, and one too large for a frame.
+        // A header block with an invalid index, one without an end, and one larger than a frame may
+        // be.
         frame(0x1, 0x5, 1, &[0xff, 0xff, 0xff, 0xff, 0x0f]),
         [frame(0x1, 0x1, 1, &[0x82]), PREFACE.to_vec()].concat(),
         large,
@@ -166,7 +173,8 @@ fn frames_against_the_rules_end_the_connection() {
             for cut in [case.len() / 2, case.len() - 1, case.len()] {
                 let mut stream = target.connect().await;
                 stream.write_all(&[PREFACE, &case[..cut]].concat()).await.unwrap();
-                // The rest of a cut frame never comes; a whole one is answered by the end of the connection.
+                // The rest of a cut frame never arrives; after a whole one the server ends the
+                // connection.
                 let _ = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 64])).await;
                 leave(stream, Way::HalfCloses).await;
             }

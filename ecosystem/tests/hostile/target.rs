@@ -1,4 +1,6 @@
-//! A guarded service as the target of bad input, and what must hold of it afterwards. Never here: bad input.
+//! A guarded service as the target of bad input, and the conditions that must hold afterwards.
+//!
+//! Does not contain bad input.
 
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
@@ -17,7 +19,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Panics that no test has asked for, of any thread.
+/// Panics of any thread that no test has provoked.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// A body without end.
@@ -32,7 +34,9 @@ impl http_body::Body for Endless {
     }
 }
 
-/// A layer that believes what requests say of themselves. Its objective is so long that a busy machine is no reason to refuse.
+/// A layer that trusts the headers of requests.
+///
+/// Its objective is so long that it does not reject on a busy machine.
 pub(crate) fn layer() -> Slo {
     let text = |request: &Parts, name: &str| Some(request.headers.get(name)?.to_str().ok()?.to_owned());
     slo(ms(30_000))
@@ -64,11 +68,11 @@ fn panics() {
 fn watch_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let tell = std::panic::take_hook();
+        let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             if panic.payload().downcast_ref::<&str>() != Some(&"as asked") {
                 PANICS.fetch_add(1, Ordering::Relaxed);
-                tell(panic);
+                report(panic);
             }
         }));
     });
@@ -81,8 +85,10 @@ pub(crate) struct Target {
     pub(crate) layer: Slo,
 }
 
-/// Runs `test` against a service of its own. Afterwards nothing has panicked, nothing is in flight, every request is in the books, and an
-/// honest one is answered.
+/// Runs `test` against a service of its own, then checks it.
+///
+/// Nothing has panicked, nothing is in flight, every request is accounted for, and an honest
+/// request is answered.
 pub(crate) fn against(layer: Slo, test: impl AsyncFnOnce(&Target)) {
     let _alone = serial_guard();
     watch_panics();
@@ -113,23 +119,26 @@ impl Target {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// All that comes back for a request with these header lines on a connection of its own.
-    pub(crate) async fn ask(&self, path: &str, lines: impl AsRef<[u8]>) -> String {
+    /// Sends a request with these header lines on a new connection; returns the whole response.
+    pub(crate) async fn get_response(&self, path: &str, lines: impl AsRef<[u8]>) -> String {
         let mut request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n").into_bytes();
         request.extend(lines.as_ref());
         request.extend(b"\r\n");
         let mut stream = self.connect().await;
-        // A server that has read enough closes: the rest cannot be written, and perhaps the answer not be read.
+        // A server that has read enough closes the connection: the rest can't be written, and the
+        // response may be lost.
         let _ = stream.write_all(&request).await;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// An honest client gets its answer. Where the objective is shorter than a busy machine's pauses it may have to ask again.
+    /// Checks that an honest client gets its response.
+    ///
+    /// If the objective is shorter than a busy machine's pauses, the client may have to retry.
     pub(crate) async fn honest(&self) {
         loop {
-            let answer = self.ask("/", "").await;
+            let answer = self.get_response("/", "").await;
             if answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello") {
                 return;
             }
@@ -144,18 +153,18 @@ impl Target {
     }
 }
 
-/// Ways in which a client leaves.
+/// Ways in which a client disconnects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     /// The client closes its socket.
     Closes,
-    /// Its machine resets the connection.
+    /// The client resets the connection.
     Resets,
-    /// The client sends no more, and reads to the end.
+    /// The client closes its sending side, and reads to the end.
     HalfCloses,
 }
 
-/// A client leaves.
+/// Disconnects a client.
 pub(crate) async fn leave(mut stream: TcpStream, way: Way) {
     match way {
         Way::Closes => {}

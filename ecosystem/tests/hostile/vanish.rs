@@ -1,4 +1,4 @@
-//! Clients that vanish: at each byte of a request, and at each stage of its service.
+//! Clients that disconnect at each byte of a request, and at each stage of its service.
 
 use super::target::{Way, against, layer, leave};
 use leeward_testkit::random::Random;
@@ -26,7 +26,8 @@ fn clients_may_vanish_at_each_byte_of_a_request() {
                 leave(stream, way).await;
             }
         }
-        // A reset may overtake what was sent before it. Of the others each whole head is a request.
+        // A reset may overtake bytes sent before it. With the other ways each whole head is a
+        // request.
         let heads = 2 * BODY.len() as u64;
         until("requests whose heads were whole", || target.counts().arrived >= heads);
         assert!(target.counts().arrived <= 3 * BODY.len() as u64, "half a head is no request");
@@ -37,7 +38,8 @@ fn clients_may_vanish_at_each_byte_of_a_request() {
 fn clients_may_vanish_while_they_are_served() {
     const CLIENTS: u64 = 40;
     against(layer(), async |target| {
-        // Who waits for an endless body's end reads for ever.
+        // A client that reads an endless body to its end would never finish, so it does not
+        // half-close.
         for (path, ways) in [("/wait", &WAYS[..]), ("/stream", &WAYS[..2])] {
             for way in ways {
                 let before = target.counts();
@@ -60,7 +62,7 @@ fn clients_may_vanish_while_they_are_served() {
     });
 }
 
-/// Being open is no load: a stream of events ends for the gate with its head.
+/// An open stream is no load: for the gate, an event stream ends with its head.
 #[test]
 fn listeners_that_never_read_hold_nothing() {
     const CLIENTS: u64 = 100;
@@ -82,14 +84,14 @@ fn listeners_that_never_read_hold_nothing() {
 fn handlers_that_panic_end_their_requests() {
     against(layer(), async |target| {
         for _ in 0..50 {
-            assert_eq!(target.ask("/panics", "").await, "", "there is nothing to say");
+            assert_eq!(target.get_response("/panics", "").await, "", "there is nothing to say");
         }
         target.rests();
         assert_eq!(target.counts().abandoned, 50);
     });
 }
 
-/// Requests with some bytes changed, lost, or too many, the same ones in every run.
+/// Requests with some bytes changed, removed or inserted, the same in every run.
 #[test]
 fn damaged_requests_are_answered_or_end_with_their_connection() {
     const EDGES: &[u8] = b"\r\n :,=-0\x00\x7f\x80\xff";

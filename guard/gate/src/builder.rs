@@ -1,4 +1,5 @@
-//! Settings of a gate: everything follows from the objective unless it is said. Never here: the gate.
+//! Settings of a gate; the objective determines every setting that the caller leaves out. Does not
+//! contain the gate.
 
 use leeward_controllers::edge;
 use leeward_core::params::{ParamError, RawParam};
@@ -7,21 +8,24 @@ use leeward_core::shadow::is_enforced;
 use leeward_observe::RING_CAPACITY;
 use std::time::Duration;
 
-/// Whether refusals happen.
+/// Whether the gate enforces rejections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// A refused request is refused.
+    /// Rejections are enforced.
     #[default]
     Enforce,
-    /// Everything is let in. Decisions are made on the queue that would be if they were enforced, and counted.
+    /// Every request is admitted. The gate makes and counts decisions for a shadow queue, as if
+    /// they were enforced.
     Shadow,
-    /// Decisions are made as in a rehearsal, and enforced for so many of a hundred tenants (users, where there are no tenants; requests,
-    /// where there are neither). 0 is a rehearsal, 100 and more is the whole.
+    /// Decisions are made as in shadow mode and enforced for this percentage of tenants.
+    ///
+    /// Without tenants, the percentage is of users; without users, of requests. 0 is shadow mode,
+    /// 100 and more enforces every rejection.
     Share(u8),
 }
 
 impl Mode {
-    /// The same under its plainest name.
+    /// Replaces a share of 0 or 100 by the mode with the same effect.
     pub(crate) fn plain(self) -> Mode {
         match self {
             Mode::Share(0) => Mode::Shadow,
@@ -30,7 +34,7 @@ impl Mode {
         }
     }
 
-    /// As metrics name it.
+    /// Name of the mode in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self.plain() {
             Mode::Enforce => "enforce",
@@ -39,7 +43,7 @@ impl Mode {
         }
     }
 
-    /// Whether a refusal of whoever has this number is one.
+    /// Whether rejections are enforced for the caller with this number.
     pub(crate) fn enforces(self, number: u64) -> bool {
         match self {
             Mode::Enforce => true,
@@ -49,14 +53,14 @@ impl Mode {
     }
 }
 
-/// A gate that cannot be made.
+/// Reason for which a gate cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// No request is answered in no time, and an hour is no objective.
+    /// The objective is below 1 us or above 1 h.
     #[error("the objective must be from 1us to 1h")]
     Objective,
-    /// The controller does not take these parameters.
+    /// The controller rejects these parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
 }
@@ -90,58 +94,62 @@ impl Builder {
         }
     }
 
-    /// Threads that execute requests; as many CPUs as this process has if it is not said. At most 128.
+    /// Sets the number of threads that execute requests, at most 128. Default: the CPUs of this
+    /// process.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.clamp(1, 128);
         self
     }
 
-    /// Another controller than `edge`, with its parameters.
+    /// Selects a controller other than `edge`, with its parameters.
     pub fn algorithm(mut self, algorithm: &Algorithm, params: &[(&'static str, RawParam)]) -> Self {
         self.algorithm = algorithm.clone();
         self.params = params.to_vec();
         self
     }
 
-    /// A parameter of the controller, as scenario files write it.
+    /// Sets a parameter of the controller, written as in scenario files.
     pub fn set(mut self, name: &'static str, value: &str) -> Self {
         self.params.retain(|(set, _)| *set != name);
         self.params.push((name, RawParam::Text(value.into())));
         self
     }
 
-    /// Whether refusals happen.
+    /// Sets whether rejections are enforced.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode.plain();
         self
     }
 
-    /// Admitted requests that may be under way at once, whatever the controller says; 65,536 if it is not said.
+    /// Limits the admitted requests in progress, for any controller. Default: 65,536.
     pub fn max_in_flight(mut self, requests: u32) -> Self {
         self.max_in_flight = requests.max(1);
         self
     }
 
-    /// A wait room with so many places: admitted requests wait there for their turn ([`Ticket::seat`](crate::Ticket::seat)), the most
-    /// important first. No more than there are workers, and one, have begun and not ended. None if it is not said, and none in a rehearsal.
-    pub fn queue(mut self, places: usize) -> Self {
-        self.queue_capacity = Some(places);
+    /// Adds a wait queue in which `capacity` admitted requests wait for a slot
+    /// ([`Permit::enqueue`](crate::Permit::enqueue)).
+    ///
+    /// The most important request leaves first. There is one slot more than there are workers.
+    /// Default: no queue. A gate has a queue in [`Mode::Enforce`] only.
+    pub fn queue(mut self, capacity: usize) -> Self {
+        self.queue_capacity = Some(capacity);
         self
     }
 
-    /// Decisions that are kept, 64 bytes each; 65,536 if it is not said.
+    /// Sets the number of decisions that the gate keeps, 64 bytes each. Default: 65,536.
     pub fn decisions(mut self, decisions: usize) -> Self {
         self.decisions = decisions.clamp(16, 1 << 20);
         self
     }
 
-    /// Seed of the choices among equally important requests.
+    /// Sets the seed of the random choices among equally important requests.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Whether a parameter was set.
+    /// Whether this parameter was set.
     pub fn is_set(&self, name: &str) -> bool {
         self.params.iter().any(|(set, _)| *set == name)
     }

@@ -1,41 +1,45 @@
-//! Fates of the requests, summed over the shards. Never here: distributions.
+//! Counters of requests by their outcome, summed over the shards. Does not contain distributions.
 
 use crate::request::Class;
 use leeward_observe::{Answer, DecisionReason, ROUTE_SLOTS};
 
-/// Requests so far. Read one shard after the other: parts may be a request apart while requests come.
+/// Requests so far.
+///
+/// A reader sums one shard after the other, so counters may differ by a request while requests
+/// arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GateCounts {
-    /// Came to the gate.
+    /// Requests that arrived at the gate.
     pub arrived: u64,
-    /// Let in.
+    /// Requests that the gate admitted.
     pub admitted: u64,
-    /// Refused, by the number of the reason.
+    /// Rejected requests, by the number of the reason.
     pub rejected: [u64; DecisionReason::ALL.len()],
-    /// Admitted and answered, with a result or a failure.
+    /// Admitted requests that were answered, with a result or a failure.
     pub completed: u64,
-    /// Answers with a failure, of all that completed.
+    /// Completed requests that were answered with a failure.
     pub failed: u64,
-    /// Answered with a result within the objective, the wait before the gate included.
+    /// Requests answered with a result within the objective, which includes the wait before the
+    /// gate.
     pub in_time: u64,
-    /// Admitted and refused inside, by a lock for instance.
+    /// Admitted requests that were rejected inside the service, by a lock for instance.
     pub rejected_inside: u64,
-    /// Admitted, and gone without an answer: cancelled, panicked, client gone.
+    /// Admitted requests that ended without an answer: cancelled, panicked, client gone.
     pub abandoned: u64,
-    /// Would have been refused, if this were not a rehearsal ([`crate::Mode::Shadow`]).
+    /// Requests that the gate would have rejected outside shadow mode ([`crate::Mode::Shadow`]).
     pub shadowed: u64,
-    /// Header values that could not be read, as front ends tell.
+    /// Header values that a front end could not parse.
     pub malformed: u64,
 }
 
 impl GateCounts {
-    /// Requests refused at the gate, for whatever reason.
+    /// Requests rejected at the gate, for any reason.
     pub fn rejections(&self) -> u64 {
         self.rejected.iter().sum()
     }
 
-    /// Requests refused for this reason.
+    /// Requests rejected for this reason.
     pub fn rejected_for(&self, reason: DecisionReason) -> u64 {
         self.rejected[reason as usize]
     }
@@ -70,17 +74,17 @@ impl GateCounts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClassCounts {
     pub(crate) admitted: [u64; Class::COUNT as usize],
-    /// Admitted, and ended since.
+    /// Admitted requests that have ended.
     pub(crate) ended: [u64; Class::COUNT as usize],
-    /// By class and number of the reason.
+    /// Rejected requests, by class and number of the reason.
     pub(crate) rejected: [[u64; DecisionReason::ALL.len()]; Class::COUNT as usize],
 }
 
 impl ClassCounts {
     /// Counts a decision about a request of `class`.
-    pub(crate) fn count(&mut self, class: u8, refused: Option<DecisionReason>) {
+    pub(crate) fn count(&mut self, class: u8, rejected: Option<DecisionReason>) {
         let class = usize::from(class) % self.admitted.len();
-        match refused {
+        match rejected {
             None => self.admitted[class] += 1,
             Some(reason) => self.rejected[class][reason as usize] += 1,
         }
@@ -91,24 +95,24 @@ impl ClassCounts {
         self.ended[usize::from(class) % self.ended.len()] += 1;
     }
 
-    /// Admitted and not ended.
+    /// Admitted requests that have not ended, by class.
     pub(crate) fn in_flight(&self) -> Vec<u64> {
         self.admitted.iter().zip(&self.ended).map(|(admitted, ended)| admitted.saturating_sub(*ended)).collect()
     }
 
     pub(crate) fn add(&mut self, other: &ClassCounts) {
-        let refused = self.rejected.iter_mut().flatten().zip(other.rejected.iter().flatten());
+        let rejected = self.rejected.iter_mut().flatten().zip(other.rejected.iter().flatten());
         let admitted = self.admitted.iter_mut().zip(&other.admitted);
         let ended = self.ended.iter_mut().zip(&other.ended);
-        refused.chain(admitted).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
+        rejected.chain(admitted).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
     }
 }
 
-/// Answers by the class of the request and the place of its route.
+/// Answers by the class of the request and the index of its route.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RouteCounts([[AnswerCounts; ROUTE_SLOTS]; Class::COUNT as usize]);
 
-/// Answers.
+/// Answers of one class and route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerCounts {
     pub(crate) in_time: u64,
@@ -117,9 +121,9 @@ pub(crate) struct AnswerCounts {
 }
 
 impl RouteCounts {
-    pub(crate) fn record(&mut self, class: u8, place: usize, answer: Answer) {
-        let places = &mut self.0[usize::from(class % Class::COUNT)];
-        let count = &mut places[place.min(ROUTE_SLOTS - 1)];
+    pub(crate) fn record(&mut self, class: u8, route: usize, answer: Answer) {
+        let routes = &mut self.0[usize::from(class % Class::COUNT)];
+        let count = &mut routes[route.min(ROUTE_SLOTS - 1)];
         *match answer {
             Answer::InTime => &mut count.in_time,
             Answer::Late => &mut count.late,
@@ -135,13 +139,15 @@ impl RouteCounts {
         }
     }
 
-    /// Classes and places that have answers, and the ordinary class of the first route: its counters begin with the gate.
+    /// Classes and routes that have answers.
+    ///
+    /// The normal class of the first route is always included: its counters start with the gate.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, usize, AnswerCounts)> + '_ {
         let classes = (0..Class::COUNT).zip(&self.0);
         let all =
-            classes.flat_map(|(class, places)| places.iter().enumerate().map(move |(place, of)| (class, place, *of)));
-        all.filter(|(class, place, of)| {
-            *of != AnswerCounts::default() || (*class, *place) == (Class::NORMAL.number(), 0)
+            classes.flat_map(|(class, routes)| routes.iter().enumerate().map(move |(route, of)| (class, route, *of)));
+        all.filter(|(class, route, of)| {
+            *of != AnswerCounts::default() || (*class, *route) == (Class::NORMAL.number(), 0)
         })
     }
 }

@@ -1,47 +1,52 @@
-//! The delay of the queue in front of the workers, from the ages of requests as they leave it: in a queue that is served in order the
-//! greatest, in one that the more important overtake on purpose the mean. Never here: where ages come from.
+//! Delay of the queue in front of the workers, estimated from the ages of requests as they leave
+//! it. In a FIFO queue the delay is the greatest age; in a priority queue it is the mean. Does not
+//! contain the source of the ages.
 
 use crate::max_age::MaxAge;
 use leeward_core::units::{Nanos, Time};
 
-/// A queue's delay.
+/// Estimator of a queue's delay.
 #[derive(Debug)]
 pub(crate) enum DelayEstimator {
-    /// Of a queue in order.
+    /// For a FIFO queue.
     Max(MaxAge),
-    /// Of a room.
+    /// For a priority wait queue.
     Mean(MeanAge),
 }
 
 impl DelayEstimator {
-    /// Older findings than `memory` are no news of now. `overtakes`: the more important pass others, as in a room.
+    /// Makes an estimator that forgets ages older than `memory`.
+    ///
+    /// `overtakes`: important requests pass others, as in a wait queue.
     pub(crate) fn new(memory: Nanos, overtakes: bool) -> Self {
         if overtakes { DelayEstimator::Mean(MeanAge::new(memory)) } else { DelayEstimator::Max(MaxAge::new(memory)) }
     }
 
-    /// A request leaves the queue at this age; returns the delay.
+    /// Records that a request leaves the queue at this age; returns the delay.
     pub(crate) fn note(&mut self, now: Time, age: Nanos) -> Nanos {
         match self {
-            DelayEstimator::Max(oldest) => oldest.note(now, age),
-            DelayEstimator::Mean(usual) => usual.note(now, age),
+            DelayEstimator::Max(max) => max.note(now, age),
+            DelayEstimator::Mean(mean) => mean.note(now, age),
         }
     }
 
-    /// The delay as it was last known.
+    /// The last known delay.
     pub(crate) fn delay(&self, now: Time) -> Nanos {
         match self {
-            DelayEstimator::Max(oldest) => oldest.delay(now),
-            DelayEstimator::Mean(usual) => usual.delay(now),
+            DelayEstimator::Max(max) => max.delay(now),
+            DelayEstimator::Mean(mean) => mean.delay(now),
         }
     }
 }
 
-/// Requests over which ages are averaged.
+/// Number of requests over which ages are averaged.
 const MEAN_WINDOW: f64 = 32.0;
 
-/// The mean age. By Little's law it is the queue's length over its rate, in whatever order requests are served, and so the delay that the
-/// same queue would have in order. The greatest age grows with the share that the more important take: a controller that went
-/// by it would refuse more than has to be.
+/// The mean age of requests that leave the queue.
+///
+/// By Little's law the mean age is the queue's length over its rate, in any order of service. It
+/// equals the delay of the same queue in FIFO order. The greatest age grows with the share of
+/// important requests: a controller that used it would reject too much.
 #[derive(Debug)]
 pub(crate) struct MeanAge {
     memory: Nanos,

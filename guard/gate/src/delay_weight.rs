@@ -1,14 +1,16 @@
-//! Waits in front of a request that will wait inside, too: in an executor's queue each time that what it awaits has come, and for that itself. Of the
-//! objective only the rest is left for the wait in front, which counts for as much more as that rest is shorter. Never here: how long requests are
-//! inside.
+//! Weight of a queueing delay in front of requests that also wait inside their handler. Such a
+//! request waits inside for other services, and in an executor's queue each time that it is woken.
+//! The delay in front may use only the rest of the objective; the shorter the rest, the more it
+//! counts. Does not contain the measurement of time inside.
 
 use leeward_core::units::Nanos;
 
-/// Part of the objective that is left for waits in front however long requests are inside: a service that is late by its nature refuses nobody who has not
-/// waited.
+/// Divisor of the objective: a quarter is always left for the delay in front.
+///
+/// A slow service thus rejects no request that has not waited.
 const LEAST: u64 = 4;
 
-/// Objective over what time inside leaves of it.
+/// The objective divided by the part of it that the time inside leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayWeight {
     objective: u64,
@@ -16,16 +18,19 @@ pub(crate) struct DelayWeight {
 }
 
 impl DelayWeight {
-    /// A wait counts for what it is.
+    /// Weight 1: a delay counts as it is.
     pub(crate) const NONE: DelayWeight = DelayWeight { objective: 1, remaining: 1 };
 
-    /// For requests that are inside for so long besides their work.
-    pub(crate) fn new(objective: Nanos, besides: Nanos) -> Self {
-        let whole = objective.0.max(1);
-        DelayWeight { objective: whole, remaining: (whole - besides.0.min(whole - whole / LEAST)).max(1) }
+    /// Weight for requests that spend `idle` inside in addition to their work.
+    pub(crate) fn new(objective: Nanos, idle: Nanos) -> Self {
+        let objective_ns = objective.0.max(1);
+        DelayWeight {
+            objective: objective_ns,
+            remaining: (objective_ns - idle.0.min(objective_ns - objective_ns / LEAST)).max(1),
+        }
     }
 
-    /// A wait, as long as it counts for.
+    /// The delay, multiplied by the weight.
     pub(crate) fn weighted(self, wait: Nanos) -> Nanos {
         if self.remaining == self.objective {
             return wait;
@@ -36,7 +41,7 @@ impl DelayWeight {
         )
     }
 
-    /// The wait that counts for `bound`.
+    /// The delay whose weighted value is `bound`.
     pub(crate) fn unweighted(self, bound: Nanos) -> Nanos {
         Nanos((u128::from(bound.0) * u128::from(self.remaining) / u128::from(self.objective)) as u64)
     }

@@ -1,36 +1,42 @@
-//! Services behind this one: as many requests are let in as they accept, the most important first, so that what they would refuse is
-//! refused before anybody has worked for it. Requests that ask the same services have one number, so that nobody pays for other
-//! requests' services. Never here: which services there are, and who asks them.
+//! Admission by the acceptance rate of downstream services. The gate admits as many requests as the
+//! services accept, the most important first. It rejects requests that downstream would reject
+//! before any core works for them. Requests of one group ask the same services, so each group has
+//! its own share. Does not contain which services exist, and which requests ask them.
 
 use crate::request::Class;
 use leeward_core::units::{Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
 use std::sync::OnceLock;
 
-/// Answers of a period, and the shortest and the longest that is waited for so many.
+/// Answers after which a period may end.
 const ENOUGH: u32 = 50;
 const SHORTEST: Nanos = Nanos::from_millis(10);
 const LONGEST: Nanos = Nanos::from_millis(250);
-/// Time over which requests and answers are remembered: bursts of refusals are shorter.
+/// Time over which arrivals and answers are remembered; bursts of rejections are shorter.
 const MEMORY: Nanos = Nanos::from_millis(500);
-/// Refusals among the requests that are let in, in the end. With fewer, services behind would be idle now and then; more are wasted work.
+/// Steady share of rejections among the admitted requests.
+///
+/// With fewer, the downstream services would sometimes be idle; more would be wasted work.
 const TARGET_REJECTED: f64 = 0.03;
-/// Refusals that are looked at, at least: fewer say nothing.
+/// Fewest rejections that can reduce the share.
 const REJECTED_MIN: f64 = 3.0;
-/// Growth of the share per second while no more is refused than is borne, and the time in which it doubles: of an overload that stands, the
-/// first steps would have shown it.
+/// Growth of the admitted share per second; doubles after each quiet interval.
+///
+/// In a persistent overload, the first small steps already cause rejections.
 const GROWTH: f64 = 0.1;
 const DOUBLING_TIME: Nanos = Nanos::from_millis(500);
-/// Largest step, over the share.
+/// Largest step, relative to the share.
 const MOST: f64 = 3.0;
-/// Least share. One request passes in each of the longest periods besides, so that somebody finds out.
+/// Least share.
+///
+/// Besides, one request per [`LONGEST`] is admitted, so that a recovery is noticed.
 const LEAST: f64 = 0.002;
-/// Time without news after which everything is let in, as before the first: nobody has come.
+/// Time without an answer after which every request is admitted again.
 const IDLE_RESET: Nanos = Nanos::from_millis(1_000);
 
 const CLASSES: usize = Class::COUNT as usize;
 
-/// Accounts by number. A number's begins with its first request that has asked somebody.
+/// Admitted shares by group number. A share is created at the group's first downstream answer.
 #[derive(Debug)]
 pub(crate) struct DownstreamGroups(Vec<OnceLock<Box<Mutex<DownstreamShare>>>>);
 
@@ -39,36 +45,36 @@ impl DownstreamGroups {
         DownstreamGroups((0..numbers).map(|_| OnceLock::new()).collect())
     }
 
-    /// Whether a request may come in; `random` decides among those of a class.
+    /// Whether a request may be admitted; `random` decides among requests of one class.
     pub(crate) fn admits(&self, now: Time, (number, class): (u8, u8), random: u64) -> bool {
-        let Some(account) = self.0.get(usize::from(number)).and_then(OnceLock::get) else { return true };
-        // Other bits than those that decide among equally important ones.
+        let Some(share) = self.0.get(usize::from(number)).and_then(OnceLock::get) else { return true };
+        // These bits differ from the bits that decide among equally important requests.
         let chance = (random.rotate_left(17) >> 11) as f64 / (1u64 << 53) as f64;
-        lock(account).admits(now, usize::from(class) % CLASSES, chance)
+        lock(share).admits(now, usize::from(class) % CLASSES, chance)
     }
 
-    /// A request has asked; whether it was refused.
-    pub(crate) fn note(&self, now: Time, number: u8, refused: bool) {
-        let Some(account) = self.0.get(usize::from(number)) else { return };
-        lock(account.get_or_init(|| Box::new(Mutex::new(DownstreamShare::new(now))))).note(now, refused);
+    /// Records that a request asked downstream, and whether downstream rejected it.
+    pub(crate) fn note(&self, now: Time, number: u8, rejected: bool) {
+        let Some(share) = self.0.get(usize::from(number)) else { return };
+        lock(share.get_or_init(|| Box::new(Mutex::new(DownstreamShare::new(now))))).note(now, rejected);
     }
 }
 
-/// Requests of one number.
+/// Admitted share of one group of requests.
 #[derive(Debug)]
 struct DownstreamShare {
-    /// Part of the requests that is let in.
+    /// Part of the requests that is admitted, 0 to 1.
     share: f64,
-    /// Requests that came, by class; those of them that were accepted, and refused. Over the memory.
+    /// Arrivals by class, accepted requests and rejected requests, decayed over [`MEMORY`].
     arrivals: [f64; CLASSES],
     accepted: f64,
     refused: f64,
-    /// When the share last changed, and the answers since.
+    /// When the share last changed, and the answers since then.
     updated_at: Time,
     answers: u32,
-    /// When there were last too many refusals.
+    /// When the share was last reduced for too many rejections.
     reduced_at: Time,
-    /// When somebody last had an answer, and when a request was last let in.
+    /// When the last downstream answer came, and when a request was last admitted.
     last_answer: Time,
     last_admitted: Time,
 }
@@ -101,7 +107,7 @@ impl DownstreamShare {
         admits
     }
 
-    /// A request's place among all when the most important ones stand first, from 0 to 1.
+    /// Rank of a request among all arrivals in order of importance, from 0 (first) to 1.
     fn rank(&self, class: usize, chance: f64) -> f64 {
         let before: f64 = self.arrivals[..class].iter().sum();
         (before + chance * self.arrivals[class]) / self.all()
@@ -123,7 +129,8 @@ impl DownstreamShare {
 
     fn change(&mut self, now: Time, lasted: Nanos) {
         if self.refused >= REJECTED_MIN && self.refused > TARGET_REJECTED * (self.accepted + self.refused) {
-            // As many as are accepted: how many are refused of the last ones depends on how long their queue has become.
+            // Uses the accepted count: the rejected count also depends on the length of the
+            // downstream queue.
             let share = (1.0 + TARGET_REJECTED) * self.accepted / self.all();
             self.share = share.clamp(LEAST, self.share);
             self.reduced_at = now;
@@ -133,7 +140,7 @@ impl DownstreamShare {
             self.share = (self.share * (1.0 + step.min(MOST))).min(1.0);
         }
         let keep = (-(lasted.0 as f64) / MEMORY.0 as f64).exp();
-        self.arrivals.iter_mut().for_each(|came| *came *= keep);
+        self.arrivals.iter_mut().for_each(|count| *count *= keep);
         self.accepted *= keep;
         self.refused *= keep;
         (self.updated_at, self.answers) = (now, 0);
@@ -146,17 +153,20 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// So many requests a millisecond apart, answered at once; `refused` tells of those let in, by their number. How many that were.
-    fn ask(behind: &DownstreamGroups, from: &mut u64, requests: u64, refused: impl Fn(u64) -> bool) -> u64 {
+    /// Sends `requests` requests, one per millisecond, each answered at once; returns the number of
+    /// admitted requests.
+    ///
+    /// `refused` gets the number of an admitted request and decides whether downstream rejects it.
+    fn ask(groups: &DownstreamGroups, from: &mut u64, requests: u64, refused: impl Fn(u64) -> bool) -> u64 {
         let (mut random, mut admitted) = (0x9E37_79B9_7F4A_7C15u64, 0);
         for _ in 0..requests {
             *from += MS;
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            if behind.admits(Time(*from), (3, 2), random) {
+            if groups.admits(Time(*from), (3, 2), random) {
                 admitted += 1;
-                behind.note(Time(*from), 3, refused(admitted));
+                groups.note(Time(*from), 3, refused(admitted));
             }
         }
         admitted
@@ -164,42 +174,43 @@ mod tests {
 
     #[test]
     fn a_service_that_refuses_nothing_changes_nothing() {
-        let (behind, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
-        assert_eq!(ask(&behind, &mut now, 5_000, |_| false), 5_000);
-        assert_eq!(ask(&behind, &mut now, 5_000, |number| number % 60 == 0), 5_000, "a few are borne");
+        let (groups, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
+        assert_eq!(ask(&groups, &mut now, 5_000, |_| false), 5_000);
+        assert_eq!(ask(&groups, &mut now, 5_000, |number| number % 60 == 0), 5_000, "a few are borne");
     }
 
     #[test]
     fn a_service_that_refuses_all_gets_next_to_nothing_and_all_again_later() {
-        let (behind, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
-        let admitted = ask(&behind, &mut now, 5_000, |_| true);
+        let (groups, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
+        let admitted = ask(&groups, &mut now, 5_000, |_| true);
         assert!((10..400).contains(&admitted), "{admitted} of 5,000");
-        assert!(behind.admits(Time(now), (4, 2), u64::MAX), "others pay nothing");
-        let _ = ask(&behind, &mut now, 5_000, |_| false);
-        assert_eq!(ask(&behind, &mut now, 1_000, |_| false), 1_000);
+        assert!(groups.admits(Time(now), (4, 2), u64::MAX), "others pay nothing");
+        let _ = ask(&groups, &mut now, 5_000, |_| false);
+        assert_eq!(ask(&groups, &mut now, 1_000, |_| false), 1_000);
     }
 
     #[test]
     fn what_nobody_has_asked_for_is_forgotten() {
-        let (behind, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
-        let _ = ask(&behind, &mut now, 1_000, |_| true);
-        assert!(!behind.admits(Time(now), (3, 2), u64::MAX));
+        let (groups, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
+        let _ = ask(&groups, &mut now, 1_000, |_| true);
+        assert!(!groups.admits(Time(now), (3, 2), u64::MAX));
         now += 2_000 * MS;
-        assert!(behind.admits(Time(now), (3, 2), u64::MAX));
+        assert!(groups.admits(Time(now), (3, 2), u64::MAX));
     }
 
     #[test]
     fn the_most_important_come_in_first() {
-        let (mut account, mut random, mut let_in) = (DownstreamShare::new(Time(0)), 7u64, [0u32; 4]);
+        let (mut share, mut random, mut admitted) = (DownstreamShare::new(Time(0)), 7u64, [0u32; 4]);
         for number in 1..=8_000u64 {
             random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
             let (now, class) = (Time(number * MS), number as usize % 4);
-            if account.admits(now, class, (random >> 11) as f64 / (1u64 << 53) as f64) {
-                let_in[class] += u32::from(number > 4_000);
-                // The service behind takes every second request of all that come, and has no favourites.
-                account.note(now, random >> 33 & 1_023 > (512.0 / account.share) as u64);
+            if share.admits(now, class, (random >> 11) as f64 / (1u64 << 53) as f64) {
+                admitted[class] += u32::from(number > 4_000);
+                // The downstream service accepts every second of all arriving requests, in any
+                // class.
+                share.note(now, random >> 33 & 1_023 > (512.0 / share.share) as u64);
             }
         }
-        assert!(let_in[0] > 980 && let_in[3] < 30 && let_in[1] > 600 && let_in[2] < 400, "{let_in:?}");
+        assert!(admitted[0] > 980 && admitted[3] < 30 && admitted[1] > 600 && admitted[2] < 400, "{admitted:?}");
     }
 }

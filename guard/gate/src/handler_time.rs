@@ -1,34 +1,37 @@
-//! Time that requests of a route are inside: from their admission until their answer begins, without queues inside that are measured by themselves.
-//! Never here: what follows from it ([`crate::stretch`]).
+//! Time that requests of a route spend inside: from admission until the answer begins, without
+//! internal queues that are measured separately. Does not contain its use
+//! ([`crate::delay_weight`]).
 
 use leeward_controllers::edge::cost::CostEstimate;
 use leeward_core::units::Nanos;
 
-/// Mean distances from the mean within which nearly all are: as a retransmission time-out has some, for the same reason (RFC 6298 §2).
+/// Mean deviations above the mean within which nearly all requests are answered.
+///
+/// A retransmission time-out uses a multiple for the same reason (RFC 6298 §2).
 const DISTANCES: u64 = 2;
 
-/// Estimate for one route.
+/// Estimate of the handler time of one route.
 #[derive(Debug, Default)]
 pub(crate) struct HandlerTime {
     mean: CostEstimate,
-    /// Distance from the mean.
+    /// Mean distance from the mean.
     deviation: CostEstimate,
 }
 
 impl HandlerTime {
-    /// A request was inside for so long.
+    /// Records that a request was inside for `span`.
     pub(crate) fn note(&self, span: Nanos) {
         let mean = self.mean.time().unwrap_or(span);
         self.deviation.record(Nanos(span.0.abs_diff(mean.0)));
         self.mean.record(span);
     }
 
-    /// The mean; nothing before it is known.
+    /// The mean; 0 before the first request.
     pub(crate) fn mean(&self) -> Nanos {
         self.mean.time().unwrap_or(Nanos::ZERO)
     }
 
-    /// Time within which nearly all are answered; nothing before it is known.
+    /// Time within which nearly all requests are answered; 0 before the first request.
     pub(crate) fn upper_bound(&self) -> Nanos {
         self.mean() + self.deviation.time().unwrap_or(Nanos::ZERO) * DISTANCES
     }

@@ -1,24 +1,30 @@
-//! The gate in front of a service: one controller, whatever brings the requests and whatever runs them.
+//! The gate in front of a service: one controller, independent of protocol and executor.
 //!
-//! - [`Gate`], [`Builder`]: the controller's halves behind a few locks. [`Gate::arrive`] decides on a request.
-//! - [`Ticket`]: an admitted request. It ends exactly once, and by being dropped if nothing else ends it.
-//! - [`Seat`]: its place in the gate's wait room, where there is one ([`Builder::room`]), until it is its turn.
-//! - [`Arriving`]: knowledge about a request. [`Probe`]: the delay of a worker where requests have no age of their own.
-//! - [`Decision`]: why a request was refused, kept in a ring of fixed size and asked for by number.
-//! - [`Counts`]: what became of the requests. The gate as a [`Source`]: the same for metrics and for a dashboard.
+//! - [`Gate`], [`Builder`]: the controller's halves behind a few locks. [`Gate::admit`] decides
+//!   about a request.
+//! - [`Permit`]: an admitted request. It ends exactly once; dropping it ends it, too.
+//! - [`Waiter`]: a request's position in the gate's wait queue, if there is one
+//!   ([`Builder::queue`]).
+//! - [`RequestInfo`]: a front end's knowledge of a request. [`Probe`]: a worker's delay where
+//!   requests have no age.
+//! - [`Decision`]: the reason for a rejection, kept in a ring of fixed size and read by number.
+//! - [`GateCounts`]: outcomes of the requests. As a [`Source`], the gate reports the same to
+//!   metrics and dashboards.
 //!
-//! Never here: sockets, protocols, executors, threads.
+//! Does not contain sockets, protocols, executors or threads.
 //!
 //! ```
-//! use leeward_gate::{Arriving, Gate, Outcome};
+//! use leeward_gate::{Gate, Outcome, RequestInfo};
 //! use std::time::Duration;
 //!
 //! let gate = Gate::builder(Duration::from_millis(20)).workers(2).build()?;
-//! let ticket = gate.arrive(&Arriving::default().with_waited(Duration::from_millis(1))).expect("nothing waits");
+//! let permit =
+//! gate.admit(&RequestInfo::default().with_age(Duration::from_millis(1))).expect("admitted");
 //! assert_eq!(gate.counts().in_flight(), 1);
-//! ticket.finish(Outcome::Completed);
-//! let refusal = gate.arrive(&Arriving::default().with_waited(Duration::from_millis(30))).unwrap_err();
-//! println!("{}", gate.why(refusal.decision).expect("just made"));
+//! permit.finish(Outcome::Completed);
+//! let rejection =
+//! gate.admit(&RequestInfo::default().with_age(Duration::from_millis(30))).unwrap_err();
+//! println!("{}", gate.explain(rejection.decision).expect("just made"));
 //! assert_eq!(gate.counts().in_flight(), 0);
 //! # Ok::<(), leeward_gate::BuildError>(())
 //! ```

@@ -1,36 +1,39 @@
-//! How loaded a gate's workers are, for balancers that weigh replicas (ORCA). Never here: headers.
+//! Load of a gate's workers, for load balancers that weigh replicas (ORCA). Does not contain
+//! headers.
 
 use leeward_core::units::{Nanos, Time};
 
-/// Span over which work is counted: shorter ones hold a few requests of some milliseconds and are mostly noise.
+/// Interval over which work is counted. A shorter one holds a few requests of some milliseconds and
+/// is mostly noise.
 const SPAN: Nanos = Nanos::from_millis(100);
 
 /// Load of a gate's workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {
-    /// The greater of the workers' busy share and [`Load::delay`]. Above 1: more comes than can be done.
+    /// The greater of the workers' busy share and [`Load::delay`]. Above 1, demand exceeds
+    /// capacity.
     pub utilization: f64,
-    /// The queueing delay over its target.
+    /// The queueing delay divided by its target.
     pub delay: f64,
     /// Requests executed per second.
     pub rate: f64,
 }
 
-/// Work of the last span.
+/// Work of the last interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Utilization {
     at: Time,
     cpu_ns: u64,
     executed: u64,
-    /// Share of the workers' time.
+    /// Busy share of the workers' time, 0 to 1.
     pub(crate) share: f64,
     /// Requests per second.
     pub(crate) rate: f64,
 }
 
 impl Utilization {
-    /// The last span, from the sums of all work and of all requests so far.
+    /// Returns the utilization of the last interval, from the totals of work and requests so far.
     pub(crate) fn update(&mut self, now: Time, worked_ns: u64, executed: u64, workers: usize) -> Utilization {
         let passed = now.since(self.at);
         if passed >= SPAN {
@@ -50,14 +53,14 @@ mod tests {
     #[test]
     fn a_share_is_of_the_last_span_and_of_all_workers() {
         let mut busy = Utilization::default();
-        let mut look = |ms: u64, worked_ns: u64, executed: u64| {
+        let mut update = |ms: u64, worked_ns: u64, executed: u64| {
             let busy = busy.update(Time::ZERO + Nanos::from_millis(ms), worked_ns, executed, 2);
             (busy.share, busy.rate)
         };
-        assert_eq!(look(50, 40_000_000, 10), (0.0, 0.0), "too early to say");
-        assert_eq!(look(100, 100_000_000, 20), (0.5, 200.0));
-        assert_eq!(look(150, 200_000_000, 90), (0.5, 200.0), "the last span's");
-        assert_eq!(look(200, 1_000_000_000, 90), (1.0, 700.0), "never more than all");
-        assert_eq!(look(400, 1_000_000_000, 90), (0.0, 0.0));
+        assert_eq!(update(50, 40_000_000, 10), (0.0, 0.0), "too early to say");
+        assert_eq!(update(100, 100_000_000, 20), (0.5, 200.0));
+        assert_eq!(update(150, 200_000_000, 90), (0.5, 200.0), "the last span's");
+        assert_eq!(update(200, 1_000_000_000, 90), (1.0, 700.0), "never more than all");
+        assert_eq!(update(400, 1_000_000_000, 90), (0.0, 0.0));
     }
 }

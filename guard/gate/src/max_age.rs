@@ -1,15 +1,16 @@
-//! The queue's delay from the ages of requests as they leave it. Executors don't keep their order: one that has just come may be served
-//! at once while others have waited for long, and the least age would say that nothing waits. Never here: where ages come from.
+//! Queue delay as the greatest age of the requests that lately left the queue. Executors don't keep
+//! FIFO order: they may serve a new request at once while others have waited for long. The least
+//! age would then show no delay. Does not contain the source of the ages.
 
 use leeward_core::units::{Nanos, Time};
 
-/// So many requests in a row that have not waited show that nobody does.
+/// Requests in a row without a wait that show that the queue is empty.
 const ENOUGH: u32 = 8;
 
 /// The greatest age among the last [`ENOUGH`] to twice as many requests.
 #[derive(Debug)]
 pub(crate) struct MaxAge {
-    /// Older findings are no news of now.
+    /// Age after which a measurement is ignored.
     memory: Nanos,
     greatest: Nanos,
     seen: u32,
@@ -24,7 +25,7 @@ impl MaxAge {
         MaxAge { memory, greatest, seen: 0, began: Time::ZERO, before, before_at: Time::ZERO }
     }
 
-    /// A request leaves the queue at this age; returns the delay.
+    /// Records that a request leaves the queue at this age; returns the delay.
     pub(crate) fn note(&mut self, now: Time, age: Nanos) -> Nanos {
         if self.seen >= ENOUGH {
             (self.before, self.before_at) = (self.greatest, now);
@@ -38,7 +39,7 @@ impl MaxAge {
         self.delay(now)
     }
 
-    /// The delay as it was last known.
+    /// The last known delay.
     pub(crate) fn delay(&self, now: Time) -> Nanos {
         let fresh = |delay, at| if now.since(at) <= self.memory { delay } else { Nanos::ZERO };
         fresh(self.greatest, self.began).max(fresh(self.before, self.before_at))

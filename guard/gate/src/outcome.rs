@@ -1,22 +1,23 @@
-//! How an admitted request ends. Never here: what follows for the gate.
+//! Outcomes of admitted requests. Does not contain their effect on the gate.
 
 use leeward_core::units::Time;
 use std::time::Duration;
 
-/// How an admitted request ended.
+/// Outcome of an admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Answered with a result.
     Completed,
-    /// Answered with a failure of the service's. It has cost what it has cost, and is worth nothing, however fast it came.
+    /// Answered with a failure of the service. The request cost its work and counts as no goodput,
+    /// however fast it was.
     Failed,
-    /// Refused inside, by a lock for instance.
+    /// Rejected inside the service, by a lock for instance.
     Rejected,
-    /// Gone without an answer: cancelled, panicked, its client gone. Also the end of a ticket that is dropped.
+    /// Ended without an answer: cancelled, panicked, client gone. A dropped permit ends so, too.
     Abandoned,
 }
 
-/// The end of a request, as its ticket tells it.
+/// The end of a request, as its permit reports it.
 pub(crate) struct RequestEnd {
     pub(crate) class: u8,
     pub(crate) route: u8,

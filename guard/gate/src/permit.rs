@@ -1,4 +1,4 @@
-//! An admitted request. Never here: what it does.
+//! Admitted requests. Does not contain the work of a request.
 
 use crate::gate::{DequeueCheck, Gate, Rejection};
 use crate::outcome::{Outcome, RequestEnd};
@@ -8,7 +8,7 @@ use leeward_core::server;
 use leeward_core::units::{Nanos, Time};
 use std::time::Duration;
 
-/// An admitted request, until it ends. Dropping the ticket ends it as [`Outcome::Abandoned`].
+/// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`].
 #[must_use = "a ticket that is dropped is an abandoned request"]
 pub struct Permit {
     gate: Gate,
@@ -16,21 +16,21 @@ pub struct Permit {
     route: u8,
     class: u8,
     arrival: Time,
-    /// How long it had waited when it came.
+    /// Time that the request had waited before it arrived at the gate.
     prior_wait: Nanos,
     cpu_time: Option<Duration>,
     budget: Budget,
-    /// Part of the time inside that went to queues there.
+    /// Part of the handler time that went to internal queues.
     queue_time: Duration,
-    /// When its answer began, where that was told.
+    /// When the answer began, if it was reported.
     answered_at: Option<Time>,
-    /// Whether a service behind has refused it; `None`: it has asked none.
+    /// Whether a downstream service rejected the request; `None`: it asked no service.
     downstream_rejected: Option<bool>,
-    /// Its number among those that ask the same services.
+    /// Group of requests that ask the same downstream services.
     downstream: u8,
-    /// Of a gate with a room, until the request has begun.
+    /// Check at the end of the wait; present until the request begins, if the gate has a queue.
     dequeue_check: Option<DequeueCheck>,
-    /// `None` once it has ended, and in a rehearsal.
+    /// `None` after the end, and in shadow mode.
     pending: Option<server::PendingRequest>,
 }
 
@@ -39,8 +39,8 @@ impl Permit {
         gate: Gate,
         shard: usize,
         (route, class): (u8, u8),
-        (came, waited): (Time, Nanos),
-        of: Option<server::PendingRequest>,
+        (arrived_at, waited): (Time, Nanos),
+        request: Option<server::PendingRequest>,
     ) -> Self {
         let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
         Permit {
@@ -48,7 +48,7 @@ impl Permit {
             shard,
             route,
             class,
-            arrival: came,
+            arrival: arrived_at,
             prior_wait: waited,
             cpu_time: None,
             budget,
@@ -57,11 +57,11 @@ impl Permit {
             downstream_rejected: None,
             downstream: route,
             dequeue_check: None,
-            pending: of,
+            pending: request,
         }
     }
 
-    /// The ticket of a request that was let in whatever the verdict: the queue that would be counts in its place.
+    /// Permit of a request that was admitted for any verdict; the shadow queue counts it instead.
     pub(crate) fn shadow(gate: Gate, shard: usize, route: u8) -> Self {
         Permit::new(gate, shard, (route, 0), (Time::ZERO, Nanos::ZERO), None)
     }
@@ -76,70 +76,83 @@ impl Permit {
         self
     }
 
-    pub(crate) fn with_dequeue_check(mut self, turn: DequeueCheck) -> Self {
-        self.dequeue_check = Some(turn);
+    pub(crate) fn with_dequeue_check(mut self, check: DequeueCheck) -> Self {
+        self.dequeue_check = Some(check);
         self
     }
 
-    /// A seat in the gate's wait room; nothing where there is none, and for a request that has begun. [`Ticket::begin_at`] once the seat
-    /// is called.
+    /// Puts the request into the gate's wait queue. When the queue calls it, [`Permit::begin_at`]
+    /// follows.
+    ///
+    /// Returns `None` if the gate has no queue or the request has begun.
     ///
     /// # Errors
-    /// The room is full of more important requests.
+    ///
+    /// The queue is full of more important requests.
     pub fn enqueue(&self, now: Time) -> Result<Option<Waiter>, WaitError> {
-        let (Some(room), Some(turn)) = (&self.gate.0.wait_queue, &self.dequeue_check) else { return Ok(None) };
-        if turn.was_idle
-            && let Some(seat) = room.try_start(self.class, turn.start_deadline)
+        let (Some(queue), Some(check)) = (&self.gate.0.wait_queue, &self.dequeue_check) else { return Ok(None) };
+        if check.was_idle
+            && let Some(waiter) = queue.try_start(self.class, check.start_deadline)
         {
-            return Ok(Some(seat));
+            return Ok(Some(waiter));
         }
-        room.enqueue(now, self.class, turn.start_deadline, self.gate.0.call_ahead()).ok_or(WaitError::Full).map(Some)
+        queue.enqueue(now, self.class, check.start_deadline, self.gate.0.call_ahead()).ok_or(WaitError::Full).map(Some)
     }
 
-    /// The request begins at this time after its wait for a turn, if it was `called`. The time in the room adds to what it had waited
-    /// before.
+    /// Begins the request at `now` after its wait, if it was `called`.
+    ///
+    /// The time in the queue is added to the wait before the gate.
     ///
     /// # Errors
-    /// It can't be in time any more, or the room had no place for it: it is refused before any work, and has ended as
-    /// [`Outcome::Dropped`].
+    ///
+    /// The request would miss its deadline, or the queue was full. It is rejected before any work
+    /// and has ended as [`Outcome::Rejected`].
     pub fn begin_at(mut self, now: Time, called: Result<(), WaitError>) -> Result<Permit, Rejection> {
-        let Some(turn) = self.dequeue_check.take() else { return Ok(self) };
+        let Some(check) = self.dequeue_check.take() else { return Ok(self) };
         self.prior_wait += now.since(self.arrival);
         self.arrival = self.arrival.max(now);
-        if let Err(refusal) = self.gate.check_dequeued((self.shard, self.route), (self.prior_wait, now), &turn, called)
+        if let Err(rejection) =
+            self.gate.check_dequeued((self.shard, self.route), (self.prior_wait, now), &check, called)
         {
             self.end(Some(now), Outcome::Rejected);
-            return Err(refusal);
+            return Err(rejection);
         }
-        self.budget = self.gate.0.queue_budget(turn.timeout, self.route, self.prior_wait);
+        self.budget = self.gate.0.queue_budget(check.timeout, self.route, self.prior_wait);
         Ok(self)
     }
 
-    /// Time that the request may spend in queues inside, for locks to ask for; without a limit in a rehearsal.
+    /// Time that the request may spend in internal queues; locks check it. Unlimited in shadow
+    /// mode.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// Tells how long the request has occupied a worker: time on a CPU, not time that passed.
+    /// Records how long the request has occupied a worker: CPU time, not elapsed time.
     pub fn record_cpu_time(&mut self, span: Duration) {
         self.cpu_time = Some(span);
     }
 
-    /// Tells how long the request has waited in queues inside: what locks have charged to its budget.
+    /// Records how long the request has waited in internal queues: the time that locks charged to
+    /// its budget.
     pub fn record_queue_time(&mut self, span: Duration) {
         self.queue_time = span;
     }
 
-    /// Tells when the answer has begun, since the gate was made: a client may take as long as it likes to read the rest, which says nothing of
-    /// this service. Without it the end counts.
+    /// Records when the answer began, as a time since the gate was made.
+    ///
+    /// A client may read the rest slowly, which is no delay of this service. Without this report,
+    /// the request's end counts.
     pub fn record_answer_start(&mut self, now: Time) {
         self.answered_at = Some(now);
     }
 
-    /// Tells that the request has asked another service, and whether it comes to nothing because that one has refused. Where many
-    /// do that ask the same ([`crate::Arriving::asks`]), the gate lets in as many as are accepted.
-    pub fn record_downstream(&mut self, refused: bool) {
-        self.downstream_rejected = Some(refused);
+    /// Records that the request asked another service, and whether it failed because that service
+    /// rejected it.
+    ///
+    /// If many requests of a group are rejected, the gate admits as many as are accepted
+    /// ([`crate::RequestInfo::downstream`]).
+    pub fn record_downstream(&mut self, rejected: bool) {
+        self.downstream_rejected = Some(rejected);
     }
 
     /// Names the request's route ([`Gate::name_route`]).
@@ -147,8 +160,9 @@ impl Permit {
         self.gate.name_route(self.route, name);
     }
 
-    /// The service has no route of that name: the request counts as one without, so that nobody who invents names takes places or changes
-    /// what is known of others.
+    /// Counts the request as one without a route, because the service has no route of that name.
+    ///
+    /// A client that invents names thus takes no slots and changes no estimate of other routes.
     pub fn clear_route(&mut self) {
         self.route = 0;
     }
@@ -158,37 +172,38 @@ impl Permit {
         self.end(None, outcome);
     }
 
-    /// The same at a time of the caller's, since the gate was made ([`Gate::at`]). Times never go back.
+    /// Ends the request at a time of the caller's, since the gate was made ([`Gate::time_at`]).
+    /// Times must not decrease.
     pub fn finish_at(mut self, now: Time, outcome: Outcome) {
         self.end(Some(now), outcome);
     }
 
-    /// The gate that let it in.
+    /// The gate that admitted the request.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
     fn end(&mut self, now: Option<Time>, outcome: Outcome) {
-        let worked = self.cpu_time.take();
-        if let Some(span) = worked {
+        let cpu = self.cpu_time.take();
+        if let Some(span) = cpu {
             self.gate.record_cost(self.route, span);
         }
-        if let Some(ticket) = self.pending.take() {
+        if let Some(pending) = self.pending.take() {
             let now = now.unwrap_or_else(|| self.gate.now());
-            if let Some(refused) = self.downstream_rejected {
-                self.gate.0.downstream.note(now, self.downstream, refused);
+            if let Some(rejected) = self.downstream_rejected {
+                self.gate.0.downstream.note(now, self.downstream, rejected);
             }
             let end = RequestEnd {
                 class: self.class,
                 route: self.route,
-                cpu_time: worked,
+                cpu_time: cpu,
                 queue_time: self.queue_time,
                 answered_at: self.answered_at,
                 outcome,
             };
-            self.gate.end(self.shard, ticket, (self.arrival, self.prior_wait), now, &end);
-        } else if worked.is_some() || outcome == Outcome::Completed {
-            self.gate.end_shadow(self.shard, self.route, outcome, worked);
+            self.gate.end(self.shard, pending, (self.arrival, self.prior_wait), now, &end);
+        } else if cpu.is_some() || outcome == Outcome::Completed {
+            self.gate.end_shadow(self.shard, self.route, outcome, cpu);
         }
     }
 }

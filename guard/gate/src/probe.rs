@@ -1,46 +1,47 @@
-//! The delay of a worker where requests have no age of their own: somebody lets a task wait in the worker's queue and tells
-//! when it entered and left. Never here: the task.
+//! Delay of a worker where requests have no age. A caller queues a task at the worker and reports
+//! when it enters and leaves the queue. Does not contain the task.
 
 use leeward_core::units::{Nanos, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// No task waits.
+/// Value of `entered` while no task waits.
 const NONE: u64 = u64::MAX;
 
-/// A measurement at a time: the age of the task that waits, or of the last that did.
+/// Measures a delay: the age of the waiting task, or the wait of the last one.
 #[derive(Debug)]
 pub struct Probe {
     interval: Nanos,
     /// When the waiting task entered the queue.
     entered: AtomicU64,
-    /// Delay of the last, and when it was found.
+    /// Wait of the last task, and when it was measured.
     last_delay: AtomicU64,
     measured_at: AtomicU64,
 }
 
 impl Probe {
-    pub(crate) fn new(every: Nanos) -> Self {
+    pub(crate) fn new(period: Nanos) -> Self {
         Probe {
-            interval: every,
+            interval: period,
             entered: AtomicU64::new(NONE),
             last_delay: AtomicU64::new(0),
             measured_at: AtomicU64::new(0),
         }
     }
 
-    /// Whether a task should be sent into the queue now. The caller that is told so sends it.
+    /// Whether the caller should queue a task now. Reserves the probe: a caller that gets `true`
+    /// must queue one.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         let since = Time(self.measured_at.load(Ordering::Relaxed));
         let free = self.entered.load(Ordering::Relaxed) == NONE && now.since(since) >= self.interval;
         free && self.entered.compare_exchange(NONE, now.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The task enters the queue that counts.
+    /// Records that the task enters the queue.
     pub(crate) fn enter(&self, now: Time) {
         self.entered.store(now.0, Ordering::Relaxed);
     }
 
-    /// The task has left the queue.
+    /// Records that the task has left the queue.
     pub(crate) fn leave(&self, now: Time) {
         let entered = self.entered.load(Ordering::Relaxed);
         if entered == NONE {
@@ -52,16 +53,17 @@ impl Probe {
         self.entered.store(NONE, Ordering::Relaxed);
     }
 
-    /// The task will never report: its executor has ended.
+    /// Ends a task that will never report because its executor has ended.
     pub(crate) fn forget(&self) {
         self.entered.store(NONE, Ordering::Relaxed);
     }
 
-    /// The delay as it is known now: the age of a task that waits counts as soon as it is more than the last one's.
+    /// The delay at `now`. The age of a waiting task counts as soon as it exceeds the last task's
+    /// wait.
     pub(crate) fn delay(&self, now: Time) -> Nanos {
         let found = Nanos(self.last_delay.load(Ordering::Relaxed));
         let at = Time(self.measured_at.load(Ordering::Relaxed));
-        // What was found before a silence says nothing of now.
+        // A measurement expires after eight intervals plus its own length.
         let last = if now.since(at) <= self.interval * 8 + found { found } else { Nanos::ZERO };
         match self.entered.load(Ordering::Relaxed) {
             NONE => last,

@@ -1,4 +1,5 @@
-//! A front end's knowledge of a request that has come. Never here: headers, and how ages are measured.
+//! A front end's knowledge of an arriving request. Does not contain headers or the measurement of
+//! ages.
 
 use leeward_core::units::{Nanos, Priority, Tenant};
 use std::time::Duration;
@@ -8,28 +9,28 @@ use std::time::Duration;
 pub struct Class(u8);
 
 impl Class {
-    /// Refused last.
+    /// Rejected last.
     pub const CRITICAL: Class = Class(0);
     /// The class of a request that names none.
     pub const NORMAL: Class = Class(3);
     /// Work that can be done later.
     pub const BATCH: Class = Class(5);
-    /// Refused first.
+    /// Rejected first.
     pub const SHEDDABLE: Class = Class(7);
-    /// Classes that there are.
+    /// Number of classes.
     pub const COUNT: u8 = 8;
 
-    /// The class of this number; of a number above 7 the last.
+    /// The class with this number; numbers above 7 give class 7.
     pub const fn new(number: u8) -> Self {
         Class(if number < Self::COUNT { number } else { Self::COUNT - 1 })
     }
 
-    /// Its number, 0 to 7.
+    /// Number of the class, 0 to 7.
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// The next lower one, if there is one.
+    /// The next less important class; the last class has none and gives itself.
     pub const fn lower(self) -> Self {
         Class::new(self.0 + 1)
     }
@@ -41,78 +42,93 @@ impl Default for Class {
     }
 }
 
-/// Knowledge about a request that has come. The default knows nothing.
+/// A front end's knowledge of an arriving request. The default knows nothing.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct RequestInfo {
     /// Time since the kernel received the request's last byte, if the front end knows.
     pub age: Option<Nanos>,
-    /// Time that the client still gives it, counted from when the kernel received it.
+    /// Time that the client still allows, counted from the kernel's receipt.
     pub timeout: Option<Nanos>,
-    /// Importance.
+    /// Class of the request: the more important, the later it is rejected.
     pub class: Class,
-    /// Number of the user on whose behalf it came: users of one class are refused by turns, an hour each.
+    /// Number of the user. Among users of one class, the order of rejection changes every hour.
     pub user: Option<u64>,
-    /// Account that it counts for.
+    /// Tenant that the request is charged to.
     pub tenant: Tenant,
-    /// Requests of one route have one number, by which their cost is learnt.
+    /// Number of the route; the gate learns the cost per route.
     pub route: u8,
-    /// Requests that ask the same services behind have one number, by which it is learnt how many those accept; `None`: the route's.
+    /// Downstream group; its acceptance rate is learnt per group. `None`: the route's number.
     pub downstream: Option<u8>,
-    /// Times that this request was sent before.
+    /// Number of earlier attempts of this request.
     pub attempt: u8,
 }
 
 impl RequestInfo {
-    /// The same with [`Arriving::waited`]. An age over a minute is a clock that was set, and none.
-    pub fn with_age(mut self, waited: Duration) -> Self {
-        self.age = (waited <= Duration::from_secs(60)).then_some(Nanos(waited.as_nanos() as u64));
+    /// Sets [`RequestInfo::age`]. An age over a minute comes from a clock that was set, and is
+    /// ignored.
+    pub fn with_age(mut self, age: Duration) -> Self {
+        self.age = (age <= Duration::from_secs(60)).then_some(Nanos(age.as_nanos() as u64));
         self
     }
 
-    /// The same with [`Arriving::left`].
-    pub fn with_timeout(mut self, left: Duration) -> Self {
-        self.timeout = Some(Nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)));
+    /// Sets [`RequestInfo::timeout`].
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
         self
     }
 
-    /// The same with [`Arriving::class`].
+    /// Former name of [`RequestInfo::with_age`].
+    #[doc(hidden)]
+    #[deprecated(note = "renamed to `with_age`")]
+    pub fn with_waited(self, age: Duration) -> Self {
+        self.with_age(age)
+    }
+
+    /// Former name of [`RequestInfo::with_timeout`].
+    #[doc(hidden)]
+    #[deprecated(note = "renamed to `with_timeout`")]
+    pub fn with_left(self, timeout: Duration) -> Self {
+        self.with_timeout(timeout)
+    }
+
+    /// Sets [`RequestInfo::class`].
     pub const fn with_class(mut self, class: Class) -> Self {
         self.class = class;
         self
     }
 
-    /// The same with [`Arriving::user`].
+    /// Sets [`RequestInfo::user`].
     pub const fn with_user(mut self, user: u64) -> Self {
         self.user = Some(user);
         self
     }
 
-    /// The same with [`Arriving::tenant`].
+    /// Sets [`RequestInfo::tenant`].
     pub const fn with_tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = tenant;
         self
     }
 
-    /// The same with [`Arriving::route`].
+    /// Sets [`RequestInfo::route`].
     pub const fn with_route(mut self, route: u8) -> Self {
         self.route = route;
         self
     }
 
-    /// The same with [`Arriving::asks`].
+    /// Sets [`RequestInfo::downstream`].
     pub const fn with_downstream(mut self, number: u8) -> Self {
         self.downstream = Some(number);
         self
     }
 
-    /// The same with [`Arriving::attempt`].
+    /// Sets [`RequestInfo::attempt`].
     pub const fn with_attempt(mut self, attempt: u8) -> Self {
         self.attempt = attempt;
         self
     }
 
-    /// Number of whoever it counts for: its tenant, its user, or else `random`.
+    /// Number of the tenant; without a tenant, of the user; without both, `random`.
     pub(crate) fn caller(&self, random: u64) -> u64 {
         match (self.tenant, self.user) {
             (Tenant::DEFAULT, Some(user)) => user,
@@ -121,8 +137,10 @@ impl RequestInfo {
         }
     }
 
-    /// Class and user in the one priority that controllers know: class × 16 + user (DAGOR §4.2). A repeated request is one
-    /// class lower, and in the lowest its last user, so that repetitions push out no first attempts.
+    /// Class and user as one priority for controllers: class × 16 + user (DAGOR §4.2).
+    ///
+    /// A repeated request is one class lower; in the lowest class it gets the lowest priority.
+    /// Repetitions thus push out no first attempts.
     pub(crate) fn priority(&self, hour: u64, random: u64) -> Priority {
         if self.attempt > 0 && self.class == Class::SHEDDABLE {
             return Priority::LOWEST;

@@ -1,4 +1,5 @@
-//! A part of a gate: a fast half with its session, its choices and its counters, for the threads that share it.
+//! Shard of a gate: a fast half with its session, random choices and counters, for the threads that
+//! share it.
 
 use crate::counts::{ClassCounts, GateCounts, RouteCounts};
 use crate::outcome::Outcome;
@@ -13,12 +14,12 @@ pub(crate) struct Shard {
     pub(crate) rng: FastRng,
     pub(crate) counts: GateCounts,
     pub(crate) by_class: ClassCounts,
-    /// Waits before the gate, of requests that have an age.
+    /// Waits before the gate, of requests with an age.
     pub(crate) waits: WaitHistogram,
     pub(crate) by_route: Box<RouteCounts>,
-    /// Latencies of results, the wait before the gate included.
+    /// Latencies of results, including the wait before the gate.
     pub(crate) latencies: Box<LatencyHistogram>,
-    /// Time that requests have occupied a worker, by the place of their route.
+    /// Time that requests have occupied a worker, by slot of their route.
     pub(crate) costs: Box<[WaitHistogram; ROUTE_SLOTS]>,
 }
 
@@ -40,22 +41,22 @@ impl Shard {
         }
     }
 
-    /// Asks the controller. A rejected request is over for it.
+    /// Asks the controller about a request. A rejected request ends for the controller at once.
     pub(crate) fn admit(&mut self, arrival: &Arrival, waited: Nanos) -> Result<server::PendingRequest, DecisionReason> {
-        let (mut verdict, ticket) = self.session.request(self.half.as_mut(), arrival);
+        let (mut verdict, pending) = self.session.request(self.half.as_mut(), arrival);
         if verdict == Verdict::Admit {
             verdict = self.half.on_dequeue(waited);
         }
         match verdict {
-            Verdict::Admit => Ok(ticket),
+            Verdict::Admit => Ok(pending),
             Verdict::Reject(reason) => {
-                self.end(ticket, arrival.now, Outcome::Rejected, waited);
+                self.end(pending, arrival.now, Outcome::Rejected, waited);
                 Err(reason.into())
             }
         }
     }
 
-    /// Asks about an admitted request whose turn it is.
+    /// Asks the controller about an admitted request that leaves the wait queue.
     pub(crate) fn admit_dequeued(&mut self, waited: Nanos) -> Result<(), DecisionReason> {
         match self.half.on_dequeue(waited) {
             Verdict::Admit => Ok(()),
@@ -63,8 +64,9 @@ impl Shard {
         }
     }
 
-    /// Counts the end of an admitted request of a class, whose route has this place, `latency` after it came.
-    pub(crate) fn count_end(&mut self, (class, place): (u8, usize), outcome: Outcome, latency: Nanos, slo: Nanos) {
+    /// Counts the end of an admitted request, `latency` after its arrival. `route` is the slot of
+    /// its route.
+    pub(crate) fn count_end(&mut self, (class, route): (u8, usize), outcome: Outcome, latency: Nanos, slo: Nanos) {
         self.by_class.end(class);
         match outcome {
             Outcome::Completed | Outcome::Failed => {
@@ -72,7 +74,7 @@ impl Shard {
                 self.counts.completed += 1;
                 self.counts.in_time += u64::from(answer == Answer::InTime);
                 self.counts.failed += u64::from(answer == Answer::Failed);
-                self.by_route.record(class, place, answer);
+                self.by_route.record(class, route, answer);
                 if answer != Answer::Failed {
                     self.latencies.record(latency);
                 }
@@ -83,13 +85,13 @@ impl Shard {
     }
 
     /// Ends a request for the controller.
-    pub(crate) fn end(&mut self, ticket: server::PendingRequest, now: Time, outcome: Outcome, sojourn: Nanos) {
+    pub(crate) fn end(&mut self, pending: server::PendingRequest, now: Time, outcome: Outcome, sojourn: Nanos) {
         let outcome = match outcome {
             Outcome::Completed | Outcome::Failed => server::Outcome::Completed,
             Outcome::Rejected | Outcome::Abandoned => server::Outcome::Rejected,
         };
         let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
-        let _ = self.session.reply(self.half.as_mut(), ticket, &departure);
+        let _ = self.session.reply(self.half.as_mut(), pending, &departure);
     }
 
     pub(crate) fn pending(&self) -> u32 {

@@ -1,4 +1,4 @@
-//! The gate as those who watch it see it. Never here: what is written on the path of requests.
+//! The gate as a source for metrics and dashboards. Does not contain writes on the request path.
 
 use crate::builder::Mode;
 use crate::counts::{ClassCounts, RouteCounts};
@@ -10,7 +10,7 @@ use leeward_observe::{
     Decision, DecisionId, DecisionReason, LatencyCounts, ROUTE_SLOTS, Snapshot, Source, WaitCounts, WaitStage, unix_ns,
 };
 
-/// Reasons that a gate can have: all but those of a protocol with credits.
+/// Reasons that a gate can have: all except those of a protocol with credits.
 const REASONS: [DecisionReason; 9] = [
     DecisionReason::Late,
     DecisionReason::Deadline,
@@ -24,7 +24,9 @@ const REASONS: [DecisionReason; 9] = [
 ];
 
 impl Gate {
-    /// Labels of the routes that have places: their names, or their numbers. No two are the same: Prometheus would read none of it.
+    /// Labels of the routes with slots: their names or numbers.
+    ///
+    /// Each label is unique; Prometheus would reject a whole page with a duplicate.
     fn labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = Vec::new();
         for route in self.0.places.to_vec() {
@@ -53,7 +55,7 @@ impl Source for Gate {
             shard.costs.iter().zip(&mut costs).for_each(|(of, sum)| of.add_to(sum));
         }
         let delay = u64::try_from(self.delay().as_nanos()).unwrap_or(u64::MAX);
-        let refused = |class: usize| {
+        let rejected = |class: usize| {
             let counts = by_class.rejected[class];
             let of = move |reason: DecisionReason| RejectionCount {
                 reason: reason.name(),
@@ -63,16 +65,16 @@ impl Source for Gate {
             REASONS.into_iter().map(of)
         };
         let routes = self.labels();
-        let route = |place: usize| routes.get(place).map_or_else(|| OTHER.into(), String::clone);
-        let answers = by_route.iter().map(|(class, place, of)| RouteAnswers {
+        let route = |slot: usize| routes.get(slot).map_or_else(|| OTHER.into(), String::clone);
+        let answers = by_route.iter().map(|(class, slot, of)| RouteAnswers {
             class: Some(class),
-            route: route(place),
+            route: route(slot),
             in_time: of.in_time,
             late: of.late,
             failed: of.failed,
         });
         let costs = costs.iter().enumerate().filter(|(_, costs)| costs.count() > 0);
-        let costs = costs.map(|(place, costs)| RouteCost { route: route(place), costs: *costs });
+        let costs = costs.map(|(slot, costs)| RouteCost { route: route(slot), costs: *costs });
         let workers = inner.shards.len();
         Snapshot {
             port: "gate".into(),
@@ -91,7 +93,7 @@ impl Source for Gate {
             failed: counts.failed,
             in_time: counts.in_time,
             abandoned: counts.abandoned,
-            refused: (0..by_class.rejected.len()).flat_map(refused).collect(),
+            refused: (0..by_class.rejected.len()).flat_map(rejected).collect(),
             admitted_by_class: by_class.admitted.into(),
             in_flight: counts.in_flight(),
             in_flight_by_class: by_class.in_flight(),

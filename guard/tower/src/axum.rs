@@ -1,4 +1,5 @@
-//! axum with a listener that takes stamps, and the layer that reads them. Never here: anything that other frameworks need.
+//! axum with a listener that takes receive stamps, and the layer that reads them. Does not contain
+//! anything that other frameworks need.
 
 use crate::body::GuardedBody;
 use crate::listener::{Listener, StampedStream};
@@ -37,7 +38,7 @@ impl axum::serve::Listener for Listener {
         loop {
             match Listener::accept(self).await {
                 Ok(accepted) => return accepted,
-                // Out of descriptors, most likely: those of connections that end come back.
+                // Most likely out of descriptors; connections that end return theirs.
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
@@ -48,16 +49,19 @@ impl axum::serve::Listener for Listener {
     }
 }
 
-/// Serves `app` behind `layer` with exact queueing delays. Handlers may ask for `ConnectInfo<Peer>`. The layer is around the whole
-/// router, so that a refused request is not routed.
+/// Serves `app` through `layer` with exact queueing delays.
+///
+/// Handlers may extract `ConnectInfo<Peer>`. The layer surrounds the whole router, so that a
+/// rejected request is not routed.
 ///
 /// # Errors
-/// The listener's.
+///
+/// Errors of the listener.
 pub async fn serve(listener: TcpListener, app: Router, layer: Slo) -> io::Result<()> {
     axum::serve(Listener::new(listener), MakeConnection(layer.layer(app))).await
 }
 
-/// Makes the service of a connection.
+/// Makes the service of each connection.
 #[derive(Clone)]
 struct MakeConnection(GuardedService<Router>);
 
@@ -75,7 +79,7 @@ impl Service<IncomingStream<'_, Listener>> for MakeConnection {
     }
 }
 
-/// Service of one connection: its requests know their connection.
+/// Service of one connection; adds the connection's peer to each request.
 #[derive(Clone)]
 struct ConnectionService {
     inner: GuardedService<Router>,
@@ -98,7 +102,7 @@ impl Service<Request> for ConnectionService {
 }
 
 pin_project! {
-    // The response with the body that axum takes.
+    // The response with axum's type of body.
     struct BoxBodyFuture<F> {
         #[pin]
         inner: F,

@@ -1,4 +1,4 @@
-//! A response's body that holds the request's ticket until it ends. Never here: its bytes.
+//! Response body that holds the request's permit until the body ends. Does not contain the bytes.
 
 use crate::status;
 use bytes::{Buf, Bytes};
@@ -10,37 +10,37 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// Body of a response: the service's, or none after a refusal.
+    /// Body of a response: the service's body, or a rejection's content.
     pub struct GuardedBody<B: Body> {
-        // `None` after a refusal.
+        // `None` for a rejection.
         #[pin]
         inner: Option<B>,
-        // Content of a refusal, unless it has none.
+        // Content of a rejection, if it has any.
         rejection_body: Option<B::Data>,
         permit: Option<Permit>,
-        // What the request is worth if all of the body is sent.
+        // Outcome of the request if the whole body is sent.
         outcome: Outcome,
     }
 
     impl<B: Body> PinnedDrop for GuardedBody<B> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            let ended = this.inner.as_ref().get_ref().as_ref().is_none_or(|inner| inner.is_end_stream());
-            // Servers stop asking once they know that nothing follows.
-            if let (Some(ticket), true) = (this.permit.take(), ended) {
-                ticket.finish(*this.outcome);
+            let has_ended = this.inner.as_ref().get_ref().as_ref().is_none_or(|inner| inner.is_end_stream());
+            // A server stops polling once it knows that no frame follows.
+            if let (Some(permit), true) = (this.permit.take(), has_ended) {
+                permit.finish(*this.outcome);
             }
         }
     }
 }
 
 impl<B: Body> GuardedBody<B> {
-    /// A body without a request to end.
+    /// A body without a permit.
     pub(crate) fn unguarded(inner: B) -> Self {
         GuardedBody { inner: Some(inner), rejection_body: None, permit: None, outcome: Outcome::Completed }
     }
 
-    /// A body whose end is the request's, with this outcome.
+    /// A body that ends its request with this outcome.
     pub(crate) fn with_permit(inner: B, ticket: Permit, outcome: Outcome) -> Self {
         GuardedBody { inner: Some(inner), rejection_body: None, permit: Some(ticket), outcome }
     }
@@ -49,19 +49,21 @@ impl<B: Body> GuardedBody<B> {
         GuardedBody { inner: None, rejection_body: None, permit: None, outcome: Outcome::Rejected }
     }
 
-    /// Content of a refusal; `None` where the service's bodies have another kind of data than such
-    /// bytes.
+    /// A rejection's content; `None` if the service's bodies have a data type other than [`Bytes`]
+    /// or `&[u8]`.
     pub(crate) fn with_content(content: &'static [u8]) -> Option<Self>
     where
         B::Data: 'static,
     {
-        let own = cast(Bytes::from_static(content)).or_else(|| cast(content))?;
-        Some(GuardedBody { inner: None, rejection_body: Some(own), permit: None, outcome: Outcome::Rejected })
+        let data = cast(Bytes::from_static(content)).or_else(|| cast(content))?;
+        Some(GuardedBody { inner: None, rejection_body: Some(data), permit: None, outcome: Outcome::Rejected })
     }
 }
 
-/// A value as one of type `T`, if that is its type. Frameworks have [`Bytes`] everywhere; asking
-/// all users for a conversion would lock out those that have something else.
+/// Casts a value to type `T`, if that is its type.
+///
+/// Frameworks use [`Bytes`] everywhere. A required conversion would exclude services with another
+/// type.
 fn cast<T: 'static>(value: impl Any) -> Option<T> {
     let mut value = Some(value);
     (&mut value as &mut dyn Any).downcast_mut::<Option<T>>()?.take()
@@ -92,8 +94,8 @@ where
         let frame = ready!(inner.poll_frame(context));
         match &frame {
             None => {
-                if let Some(ticket) = this.permit.take() {
-                    ticket.finish(*this.outcome);
+                if let Some(permit) = this.permit.take() {
+                    permit.finish(*this.outcome);
                 }
             }
             Some(Ok(frame)) => {
@@ -111,7 +113,8 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        let own = || SizeHint::with_exact(self.rejection_body.as_ref().map_or(0, |own| own.remaining() as u64));
-        self.inner.as_ref().map_or_else(own, Body::size_hint)
+        let rejection_size =
+            || SizeHint::with_exact(self.rejection_body.as_ref().map_or(0, |body| body.remaining() as u64));
+        self.inner.as_ref().map_or_else(rejection_size, Body::size_hint)
     }
 }

@@ -1,19 +1,21 @@
-//! A lock's refusal as a handler's answer. Never here: when a lock refuses.
+//! A lock's rejection as a handler's response. Does not contain the lock's decision.
 
 use crate::headers::{ENVOY_OVERLOADED, REASON};
 use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use leeward_runtime::locks::Congested;
 
-/// Answer of a handler whose lock, or line, has refused the request: `503` with the reason `lock`, and
-/// `RESOURCE_EXHAUSTED` for tonic.
+/// Response of a handler whose lock or acquire queue has rejected the request.
+///
+/// HTTP: `503` with the reason `lock`. tonic: `RESOURCE_EXHAUSTED`.
 ///
 /// ```
-/// use leeward_tower::{Busy, locks::Mutex};
+/// use leeward_tower::{LockRejection, locks::Mutex};
 ///
-/// static COUNTER: std::sync::LazyLock<Mutex<u64>> = std::sync::LazyLock::new(|| Mutex::new("counter", 0));
+/// static COUNTER: std::sync::LazyLock<Mutex<u64>> =
+///     std::sync::LazyLock::new(|| Mutex::new("counter", 0));
 ///
-/// async fn handler() -> Result<String, Busy> {
+/// async fn handler() -> Result<String, LockRejection> {
 ///     let mut counter = COUNTER.lock_unless_congested().await?;
 ///     *counter += 1;
 ///     Ok(counter.to_string())
@@ -23,7 +25,7 @@ use leeward_runtime::locks::Congested;
 pub struct LockRejection(pub Congested);
 
 impl LockRejection {
-    /// The answer over HTTP.
+    /// The HTTP response.
     pub fn response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -58,8 +60,8 @@ impl axum::response::IntoResponse for LockRejection {
 
 #[cfg(feature = "tonic")]
 impl From<LockRejection> for tonic::Status {
-    fn from(busy: LockRejection) -> Self {
-        let mut status = tonic::Status::resource_exhausted(busy.to_string());
+    fn from(rejection: LockRejection) -> Self {
+        let mut status = tonic::Status::resource_exhausted(rejection.to_string());
         status.metadata_mut().insert("leeward-reason", tonic::metadata::MetadataValue::from_static("lock"));
         status
     }

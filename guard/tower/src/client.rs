@@ -1,6 +1,6 @@
-//! A client's half: requests that a server would refuse end at the client, with the chance at which the server refuses;
-//! repeated requests are marked, and few; every request says how much time it has left. Never here: when a request is
-//! sent again.
+//! Client half: ends requests at the client that the server would probably reject. It marks and
+//! limits retries, and writes the remaining time into every request. Does not contain the decision
+//! to retry.
 
 use crate::body::GuardedBody;
 use crate::headers::{ENVOY_OVERLOADED, GRPC_STATUS, Grpc, REASON};
@@ -21,59 +21,67 @@ use std::time::{Duration, Instant};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Requests that are tolerated per accepted request before some end here (Site Reliability Engineering, ch. 21: K = 2).
+// Former names, for programs that use them.
+#[doc(hidden)]
+pub use self::{is_overload as overloaded, mark_retry as repeated};
+
+/// Requests per accepted request that are sent before some end here (Site Reliability Engineering,
+/// ch. 21: K = 2).
 const REQUESTS_PER_ACCEPT: f64 = 2.0;
-/// Time over which requests and accepted ones are counted: a half of it is forgotten at once.
+/// Time over which requests and accepted requests are counted; half of it is forgotten at once.
 const MEMORY: Duration = Duration::from_secs(2);
 
-/// Repeated requests that are sent per first one (Site Reliability Engineering, ch. 21), and how many are saved up at
-/// most.
+/// Retries per first attempt (Site Reliability Engineering, ch. 21), and the most retries that
+/// accumulate.
 const RETRIES: f64 = 0.1;
 const RETRIES_MAX: f64 = 10.0;
 
-/// A layer for clients of a server that may refuse; `objective` is the time that a request has from its issue. Inside
-/// of a guarded service it is also at most what the request being served has left, and the request is as important and
-/// as often repeated as that one.
+/// Makes a layer for clients of a server that may reject; `objective` is a request's time from its
+/// issue.
+///
+/// Inside a guarded service, a request also gets at most the remaining time of the served request.
+/// It inherits that request's class and attempt number.
 pub fn client(objective: Duration) -> Client {
     Client { objective, shared: Arc::default() }
 }
 
-/// Marks a request as sent before, `attempts` times: for policies that send requests again. The layer lets one in ten
-/// pass, and servers refuse them first.
+/// Marks a request as a retry after `attempts` earlier attempts, for retry policies.
+///
+/// The layer sends about one retry per ten requests, and servers reject retries first.
 pub fn mark_retry<B>(request: &mut Request<B>, attempts: u8) {
     request.extensions_mut().insert(Attempts(attempts));
 }
 
-/// Extension of a request that was sent before.
+/// Extension of a request that is a retry.
 #[derive(Clone, Copy, Debug)]
 struct Attempts(u8);
 
-/// Why a request ended at the client.
+/// Reason for which a request ended at the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LocalRejection {
-    /// The server would most likely have refused it.
+    /// The server would probably have rejected the request.
     Throttled,
-    /// More were repeated than a tenth.
+    /// Retries exceeded a tenth of the first attempts.
     Retries,
-    /// The request that it was a part of has no time left.
+    /// The served request has no time left.
     Deadline,
 }
 
-/// Requests that ended at the client, and header values that it could not read.
+/// Requests that ended at the client, and malformed header values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RejectionCounts {
-    /// The server would most likely have refused them.
+    /// Requests that the server would probably have rejected.
     pub throttled: u64,
-    /// Repeated beyond a tenth of the first ones, or on behalf of a request that was itself repeated.
+    /// Retries beyond a tenth of the first attempts, or sent for a request that was itself a retry.
     pub retries: u64,
-    /// Parts of a request that had no time left.
+    /// Requests sent for a served request without time left.
     pub deadline: u64,
-    /// Values of headers on requests that could not be read: they are replaced.
+    /// Malformed header values of requests; the layer replaces them.
     pub malformed: u64,
 }
 
-/// Whether this response is a server's, or this client's own, refusal for overload.
+/// Whether this response is a rejection for overload, by a server or by this client.
 pub fn is_overload<B>(response: &Response<B>) -> bool {
     is_rejection(response.status(), response.headers())
 }
@@ -85,7 +93,7 @@ fn is_rejection(status: StatusCode, headers: &HeaderMap) -> bool {
         || headers.get(GRPC_STATUS).is_some_and(|status| status == "8")
 }
 
-/// The layer. Its services share one account of one server.
+/// The layer. Its services share the statistics of one server.
 #[derive(Clone, Debug)]
 pub struct Client {
     objective: Duration,
@@ -95,34 +103,34 @@ pub struct Client {
 #[derive(Debug, Default)]
 struct Shared {
     throttle: Mutex<AdaptiveThrottle>,
-    /// By [`Ended`].
+    /// Ended requests by [`LocalRejection`].
     rejected: [AtomicU64; 3],
     malformed: AtomicU64,
 }
 
 impl Client {
-    /// Fates of the requests that did not leave.
+    /// Counters of the requests that were not sent.
     pub fn rejections(&self) -> RejectionCounts {
         let [throttled, retries, deadline] = self.shared.rejected.each_ref().map(|count| count.load(Ordering::Relaxed));
         RejectionCounts { throttled, retries, deadline, malformed: self.shared.malformed.load(Ordering::Relaxed) }
     }
 
-    /// Decides on a request, and writes what it says of itself.
+    /// Decides about a request, and writes its headers.
     fn prepare<B>(&self, request: &mut Request<B>) -> Result<(), LocalRejection> {
-        let serving = scope::current_request();
+        let served = scope::current_request();
         let own = request.extensions().get::<Attempts>().map_or(0, |attempts| attempts.0);
-        let out = outgoing::OutgoingRequest { objective: self.objective, own, context: serving, now: clock::process() };
-        let passed = outgoing::write(request.headers_mut(), &out);
-        self.shared.malformed.fetch_add(passed.malformed.into(), Ordering::Relaxed);
-        if passed.timeout == Some(Duration::ZERO) {
+        let out = outgoing::OutgoingRequest { objective: self.objective, own, context: served, now: clock::process() };
+        let written = outgoing::write(request.headers_mut(), &out);
+        self.shared.malformed.fetch_add(written.malformed.into(), Ordering::Relaxed);
+        if written.timeout == Some(Duration::ZERO) {
             return Err(LocalRejection::Deadline);
         }
-        // Parts of a request that was itself repeated are not: whoever sent it will, and attempts would multiply from
-        // tier to tier.
-        if passed.is_retry && serving.is_some_and(|serving| serving.attempt() > 0) {
+        // A request sent for a retry is not retried here: the original sender retries. Otherwise,
+        // attempts would multiply from tier to tier.
+        if written.is_retry && served.is_some_and(|served| served.attempt() > 0) {
             return Err(LocalRejection::Retries);
         }
-        lock(&self.shared.throttle).try_send(Instant::now(), passed.is_retry)
+        lock(&self.shared.throttle).try_send(Instant::now(), written.is_retry)
     }
 }
 
@@ -134,14 +142,14 @@ impl<S> Layer<S> for Client {
     }
 }
 
-/// Requests and accepted ones of two halves of the memory.
+/// Counts of requests and accepted requests in two halves of the memory.
 #[derive(Debug)]
 struct AdaptiveThrottle {
     since: Instant,
     before: (f64, f64),
     now: (f64, f64),
     random: u64,
-    /// Repeated requests that may leave.
+    /// Retries that may be sent.
     retries: f64,
 }
 
@@ -158,14 +166,14 @@ impl Default for AdaptiveThrottle {
 }
 
 impl AdaptiveThrottle {
-    /// Whether a request, `repeated` or not, may leave at `now`. Counts it.
-    fn try_send(&mut self, now: Instant, repeated: bool) -> Result<(), LocalRejection> {
-        if repeated && self.retries < 1.0 {
+    /// Decides whether a request may be sent at `now`, and counts it.
+    fn try_send(&mut self, now: Instant, is_retry: bool) -> Result<(), LocalRejection> {
+        if is_retry && self.retries < 1.0 {
             return Err(LocalRejection::Retries);
         }
-        let passed = now.saturating_duration_since(self.since);
-        if passed >= MEMORY / 2 {
-            self.before = if passed >= MEMORY { (0.0, 0.0) } else { self.now };
+        let elapsed = now.saturating_duration_since(self.since);
+        if elapsed >= MEMORY / 2 {
+            self.before = if elapsed >= MEMORY { (0.0, 0.0) } else { self.now };
             (self.now, self.since) = ((0.0, 0.0), now);
         }
         self.random ^= self.random << 13;
@@ -178,7 +186,7 @@ impl AdaptiveThrottle {
         if chance < ((requests - REQUESTS_PER_ACCEPT * accepted) / (requests + 1.0)).max(0.0) {
             return Err(LocalRejection::Throttled);
         }
-        self.retries = if repeated { self.retries - 1.0 } else { (self.retries + RETRIES).min(RETRIES_MAX) };
+        self.retries = if is_retry { self.retries - 1.0 } else { (self.retries + RETRIES).min(RETRIES_MAX) };
         Ok(())
     }
 
@@ -187,11 +195,11 @@ impl AdaptiveThrottle {
     }
 }
 
-fn lock(account: &Mutex<AdaptiveThrottle>) -> std::sync::MutexGuard<'_, AdaptiveThrottle> {
-    account.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn lock(throttle: &Mutex<AdaptiveThrottle>) -> std::sync::MutexGuard<'_, AdaptiveThrottle> {
+    throttle.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A client's service that sends less to a server that refuses.
+/// A client's service that sends less to a server that rejects.
 #[derive(Clone, Debug)]
 pub struct ThrottledService<S> {
     inner: S,
@@ -218,21 +226,24 @@ where
                 let shared = Some(Arc::clone(&self.client.shared));
                 ClientFuture { state: State::Sent { inner: self.inner.call(request), shared } }
             }
-            Err(ended) => {
-                self.client.shared.rejected[ended as usize].fetch_add(1, Ordering::Relaxed);
-                if ended == LocalRejection::Throttled {
+            Err(rejection_kind) => {
+                self.client.shared.rejected[rejection_kind as usize].fetch_add(1, Ordering::Relaxed);
+                if rejection_kind == LocalRejection::Throttled {
                     scope::report_downstream(true);
                 }
                 release_ready(&mut self.inner);
-                ClientFuture { state: State::Rejected { response: Some(reject_locally(ended, grpc)) } }
+                ClientFuture { state: State::Rejected { response: Some(reject_locally(rejection_kind, grpc)) } }
             }
         }
     }
 }
 
-/// The refusal that the server would have sent.
-fn reject_locally<B: Body<Data: 'static>>(ended: LocalRejection, grpc: Option<Grpc>) -> Response<GuardedBody<B>> {
-    let (word, code) = match ended {
+/// Makes the rejection that the server would have sent.
+fn reject_locally<B: Body<Data: 'static>>(
+    rejection_kind: LocalRejection,
+    grpc: Option<Grpc>,
+) -> Response<GuardedBody<B>> {
+    let (reason, code) = match rejection_kind {
         LocalRejection::Throttled => ("client", GrpcStatus::Exhausted),
         LocalRejection::Retries => ("retries", GrpcStatus::Exhausted),
         LocalRejection::Deadline => ("deadline", GrpcStatus::Deadline),
@@ -245,7 +256,7 @@ fn reject_locally<B: Body<Data: 'static>>(ended: LocalRejection, grpc: Option<Gr
             response
         }
     };
-    response.headers_mut().insert(REASON, HeaderValue::from_static(word));
+    response.headers_mut().insert(REASON, HeaderValue::from_static(reason));
     response
 }
 
@@ -261,7 +272,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<F, B: Body> {
         Sent { #[pin] inner: F, shared: Option<Arc<Shared>> },
-        // The request never left.
+        // The request was not sent.
         Rejected { response: Option<Response<GuardedBody<B>>> },
     }
 }
@@ -280,11 +291,11 @@ where
             }
             StateProjection::Sent { inner, shared } => {
                 let response = ready!(inner.poll(context))?;
-                let refused = is_overload(&response);
-                // The request that this one is a part of is being polled.
-                scope::report_downstream(refused);
+                let rejected = is_overload(&response);
+                // The served request is being polled, so the report reaches its scope.
+                scope::report_downstream(rejected);
                 if let Some(shared) = shared.take()
-                    && !refused
+                    && !rejected
                 {
                     lock(&shared.throttle).record_accept();
                 }
@@ -300,37 +311,37 @@ mod tests {
 
     #[test]
     fn a_client_of_a_server_that_refuses_all_sends_little_and_comes_back() {
-        let (mut account, mut now) = (AdaptiveThrottle::default(), Instant::now());
-        let step = |account: &mut AdaptiveThrottle, now: &mut Instant| {
+        let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
+        let step = |throttle: &mut AdaptiveThrottle, now: &mut Instant| {
             *now += Duration::from_millis(1);
-            account.try_send(*now, false).is_ok()
+            throttle.try_send(*now, false).is_ok()
         };
-        let sent = (0..4_000).filter(|_| step(&mut account, &mut now)).count();
+        let sent = (0..4_000).filter(|_| step(&mut throttle, &mut now)).count();
         assert!(sent < 100, "{sent} of 4,000");
-        let served = |account: &mut AdaptiveThrottle, now: &mut Instant| {
-            let leaves = step(account, now);
-            if leaves {
-                account.record_accept();
+        let served = |throttle: &mut AdaptiveThrottle, now: &mut Instant| {
+            let is_sent = step(throttle, now);
+            if is_sent {
+                throttle.record_accept();
             }
-            leaves
+            is_sent
         };
-        let _ = (0..8_000).filter(|_| served(&mut account, &mut now)).count();
-        let sent = (0..1_000).filter(|_| served(&mut account, &mut now)).count();
+        let _ = (0..8_000).filter(|_| served(&mut throttle, &mut now)).count();
+        let sent = (0..1_000).filter(|_| served(&mut throttle, &mut now)).count();
         assert_eq!(sent, 1_000, "nothing ends here once the server accepts");
     }
     #[test]
     fn one_request_in_ten_is_repeated() {
-        let (mut account, mut now, mut sent) = (AdaptiveThrottle::default(), Instant::now(), (0, 0));
+        let (mut throttle, mut now, mut sent) = (AdaptiveThrottle::default(), Instant::now(), (0, 0));
         for _ in 0..10_000 {
             now += Duration::from_millis(1);
-            // Each request is sent three times more.
+            // Each request is retried three times.
             for attempt in 0..4 {
-                match account.try_send(now, attempt > 0) {
+                match throttle.try_send(now, attempt > 0) {
                     Ok(()) if attempt > 0 => sent.1 += 1,
                     Ok(()) => sent.0 += 1,
                     Err(_) => {}
                 }
-                account.record_accept();
+                throttle.record_accept();
             }
         }
         assert_eq!(sent.0, 10_000);

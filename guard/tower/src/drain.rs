@@ -1,6 +1,7 @@
-//! The rest of a refused request's body. HTTP/1 can say nothing else on a connection before it is read: a little is
-//! read, of much, of what does not come, and of what the client holds back until it is asked for, the connection closes
-//! (RFC 9112 §9.3). Never here: HTTP/2, whose streams end one by one.
+//! Handling of a rejected request's unread body. On HTTP/1, a response can be followed by another
+//! only after the body is read. The service reads a small body and closes the connection in other
+//! cases: a large body, a stalled body, or `Expect: 100-continue` (RFC 9112 §9.3). Does not contain
+//! HTTP/2, where each stream ends on its own.
 
 use bytes::Buf;
 use http::header::EXPECT;
@@ -15,18 +16,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// Most that is read of a refused request.
+/// Most bytes that are read of a rejected request.
 const MOST: u64 = 64 << 10;
-/// Longest that is waited for it.
+/// Longest wait for the bytes.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Duty that a refused request's body leaves behind.
+/// Action that a rejected request's body requires.
 pub(crate) enum UnreadBody<B> {
-    /// None: it is whole, or its stream can end alone.
+    /// None: the body is complete, or its stream ends on its own.
     None,
-    /// The connection closes with the answer.
+    /// The connection closes with the response.
     Close,
-    /// Its rest is read first.
+    /// The rest is read before the response.
     Drain(Drain<B>),
 }
 
@@ -42,13 +43,13 @@ impl<B: Body> UnreadBody<B> {
     }
 }
 
-/// To read such a body would ask the client to send it.
+/// Reading the body of such a request would make the client send it.
 fn expects_continue(headers: &HeaderMap) -> bool {
     headers.contains_key(EXPECT)
 }
 
 pin_project! {
-    /// A body that is read and forgotten.
+    /// A body that is read and discarded.
     pub(crate) struct Drain<B> {
         #[pin]
         body: B,
@@ -58,7 +59,7 @@ pin_project! {
 }
 
 impl<B: Body> Future for Drain<B> {
-    /// Whether its end was read.
+    /// Whether the end of the body was read.
     type Output = bool;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
@@ -68,7 +69,7 @@ impl<B: Body> Future for Drain<B> {
                 Poll::Ready(None) => return Poll::Ready(true),
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(false),
                 Poll::Ready(Some(Ok(frame))) => {
-                    // A frame without bytes is work, too.
+                    // A frame without bytes counts as one byte, because it costs work.
                     let bytes = frame.data_ref().map_or(0, |data| data.remaining() as u64).max(1);
                     match this.remaining.checked_sub(bytes) {
                         Some(remaining) => *this.remaining = remaining,
@@ -79,7 +80,7 @@ impl<B: Body> Future for Drain<B> {
             }
         }
         if this.timer.is_none() {
-            // A runtime without timers panics: then nothing is waited for.
+            // A runtime without timers panics; the body is then not awaited.
             match catch_unwind(|| Box::pin(sleep(LONGEST))) {
                 Ok(timer) => *this.timer = Some(timer),
                 Err(_) => return Poll::Ready(false),
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use http_body::{Frame, SizeHint};
 
-    /// Frames of these sizes, and then its end or nothing more.
+    /// Frames of these sizes; then the end, or a stall.
     struct Frames(Vec<usize>, bool);
 
     impl Body for Frames {

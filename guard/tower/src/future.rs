@@ -1,5 +1,6 @@
-//! The future of a response: of a refusal as soon as the request's body is out of the way; otherwise the service's,
-//! with its time on the worker and inside of the request's scope. Never here: the decision.
+//! Future of a response. A rejection is ready once the request's body is drained. Otherwise the
+//! service's future runs inside the request's scope, and its CPU time is measured. Does not contain
+//! the decision.
 
 use crate::body::GuardedBody;
 use crate::drain::{Drain, UnreadBody};
@@ -22,7 +23,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 pin_project! {
-    /// Response of a guarded service, to a request with a body of type `B`. Dropping it abandons the request.
+    /// Response of a guarded service to a request with a body of type `B`. Dropping it abandons the
+    /// request.
     pub struct ResponseFuture<F, R: Body, B> {
         #[pin]
         state: State<F, R, B>,
@@ -37,20 +39,21 @@ pin_project! {
     }
 }
 
-/// An admitted request between two polls.
+/// State of an admitted request between two polls.
 pub(crate) struct AdmittedRequest {
     pub(crate) permit: Permit,
     pub(crate) scope: Scope,
-    /// Time on the worker so far.
+    /// CPU time so far.
     pub(crate) cpu_time: Nanos,
-    /// The name by which the client calls its route, where the route has none yet.
+    /// Route name used by the client, if the route has no name yet.
     pub(crate) route_name: Option<Box<str>>,
-    /// Until it has begun and no longer occupies a worker, in a gate with a room.
+    /// Wait in the gate's queue; present until the request has begun and no longer occupies a
+    /// worker.
     pub(crate) queue_wait: Option<QueueWait>,
 }
 
 impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
-    /// The service's own response, with the load of `reporter` if there is one.
+    /// The service's own response, with the load of `reporter` if it is set.
     pub(crate) fn served(
         inner: F,
         admitted: Option<AdmittedRequest>,
@@ -74,36 +77,36 @@ impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
 }
 
 impl<F, R: Body<Data: 'static>, B> State<F, R, B> {
-    /// Waits for the request's turn, if it has to; `Some`: it is refused without having begun.
+    /// Waits for the call of a queued request; `Some`: the request is rejected before it begins.
     fn poll_queue(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response<GuardedBody<R>>>> {
         let StateProjection::Served { admitted, reporter, .. } = self.project() else { return Poll::Ready(None) };
-        let Some(AdmittedRequest { permit: ticket, queue_wait: Some(turn), .. }) = admitted else {
+        let Some(AdmittedRequest { permit: admission, queue_wait: Some(wait), .. }) = admitted else {
             return Poll::Ready(None);
         };
-        let now = ticket.gate().now();
-        let called = ready!(turn.poll(now, context));
-        let Some(AdmittedRequest { permit: ticket, mut scope, cpu_time: worked, route_name: claims, queue_wait: turn }) =
+        let now = admission.gate().now();
+        let called = ready!(wait.poll(now, context));
+        let Some(AdmittedRequest { permit: admission, mut scope, cpu_time: spent, route_name: name, queue_wait: wait }) =
             admitted.take()
         else {
             unreachable!("looked at above")
         };
-        match ticket.begin_at(now, called) {
-            Ok(ticket) => {
-                scope.begin(&ticket);
+        match admission.begin_at(now, called) {
+            Ok(admission) => {
+                scope.begin(&admission);
                 *admitted = Some(AdmittedRequest {
-                    permit: ticket,
+                    permit: admission,
                     scope,
-                    cpu_time: worked,
-                    route_name: claims,
-                    queue_wait: turn,
+                    cpu_time: spent,
+                    route_name: name,
+                    queue_wait: wait,
                 });
                 Poll::Ready(None)
             }
-            Err(refusal) => {
-                let grpc = turn.as_ref().and_then(|turn| turn.grpc.as_ref());
-                let mut response = rejection::response(&refusal, grpc);
+            Err(rejection) => {
+                let grpc = wait.as_ref().and_then(|wait| wait.grpc.as_ref());
+                let mut response = rejection::response(&rejection, grpc);
                 headers::write_load(reporter, response.headers_mut());
-                if turn.is_some_and(|turn| turn.closes_connection) {
+                if wait.is_some_and(|wait| wait.closes_connection) {
                     set_connection_close(&mut response);
                 }
                 Poll::Ready(Some(response))
@@ -127,17 +130,17 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         if let Some(response) = ready!(state.as_mut().poll_queue(context)) {
-            // What was not begun is dropped before its refusal is sent.
+            // The service's future is dropped before the rejection is sent.
             state.set(State::Rejected { response: Some(response), drain: None });
         }
         match state.project() {
             StateProjection::Rejected { response, drain } => {
-                let whole = drain.as_pin_mut().map(|drain| drain.poll(context));
-                if whole == Some(Poll::Pending) {
+                let is_drained = drain.as_pin_mut().map(|drain| drain.poll(context));
+                if is_drained == Some(Poll::Pending) {
                     return Poll::Pending;
                 }
                 let mut response = response.take().expect("polled after it was ready");
-                if whole == Some(Poll::Ready(false)) {
+                if is_drained == Some(Poll::Ready(false)) {
                     set_connection_close(&mut response);
                 }
                 Poll::Ready(Ok(response))
@@ -146,35 +149,40 @@ where
                 let Some(request) = admitted else {
                     return inner.poll(context).map_ok(|response| response.map(GuardedBody::unguarded));
                 };
-                // Time on the worker, not time that passes: a handler that awaits costs nothing meanwhile.
+                // CPU time, not elapsed time: a handler that awaits occupies no worker.
                 let began = clock::process();
                 let polled = request.scope.enter(|| inner.poll(context));
                 let now = clock::process();
                 request.cpu_time += now.since(began);
-                // Ended, or awaiting something: a worker is free for the next.
+                // The poll has ended or awaits, so the worker is free for the next request.
                 request.queue_wait = None;
-                // The service's own failure is no answer: dropping the ticket says so.
+                // The service's error is no response; dropping the permit abandons the request.
                 let mut response = ready!(polled)?;
                 headers::write_load(reporter, response.headers_mut());
-                let Some(AdmittedRequest { permit: mut ticket, scope, cpu_time: worked, route_name: claims, .. }) =
-                    admitted.take()
+                let Some(AdmittedRequest {
+                    permit: mut admission,
+                    scope,
+                    cpu_time: spent,
+                    route_name: client_name,
+                    ..
+                }) = admitted.take()
                 else {
                     unreachable!("looked at above")
                 };
-                if let Some(name) = claims {
-                    if status::is_unknown(&response) { ticket.clear_route() } else { ticket.name_route(&name) }
+                if let Some(name) = client_name {
+                    if status::is_unknown(&response) { admission.clear_route() } else { admission.name_route(&name) }
                 }
-                ticket.record_cpu_time(Duration::from_nanos(worked.0));
-                ticket.record_queue_time(scope.queue_time(&ticket));
-                if let Some(refused) = scope.downstream_rejected() {
-                    // A handler that has found another answer has not worked in vain.
-                    ticket.record_downstream(refused && !status::is_success(&response));
+                admission.record_cpu_time(Duration::from_nanos(spent.0));
+                admission.record_queue_time(scope.queue_time(&admission));
+                if let Some(rejected) = scope.downstream_rejected() {
+                    // A handler that found another answer has not wasted its work.
+                    admission.record_downstream(rejected && !status::is_success(&response));
                 }
-                // Most answers are whole by now: one reading of the clock has been enough for them.
-                let now = ticket.gate().time_at(now);
-                ticket.record_answer_start(now);
+                // Most responses are complete here, so one clock reading serves for both times.
+                let now = admission.gate().time_at(now);
+                admission.record_answer_start(now);
                 let outcome = if scope.is_lock_rejected() && !status::is_success(&response) {
-                    // A handler whose lock refused, and that has found no other answer.
+                    // The handler's lock rejected it, and the handler found no other answer.
                     Outcome::Rejected
                 } else if status::is_failure(&response) {
                     Outcome::Failed
@@ -184,17 +192,17 @@ where
                 let is_whole =
                     *until == EndOfRequest::Headers || response.body().is_end_stream() || is_endless(&response);
                 Poll::Ready(Ok(if outcome == Outcome::Rejected || is_whole {
-                    ticket.finish_at(now, outcome);
+                    admission.finish_at(now, outcome);
                     response.map(GuardedBody::unguarded)
                 } else {
-                    response.map(|body| GuardedBody::with_permit(body, ticket, outcome))
+                    response.map(|body| GuardedBody::with_permit(body, admission, outcome))
                 }))
             }
         }
     }
 }
 
-/// A stream of events or an upgraded connection: being open is no load.
+/// Whether the response is an event stream or an upgraded connection; being open is no load.
 fn is_endless<R>(response: &Response<R>) -> bool {
     response.status() == StatusCode::SWITCHING_PROTOCOLS || headers::is_event_stream(response.headers())
 }

@@ -1,35 +1,38 @@
-//! Headers that say how long a request may take, how important it is and whether it was sent before. Whatever cannot be
-//! read is no header, and counted. Never here: what follows from them.
+//! Request headers for deadline, importance and attempts, and response headers for rejections and
+//! load. A malformed value is counted and ignored. Does not contain the use of the values.
 
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use leeward_gate::{Class, Gate, Load};
 use std::time::Duration;
 
-/// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent
-/// before. Other keys are not looked at; the client layer replaces the header as a whole.
+/// Leeward's own header: a dictionary of integers.
+///
+/// `b` is the remaining budget in us, `p` the priority from 1 to 128, `a` the number of earlier
+/// attempts. Other keys are ignored; the client layer replaces the whole header.
 pub const LEEWARD: HeaderName = HeaderName::from_static("leeward");
-/// The reason of a refusal, in a word.
+/// Reason for a rejection, as one word.
 pub const REASON: HeaderName = HeaderName::from_static("leeward-reason");
-/// The number of a refusal's decision, in hexadecimal digits.
+/// Decision number of a rejection, in hexadecimal digits.
 pub const DECISION: HeaderName = HeaderName::from_static("leeward-decision");
-/// When to come back, in ms.
+/// Delay before a retry, in ms.
 pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
-/// Envoy retries nothing that an upstream has marked so.
+/// Marks a rejection for Envoy, which then doesn't retry.
 pub const ENVOY_OVERLOADED: HeaderName = HeaderName::from_static("x-envoy-overloaded");
-/// Load of a replica for balancers (ORCA), as Envoy reads it.
+/// Load of a replica for load balancers (ORCA), in the form that Envoy reads.
 pub const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics");
-/// Status of a call in gRPC.
+/// Status of a gRPC call.
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// Why, in words.
+/// Text for the status.
 pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// When a gRPC client may retry, in ms; -1: never.
+/// Delay before a gRPC client may retry, in ms; -1: never.
 pub const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub(crate) const GRPC_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
-/// Says a gate's load, where it is to be said and there is a rate, without which Envoy takes no report.
+/// Writes a gate's load, if it is to be reported and a rate is known. Envoy ignores a report
+/// without a rate.
 pub(crate) fn write_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
     let Some(Load { utilization, delay, rate, .. }) = reporter.as_ref().map(Gate::load) else { return };
     if rate <= 0.0 {
@@ -43,53 +46,54 @@ pub(crate) fn write_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
     }
 }
 
-/// Longer than any of these values; the rest of a header is not looked at.
+/// Longest `leeward` header that is parsed; a longer one is malformed.
 const LONGEST: usize = 256;
 
-/// Content of the headers.
+/// Values of the request headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestHeaders {
-    /// The least of the times that the client still gives the request.
+    /// The shortest remaining time that any header allows.
     pub timeout: Option<Duration>,
     /// Importance.
     pub class: Option<Class>,
-    /// Times that the request was sent before.
+    /// Number of earlier attempts of the request.
     pub attempt: u8,
-    /// Headers that could not be read.
+    /// Malformed headers.
     pub malformed: u32,
 }
 
-/// Reads what concerns us, in one pass: a look-up by each name would hash all of its bytes. Of a header that is there
-/// more than once every value counts.
+/// Reads the relevant headers in one pass; a look-up by name would hash every name.
+///
+/// If a header appears more than once, every value counts.
 pub fn read(headers: &HeaderMap) -> RequestHeaders {
-    let mut said = RequestHeaders::default();
+    let mut parsed = RequestHeaders::default();
     for (name, value) in headers {
         let bytes = name.as_str().as_bytes();
-        // Every name that concerns us begins so.
+        // The first byte excludes most other names.
         match bytes.first() {
-            Some(b'g') if bytes == b"grpc-timeout" => said.time(grpc_timeout(value)),
-            Some(b'g') if bytes == b"grpc-previous-rpc-attempts" => said.parse_attempts(value, 0),
-            Some(b'l') if bytes == b"leeward" => said.parse_leeward(value.as_bytes()),
+            Some(b'g') if bytes == b"grpc-timeout" => parsed.time(grpc_timeout(value)),
+            Some(b'g') if bytes == b"grpc-previous-rpc-attempts" => parsed.parse_attempts(value, 0),
+            Some(b'l') if bytes == b"leeward" => parsed.parse_leeward(value.as_bytes()),
             Some(b'x') if bytes == b"x-envoy-expected-rq-timeout-ms" => {
-                said.time(number(value.as_bytes()).map(Duration::from_millis));
+                parsed.time(number(value.as_bytes()).map(Duration::from_millis));
             }
-            Some(b'x') if bytes == b"x-envoy-attempt-count" => said.parse_attempts(value, 1),
+            Some(b'x') if bytes == b"x-envoy-attempt-count" => parsed.parse_attempts(value, 1),
             _ => {}
         }
     }
-    said
+    parsed
 }
 
 impl RequestHeaders {
-    fn time(&mut self, read: Option<Duration>) {
-        match read {
-            Some(time) => self.timeout = Some(self.timeout.map_or(time, |left| left.min(time))),
+    fn time(&mut self, parsed: Option<Duration>) {
+        match parsed {
+            Some(time) => self.timeout = Some(self.timeout.map_or(time, |timeout| timeout.min(time))),
             None => self.malformed += 1,
         }
     }
 
-    /// `first`: the number that a first attempt has.
+    /// `first`: the number of a first attempt.
     fn parse_attempts(&mut self, value: &HeaderValue, first: u64) {
         match number(value.as_bytes()) {
             Some(count) => self.set_attempt(count.saturating_sub(first)),
@@ -123,13 +127,13 @@ impl RequestHeaders {
     }
 }
 
-/// Digits alone, at most 18 of them.
+/// Parses a number of 1 to 18 digits.
 fn number(digits: &[u8]) -> Option<u64> {
-    let sound = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
-    sound.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+    let is_valid = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
+    is_valid.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// A number of up to eight digits and a unit (gRPC over HTTP/2, `TimeoutValue TimeoutUnit`).
+/// Parses up to eight digits and a unit (gRPC over HTTP/2, `TimeoutValue TimeoutUnit`).
 fn grpc_timeout(value: &HeaderValue) -> Option<Duration> {
     let (unit, digits) = value.as_bytes().split_last()?;
     let value = number(digits).filter(|_| digits.len() <= 8)?;
@@ -144,26 +148,25 @@ fn grpc_timeout(value: &HeaderValue) -> Option<Duration> {
     })
 }
 
-/// Form in which a gRPC call is answered.
+/// Form of the answer to a gRPC call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Grpc {
-    /// gRPC over HTTP/2: the status stands in trailers.
+    /// gRPC over HTTP/2: the status is in the trailers.
     Native,
-    /// gRPC-Web, for browsers, which read no trailers: the status stands in the content's last
-    /// frame.
+    /// gRPC-Web, for browsers, which read no trailers: the status is in the content's last frame.
     Web {
-        /// Content type of the call, and so of its answer.
+        /// Content type of the call and of its answer.
         kind: HeaderValue,
         /// The content is encoded as base64.
         is_text: bool,
     },
 }
 
-/// Form of the gRPC call that these are the headers of; `None`: they are another request's.
+/// Form of the gRPC call with these headers; `None`: the request is no gRPC call.
 pub(crate) fn grpc(headers: &HeaderMap) -> Option<Grpc> {
     let kind = headers.get(CONTENT_TYPE)?;
     let (name, rest) = media_type(kind).split_at_checked(b"application/grpc".len())?;
-    // `+proto`, `+json` and others say how messages are encoded, which no refusal has.
+    // `+proto`, `+json` and others name the encoding of messages; a rejection has no message.
     let form = rest.split(|byte| *byte == b'+').next().unwrap_or_default();
     if !name.eq_ignore_ascii_case(b"application/grpc") {
         None
@@ -183,7 +186,7 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(b"text/event-stream"))
 }
 
-/// A content type without its parameters.
+/// The content type without its parameters.
 fn media_type(kind: &HeaderValue) -> &[u8] {
     kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
 }
@@ -232,12 +235,12 @@ mod tests {
 
     #[test]
     fn the_least_of_all_deadlines_counts() {
-        let left = |left| RequestHeaders { timeout: Some(left), ..RequestHeaders::default() };
-        check(&[("grpc-timeout", "20m")], left(Duration::from_millis(20)));
-        check(&[("grpc-timeout", "0n")], left(Duration::ZERO));
-        check(&[("grpc-timeout", "99999999H")], left(Duration::from_secs(99_999_999 * 3_600)));
-        check(&[("x-envoy-expected-rq-timeout-ms", "15"), ("grpc-timeout", "1S")], left(Duration::from_millis(15)));
-        check(&[("leeward", "id=4, b=1800"), ("grpc-timeout", "1S")], left(Duration::from_micros(1_800)));
+        let timeout = |timeout| RequestHeaders { timeout: Some(timeout), ..RequestHeaders::default() };
+        check(&[("grpc-timeout", "20m")], timeout(Duration::from_millis(20)));
+        check(&[("grpc-timeout", "0n")], timeout(Duration::ZERO));
+        check(&[("grpc-timeout", "99999999H")], timeout(Duration::from_secs(99_999_999 * 3_600)));
+        check(&[("x-envoy-expected-rq-timeout-ms", "15"), ("grpc-timeout", "1S")], timeout(Duration::from_millis(15)));
+        check(&[("leeward", "id=4, b=1800"), ("grpc-timeout", "1S")], timeout(Duration::from_micros(1_800)));
     }
 
     #[test]
@@ -270,8 +273,8 @@ mod tests {
                 "grpc-previous-rpc-attempts", "leeward"];
             let name = HeaderName::from_static(names[name]);
             if let Ok(value) = HeaderValue::from_bytes(&value) {
-                let said = read(&[(name, value)].into_iter().collect());
-                prop_assert!(said.malformed <= 400);
+                let parsed = read(&[(name, value)].into_iter().collect());
+                prop_assert!(parsed.malformed <= 400);
             }
         }
     }

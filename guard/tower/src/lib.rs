@@ -1,16 +1,19 @@
-//! Leeward in front of services made of tower's traits: axum, hyper and tonic.
+//! Leeward for services built from tower's traits: axum, hyper and tonic.
 //!
-//! - [`slo`]: the layer. [`Slo`] has its settings, [`Guarded`] is the service that it makes.
-//! - [`Listener`], [`Stamped`]: sockets that say how long a request had waited before anybody read it.
-//! - [`headers`]: what is read of a request's headers, and what a refusal says.
-//! - [`client`]: clients that send less to a server that refuses.
-//! - [`locks`]: locks for handlers, and lines in front of pools, which refuse who would wait too long; [`Busy`] is the answer.
-//! - [`serving`], [`carry`]: the request that a handler serves, for clients and locks inside of it.
+//! - [`slo`]: the layer. [`Slo`] has its settings; the layer makes a [`GuardedService`].
+//! - [`Listener`], [`StampedStream`]: sockets that measure how long a request waited before it was
+//!   read.
+//! - [`headers`]: request headers that are read, and response headers of a rejection.
+//! - [`client`]: clients that send less to a server that rejects.
+//! - [`locks`]: locks for handlers and acquire queues for pools, which reject a request that would
+//!   wait too long. [`LockRejection`] is the response.
+//! - [`current_request`], [`carry`]: the request that a handler serves, for clients and locks
+//!   inside it.
 //! - `axum::serve` (feature `axum`): both halves in one call.
 //!
-//! A refusal is a response, never an error of the stack: routers that carry no errors carry it.
-//! Nothing of the gate is held in `poll_ready`, so that idle connections cost no permit, and a
-//! refusal gives back what the service inside has reserved there.
+//! A rejection is a response, never an error of the stack: routers that pass no errors pass it.
+//! `poll_ready` holds nothing of the gate, so idle connections hold no permit. A rejection releases
+//! the resources that the inner service has reserved in `poll_ready`.
 //!
 //! ```no_run
 //! # #[cfg(feature = "axum")]
@@ -31,6 +34,7 @@ pub mod axum;
 mod body;
 mod busy;
 pub mod client;
+mod compat;
 mod drain;
 mod future;
 pub mod headers;
@@ -52,7 +56,7 @@ pub use body::GuardedBody;
 pub use busy::LockRejection;
 pub use future::ResponseFuture;
 pub use leeward_gate::{Class, Decision, DecisionId, DecisionReason, Gate, GateCounts, Mode, RequestInfo, Tenant};
-/// Locks and lines for handlers, which refuse a request whose budget would not last.
+/// Locks and acquire queues for handlers, which reject a request whose budget would not last.
 pub use leeward_runtime::locks;
 pub use listener::{Incoming, Listener, StampedStream};
 pub use scope::{CarriedFuture, RequestContext, carry, current_request};
@@ -60,7 +64,16 @@ pub use service::GuardedService;
 pub use settings::{EndOfRequest, Slo, slo};
 pub use stamp::{Connection, Stamp, connection};
 
-/// So many milliseconds.
+// Former names, for programs that use them.
+#[doc(hidden)]
+pub use {
+    busy::LockRejection as Busy,
+    leeward_gate::{DecisionReason as Reason, GateCounts as Counts, RequestInfo as Arriving},
+    scope::{RequestContext as Serving, current_request as serving},
+    settings::EndOfRequest as Until,
+};
+
+/// A duration in milliseconds.
 pub const fn ms(milliseconds: u64) -> std::time::Duration {
     std::time::Duration::from_millis(milliseconds)
 }

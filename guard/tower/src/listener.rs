@@ -1,5 +1,5 @@
-//! Sockets that read with the kernel's receive stamps. The option is set on the listener and inherited by what it accepts, so
-//! that time in the accept queue counts. Never here: protocols.
+//! Sockets that read with the kernel's receive stamps. Accepted connections inherit the option from
+//! the listener, so that time in the accept queue counts. Does not contain protocols.
 
 use crate::stamp::Stamp;
 use nix::sys::socket::sockopt::Timestamping;
@@ -14,10 +14,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 
-/// Room for a small request: most are read without touching the caller's larger buffer beyond their bytes.
+/// Size of the buffer for small requests. Most reads fit, and touch no more of the caller's buffer
+/// than their bytes.
 const SMALL: usize = 2_048;
 
-/// A listener whose connections have stamps. A kernel that has none is no error: ages are unknown then.
+/// A listener whose connections have stamps. Without kernel support, ages are unknown; that is no
+/// error.
 #[derive(Debug)]
 pub struct Listener(TcpListener);
 
@@ -25,35 +27,38 @@ impl Listener {
     /// Listens on this address.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// The system's error.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         TcpListener::bind(address).await.map(Listener::new)
     }
 
-    /// Asks the kernel for stamps of what this listener's connections will receive.
+    /// Enables receive stamps for this listener's connections.
     pub fn new(listener: TcpListener) -> Self {
         prepare(&listener);
         Listener(listener)
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
-    /// The system's; the next call may succeed.
+    ///
+    /// The system's error; the next call may succeed.
     pub async fn accept(&self) -> io::Result<(StampedStream, SocketAddr)> {
         let (stream, peer) = self.0.accept().await?;
         Ok((StampedStream::new(stream), peer))
     }
 
-    /// The address that it listens on.
+    /// The listener's address.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// A stream of connections, as tonic takes them. A failed accept is tried again a moment later.
+    /// Makes a stream of connections, as tonic takes it. A failed accept is repeated after 20 ms.
     pub fn incoming(self) -> Incoming {
         Incoming { listener: self, pause: None }
     }
@@ -67,7 +72,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The next connection, for implementations of `Stream`: this crate depends on none.
+    /// Polls for the next connection. For implementations of `Stream`: this crate depends on no
+    /// such trait.
     pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<StampedStream> {
         loop {
             if let Some(pause) = &mut self.pause {
@@ -76,7 +82,7 @@ impl Incoming {
             }
             match ready!(self.listener.0.poll_accept(context)) {
                 Ok((stream, _)) => return Poll::Ready(StampedStream::new(stream)),
-                // Out of descriptors, most likely: those of connections that end come back.
+                // Most likely out of descriptors; connections that end return theirs.
                 Err(_) => self.pause = Some(Box::pin(tokio::time::sleep(Duration::from_millis(20)))),
             }
         }
@@ -88,42 +94,43 @@ fn prepare(socket: &impl AsFd) {
     let _ = setsockopt(socket, Timestamping, &flags);
 }
 
-/// A connection that notes when the kernel received what it reads.
+/// A connection that records when the kernel received the bytes that it reads.
 #[derive(Debug)]
 pub struct StampedStream {
     stream: TcpStream,
     stamp: Stamp,
     control: Vec<u8>,
     small: Box<[u8; SMALL]>,
-    /// The last read filled its buffer: more was there.
+    /// The last read filled its buffer, so more bytes may wait.
     filled: bool,
 }
 
 impl StampedStream {
-    /// Around a connection. Where the listener was not asked for stamps, they begin here.
+    /// Wraps a connection. If the listener did not enable stamps, they begin here.
     pub fn new(stream: TcpStream) -> Self {
         prepare(&stream);
-        // Answers are small and awaited.
+        // Responses are small and awaited by the client.
         let _ = stream.set_nodelay(true);
         let control = nix::cmsg_space!([TimeSpec; 3]);
         StampedStream { stream, stamp: Stamp::default(), control, small: Box::new([0; SMALL]), filled: false }
     }
 
-    /// The connection's stamp, for its requests.
+    /// The stamp of this connection, for its requests.
     pub fn stamp(&self) -> Stamp {
         self.stamp.clone()
     }
 
-    /// Address of the other side.
+    /// Address of the peer.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// The system's error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.stream.peer_addr()
     }
 }
 
-/// Bytes read, and when the kernel received the last of them.
+/// Returns the number of bytes read, and when the kernel received the last of them.
 fn receive(stream: &TcpStream, into: &mut [u8], control: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     let mut slices = [IoSliceMut::new(into)];
     let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(control), MsgFlags::empty())?;
@@ -144,20 +151,22 @@ impl AsyncRead for StampedStream {
         }
         loop {
             ready!(stream.poll_read_ready(context))?;
-            let mut got = None;
-            // Where little was there before, little will be there now: zeroing the rest of a large buffer would cost more.
+            let mut received_bytes = None;
+            // After a small read, the next is likely small: zeroing the rest of a large buffer
+            // would cost more.
             let is_large = *filled;
-            let into =
+            let target =
                 if is_large { buffer.initialize_unfilled() } else { &mut small[..SMALL.min(buffer.remaining())] };
-            let room = into.len();
+            let target_len = target.len();
             let read = stream.try_io(Interest::READABLE, || {
-                let (bytes, received) = receive(stream, into, control)?;
-                got = Some((bytes, received));
-                // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering): to say so spares a
-                // system call. Said here, and not by a call of its own, it is no word about bytes that have come meanwhile.
-                if bytes > 0 && bytes < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                let (bytes, received) = receive(stream, target, control)?;
+                received_bytes = Some((bytes, received));
+                // A stream socket that returns less than requested is empty (epoll(7), on edge
+                // triggering). Reporting it saves a system call. Reporting it inside this call
+                // hides no bytes that arrive meanwhile.
+                if bytes > 0 && bytes < target_len { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
-            if let Some((bytes, received)) = got {
+            if let Some((bytes, received)) = received_bytes {
                 if is_large {
                     buffer.advance(bytes)
                 } else {
@@ -166,7 +175,7 @@ impl AsyncRead for StampedStream {
                 if bytes > 0 {
                     stamp.note(received, is_large);
                 }
-                *filled = bytes == room;
+                *filled = bytes == target_len;
                 return Poll::Ready(Ok(()));
             }
             match read {
@@ -210,7 +219,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// Reads whole, in pieces of any size, and knows an age of what waited.
+    /// Reads all bytes in pieces of any size, and measures the age of bytes that waited.
     #[tokio::test]
     async fn reads_what_was_sent_and_knows_its_age() {
         let listener = Listener::bind("127.0.0.1:0").await.unwrap();
@@ -224,11 +233,11 @@ mod tests {
         });
         let (mut stamped, _) = listener.accept().await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let mut got = vec![0; sent.len()];
-        stamped.read_exact(&mut got).await.unwrap();
-        assert!(got == sent);
+        let mut read = vec![0; sent.len()];
+        stamped.read_exact(&mut read).await.unwrap();
+        assert!(read == sent);
         drop(peer.await.unwrap());
-        assert_eq!(stamped.read(&mut got).await.unwrap(), 0, "the end is seen");
+        assert_eq!(stamped.read(&mut read).await.unwrap(), 0, "the end is seen");
         // A kernel without stamps is no failure.
         assert!(stamped.stamp().age().is_none_or(|age| age < Duration::from_secs(60)));
     }

@@ -1,5 +1,5 @@
-//! Headers of a request that a client sends: how long it may still take, how important it is, how often it was sent. A
-//! deadline only shrinks on its way, whatever the caller has written. Never here: whether it is sent.
+//! Headers of a request that a client sends: remaining time, importance and attempts. A deadline
+//! only shrinks on its way, for any header of the caller. Does not contain the decision to send.
 
 use crate::headers::{self, GRPC_ATTEMPTS, GRPC_TIMEOUT, LEEWARD};
 use crate::scope::RequestContext;
@@ -9,63 +9,63 @@ use leeward_core::units::Time;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Knowledge of the client's half about a request that is to leave.
+/// The client half's knowledge of a request before it is sent.
 pub(crate) struct OutgoingRequest {
-    /// Time that the client gives its requests.
+    /// Time that the client allows for its requests.
     pub(crate) objective: Duration,
-    /// Times that it sent this one before, as it says.
+    /// Number of earlier attempts that this client has marked.
     pub(crate) own: u8,
-    /// The request that it is a part of.
+    /// The served request that this one is sent for.
     pub(crate) context: Option<RequestContext>,
-    /// The time, by the process's clock.
+    /// Current time, by the process's clock.
     pub(crate) now: Time,
 }
 
-/// Summary of what was written.
+/// Summary of the written headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenHeaders {
-    /// Time that is left of a deadline; `None` without one.
+    /// Time until the deadline; `None` without a deadline.
     pub(crate) timeout: Option<Duration>,
-    /// Sent before, by this client.
+    /// Whether this client sent the request before.
     pub(crate) is_retry: bool,
-    /// Values that could not be read.
+    /// Malformed header values.
     pub(crate) malformed: u32,
 }
 
-/// Replaces the headers that concern us.
+/// Replaces the headers for deadline, importance and attempts.
 pub(crate) fn write(headers: &mut HeaderMap, out: &OutgoingRequest) -> WrittenHeaders {
-    let said = headers::read(headers);
-    let served = out.context.and_then(|serving| serving.remaining_at(out.now));
-    let left = [said.timeout, served].into_iter().flatten().min();
-    let budget = left.map_or(out.objective, |left| left.min(out.objective));
+    let parsed = headers::read(headers);
+    let served_timeout = out.context.and_then(|serving| serving.remaining_at(out.now));
+    let deadline = [parsed.timeout, served_timeout].into_iter().flatten().min();
+    let budget = deadline.map_or(out.objective, |deadline| deadline.min(out.objective));
     let inherited = out.context.map_or(0, |serving| serving.attempt());
-    // What a proxy has copied of the request that is being served is no repetition by this client.
-    let own = if said.attempt > inherited { out.own.max(said.attempt) } else { out.own };
-    let attempt = inherited.max(own);
-    let class = said.class.or(out.context.map(|serving| serving.class()));
+    // Marks that a proxy copied from the served request are no retry by this client.
+    let own_attempts = if parsed.attempt > inherited { out.own.max(parsed.attempt) } else { out.own };
+    let attempt = inherited.max(own_attempts);
+    let class = parsed.class.or(out.context.map(|serving| serving.class()));
 
-    let mut ours = String::with_capacity(32);
-    let _ = write!(ours, "b={}", budget.as_micros().min(999_999_999_999));
+    let mut value = String::with_capacity(32);
+    let _ = write!(value, "b={}", budget.as_micros().min(999_999_999_999));
     if let Some(class) = class {
-        let _ = write!(ours, ", p={}", class.number() * 16 + 1);
+        let _ = write!(value, ", p={}", class.number() * 16 + 1);
     }
     if attempt > 0 {
-        let _ = write!(ours, ", a={attempt}");
+        let _ = write!(value, ", a={attempt}");
     }
-    set(headers, LEEWARD, &ours);
+    set(headers, LEEWARD, &value);
     if headers::grpc(headers).is_some() {
-        // The objective is what this client hopes for. Only a deadline ends a call.
-        if let Some(left) = left {
-            set(headers, GRPC_TIMEOUT, &timeout(left));
+        // The objective is only this client's target; a deadline alone may end a call.
+        if let Some(deadline) = deadline {
+            set(headers, GRPC_TIMEOUT, &timeout(deadline));
         } else {
-            // One that could be read would be the deadline.
+            // A valid timeout would have been the deadline, so the header is malformed.
             headers.remove(GRPC_TIMEOUT);
         }
         if attempt > 0 {
             set(headers, GRPC_ATTEMPTS, &attempt.to_string());
         }
     }
-    WrittenHeaders { timeout: left, is_retry: own > 0, malformed: said.malformed }
+    WrittenHeaders { timeout: deadline, is_retry: own_attempts > 0, malformed: parsed.malformed }
 }
 
 fn set(headers: &mut HeaderMap, name: http::header::HeaderName, value: &str) {
@@ -74,7 +74,8 @@ fn set(headers: &mut HeaderMap, name: http::header::HeaderName, value: &str) {
     }
 }
 
-/// At most eight digits and a unit, never more than `left` (gRPC over HTTP/2, `TimeoutValue TimeoutUnit`).
+/// Formats up to eight digits and a unit, never more than `left` (gRPC over HTTP/2, `TimeoutValue
+/// TimeoutUnit`).
 fn timeout(left: Duration) -> String {
     const MOST: u128 = 99_999_999;
     match (left.as_micros(), left.as_millis()) {
@@ -100,18 +101,18 @@ mod tests {
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let of = |(name, value): &(&'static str, &str)| {
+        let header = |(name, value): &(&'static str, &str)| {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         };
-        pairs.iter().map(of).collect()
+        pairs.iter().map(header).collect()
     }
 
     #[test]
     fn a_deadline_shrinks_by_what_the_request_has_spent_here() {
         let serving = RequestInfo::default().with_timeout(MS(15)).with_age(MS(2)).with_class(Class::BATCH);
         let mut sent = headers(&[("content-type", "application/grpc"), ("grpc-timeout", "1S")]);
-        let passed = write(&mut sent, &out(Some(serving), 0));
-        assert_eq!(passed, WrittenHeaders { timeout: Some(MS(9)), is_retry: false, malformed: 0 });
+        let written = write(&mut sent, &out(Some(serving), 0));
+        assert_eq!(written, WrittenHeaders { timeout: Some(MS(9)), is_retry: false, malformed: 0 });
         assert_eq!(
             (sent["grpc-timeout"].as_bytes(), sent["leeward"].as_bytes()),
             (&b"9000u"[..], &b"b=9000, p=81"[..])
@@ -168,15 +169,15 @@ mod tests {
     }
 
     proptest! {
-        /// P8: whatever the caller has written and the request being served had left, no more leaves.
+        /// P8: the sent deadline exceeds neither the caller's nor the served request's.
         #[test]
         fn a_deadline_never_grows(left in 0..200_000_000u64, waited in 0..60_000u64, said in 0..99_999_999u64) {
             let arriving = RequestInfo::default().with_timeout(Duration::from_micros(left)).with_age(MS(waited));
             let mut sent = headers(&[("content-type", "application/grpc")]);
             sent.insert(GRPC_TIMEOUT, HeaderValue::from_str(&format!("{said}u")).unwrap());
             let _ = write(&mut sent, &out(Some(arriving), 0));
-            let passed = headers::read(&sent).timeout.unwrap();
-            prop_assert!(passed <= Duration::from_micros(said) && passed <= Duration::from_micros(left));
+            let sent_timeout = headers::read(&sent).timeout.unwrap();
+            prop_assert!(sent_timeout <= Duration::from_micros(said) && sent_timeout <= Duration::from_micros(left));
             prop_assert!(sent["grpc-timeout"].len() <= 9);
         }
 

@@ -1,6 +1,7 @@
-//! The delay of a service whose requests have no stamps: a byte that goes to a socket of the layer's own. It waits as requests do, behind
-//! the sockets that were readable before it, and its task behind those that they woke. It says how long requests wait, not which one is
-//! late. Never here: what follows from a delay.
+//! Measures the delay of a service whose requests have no stamps: the layer writes a byte to a
+//! socket of its own. The byte waits like a request, after the sockets that were readable before
+//! it; its task waits after the tasks that they woke. The probe shows how long requests wait, not
+//! which request is late. Does not contain the use of the delay.
 
 use leeward_gate::Gate;
 use nix::sys::socket::{MsgFlags, send};
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 
-/// The end of the socket that calls write to; nothing until the first call inside of a runtime.
+/// The end of the socket to which calls write; empty until the first call inside a runtime.
 #[derive(Debug, Default)]
 pub(crate) struct SocketProbe(Mutex<ProbeTransport>);
 
@@ -21,11 +22,11 @@ enum ProbeTransport {
     #[default]
     None,
     Socket(Blocking),
-    /// This runtime has no sockets: tasks alone.
+    /// The runtime has no sockets, so only tasks are used.
     Tasks,
 }
 
-/// Tells the gate if the measurement ends before its turn: with its runtime, for instance.
+/// Cancels the gate's probe if the measurement ends early, for instance with its runtime.
 struct CancelGuard(Option<Gate>);
 
 impl Drop for CancelGuard {
@@ -37,7 +38,7 @@ impl Drop for CancelGuard {
 }
 
 impl SocketProbe {
-    /// Begins a measurement, if one is due and this is a thread of Tokio's.
+    /// Starts a measurement, if one is due and the thread belongs to a Tokio runtime.
     pub(crate) fn measure(&self, gate: &Gate) {
         if !gate.wants_probe() {
             return;
@@ -46,18 +47,18 @@ impl SocketProbe {
             gate.cancel_probe();
             return;
         };
-        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let ProbeTransport::Socket(socket) = &*place {
+        let mut transport = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let ProbeTransport::Socket(socket) = &*transport {
             if write(socket).is_ok() {
                 return;
             }
-            // Its reader has ended with the runtime it was in.
-            *place = ProbeTransport::None;
+            // The reading task has ended with its runtime.
+            *transport = ProbeTransport::None;
         }
-        if matches!(*place, ProbeTransport::None) {
-            *place = socket(gate, &runtime).map_or(ProbeTransport::Tasks, ProbeTransport::Socket);
+        if matches!(*transport, ProbeTransport::None) {
+            *transport = socket(gate, &runtime).map_or(ProbeTransport::Tasks, ProbeTransport::Socket);
         }
-        match &*place {
+        match &*transport {
             ProbeTransport::Socket(socket) if write(socket).is_ok() => {}
             _ => task(gate, &runtime),
         }
@@ -90,12 +91,12 @@ fn socket(gate: &Gate, runtime: &Handle) -> Option<Blocking> {
     Some(near)
 }
 
-/// A task in this worker's queue, which is a part of the way.
+/// Measures with a task in this worker's queue, which covers a part of a request's path.
 fn task(gate: &Gate, runtime: &Handle) {
     let (gate, waiting) = (gate.clone(), CancelGuard(Some(gate.clone())));
     runtime.spawn(async move {
         let mut waiting = waiting;
-        // A task that was just spawned has a place of its own ahead of the queue.
+        // Tokio runs a task that was just spawned ahead of the queue.
         tokio::task::yield_now().await;
         gate.start_probe();
         tokio::task::yield_now().await;
@@ -114,7 +115,7 @@ mod tests {
         Gate::builder(Duration::from_millis(20)).build().unwrap()
     }
 
-    /// A worker that works for 10 ms for each of ten sockets: a byte behind them waits for all.
+    /// A worker works 10 ms for each of ten sockets: a byte after them waits for all.
     #[tokio::test]
     async fn a_measurement_waits_behind_sockets_that_were_readable_before() {
         let (gate, probe) = (gate(), SocketProbe::default());

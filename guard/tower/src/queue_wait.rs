@@ -1,5 +1,5 @@
-//! An admitted request's wait for its turn, in a gate with a room. It is called, lets Tokio read what has come, and begins. Never here:
-//! whose turn it is.
+//! Wait of an admitted request in the gate's queue. A called request lets Tokio poll its sockets
+//! once and then begins. Does not contain the order of requests.
 
 use crate::headers::Grpc;
 use leeward_core::units::Time;
@@ -14,40 +14,49 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep};
 
-/// A request that has not begun.
+/// A request that waits or occupies a worker.
 pub(crate) struct QueueWait {
     waiter: Waiter,
-    /// The request was called, and has let others have their turn since.
+    /// The request was called and has yielded once since.
     yielded: bool,
-    /// Ends the wait where nobody is called any more: classes below others may wait for as long as those keep coming.
+    /// Ends the wait at the deadline. Lower classes may otherwise wait as long as higher ones keep
+    /// arriving.
     timer: Option<Pin<Box<Sleep>>>,
     pub(crate) grpc: Option<Grpc>,
-    /// An answer before the rest of the request's body was read closes the connection.
+    /// Whether the connection must close, because the rest of the request's body was not read.
     pub(crate) closes_connection: bool,
 }
 
 impl QueueWait {
-    pub(crate) fn new(seat: Waiter, grpc: Option<Grpc>, closes: bool) -> Self {
-        QueueWait { yielded: seat.has_begun(), waiter: seat, timer: None, grpc, closes_connection: closes }
+    pub(crate) fn new(queue_waiter: Waiter, grpc: Option<Grpc>, closes: bool) -> Self {
+        QueueWait {
+            yielded: queue_waiter.has_begun(),
+            waiter: queue_waiter,
+            timer: None,
+            grpc,
+            closes_connection: closes,
+        }
     }
 
-    /// Waits for the end of the wait. The turn is to be kept for as long as the request occupies a worker, and dropped then.
+    /// Waits for the call. The caller keeps this value while the request occupies a worker, and
+    /// then drops it.
     pub(crate) fn poll(&mut self, now: Time, context: &mut Context<'_>) -> Poll<Result<(), WaitError>> {
         if self.yielded {
             match self.waiter.begin(now) {
                 Poll::Pending => self.yielded = false,
-                ended => return ended,
+                result => return result,
             }
         }
         match self.waiter.poll_ready(now, context) {
             Poll::Ready(Ok(())) => {
                 self.yielded = true;
                 self.timer = None;
-                // Tokio wakes who yields after it has looked at its sockets: what has come is read first.
+                // Tokio wakes a yielded task after it has polled its sockets, so new requests are
+                // read first.
                 let _ = pin!(yield_now()).poll(context);
                 Poll::Pending
             }
-            Poll::Ready(Err(out)) => Poll::Ready(Err(out)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 if self.timer.is_none() {
                     self.timer = timer(Duration::from_nanos(self.waiter.start_deadline().since(now).0));
@@ -63,12 +72,12 @@ impl QueueWait {
 
 thread_local!(static HAS_NO_TIMERS: Cell<bool> = const { Cell::new(false) });
 
-/// A timer of this thread's runtime, if it has any: only its turn ends a wait otherwise.
+/// A timer of this thread's runtime, if it has timers. Without one, only a call ends the wait.
 fn timer(span: Duration) -> Option<Pin<Box<Sleep>>> {
     if HAS_NO_TIMERS.get() || Handle::try_current().is_err() {
         return None;
     }
-    // A runtime without timers panics, and is not asked again.
+    // A runtime without timers panics; the thread doesn't try again.
     let timer = catch_unwind(|| Box::pin(sleep(span))).ok();
     HAS_NO_TIMERS.set(timer.is_none());
     timer
@@ -89,7 +98,7 @@ mod tests {
     use tower_layer::Layer;
     use tower_service::Service;
 
-    /// A body without bytes, or one that has not come yet.
+    /// A body without bytes, or one that never arrives.
     struct TextBody(bool);
 
     impl Body for TextBody {
@@ -108,7 +117,8 @@ mod tests {
         }
     }
 
-    /// Counts requests that are being executed, and that have been; each awaits something so many times.
+    /// Counts requests that execute and requests that have begun. Each request yields `awaits`
+    /// times.
     #[derive(Clone, Default)]
     struct CountingService {
         running: Arc<AtomicUsize>,
@@ -117,7 +127,7 @@ mod tests {
         awaits: usize,
     }
 
-    /// A handler's poll: it counts as executing for as long as it lasts.
+    /// One poll of a handler; counts as executing while it lasts.
     fn work(service: &CountingService) {
         let running = service.running.fetch_add(1, Ordering::SeqCst) + 1;
         service.running_max.fetch_max(running, Ordering::SeqCst);
@@ -148,7 +158,7 @@ mod tests {
         }
     }
 
-    /// A request that the kernel received so long ago.
+    /// A request that the kernel received `waited` ago.
     fn request(path: &'static str, waited: Duration) -> Request<TextBody> {
         let stamp = Stamp::default();
         stamp.record(SystemTime::now() - waited);
@@ -179,7 +189,7 @@ mod tests {
         assert!(calls.iter_mut().all(|call| poll(call.as_mut()).is_pending()), "the first two are called, and yield");
         assert_eq!((counting.begun.load(Ordering::SeqCst), layer.gate().waiting()), (0, 3));
         assert!(poll(calls[0].as_mut()).is_ready());
-        // The second one keeps its slot meanwhile.
+        // The second request keeps its slot meanwhile.
         let mut order = Vec::new();
         for _ in 0..6 {
             let polled = (2..5).filter(|index| !order.contains(index)).collect::<Vec<_>>();
@@ -237,14 +247,14 @@ mod tests {
         assert_eq!((counts.rejected_inside, counts.in_flight(), counting.begun.load(Ordering::SeqCst)), (3, 0, 0));
     }
 
-    /// A class that is never called: its timer ends the wait.
+    /// Of a class that is never called, a timer ends the wait.
     #[tokio::test]
     async fn nobody_waits_for_ever() {
         let (layer, counting) = (layer(200), CountingService::default());
         let mut service = layer.layer(counting.clone());
         let mut held: Vec<_> = (0..2).map(|_| Box::pin(service.call(request("/first", ms(50))))).collect();
         held.iter_mut().for_each(|call| assert!(poll(call.as_mut()).is_pending()));
-        // Nobody polls those that were called, and nobody else comes.
+        // The called futures are not polled, and no other request arrives.
         let answer = service.call(request("/last", ms(50))).await.unwrap();
         assert_eq!(answer.headers()[headers::REASON], "late");
         assert_eq!(counting.begun.load(Ordering::SeqCst), 0);
@@ -264,7 +274,8 @@ mod tests {
         });
     }
 
-    /// P1 with a room: requests that end, panic, or are dropped at any await point leave nothing behind, and no slot is lost.
+    /// P1 with a queue: requests that end, panic or are dropped at any await point leave no state,
+    /// and no slot is lost.
     #[test]
     fn drops_at_every_await_point_leave_nothing_behind() {
         for awaits in [0, 1, 2] {
@@ -303,14 +314,16 @@ mod tests {
             let counts = layer.gate().counts();
             assert_eq!((counts.in_flight(), layer.gate().waiting()), (0, 0), "{counts:?}");
             assert!(counts.completed > 500 && counts.abandoned > 1_000, "{counts:?}");
-            // Both slots are there: with the eight that are called ahead of short requests ten are called, and two wait.
+            // Both slots are free: with the eight calls ahead for short requests, ten are called
+            // and two wait.
             let mut calls: Vec<_> = (0..12).map(|_| Box::pin(service.call(request("/", ms(10_000))))).collect();
             calls.iter_mut().for_each(|call| assert!(poll(call.as_mut()).is_pending()));
             assert_eq!(layer.gate().waiting(), 2);
         }
     }
 
-    /// On several workers: each request has one answer, and never more are executed than there are workers.
+    /// With several workers, each request has one answer, and executing requests never exceed
+    /// workers.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn every_request_has_one_answer_on_several_workers() {
         let (layer, counting) = (layer(20_000), CountingService::default());
@@ -323,7 +336,7 @@ mod tests {
                     let call = service.call(request(["/", "/first", "/last"][number as usize % 3], ms(4_000)));
                     let mut call = Box::pin(call);
                     if number % 5 == 0 {
-                        // Its client goes away while it waits.
+                        // The client disconnects while the request waits.
                         let _ = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
                         return None;
                     }

@@ -1,5 +1,5 @@
-//! A refusal as a response: for HTTP a status with headers, for gRPC a status in trailers alone,
-//! for gRPC-Web in a frame of the content. Never here: the decision.
+//! A rejection as a response. HTTP: a status with headers; gRPC: a status in trailers only;
+//! gRPC-Web: a status in a frame of the content. Does not contain the decision.
 
 use crate::body::GuardedBody;
 use crate::headers::{
@@ -12,19 +12,19 @@ use leeward_gate::{DecisionReason, Rejection};
 
 const MESSAGE: &str = "refused by admission control";
 
-/// The answer to a refused request.
-pub(crate) fn response<R: Body<Data: 'static>>(refusal: &Rejection, grpc: Option<&Grpc>) -> Response<GuardedBody<R>> {
-    let wait = u64::try_from(refusal.retry_after.as_millis()).unwrap_or(u64::MAX).max(1);
+/// Makes the response to a rejected request.
+pub(crate) fn response<R: Body<Data: 'static>>(rejection: &Rejection, grpc: Option<&Grpc>) -> Response<GuardedBody<R>> {
+    let wait = u64::try_from(rejection.retry_after.as_millis()).unwrap_or(u64::MAX).max(1);
     let mut response = match grpc {
-        // A deadline that has passed is a deadline that has passed; all else is a resource that is exhausted, which default
-        // policies do not retry.
+        // An exceeded deadline keeps its own status. All other reasons are an exhausted resource,
+        // which default policies don't retry.
         Some(grpc) => grpc_response(
             grpc,
-            if refusal.reason == DecisionReason::Deadline { GrpcStatus::Deadline } else { GrpcStatus::Exhausted },
+            if rejection.reason == DecisionReason::Deadline { GrpcStatus::Deadline } else { GrpcStatus::Exhausted },
         ),
         None => {
             let mut response = Response::new(GuardedBody::rejected());
-            let over_share = refusal.reason == DecisionReason::Share;
+            let over_share = rejection.reason == DecisionReason::Share;
             *response.status_mut() =
                 if over_share { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
             response
@@ -38,14 +38,14 @@ pub(crate) fn response<R: Body<Data: 'static>>(refusal: &Rejection, grpc: Option
         headers.insert(RETRY_AFTER_MS, HeaderValue::from(wait));
         headers.insert(ENVOY_OVERLOADED, HeaderValue::from_static("true"));
     }
-    headers.insert(REASON, HeaderValue::from_static(refusal.reason.name()));
-    if let Ok(number) = HeaderValue::from_str(&refusal.decision.to_string()) {
+    headers.insert(REASON, HeaderValue::from_static(rejection.reason.name()));
+    if let Ok(number) = HeaderValue::from_str(&rejection.decision.to_string()) {
         headers.insert(DECISION, number);
     }
     response
 }
 
-/// Status with which a call ends.
+/// Status with which a gRPC call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcStatus {
     /// `DEADLINE_EXCEEDED`.
@@ -59,8 +59,8 @@ impl GrpcStatus {
         if self == GrpcStatus::Deadline { "4" } else { "8" }
     }
 
-    /// The status as gRPC-Web's last frame: its kind (0x80, trailers), its length, and lines as
-    /// those of HTTP/1 (PROTOCOL-WEB.md of gRPC).
+    /// The status as gRPC-Web's last frame: its kind (0x80, trailers), its length, and lines as in
+    /// HTTP/1 (PROTOCOL-WEB.md of gRPC).
     fn frame(self, is_text: bool) -> &'static [u8] {
         match (self, is_text) {
             (GrpcStatus::Deadline, false) => {
@@ -79,14 +79,14 @@ impl GrpcStatus {
     }
 }
 
-/// An answer that ends a call before its first message.
+/// Makes a response that ends a call before its first message.
 pub(crate) fn grpc_response<R: Body<Data: 'static>>(grpc: &Grpc, code: GrpcStatus) -> Response<GuardedBody<R>> {
     let (kind, framed) = match grpc {
         Grpc::Native => (HeaderValue::from_static("application/grpc"), None),
         Grpc::Web { kind, is_text } => (kind.clone(), GuardedBody::with_content(code.frame(*is_text))),
     };
-    // Without a message before it, gRPC-Web takes the status from the headers, too. Browsers hide
-    // those from pages of another origin.
+    // Without a message before it, gRPC-Web also takes the status from the headers. But browsers
+    // hide headers from pages of another origin.
     let is_framed = framed.is_some();
     let mut response = Response::new(framed.unwrap_or_else(GuardedBody::rejected));
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -101,7 +101,7 @@ pub(crate) fn grpc_response<R: Body<Data: 'static>>(grpc: &Grpc, code: GrpcStatu
 mod tests {
     use super::*;
 
-    /// Bytes of a base64 text without padding.
+    /// Decodes a base64 text without padding.
     fn decoded(text: &[u8]) -> Vec<u8> {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let digit = |byte: &u8| alphabet.iter().position(|letter| letter == byte).unwrap();

@@ -1,5 +1,5 @@
-//! The request that a thread is serving: how long its client still waits, how important it is, and what it may spend in
-//! queues. The client layer and the locks ask. Never here: what they do with the answer.
+//! The request that a thread serves: its deadline, importance and queueing budget. The client layer
+//! and the locks read it. Does not contain their use of it.
 
 use leeward_core::budget::Budget;
 use leeward_core::units::{Nanos, Time};
@@ -15,119 +15,123 @@ use std::time::Duration;
 
 thread_local!(static PLACE: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { context: None, downstream_rejected: None }) });
 
-/// A thread's request, and what its clients were told for it.
+/// A thread's current request, and the downstream result of its clients.
 #[derive(Clone, Copy, Debug, Default)]
 struct CurrentRequest {
     context: Option<RequestContext>,
-    /// Whether a service behind has refused; `None`: none was asked.
+    /// Whether a downstream service rejected; `None`: no service was asked.
     downstream_rejected: Option<bool>,
 }
 
-/// Knowledge about the request being served that goes on to those that it asks others for.
+/// Data of the served request that is passed on to downstream requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestContext {
-    /// When its client gives up, by the process's clock.
+    /// When the client gives up, by the process's clock.
     deadline: Option<Time>,
     class: Class,
     attempt: u8,
 }
 
-/// The request that this thread is serving; `None` outside of a guarded service, and in what a handler spawns without
-/// [`carry`].
+/// The request that this thread serves.
+///
+/// `None` outside a guarded service, and in a task that a handler spawns without [`carry`].
 pub fn current_request() -> Option<RequestContext> {
-    // During a thread's end there is none.
+    // While a thread ends, its thread-local is gone.
     PLACE.try_with(|place| place.get().context).ok().flatten()
 }
 
-/// A client has asked another service for the request that this thread is serving; whether that one has refused.
-pub(crate) fn report_downstream(refused: bool) {
+/// Records that a client asked a downstream service for the current request, and whether it was
+/// rejected.
+pub(crate) fn report_downstream(rejected: bool) {
     let _ = PLACE.try_with(|cell| {
-        let place = cell.get();
-        if place.context.is_some() {
+        let current = cell.get();
+        if current.context.is_some() {
             cell.set(CurrentRequest {
-                downstream_rejected: Some(refused || place.downstream_rejected == Some(true)),
-                ..place
+                downstream_rejected: Some(rejected || current.downstream_rejected == Some(true)),
+                ..current
             });
         }
     });
 }
 
 impl RequestContext {
-    /// Of a request that is let in at `reading` of the process's clock.
-    pub(crate) fn new(arriving: &RequestInfo, reading: Time) -> Self {
-        let left = arriving.timeout.map(|left| Nanos(left.0.saturating_sub(arriving.age.unwrap_or(Nanos::ZERO).0)));
-        let until = left.map(|left| Time(reading.0.saturating_add(left.0)));
-        RequestContext { deadline: until, class: arriving.class, attempt: arriving.attempt }
+    /// Context of a request that is admitted at `reading` of the process's clock.
+    pub(crate) fn new(info: &RequestInfo, reading: Time) -> Self {
+        let timeout = info.timeout.map(|timeout| Nanos(timeout.0.saturating_sub(info.age.unwrap_or(Nanos::ZERO).0)));
+        let give_up_at = timeout.map(|timeout| Time(reading.0.saturating_add(timeout.0)));
+        RequestContext { deadline: give_up_at, class: info.class, attempt: info.attempt }
     }
 
-    /// Time until its client gives up: the deadline that came with it, less all that has passed since; `None` where
-    /// none came.
+    /// Time until the client gives up: the received deadline less all elapsed time; `None` without
+    /// a deadline.
     pub fn remaining(&self) -> Option<Duration> {
         self.remaining_at(clock::process())
     }
 
     pub(crate) fn remaining_at(&self, reading: Time) -> Option<Duration> {
-        self.deadline.map(|until| Duration::from_nanos(until.since(reading).0))
+        self.deadline.map(|give_up_at| Duration::from_nanos(give_up_at.since(reading).0))
     }
 
-    /// Its importance.
+    /// Importance of the request.
     pub fn class(&self) -> Class {
         self.class
     }
 
-    /// Times that it was sent before.
+    /// Number of earlier attempts of the request.
     pub fn attempt(&self) -> u8 {
         self.attempt
     }
 }
 
-/// A request's scope between two polls.
+/// Scope of a request between two polls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
     context: Option<RequestContext>,
     budget: RequestBudget,
-    /// As in [`Place`].
+    /// As in [`CurrentRequest`].
     downstream_rejected: Option<bool>,
 }
 
 impl Scope {
-    /// Of an admitted request.
-    pub(crate) fn new(serving: RequestContext, ticket: &Permit) -> Self {
-        Scope { context: Some(serving), budget: RequestBudget::of(ticket.budget()), downstream_rejected: None }
+    /// Makes the scope of an admitted request.
+    pub(crate) fn new(request: RequestContext, permit: &Permit) -> Self {
+        Scope { context: Some(request), budget: RequestBudget::of(permit.budget()), downstream_rejected: None }
     }
 
-    /// The request begins after it has waited: its budget is less.
-    pub(crate) fn begin(&mut self, ticket: &Permit) {
-        self.budget = RequestBudget::of(ticket.budget());
+    /// Updates the budget when the request begins after its wait.
+    pub(crate) fn begin(&mut self, permit: &Permit) {
+        self.budget = RequestBudget::of(permit.budget());
     }
 
     /// Runs `call` as a part of the request.
     pub(crate) fn enter<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let place = CurrentRequest { context: self.context, downstream_rejected: self.downstream_rejected };
-        let _restores = RestoreGuard(PLACE.try_with(|cell| cell.replace(place)).unwrap_or_default());
+        let current = CurrentRequest { context: self.context, downstream_rejected: self.downstream_rejected };
+        let _restore = RestoreGuard(PLACE.try_with(|cell| cell.replace(current)).unwrap_or_default());
         let result = self.budget.enter(call);
         self.downstream_rejected = PLACE.try_with(|cell| cell.get().downstream_rejected).ok().flatten();
         result
     }
 
-    /// Whether a service behind has refused; `None` if the request has asked none. What a carried task asks is not known here.
+    /// Whether a downstream service rejected; `None` if the request asked none.
+    ///
+    /// Requests of a carried task are not included.
     pub(crate) fn downstream_rejected(&self) -> Option<bool> {
         self.downstream_rejected
     }
 
     /// Time that locks have charged to the request.
-    pub(crate) fn queue_time(&self, ticket: &Permit) -> Duration {
-        let of = |budget: Budget| budget.remaining().unwrap_or(Nanos::ZERO);
-        Duration::from_nanos(of(ticket.budget()).saturating_sub(of(self.budget.budget())).0)
+    pub(crate) fn queue_time(&self, permit: &Permit) -> Duration {
+        let remaining = |budget: Budget| budget.remaining().unwrap_or(Nanos::ZERO);
+        Duration::from_nanos(remaining(permit.budget()).saturating_sub(remaining(self.budget.budget())).0)
     }
 
-    /// Whether a lock, or a line, has refused the request.
+    /// Whether a lock or an acquire queue has rejected the request.
     pub(crate) fn is_lock_rejected(&self) -> bool {
         self.budget.refused().is_some()
     }
 }
 
-/// Puts back what was there before, however the call ends.
+/// Restores the thread's previous request, even after a panic.
 struct RestoreGuard(CurrentRequest);
 
 impl Drop for RestoreGuard {
@@ -136,8 +140,9 @@ impl Drop for RestoreGuard {
     }
 }
 
-/// `future` as a part of the request being served, wherever it runs: for `tokio::spawn(carry(…))`, which begins without
-/// one. Its waits are charged to a copy of the budget.
+/// Runs `future` as a part of the served request on any thread, for `tokio::spawn(carry(…))`.
+///
+/// A spawned task otherwise has no request. Its waits are charged to a copy of the budget.
 pub fn carry<F>(future: F) -> CarriedFuture<F> {
     CarriedFuture {
         future,

@@ -1,5 +1,5 @@
-//! The guarded service: decides in `call`, when there is a request, and takes nothing of its gate
-//! in `poll_ready`. Never here: sockets.
+//! The guarded service: decides in `call`, where the request is known, and reserves nothing of its
+//! gate in `poll_ready`. Does not contain sockets.
 
 use crate::body::GuardedBody;
 use crate::drain::UnreadBody;
@@ -24,11 +24,11 @@ use std::task::{Context, Poll};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// A service behind a gate.
+/// A service with a gate in front.
 #[derive(Clone, Debug)]
 pub struct GuardedService<S> {
     inner: S,
-    // Frameworks clone a service for every request: one counter, and no settings.
+    // Frameworks clone a service for every request; a clone copies one reference-counted pointer.
     shared: Arc<Shared>,
 }
 
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The gate, where responses are to say its load.
+    /// The gate, if responses should report its load.
     fn reporter(&self) -> Option<Gate> {
         self.settings.reports_load.then(|| self.gate.clone())
     }
@@ -56,66 +56,69 @@ impl<S> GuardedService<S> {
         &self.shared.gate
     }
 
-    /// All that is known of a request; `None`: it passes by the gate.
+    /// Collects the knowledge of a request; `None`: the request bypasses the gate.
     fn request_info(&self, request: &Parts, reading: Time) -> Option<RequestInfo> {
         let path = request.uri.path();
         if path.starts_with("/grpc.health.v1.Health/") || is_preflight(request) {
             return None;
         }
-        let said = headers::read(&request.headers);
-        if said.malformed > 0 {
-            (0..said.malformed).for_each(|_| self.shared.gate.record_malformed());
+        let parsed = headers::read(&request.headers);
+        if parsed.malformed > 0 {
+            (0..parsed.malformed).for_each(|_| self.shared.gate.record_malformed());
         }
         let route = route(request);
-        // Requests that most likely ask the same services behind: those of a route, or else those whose paths begin alike.
-        let asks = route.unwrap_or_else(|| path_group(path));
-        let mut arriving = RequestInfo::default()
-            .with_attempt(said.attempt)
+        // Requests that probably ask the same downstream services: those of one route, or with the
+        // same first part of the path.
+        let group = route.unwrap_or_else(|| path_group(path));
+        let mut info = RequestInfo::default()
+            .with_attempt(parsed.attempt)
             .with_route(route.unwrap_or(UNNAMED))
-            .with_downstream(asks);
-        if let Some(class) = said.class {
-            arriving = arriving.with_class(class);
+            .with_downstream(group);
+        if let Some(class) = parsed.class {
+            info = info.with_class(class);
         }
-        if let Some(left) = said.timeout {
-            arriving = arriving.with_timeout(left);
+        if let Some(timeout) = parsed.timeout {
+            info = info.with_timeout(timeout);
         }
         match age(request, reading) {
-            Some(waited) => arriving = arriving.with_age(waited),
+            Some(waited) => info = info.with_age(waited),
             None => self.shared.probe.measure(&self.shared.gate),
         }
         if self.shared.settings.is_plain() {
-            return Some(arriving);
+            return Some(info);
         }
-        // The application's functions may panic: a request of which nothing more is known is still a request.
+        // The application's functions may panic; the request is then served with the header data
+        // alone.
         let described = catch_unwind(AssertUnwindSafe(|| {
             if self.shared.settings.exempt.as_ref().is_some_and(|exempt| exempt(request)) {
                 return None;
             }
-            Some(self.shared.settings.describe.as_ref().map_or(arriving, |describe| describe(request, arriving)))
+            Some(self.shared.settings.describe.as_ref().map_or(info, |describe| describe(request, info)))
         }));
         described.unwrap_or_else(|_| {
             self.shared.gate.record_malformed();
-            Some(arriving)
+            Some(info)
         })
     }
 }
 
-/// Gives back what a service has reserved in `poll_ready` for a call that is not made: a permit, or
-/// a place in a queue. A clone has reserved nothing.
+/// Releases the reservation of a service's `poll_ready` (a permit or a queue position) for a call
+/// that is not made. A clone has reserved nothing.
 pub(crate) fn release_ready<S: Clone>(service: &mut S) {
     *service = service.clone();
 }
 
-/// Whether a browser asks if a page of another origin may send the request that it has in mind. The
-/// page could not tell a refusal from a network that is down, and the request itself comes to the
-/// gate.
+/// Whether a browser asks if a page of another origin may send a request (CORS preflight).
+///
+/// The page can't distinguish a rejected preflight from a network failure, and the request itself
+/// passes the gate.
 fn is_preflight(request: &Parts) -> bool {
     request.method == Method::OPTIONS
         && request.headers.contains_key(ORIGIN)
         && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// How long a request had waited when it came here, if its connection has stamps.
+/// Time that a request had waited when it arrived here, if its connection has stamps.
 fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     #[cfg(feature = "axum")]
     if let Some(info) = request.extensions.get::<::axum::extract::ConnectInfo<crate::stamp::Peer>>() {
@@ -124,12 +127,13 @@ fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     request.extensions.get::<Stamp>()?.age_at(reading)
 }
 
-/// Name of a request's route. A path is none where it may hold identifiers: only a router's pattern and gRPC's methods are.
+/// Name of a request's route: a router's pattern or a gRPC method. A plain path may hold
+/// identifiers and is no name.
 enum RouteName<'a> {
-    /// The router's own word.
+    /// The router's own pattern.
     #[cfg(feature = "axum")]
     Pattern(&'a str),
-    /// The client's word: it may invent any.
+    /// A name from the client, which may be invented.
     Method(&'a str),
 }
 
@@ -151,30 +155,31 @@ fn route_name(request: &Parts) -> Option<RouteName<'_>> {
     headers::grpc(&request.headers).map(|_| RouteName::Method(request.uri.path()))
 }
 
-/// Number of all requests whose route is not known.
+/// Number of all requests without a known route.
 const UNNAMED: u8 = 0;
 
-/// Requests of one route have one number; `None` where no route is known.
+/// Number of a request's route; `None` if no route is known.
 fn route(request: &Parts) -> Option<u8> {
     Some(hash(route_name(request)?.text().as_bytes()) as u8)
 }
 
-/// Number of the paths with the same first part.
+/// Number shared by all paths with the same first part.
 fn path_group(path: &str) -> u8 {
     let path = path.trim_start_matches('/');
     hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
 }
 
-/// Names a route that has no name yet. The client's word for it comes back instead: it counts once the service has answered there.
-fn name(request: &Parts, arriving: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
-    // The application may have given it another number.
-    if gate.is_named(arriving.route) || arriving.route != route(request).unwrap_or(UNNAMED) {
+/// Names a route that has no name yet. A client's name is returned instead; it counts once the
+/// service has answered.
+fn name(request: &Parts, info: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
+    // The application may have set another route number.
+    if gate.is_named(info.route) || info.route != route(request).unwrap_or(UNNAMED) {
         return None;
     }
     match route_name(request)? {
         #[cfg(feature = "axum")]
         RouteName::Pattern(name) => {
-            gate.name_route(arriving.route, name);
+            gate.name_route(info.route, name);
             None
         }
         RouteName::Method(name) => Some(name.chars().take(NAME_MAX).collect()),
@@ -206,43 +211,43 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let (shared, reading) = (&*self.shared, clock::process());
-        let until = shared.settings.ends_at;
-        let Some(arriving) = self.request_info(&parts, reading) else {
-            return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, until, None);
+        let ends_at = shared.settings.ends_at;
+        let Some(info) = self.request_info(&parts, reading) else {
+            return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, ends_at, None);
         };
-        let claims = name(&parts, &arriving, &shared.gate);
+        let client_name = name(&parts, &info, &shared.gate);
         let now = shared.gate.time_at(reading);
-        let admitted = shared.gate.admit_at(now, &arriving).and_then(|ticket| match ticket.enqueue(now) {
-            Ok(seat) => Ok((ticket, seat)),
-            Err(out) => ticket.begin_at(now, Err(out)).map(|ticket| (ticket, None)),
+        let admitted = shared.gate.admit_at(now, &info).and_then(|permit| match permit.enqueue(now) {
+            Ok(waiter) => Ok((permit, waiter)),
+            Err(error) => permit.begin_at(now, Err(error)).map(|permit| (permit, None)),
         });
-        let (ticket, seat) = match admitted {
+        let (admission, waiter) = match admitted {
             Ok(admitted) => admitted,
-            Err(refusal) => {
+            Err(rejection) => {
                 release_ready(&mut self.inner);
                 let grpc = headers::grpc(&parts.headers);
-                let mut response = rejection::response(&refusal, grpc.as_ref());
+                let mut response = rejection::response(&rejection, grpc.as_ref());
                 headers::write_load(&shared.reporter(), response.headers_mut());
                 return ResponseFuture::rejected(response, UnreadBody::of(&parts, body));
             }
         };
-        let mut scope = Scope::new(RequestContext::new(&arriving, reading), &ticket);
-        let turn = seat.map(|seat| {
+        let mut scope = Scope::new(RequestContext::new(&info, reading), &admission);
+        let wait = waiter.map(|waiter| {
             let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
-            QueueWait::new(seat, headers::grpc(&parts.headers), closes)
+            QueueWait::new(waiter, headers::grpc(&parts.headers), closes)
         });
-        // Some services begin their work here.
+        // Some services begin their work in `call`.
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
         ResponseFuture::served(
             inner,
             Some(AdmittedRequest {
-                permit: ticket,
+                permit: admission,
                 scope,
                 cpu_time: Nanos::ZERO,
-                route_name: claims,
-                queue_wait: turn,
+                route_name: client_name,
+                queue_wait: wait,
             }),
-            until,
+            ends_at,
             shared.reporter(),
         )
     }
@@ -292,7 +297,7 @@ mod tests {
         }
     }
 
-    /// The load that a response to a request of this budget says.
+    /// Status, and the load that the response to a request with this budget reports.
     async fn reported_load(
         service: &mut GuardedService<AnswerService>,
         budget: &'static str,
@@ -328,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Has one permit for all of its clones, which it takes when it becomes ready.
+    /// Has one permit for all of its clones; `poll_ready` takes it.
     struct LimitedService {
         free: Arc<AtomicUsize>,
         has_permit: bool,
@@ -372,17 +377,17 @@ mod tests {
         let limited = LimitedService { free: Arc::new(AtomicUsize::new(1)), has_permit: false };
         let guarded = slo(ms(20)).layer(limited.clone());
         let throttled = crate::client::client(ms(20)).layer(limited);
-        let (mut refused, mut ended, mut other) = (guarded.clone(), throttled, guarded);
+        let (mut rejected, mut ended, mut other) = (guarded.clone(), throttled, guarded);
         let late = || Request::builder().header("leeward", "b=0").body(Empty).unwrap();
-        assert!(is_ready(&mut refused) && !is_ready(&mut other) && !is_ready(&mut ended));
-        assert_eq!(refused.call(late()).await.unwrap().status(), 503);
+        assert!(is_ready(&mut rejected) && !is_ready(&mut other) && !is_ready(&mut ended));
+        assert_eq!(rejected.call(late()).await.unwrap().status(), 503);
         assert!(is_ready(&mut ended));
         assert_eq!(ended.call(late()).await.unwrap().status(), 503);
         assert!(is_ready(&mut other));
         assert_eq!(other.call(Request::new(Empty)).await.unwrap().status(), 200);
     }
 
-    /// A body of bytes that are not the framework's own kind.
+    /// A body whose data type is not [`bytes::Bytes`].
     struct ForeignBody;
 
     impl Body for ForeignBody {
@@ -397,7 +402,7 @@ mod tests {
         }
     }
 
-    /// Head and content of a refused gRPC-Web call.
+    /// Headers, content length and end of a rejected gRPC-Web call.
     fn refused_web<R: Body<Data: 'static> + Unpin>() -> (HeaderMap, Option<usize>, bool) {
         let mut call = HeaderMap::new();
         call.insert("content-type", HeaderValue::from_static("application/grpc-web+proto"));
@@ -430,8 +435,8 @@ mod tests {
             let mut body = service.call(request).await.unwrap().into_body();
             assert!(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.is_none());
         }
-        let told = leeward_gate::Source::snapshot(layer.gate());
-        let answers: Vec<_> = told
+        let snapshot = leeward_gate::Source::snapshot(layer.gate());
+        let answers: Vec<_> = snapshot
             .answers
             .iter()
             .map(|of| (of.route.as_str(), of.in_time, of.failed))
@@ -444,7 +449,7 @@ mod tests {
     async fn responses_and_refusals_say_the_load_where_they_are_to() {
         let mut quiet = slo(ms(20)).layer(AnswerService);
         let mut service = slo(ms(20)).report_load().layer(AnswerService);
-        // Until there is a rate to tell.
+        // Until a rate is known.
         while reported_load(&mut service, "b=20000").await.1.is_none() {
             assert_eq!(reported_load(&mut quiet, "b=20000").await, (200, None));
         }
@@ -453,10 +458,10 @@ mod tests {
             let load = load.unwrap();
             let load = load.to_str().unwrap();
             let pairs = load.strip_prefix("TEXT ").unwrap().split(',').map(|pair| pair.split_once('=').unwrap());
-            let told: Vec<(&str, f64)> = pairs.map(|(name, value)| (name, value.parse().unwrap())).collect();
-            let names: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
+            let metrics: Vec<(&str, f64)> = pairs.map(|(name, value)| (name, value.parse().unwrap())).collect();
+            let names: Vec<&str> = metrics.iter().map(|(name, _)| *name).collect();
             assert_eq!(names, ["rps_fractional", "application_utilization", "named_metrics.leeward_delay"]);
-            assert!(told[0].1 > 0.0 && told[1].1 >= told[2].1, "{load}");
+            assert!(metrics[0].1 > 0.0 && metrics[1].1 >= metrics[2].1, "{load}");
             assert_eq!(found, status);
         }
     }

@@ -1,28 +1,30 @@
-//! The layer and all that can be said about it. Never here: what happens to a request.
+//! The layer and its settings. Does not contain the handling of requests.
 
 use http::request::Parts;
 use leeward_gate::{Builder, Class, Gate, Mode, RequestInfo};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Places of a wait room: more than can be executed within an objective of 20 ms where each takes 10 us, on eight workers.
+/// Capacity of a wait queue. Eight workers at 10 us per request execute fewer within an objective
+/// of 20 ms.
 const PLACES: usize = 16_384;
 
-/// When a request counts as ended.
+/// Moment at which a request counts as ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndOfRequest {
-    /// When its response's body ends, except for streams of events and upgrades.
+    /// The end of its response's body, except for event streams and upgrades.
     #[default]
     Body,
-    /// When its response's headers are there.
+    /// Its response's headers.
     Headers,
 }
 
-/// Knowledge about a request that its headers do not tell.
+/// The application's function that adds knowledge to a request.
 type Describe = Arc<dyn Fn(&Parts, RequestInfo) -> RequestInfo + Send + Sync>;
 type Exempt = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
-/// A layer that keeps a service inside a latency objective. Services that it makes, and its clones, share one gate.
+/// A layer that keeps a service within a latency objective. Services that it makes, and its clones,
+/// share one gate.
 #[derive(Clone)]
 pub struct Slo {
     builder: Builder,
@@ -33,8 +35,10 @@ pub struct Slo {
     gate: Arc<OnceLock<Gate>>,
 }
 
-/// A layer for services that answer within `objective`, counted from when the kernel received the request. Less than a millisecond is
-/// taken for a millisecond, and more than an hour for an hour: queues of this size are what it sees.
+/// Makes a layer for services that answer within `objective`, counted from the kernel's receipt of
+/// the request.
+///
+/// The objective is clamped to 1 ms to 1 h.
 pub fn slo(objective: Duration) -> Slo {
     let objective = objective.clamp(Duration::from_millis(1), Duration::from_secs(3_600));
     Slo {
@@ -48,13 +52,15 @@ pub fn slo(objective: Duration) -> Slo {
 }
 
 impl Slo {
-    /// Sets what only the application knows of a request: class, user, tenant, route. It gets what the headers said.
+    /// Adds the application's knowledge of a request: class, user, tenant, route. The function gets
+    /// the headers' data.
     ///
     /// ```
     /// use leeward_tower::{Class, ms, slo};
     ///
-    /// let layer = slo(ms(20)).describe(|request, arriving| {
-    ///     if request.uri.path().starts_with("/batch") { arriving.with_class(Class::BATCH) } else { arriving }
+    /// let layer = slo(ms(20)).describe(|request, info| {
+    ///     let is_batch = request.uri.path().starts_with("/batch");
+    ///     if is_batch { info.with_class(Class::BATCH) } else { info }
     /// });
     /// # drop(layer);
     /// ```
@@ -65,88 +71,92 @@ impl Slo {
 
     /// Sets the class of a request.
     pub fn class(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
-        let before = self.describe.clone();
-        self.describe(move |request, arriving| {
-            let arriving = before.as_ref().map_or(arriving, |describe| describe(request, arriving));
-            arriving.with_class(class(request))
+        let inner = self.describe.clone();
+        self.describe(move |request, info| {
+            let info = inner.as_ref().map_or(info, |describe| describe(request, info));
+            info.with_class(class(request))
         })
     }
 
-    /// Names the tenant of a request, by which shares are kept; the same name is the same tenant.
+    /// Names the tenant of a request, for fair shares. The same name is the same tenant.
     pub fn tenant(self, tenant: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        let before = self.describe.clone();
-        self.describe(move |request, arriving| {
-            let arriving = before.as_ref().map_or(arriving, |describe| describe(request, arriving));
+        let inner = self.describe.clone();
+        self.describe(move |request, info| {
+            let info = inner.as_ref().map_or(info, |describe| describe(request, info));
             match tenant(request) {
-                Some(name) => arriving.with_tenant(leeward_gate::Tenant(hash(name.as_bytes()) as u32)),
-                None => arriving,
+                Some(name) => info.with_tenant(leeward_gate::Tenant(hash(name.as_bytes()) as u32)),
+                None => info,
             }
         })
     }
 
-    /// Requests that pass by the gate. gRPC's health service and preflights of browsers (CORS)
-    /// always do.
+    /// Sets which requests bypass the gate. gRPC's health service and CORS preflights always do.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.exempt = Some(Arc::new(exempt));
         self
     }
 
-    /// Whether the application says nothing of its requests.
+    /// Whether the application describes no requests.
     pub(crate) fn is_plain(&self) -> bool {
         self.describe.is_none() && self.exempt.is_none()
     }
 
-    /// When a request counts as ended.
-    pub fn ends_at(mut self, until: EndOfRequest) -> Self {
-        self.ends_at = until;
+    /// Sets when a request counts as ended.
+    pub fn ends_at(mut self, end: EndOfRequest) -> Self {
+        self.ends_at = end;
         self
     }
 
-    /// Says the replica's load in each response, for balancers that weigh replicas: `endpoint-load-metrics` (ORCA).
+    /// Reports the replica's load in each response, for load balancers: `endpoint-load-metrics`
+    /// (ORCA).
     pub fn report_load(mut self) -> Self {
         self.reports_load = true;
         self
     }
 
-    /// Refuses nothing, and counts what would have been refused.
+    /// Sets shadow mode: every request is admitted, and would-be rejections are counted.
     pub fn shadow(self) -> Self {
         self.build(|builder| builder.mode(Mode::Shadow))
     }
 
-    /// Refuses requests of so many in a hundred tenants, users or requests, and counts what the others' refusals would have been.
+    /// Enforces rejections for this percentage of tenants, users or requests, and counts the
+    /// would-be rejections of the others.
     pub fn enforce(self, percent: u8) -> Self {
         self.build(|builder| builder.mode(Mode::Share(percent)))
     }
 
-    /// Threads that execute requests: Tokio's workers; as many CPUs as the process has if it is not said.
+    /// Sets the number of threads that execute requests: Tokio's workers. Default: the CPUs of this
+    /// process.
     pub fn workers(self, workers: usize) -> Self {
         self.build(|builder| builder.workers(workers))
     }
 
-    /// Refuses late requests alone: the most goodput, and answers near the end of the objective.
+    /// Rejects only late requests: highest goodput, with latencies near the objective.
     pub fn lateness_only(self) -> Self {
         self.build(|builder| builder.set("level", "off"))
     }
 
-    /// Lets admitted requests wait for their turn, the most important first and in a class the one that must begin earliest, while what
-    /// has come is read. At most one more than [`Slo::workers`] are executed at once; a request that awaits something is not
-    /// counted. Off if it is not said: `docs/middleware.md` tells where it helps, and what it costs.
+    /// Queues admitted requests by class, then by start deadline, while new requests are read.
+    /// Default: off.
     ///
-    /// The service is called when a request is let in, and its future polled when it is its turn: what a service does in
-    /// `call` itself does not wait.
+    /// At most one request more than [`Slo::workers`] executes at once; a request that awaits is
+    /// not counted. `docs/middleware.md` describes benefits and costs.
+    ///
+    /// The layer calls the service at admission and polls its future at dequeue. Work inside `call`
+    /// itself doesn't wait.
     ///
     /// ```
     /// use leeward_tower::{ms, slo};
     ///
-    /// let layer = slo(ms(20)).room();
-    /// let small = slo(ms(20)).build(|builder| builder.room(100));
+    /// let layer = slo(ms(20)).queue();
+    /// let small = slo(ms(20)).build(|builder| builder.queue(100));
     /// # drop((layer, small));
     /// ```
     pub fn queue(self) -> Self {
         self.build(|builder| builder.queue(PLACES))
     }
 
-    /// Changes the gate itself.
+    /// Changes the settings of the gate.
     pub fn build(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
         self.builder = change(self.builder);
         self.gate = Arc::default();
@@ -156,7 +166,8 @@ impl Slo {
     /// The gate, with its counters and decisions. Made at the first call.
     ///
     /// # Panics
-    /// If [`Slo::build`] has set a parameter that its controller does not take.
+    ///
+    /// If [`Slo::build`] has set a parameter that the controller rejects.
     pub fn gate(&self) -> &Gate {
         self.gate.get_or_init(|| match self.builder.clone().build() {
             Ok(gate) => gate,
@@ -165,7 +176,7 @@ impl Slo {
     }
 }
 
-/// FNV-1a, the upper half folded in: the same name is the same number in every process.
+/// FNV-1a with the upper half folded in. A name has the same number in every process.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let hash = bytes
         .iter()

@@ -1,4 +1,5 @@
-//! When the kernel received what a connection read last, for whoever asks while the request is on its way. Never here: sockets.
+//! Time at which the kernel received the last bytes of a connection, shared with its requests. Does
+//! not contain sockets.
 
 use crate::wall;
 use http::Request;
@@ -10,24 +11,26 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tower_service::Service;
 
-/// An age over this is a clock that was set.
+/// An older stamp comes from a clock that was set.
 const OLDEST: Duration = Duration::from_secs(60);
 
 /// The kernel's receive stamp of one connection. Clones are the same stamp.
 ///
-/// Travels with each request of the connection among its extensions. Not by thread: the next request of a pipeline, or
-/// another stream of HTTP/2, is served on any.
+/// The stamp travels in the extensions of each request. A thread-local would not do: any thread may
+/// serve the next pipelined request or another HTTP/2 stream.
 #[derive(Clone, Debug, Default)]
 pub struct Stamp(Arc<AtomicU64>);
 
 impl Stamp {
-    /// Time since the kernel received the last bytes that were read; `None` without stamps. Wall clocks are set now and then: a
-    /// stamp of the future is no age, and of more than a minute ago none.
+    /// Time since the kernel received the last bytes that were read; `None` without stamps.
+    ///
+    /// The wall clock may be set: a stamp in the future gives 0, and one older than a minute gives
+    /// `None`.
     pub fn age(&self) -> Option<Duration> {
         self.age_at(clock::process())
     }
 
-    /// The same at a reading of the process's clock.
+    /// As [`Self::age`], at a reading of the process's clock.
     pub(crate) fn age_at(&self, reading: Time) -> Option<Duration> {
         let stamp = self.0.load(Ordering::Relaxed);
         if stamp == 0 {
@@ -37,13 +40,14 @@ impl Stamp {
         (age <= OLDEST).then_some(age)
     }
 
-    /// A listener of another make has read bytes that the kernel received at `received`.
+    /// Records a read by another kind of listener; the kernel received the bytes at `received`.
     pub fn record(&self, received: SystemTime) {
         self.note(received.duration_since(UNIX_EPOCH).ok(), false);
     }
 
-    /// Bytes were read that the kernel received at `stamp`. `more`: the read before filled its buffer, so these were behind bytes
-    /// that are older.
+    /// Records a read of bytes that the kernel received at `stamp`.
+    ///
+    /// `more`: the previous read filled its buffer, so older bytes were ahead of these.
     pub(crate) fn note(&self, stamp: Option<Duration>, more: bool) {
         let stamp = stamp.and_then(|stamp| u64::try_from(stamp.as_nanos()).ok()).unwrap_or(0);
         let before = self.0.load(Ordering::Relaxed);
@@ -52,24 +56,26 @@ impl Stamp {
     }
 }
 
-/// The other side of a connection, as `ConnectInfo<Peer>`.
+/// The peer of a connection, as `ConnectInfo<Peer>`.
 #[cfg(feature = "axum")]
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its address.
+    /// Address of the peer.
     pub address: std::net::SocketAddr,
-    /// When the kernel received what it sent last.
+    /// When the kernel received the peer's last bytes.
     pub stamp: Stamp,
 }
 
-/// A service of one connection, whose requests carry the connection's stamp: for servers that take a service per connection.
+/// Service of one connection; adds the connection's stamp to its requests.
+///
+/// For servers that take a service per connection.
 #[derive(Clone, Debug)]
 pub struct Connection<S> {
     inner: S,
     stamp: Stamp,
 }
 
-/// Lets the requests of one connection carry its stamp.
+/// Adds the connection's stamp to its requests.
 pub fn connection<S>(inner: S, stamp: Stamp) -> Connection<S> {
     Connection { inner, stamp }
 }

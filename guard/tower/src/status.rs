@@ -1,11 +1,12 @@
-//! Status of a response: a result, a failure of the service, or no such route there. Never here: decisions.
+//! Status of a response: a result, a failure of the service, or an unknown route. Does not contain
+//! decisions.
 
 use crate::headers::GRPC_STATUS;
 use http::header::HeaderMap;
 use http::{Response, StatusCode};
 
-/// gRPC's statuses that are the server's fault, as OpenTelemetry's conventions for servers count them: `UNKNOWN`, `DEADLINE_EXCEEDED`,
-/// `UNIMPLEMENTED`, `INTERNAL`, `UNAVAILABLE`, `DATA_LOSS`.
+/// gRPC statuses that are the server's fault, by OpenTelemetry's conventions for servers:
+/// `UNKNOWN`, `DEADLINE_EXCEEDED`, `UNIMPLEMENTED`, `INTERNAL`, `UNAVAILABLE`, `DATA_LOSS`.
 const FAILURES: [&str; 6] = ["2", "4", "12", "13", "14", "15"];
 const UNIMPLEMENTED: &str = "12";
 
@@ -13,17 +14,17 @@ fn grpc(headers: &HeaderMap) -> Option<&str> {
     headers.get(GRPC_STATUS)?.to_str().ok()
 }
 
-/// Whether the response is neither an error of the client's nor one of the server's.
+/// Whether the response is neither a client error nor a server error.
 pub(crate) fn is_success<R>(response: &Response<R>) -> bool {
     response.status().is_success() && grpc(response.headers()).is_none_or(|status| status == "0")
 }
 
-/// Whether the service has failed, as far as the head of the response says so.
+/// Whether the service has failed, according to the response's status and headers.
 pub(crate) fn is_failure<R>(response: &Response<R>) -> bool {
     response.status().is_server_error() || is_failed_status(response.headers())
 }
 
-/// Whether headers or trailers say that a call has failed.
+/// Whether headers or trailers report a failed call.
 pub(crate) fn is_failed_status(headers: &HeaderMap) -> bool {
     grpc(headers).is_some_and(|status| FAILURES.contains(&status))
 }
@@ -61,8 +62,12 @@ mod tests {
             (200, Some("13"), (false, true, false)),
             (200, Some("12"), (false, true, true)),
         ] {
-            let of = response(status, grpc);
-            assert_eq!((is_success(&of), is_failure(&of), is_unknown(&of)), expected, "{status} {grpc:?}");
+            let response = response(status, grpc);
+            assert_eq!(
+                (is_success(&response), is_failure(&response), is_unknown(&response)),
+                expected,
+                "{status} {grpc:?}"
+            );
         }
     }
 }

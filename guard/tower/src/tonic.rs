@@ -1,5 +1,5 @@
-//! tonic's traits for the listener: a stream of connections whose requests carry a stamp. Never here: the layer, which tonic takes as
-//! it is.
+//! tonic's traits for the listener: a stream of connections whose requests carry a stamp. Does not
+//! contain the layer, which tonic takes unchanged.
 
 use crate::listener::{Incoming, StampedStream};
 use crate::stamp::Stamp;

@@ -1,22 +1,24 @@
-//! The wall clock, in which the kernel stamps, as the process's clock and an offset: one reading of a clock for each
-//! request is enough for its age, the gate and its work. Never here: stamps.
+//! The wall clock, which the kernel uses for stamps, as the process's clock plus an offset. One
+//! clock reading per request then serves its age, the gate and its CPU time. Does not contain
+//! stamps.
 
 use leeward_core::units::{Nanos, Time};
 use leeward_runtime::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long an offset holds. A wall clock that is set is seen so much later; one that is slewed moves by less than a
-/// microsecond.
+/// Lifetime of an offset. A wall clock that is set is noticed after this time; a slewed one drifts
+/// by less than 1 us.
 const OFFSET_LIFETIME: Nanos = Nanos(1_000_000);
-/// Two readings around one of the wall clock that are further apart were interrupted.
+/// Longest gap between the two readings around a wall-clock reading; a longer gap shows an
+/// interruption.
 const GAP_MAX: Nanos = Nanos(2_000);
 
-/// Difference of the two clocks. Threads write it without a lock: whichever wins, its offset is a right one.
+/// Difference of the two clocks. Threads write it without a lock: every written offset is valid.
 pub(crate) struct Wall {
-    /// Wall clock minus the process's, in nanoseconds, wrapping.
+    /// Wall clock minus the process's clock, in nanoseconds, wrapping.
     offset: AtomicU64,
-    /// When the offset was found, plus one; 0: never.
+    /// When the offset was measured, plus one; 0: never.
     found: AtomicU64,
 }
 
@@ -32,7 +34,7 @@ impl Wall {
         Wall { offset: AtomicU64::new(0), found: AtomicU64::new(0) }
     }
 
-    /// See [`at`]; `look` reads the wall clock between two readings of the process's.
+    /// See [`at`]; `look` reads the wall clock between two readings of the process's clock.
     fn at(&self, reading: Time, look: impl Fn() -> (Time, SystemTime, Time)) -> Option<u64> {
         let found = self.found.load(Ordering::Relaxed);
         if found != 0 && reading.since(Time(found - 1)) < OFFSET_LIFETIME {
@@ -48,7 +50,7 @@ impl Wall {
                 return Some(wall.wrapping_sub(after.0).wrapping_add(reading.0));
             }
         }
-        // A machine this busy is asked each time.
+        // On a machine this busy, the clock is read for each request.
         Some(wall)
     }
 }

@@ -1,4 +1,5 @@
-//! From what the runs said to the whole: results without rows, and the claims held against the rows.
+//! Assembly of results: the results without rows, the rows of each run, and the verdicts on the
+//! claims.
 
 use crate::claims::judge;
 use crate::options::Options;
@@ -7,7 +8,7 @@ use crate::scenario::Scenario;
 use crate::store::SCHEMA;
 use leeward_outcome::results::Results;
 
-/// Results without rows.
+/// Creates results without rows.
 pub(crate) fn empty_results(scenario: &Scenario, options: &Options) -> Results {
     Results {
         schema: SCHEMA,
@@ -24,7 +25,7 @@ pub(crate) fn empty_results(scenario: &Scenario, options: &Options) -> Results {
     }
 }
 
-/// Adds the rows of a run, after those of the runs before it.
+/// Adds the rows of a run to those of earlier runs.
 pub(crate) fn append_rows(results: &mut Results, rows: Rows) {
     let Rows { point, windows, shifts, locks, replicas, services, kinds, warning: doubt } = rows;
     results.points.push(point);
@@ -37,7 +38,7 @@ pub(crate) fn append_rows(results: &mut Results, rows: Rows) {
     results.doubts.extend(doubt);
 }
 
-/// Holds the scenario's claims against the rows.
+/// Judges the scenario's claims by the rows.
 pub(crate) fn with_verdicts(mut results: Results, scenario: &Scenario) -> Results {
     results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
     results

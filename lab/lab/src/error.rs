@@ -1,95 +1,96 @@
-//! Why a scenario has no results. What is wrong with a scenario file is `scenario::error`'s.
+//! Errors of runs. Does not contain errors in scenario files (`scenario::error`).
 
 use leeward_core::registry::RegistryError;
 use leeward_plant::{PlantError, RealError};
 use leeward_sim::SimError;
 
-/// Why there are no results.
+/// An error that prevents results.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The caller asked to stop.
+    /// The caller cancelled the run.
     #[error("cancelled")]
     Cancelled,
-    /// This plant is not known.
+    /// The plant is unknown.
     #[error("unknown plant `{0}`; accepted: sim, real")]
     Plant(String),
-    /// A search runs the scenario hundreds of times.
+    /// A search on the real plant: it runs the scenario hundreds of times.
     #[error("parameters are searched in the simulator only; run the scenario with what it finds on the real plant")]
     SimulatorOnly,
     /// A real run failed.
     #[error("{run}: {source}")]
     Real {
-        /// Which.
+        /// Name of the run.
         run: String,
-        /// Why.
+        /// Cause.
         source: RealError,
     },
-    /// The scenario asks for something that this machine's server and network don't have.
+    /// The scenario needs a feature that the real server or network does not have.
     #[error("{key}: {reason}; leave it out, or run it in the simulator")]
     RealUnsupported {
-        /// Key of the scenario that was asked for.
+        /// Key of the scenario.
         key: &'static str,
-        /// Why not.
+        /// Reason.
         reason: &'static str,
     },
-    /// The scenario asks for a service that the simulator doesn't have.
+    /// The scenario needs a service that can't be simulated.
     #[error("`{0}` is measured, not simulated: run it with --plant real")]
     SimUnsupported(String),
-    /// A service's tier is measured under models that it can change to.
+    /// A threading that a running tier can't change to or from.
     #[error("{0} can't be changed to or from while a tier serves; accepted: setups such as SIP1 and SDB1-16")]
     FixedThreading(String),
-    /// Only a tier has threading to train.
+    /// Training of a scenario without a tier.
     #[error("not a tier: there is no threading to train; accepted: a scenario with a section [tier]")]
     NotATier,
-    /// A tier that the scenario doesn't have.
+    /// A tier that the scenario does not have.
     #[error("there is no tier `{name}`; accepted: {accepted}")]
     Tier {
-        /// Name that was asked for.
+        /// Requested name.
         name: String,
-        /// Names that there are.
+        /// Known names.
         accepted: String,
     },
-    /// A label that the scenario doesn't have.
+    /// A label that the scenario does not have.
     #[error("unknown controller label `{label}`; accepted: {accepted}")]
     Label {
-        /// Label that was asked for.
+        /// Requested label.
         label: String,
-        /// Labels that there are.
+        /// Known labels.
         accepted: String,
     },
-    /// Nothing to search: the controller has no parameter with values worth trying.
+    /// The controller has no parameter with values to search.
     #[error("controller `{0}` has no tuning parameters")]
     Untunable(String),
-    /// The controller is not in the registry the run was given.
+    /// The controller is not in the registry of the run.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// A run failed.
     #[error("{run}: {source}")]
     Sim {
-        /// Which.
+        /// Name of the run.
         run: String,
-        /// Why.
+        /// Cause.
         source: SimError,
     },
-    /// The simulator's books don't balance: a defect of it or of a controller. Nothing it says can be trusted.
+    /// The simulator's accounting invariants are violated: a defect of the simulator or of a
+    /// controller. Its results can't be trusted.
     #[error("{run}: the books do not balance, please report this: {violation}")]
     Violation {
-        /// Which.
+        /// Name of the run.
         run: String,
-        /// The first contradiction found.
+        /// The first violation found.
         violation: String,
     },
-    /// Training gave no curves.
+    /// The training produced no curves.
     #[error("no curves: {0}; train at lower loads, for longer, or other setups")]
     Training(String),
-    /// The pool of threads could not be made.
+    /// The thread pool could not be created.
     #[error("threads: {0}")]
     Threads(String),
 }
 
 impl RunError {
-    /// The error of the run called `run`, which its plant has not made.
+    /// Error of the run `run`, which failed on its plant.
     pub(crate) fn from_plant(run: String, error: PlantError) -> Self {
         match error {
             PlantError::Simulated(SimError::Stopped) => RunError::Cancelled,
@@ -99,13 +100,13 @@ impl RunError {
         }
     }
 
-    /// Whether something was asked for that can't be done, so that asking for something else helps; if not, something
-    /// failed on the way.
+    /// Whether the input caused the error, so that other input helps. If not, an operation failed
+    /// during the run.
     pub fn is_input(&self) -> bool {
         match self {
             RunError::Cancelled | RunError::Threads(_) | RunError::Violation { .. } => false,
             RunError::Real { source, .. } => source.is_input(),
-            // A simulation knows no failure but an impossible configuration.
+            // A simulation fails only because of an impossible configuration.
             _ => true,
         }
     }

@@ -1,4 +1,5 @@
-//! Planned runs on a plant, one or, where the plant is simulated, many at once. What their rows are is the business of `rows`.
+//! Execution of planned runs on a plant: one, or many in parallel if the plant is simulated. Does
+//! not contain their rows (`rows`).
 
 use crate::error::RunError;
 use crate::options::{Options, Progress};
@@ -9,7 +10,7 @@ use leeward_plant::{BudgetRule, Plant, PlantRun, SimulatedPlant, Snapshot};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Refuses what only `run` can do elsewhere than in the simulator.
+/// Rejects the real plant for commands that need the simulator.
 pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
     match options.plant.as_str() {
         "sim" => Ok(()),
@@ -18,7 +19,7 @@ pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
     }
 }
 
-/// Refuses what can't be simulated.
+/// Rejects services that can't be simulated.
 pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
     let refuse = |text: &str| Err(RunError::SimUnsupported(text.into()));
     if let Some(service) = scenario.workload.services.iter().find(|service| !service.is_simulated()) {
@@ -34,12 +35,12 @@ pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Neither plant has this name.
+/// Error of an unknown plant.
 pub(crate) fn unknown_plant(options: &Options) -> RunError {
     RunError::Plant(options.plant.chars().take(40).collect())
 }
 
-/// Makes one planned run on `plant`.
+/// Executes one planned run on `plant`.
 pub(crate) fn execute(
     plant: &dyn Plant,
     run: &PlannedRun<'_>,
@@ -55,20 +56,21 @@ pub(crate) fn execute(
     }
 }
 
-/// Simulates one planned run, until `stop` is set.
+/// Simulates one planned run until `stop` is set.
 pub(crate) fn simulate(run: &PlannedRun<'_>, stop: &AtomicBool) -> Result<RunOutcome, RunError> {
     execute(&SimulatedPlant, run, stop, &mut |_| {})
 }
 
-/// The options' number of threads.
+/// Creates a thread pool of the size in the options.
 pub(crate) fn thread_pool(options: &Options) -> Result<rayon::ThreadPool, RunError> {
     let threads = options.threads.unwrap_or(0); // 0: as many as rayon sees CPUs
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(|error| RunError::Threads(error.to_string()))
 }
 
-/// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors
-/// the first in that order is returned.
+/// Calls `work` for every run, on the number of threads in the options.
+///
+/// Outcomes are in the order of `runs`; of several errors it returns the first in that order.
 pub(crate) fn run_parallel<'a, T: Send>(
     runs: &[PlannedRun<'a>],
     options: &Options,
@@ -77,9 +79,9 @@ pub(crate) fn run_parallel<'a, T: Send>(
     work: impl Fn(&PlannedRun<'a>) -> Result<T, RunError> + Sync,
 ) -> Result<Vec<T>, RunError> {
     let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    // The first run may take a minute: whoever waits is to see at once that it has begun.
+    // The first run may take a minute, so the start is reported at once.
     progress(Progress { done: 0, total: runs.len() });
-    let one = |run| {
+    let run_one = |run| {
         if cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed) {
             return None;
         }
@@ -89,10 +91,11 @@ pub(crate) fn run_parallel<'a, T: Send>(
         Some(outcome)
     };
     let outcomes: Vec<Option<Result<T, RunError>>> = match options.threads {
-        // A sweep makes a hundred thousand runs one by one: none of them is worth a pool.
-        Some(1) => runs.iter().map(one).collect(),
+        // A sweep executes a hundred thousand runs one by one; a thread pool for each would cost
+        // too much.
+        Some(1) => runs.iter().map(run_one).collect(),
         // Runs differ in length by orders of magnitude, so each is a task of its own.
-        _ => thread_pool(options)?.install(|| runs.par_iter().with_max_len(1).map(one).collect()),
+        _ => thread_pool(options)?.install(|| runs.par_iter().with_max_len(1).map(run_one).collect()),
     };
     let mut finished = Vec::with_capacity(runs.len());
     let mut missing = false;

@@ -1,16 +1,18 @@
-//! Experiments as data: scenario files, the runs they ask for, their results, and the papers' claims held against them.
+//! Experiments as data: scenario files, their runs and results, and verdicts on the papers' claims.
 //!
-//! - [`scenario`]: the strict TOML format; [`Scenario`] is what a checked file says.
-//! - [`run`]: all runs of a scenario, in parallel, with results that don't depend on the number of threads.
-//! - [`claims`]: the little language in which a scenario writes what a paper claims.
-//! - [`results`]: the schema of what comes out, of `leeward-outcome`; [`store`] writes it to a folder and reads it back.
+//! - [`scenario`]: the strict TOML format; [`Scenario`] is a validated file.
+//! - [`run`]: all runs of a scenario, in parallel, with results that don't depend on the number of
+//!   threads.
+//! - [`claims`]: the language for a scenario's claims.
+//! - [`results`]: the schema of the results, from `leeward-outcome`; [`store`] writes them to a
+//!   folder and reads them back.
 //! - [`training`]: curves of threading setups from measurements, and advice from curves.
-//! - [`league`]: every controller in every scene.
+//! - [`benchmark`]: every controller in every case.
 //! - [`sweep`]: a scenario over a grid of values.
 //! - [`verdicts`]: the claims of many scenarios, judged as published and with our additions.
-//! - [`tune`]: the search for the parameters that serve a scenario best.
+//! - [`tune`]: the search for the best parameters of a controller in a scenario.
 //!
-//! No command line and no HTML live here.
+//! Does not contain a command line or HTML.
 
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,15 @@
-//! Rounding, rates, shares and medians, as the results have them. Which numbers these are is the business of others.
+//! Rounding, rates, shares and medians for the results. Does not contain the quantities themselves.
 
 use leeward_core::units::Nanos;
 
-/// Rounds to `decimals`: beyond what means anything, so that no row depends on a last bit.
+/// Rounds to `decimals`, so that no row depends on a meaningless last bit.
 pub(crate) fn round(value: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
     let rounded = (value * scale).round() / scale;
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
-/// A span in µs, rounded.
+/// A time in µs, rounded.
 pub(crate) fn micros(span: Nanos) -> f64 {
     round(span.as_micros_f64(), 3)
 }
@@ -17,28 +17,29 @@ pub(crate) fn micros(span: Nanos) -> f64 {
 /// A rate per second, rounded to one decimal or to four significant digits, whichever is finer.
 pub(crate) fn rate(per_second: f64) -> f64 {
     let size = per_second.abs();
-    // From 100 on, one decimal leaves four digits. Below 1e-12 nothing is told apart any more.
+    // From 100 on, one decimal leaves four digits. Values below 1e-12 are not distinguished.
     let decimals = if size < 100.0 { (3.0 - size.max(1e-12).log10().floor()) as i32 } else { 1 };
     round(per_second, decimals)
 }
 
-/// `count` per second of `span`; 0 of no time.
+/// `count` per second of `span`; 0 for an empty span.
 pub(crate) fn per_second(count: u64, span: Nanos) -> f64 {
     if span == Nanos::ZERO { 0.0 } else { rate(count as f64 / span.as_secs_f64()) }
 }
 
-/// `part` over `whole`; 0 of nothing.
+/// `part` over `whole`; 0 if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { round(part as f64 / whole as f64, 6) }
 }
 
-/// The value below which this share of sorted values lies; 0 for none.
+/// Quantile of sorted values; 0 without values.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
-    sorted.get(place).copied().unwrap_or(0.0)
+    let index = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
+    sorted.get(index).copied().unwrap_or(0.0)
 }
 
-/// The median; of an even number of values the mean of the middle two. Sorts; 0 for none.
+/// Median; for an even number of values the mean of the middle two. Sorts the values; 0 without
+/// values.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

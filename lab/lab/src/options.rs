@@ -1,21 +1,21 @@
-//! Options of a run of a scenario, and its progress. Never here: the scenario's own content.
+//! Options and progress of a scenario's runs. Does not contain the scenario.
 
 use leeward_plant::ServerObservers;
 
-/// How to run a scenario.
+/// Options of a scenario's runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The base seed: run `i` of each point uses `seed + i`.
     pub seed: u64,
-    /// Threads; `None` for one per CPU.
+    /// Number of threads; `None` for one per CPU.
     pub threads: Option<usize>,
-    /// Noted in the results; the scenario itself was shortened when it was read.
+    /// Whether the scenario was shortened when it was read; recorded in the results.
     pub quick: bool,
     /// `sim` or `real`.
     pub plant: String,
-    /// Noted in the results; applied when the scenario was read.
+    /// Overrides that were applied when the scenario was read; recorded in the results.
     pub overrides: Vec<String>,
-    /// Watchers of the servers of real runs.
+    /// Observers of the servers in real runs.
     pub observers: Option<ServerObservers>,
 }
 
@@ -25,11 +25,11 @@ impl Default for Options {
     }
 }
 
-/// How far a command has come.
+/// Progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs finished.
+    /// Number of finished runs.
     pub done: usize,
-    /// Runs in all, as far as known.
+    /// Number of all runs, as far as known.
     pub total: usize,
 }

@@ -1,5 +1,5 @@
-//! Every run that a scenario asks for, in the order in which results are reported: variant, service, application,
-//! clients, round trip, demand, seed.
+//! The plan of a scenario: all its runs, in the order of the results: variant, service,
+//! application, clients, round trip, demand, seed.
 
 use crate::error::RunError;
 use crate::numbers::{rate, round};
@@ -11,7 +11,7 @@ use leeward_outcome::results::{RunKey, WorkloadKey};
 use leeward_sim::SimConfig;
 use leeward_sim::config::{Application, Arrivals, LockModel, NetworkModel, Segment, Workload};
 
-/// The grain at which a shift's recovery is measured.
+/// Resolution of a shift's recovery time.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
 
 /// A run of the plan.
@@ -19,15 +19,15 @@ const FINE_WINDOW: Nanos = Nanos::from_millis(1);
 pub struct PlannedRun<'a> {
     /// The controller and its label.
     pub variant: &'a Variant,
-    /// Its algorithm.
+    /// Algorithm of the controller.
     pub algorithm: &'a Algorithm,
-    /// The parameters for this workload.
+    /// Parameters for this workload.
     pub params: Vec<(String, RawParam)>,
     /// The service.
     pub service: &'a ServiceSpec,
     /// The application, with its `p` and `r`.
     pub application: ApplicationInstance,
-    /// Clients.
+    /// Number of clients.
     pub clients: u32,
     /// Capacity of the server without control.
     pub capacity: Rate,
@@ -36,7 +36,7 @@ pub struct PlannedRun<'a> {
 }
 
 impl PlannedRun<'_> {
-    /// For messages.
+    /// Name of the run in messages.
     pub fn name(&self) -> String {
         let arrivals = if self.config.tier.is_some() { format!(", {}", self.arrivals()) } else { String::new() };
         let first = self.config.workload.demand.first().map_or(0.0, |segment| segment.rate.0);
@@ -62,12 +62,12 @@ impl PlannedRun<'_> {
         }
     }
 
-    /// The key of this run's rows.
+    /// Key of this run's rows.
     pub(crate) fn run_key(&self) -> RunKey {
         RunKey::new(&self.variant.controller, &self.variant.label, self.config.seed)
     }
 
-    /// The key of the workload that it meets.
+    /// Key of the run's workload.
     pub(crate) fn workload_key(&self) -> WorkloadKey {
         let demand = self.demand().0;
         WorkloadKey {
@@ -80,14 +80,14 @@ impl PlannedRun<'_> {
         }
     }
 
-    /// The demand at a time.
+    /// Demand at `time`.
     pub fn demand_at(&self, time: Time) -> Rate {
         let segments = &self.config.workload.demand;
         let started = segments.iter().rev().find(|segment| segment.from.0 <= time.0);
         started.map_or(Rate(0.0), |segment| segment.rate)
     }
 
-    /// The mean demand over the measured part.
+    /// Mean demand over the measured interval.
     pub fn demand(&self) -> Rate {
         let (from, to) = (self.config.warmup, self.config.duration);
         let segments = &self.config.workload.demand;
@@ -98,14 +98,14 @@ impl PlannedRun<'_> {
             .map(|(segment, end)| segment.rate.events_in(end.min(to).saturating_sub(segment.from.max(from))));
         let requests: f64 = requests.sum();
         match segments.as_slice() {
-            [only] => only.rate, // exactly as asked for
+            [only] => only.rate, // exact
             _ => Rate(requests / to.saturating_sub(from).as_secs_f64()),
         }
     }
 }
 
-/// All runs of a scenario. The seed of a run depends on `base_seed` and the run's number within its point alone, so
-/// that all controllers meet the same arrivals.
+/// Plans all runs of a scenario. A run's seed depends only on `base_seed` and the run's number
+/// within its point, so that all controllers meet the same arrivals.
 ///
 /// # Errors
 /// A controller that is not in `registry`.
@@ -160,7 +160,7 @@ pub fn plan<'a>(
     Ok(runs)
 }
 
-/// Lists of segments, one per run.
+/// Demand segments of each run.
 fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
     let capacity = scenario.capacity_of(service);
     match &scenario.workload.demand {

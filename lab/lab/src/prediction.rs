@@ -1,26 +1,29 @@
-//! The twin's page, `docs/twin.md`: what the simulator predicted of real runs, cell by cell of demand, clients, service and controller. Never
-//! here: the runs and the predictions (`real`).
+//! The page of predictions, `docs/twin.md`: the simulator's predictions of real runs, per demand,
+//! clients, service and controller.
+//!
+//! Does not contain the runs or predictions (`real`).
 
 use crate::numbers::median;
 use leeward_outcome::results::{PointRow, Results};
 use std::fmt::Write;
 
-/// Below this share of the capacity goodput is next to nothing, and an error in per cent of it says nothing.
+/// Share of the capacity below which goodput is negligible and a relative error meaningless.
 const NEGLIGIBLE: f64 = 0.02;
-/// A machine that takes more of a busy CPU than this is no test of the simulator.
+/// Maximum share of a busy CPU that the machine may take; above it, a run does not test the
+/// simulator.
 const MAX_STALLED: f64 = 0.03;
-/// Variant without control, whose bar is another.
+/// Variant without control, which has another tolerance.
 const UNCONTROLLED: &str = "none";
 
-/// Error that a goodput's prediction may have.
+/// Accepted relative error of predicted goodput.
 const fn goodput_tolerance(is_controlled: bool) -> f64 {
     if is_controlled { 0.05 } else { 0.15 }
 }
 
-/// Error that a 99th percentile's prediction may have.
+/// Accepted relative error of a predicted 99th percentile.
 const P99_TOLERANCE: f64 = 0.2;
 
-/// A controller under one workload: medians over the seeds.
+/// A controller under one workload: medians over the seeds, measured and predicted.
 struct PredictionCell<'a> {
     point: &'a PointRow,
     goodput: (f64, f64),
@@ -32,7 +35,7 @@ impl PredictionCell<'_> {
         self.point.run.label != UNCONTROLLED
     }
 
-    /// Error of the goodput; `None` where next to nothing was in time, as predicted.
+    /// Relative error of the goodput; `None` if goodput and prediction are negligible.
     fn goodput_error(&self) -> Option<f64> {
         let (measured, predicted) = self.goodput;
         let little = NEGLIGIBLE * self.point.capacity_rps;
@@ -75,7 +78,7 @@ fn cells(points: &[PointRow]) -> Vec<PredictionCell<'_>> {
     each.collect()
 }
 
-/// The page, of the results of a real run; `None` if they have no prediction.
+/// Returns the page for the results of a real run; `None` without predictions.
 pub fn markdown(results: &Results, command: &str) -> Option<String> {
     let cells = cells(&results.points);
     if cells.is_empty() {
@@ -92,10 +95,10 @@ pub fn markdown(results: &Results, command: &str) -> Option<String> {
     text += "| asked | cells | within | share |\n|---|---|---|---|\n";
     let controlled: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| cell.is_controlled()).collect();
     let without: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| !cell.is_controlled()).collect();
-    let mut bar = |words: &str, of: &[&PredictionCell<'_>], is_right: fn(&PredictionCell<'_>) -> bool| {
+    let mut bar = |label: &str, of: &[&PredictionCell<'_>], is_right: fn(&PredictionCell<'_>) -> bool| {
         let right = of.iter().filter(|cell| is_right(cell)).count();
         let share = 100.0 * right as f64 / of.len().max(1) as f64;
-        let _ = writeln!(text, "| {words} | {} | {right} | {share:.0} % |", of.len());
+        let _ = writeln!(text, "| {label} | {} | {right} | {share:.0} % |", of.len());
     };
     bar("goodput under a controller within 5 %", &controlled, |cell| cell.is_goodput_accurate());
     bar("its 99th percentile within 20 %", &controlled, |cell| cell.is_p99_accurate());

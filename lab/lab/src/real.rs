@@ -1,8 +1,8 @@
-//! Scenarios on the real plant: the machine is measured first, then each run goes over real sockets, and the simulator,
-//! told of that machine, predicts the same run.
+//! Scenarios on the real plant: it measures the machine, runs over real sockets, and predicts each
+//! run with a simulator calibrated to the machine.
 //!
-//! A calibrated scenario is the whole trick: its cores, costs, round trip and stalls are those of this machine, so that
-//! demands in multiples of capacity, objectives and predictions follow as they do in the simulator.
+//! A calibrated scenario has the cores, costs, round trip and stalls of this machine. So demands in
+//! multiples of capacity, objectives and predictions follow as in the simulator.
 
 use crate::assemble::{append_rows, empty_results, with_verdicts};
 use crate::error::RunError;
@@ -29,29 +29,32 @@ use leeward_sim::threads::model::Tier;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Current stage, for a view. Reported on the clients' CPU during runs: handling it must be quick.
+/// Current stage, for a display. The clients' CPU reports it during runs, so handlers must be
+/// quick.
 #[derive(Clone, Debug)]
 pub enum RealRunStage<'a> {
-    /// A step of the measurement of the machine.
+    /// A step of the calibration.
     Calibrating {
-        /// Which, in words.
+        /// Description of the step.
         step: &'a str,
     },
     /// The machine has been measured.
     Calibrated(&'a Machine),
     /// A run begins.
     RunStarted(&'a PlannedRun<'a>),
-    /// A run is under way.
+    /// A run is in progress.
     RunProgress(&'a PlannedRun<'a>, &'a Snapshot),
     /// A run has ended, with these rows.
     RunEnded(&'a PointRow, &'a [ShiftRow]),
 }
 
-/// Steps of the measurement of the machine.
+/// Number of steps of the calibration.
 pub const CALIBRATION_STEPS: usize = STEPS;
 
-/// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
-/// that what the machine does meanwhile is the same for all.
+/// Runs a scenario on this machine, one run at a time.
+///
+/// The controllers alternate at each demand, so that changes of the machine affect all of them
+/// alike.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -67,8 +70,8 @@ pub fn run(
     Ok(all.into_iter().next().unwrap_or_default())
 }
 
-/// [`run`] for several scenarios, one after another: what they have in common, the machine under a service and a number
-/// of clients, is measured once. One result per scenario.
+/// Runs several scenarios, one after another, like [`run`]. The machine is measured once per
+/// service and number of clients for all of them. Returns one result per scenario.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -112,12 +115,12 @@ pub fn run_all(
                     served
                 }
             };
-            if let Some(words) = &served.description {
-                results.description = format!("{}\n{words}", results.description).trim().into();
+            if let Some(description) = &served.description {
+                results.description = format!("{}\n{description}", results.description).trim().into();
             }
             let cores = scenario.server.cores;
-            let place = if served.is_lock_bound() { Placement::choose_shared } else { Placement::choose };
-            let placement = place(cores).map_err(calibration_error)?.with_transport(scenario.transport);
+            let choose = if served.is_lock_bound() { Placement::choose_shared } else { Placement::choose };
+            let placement = choose(cores).map_err(calibration_error)?.with_transport(scenario.transport);
             let key = (scenario.server.cores, service.text.clone(), clients, scenario.transport == Transport::Udp);
             let before = known.iter().find(|(known, _)| *known == key).map(|(_, measured)| *measured);
             let measured = match before {
@@ -137,10 +140,10 @@ pub fn run_all(
                 && let Some(spec) = scenario.tiers.iter().find(|spec| spec.name == service.text)
             {
                 watch(&RealRunStage::Calibrating { step: "clients and leaves" });
-                let found = measure_endpoints(&spec.tier, &placement, cancel)?;
-                results.description = format!("{}\n{}", results.description, describe_endpoints(&found)).trim().into();
-                ends_of.push((&service.text, found));
-                ends = Some(found);
+                let costs = measure_endpoints(&spec.tier, &placement, cancel)?;
+                results.description = format!("{}\n{}", results.description, describe_endpoints(&costs)).trim().into();
+                ends_of.push((&service.text, costs));
+                ends = Some(costs);
             }
             let calibrated = calibrate(scenario, service, clients, &placement, &measured, ends);
             let machine = machine_row(&calibrated, &calibrated.workload.services[0], clients, &placement);
@@ -170,16 +173,16 @@ pub fn run_all(
     each.collect()
 }
 
-/// Makes a service ready, which may mean indexing a corpus.
+/// Prepares a service, which may include indexing a corpus.
 fn prepare_service(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<InProcessService, RunError> {
     let Some(requests) = &service.requests else { return Ok(synthetic::in_process()) };
-    let tell = |notice: Notice<'_>| match notice {
-        Notice::Step(words) | Notice::Note(words) => step(words),
+    let report = |notice: Notice<'_>| match notice {
+        Notice::Step(text) | Notice::Note(text) => step(text),
     };
-    requests.prepare_in_process(&tell).map_err(|error| calibration_error(error.into()))
+    requests.prepare_in_process(&report).map_err(|error| calibration_error(error.into()))
 }
 
-/// Subjects of the machine's measurement: each service with each number of clients.
+/// Combinations to calibrate: each service with each number of clients.
 fn calibration_points(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
     let workload = &scenario.workload;
     workload.services.iter().flat_map(|service| workload.clients.iter().map(move |clients| (service, *clients)))
@@ -192,8 +195,10 @@ fn calibration_error(error: RealError) -> RunError {
     }
 }
 
-/// Refuses what the real server and loopback can't do as the scenario says. Costs, round trip and stalls are measured
-/// instead, and cores are as many as there are CPUs for.
+/// Rejects a scenario that the real server and loopback don't support.
+///
+/// Costs, round trip and stalls are measured instead, and the number of cores follows from the
+/// CPUs.
 fn check(scenario: &Scenario) -> Result<(), RunError> {
     let usual = ServerModel::default();
     let refuse = |when, key, why| if when { Err(RunError::RealUnsupported { key, reason: why }) } else { Ok(()) };
@@ -244,7 +249,7 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     check_tiers(scenario)
 }
 
-/// Refuses a tier that can't be served here before anything is measured or trained for it.
+/// Rejects a tier that can't be served here, before measurements and training.
 fn check_tiers(scenario: &Scenario) -> Result<(), RunError> {
     if scenario.tiers.is_empty() {
         return Ok(());
@@ -260,8 +265,8 @@ fn check_tiers(scenario: &Scenario) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds
-/// outermost, controllers innermost.
+/// Reorders the runs of a plan, whose outermost loop is the controllers and innermost the seeds:
+/// seeds outermost, controllers innermost.
 fn interleaved_order(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<Item = usize> {
     let per_controller = runs / controllers.max(1);
     let demands = per_controller / seeds.max(1);
@@ -272,7 +277,7 @@ fn interleaved_order(runs: usize, controllers: usize, seeds: usize) -> impl Iter
     })
 }
 
-/// Both ends of a tier here, measured.
+/// Measures the costs of both ends of a tier on this machine.
 fn measure_endpoints(tier: &Tier, placement: &Placement, cancel: &AtomicBool) -> Result<EndpointCosts, RunError> {
     let messages = tier.costs.receive + tier.costs.send;
     EndpointCosts::measure(placement, tier.leaves.service.mean(), messages, cancel).map_err(calibration_error)
@@ -300,7 +305,7 @@ fn calibrate(
     calibrated.workload.services = vec![ServiceSpec { service: known, ..service.clone() }];
     calibrated.workload.clients = vec![clients];
     (calibrated.server, calibrated.network) = to_sim_models(measured, placement);
-    // What is predicted is this machine's tier.
+    // The prediction is for this machine's tier.
     calibrated.tiers.iter_mut().for_each(|spec| spec.tier.cpus = placement.server.len() as u32);
     if let Some(EndpointCosts { client, leaf, host_call, .. }) = ends {
         calibrated.network.rtt = client;
@@ -311,7 +316,7 @@ fn calibrate(
     calibrated
 }
 
-/// A measured machine as the simulator's.
+/// Converts a measured machine to the simulator's models.
 pub fn to_sim_models(measured: &leeward_plant::Machine, placement: &Placement) -> (ServerModel, NetworkModel) {
     let leeward_plant::machine::MessageCosts { receive, send, spawn } = measured.costs;
     let sockets = measured.sockets.map(|sockets| SocketCosts {
@@ -345,7 +350,7 @@ fn machine_row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, place
     }
 }
 
-/// Rows of a run, with a prediction where the simulator knows the service.
+/// Runs one run and returns its rows, with a prediction if the simulator supports the service.
 fn run_one(
     run: &PlannedRun<'_>,
     plant: &MeasuredPlant<'_>,
@@ -369,7 +374,7 @@ fn run_one(
         (Some(late), Some(failures)) => Some(format!("{late}; {failures}")),
         (late, failures) => late.or(failures).or_else(|| oversubscription(run, plant)),
     };
-    // Cores of our own are no model of threads: the simulator does not know them.
+    // The simulator does not support a tier on the runtime's cores, without a threading setup.
     let has_setup = run.config.tier.as_ref().is_none_or(|tier| tier.threading.setup().is_some());
     if !plant.service.is_measured() && has_setup {
         let predicted = point(run, &simulate(run, cancel)?);
@@ -380,7 +385,8 @@ fn run_one(
     Ok(rows)
 }
 
-/// Polling threads that are more than there are CPUs for: what is measured of them says little of machines with enough.
+/// Warning about more polling threads than CPUs: their measurements say little about machines with
+/// enough CPUs.
 fn oversubscription(run: &PlannedRun<'_>, plant: &MeasuredPlant<'_>) -> Option<String> {
     let setup = run.config.tier.as_ref()?.threading.setup()?;
     let (pollers, cpus) = (setup.pollers(), plant.placement.server.len());
@@ -394,7 +400,7 @@ mod tests {
 
     #[test]
     fn controllers_alternate_and_every_run_has_its_turn() {
-        // Two controllers, three demands, two seeds; a plan has the controllers outermost.
+        // Two controllers, three demands, two seeds; controllers are outermost in a plan.
         let order: Vec<usize> = interleaved_order(12, 2, 2).collect();
         assert_eq!(order, [0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11]);
     }

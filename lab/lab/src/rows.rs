@@ -1,4 +1,4 @@
-//! From a run's outcome to rows of the results, whichever plant it was made on.
+//! Conversion of a run's outcome to rows of the results, for any plant.
 
 use crate::numbers::{micros, per_second, rate, ratio, round};
 use crate::plan::PlannedRun;
@@ -18,12 +18,12 @@ pub(crate) struct Rows {
     pub(crate) replicas: Vec<ReplicaRow>,
     pub(crate) services: Vec<ServiceRow>,
     pub(crate) kinds: Vec<KindRow>,
-    /// Reason not to take the run for a measurement.
+    /// Reason not to trust the run as a measurement.
     pub(crate) warning: Option<String>,
 }
 
 impl Rows {
-    /// The rows of a run with this outcome.
+    /// Creates the rows of a run with this outcome.
     pub(crate) fn from_outcome(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Rows {
         Rows {
             point: point(run, outcome),
@@ -38,7 +38,7 @@ impl Rows {
     }
 }
 
-/// The row of a run.
+/// Row of a run.
 pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
     let (counts, server) = (&report.counts, &report.server);
     let second = report.threads.and_then(|threads| threads.second_calls);
@@ -100,13 +100,13 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
     }
 }
 
-/// The rows of a run's locks, each server's among them where there are several.
+/// Rows of a run's locks; with several servers, of each server's locks.
 fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<LockRow> {
     let own = outcome.locks.iter().map(|lock| (lock, lock.name.clone(), outcome));
     let replicas = outcome.replicas.iter().enumerate().flat_map(|(index, server)| {
         server.locks.iter().map(move |lock| (lock, format!("{}@{}", lock.name, index + 1), server))
     });
-    let one = |(lock, name, server): (&LockOutcome, String, &RunOutcome)| LockRow {
+    let lock_row = |(lock, name, server): (&LockOutcome, String, &RunOutcome)| LockRow {
         run: run.run_key(),
         workload: run.workload_key(),
         lock: name,
@@ -114,8 +114,8 @@ fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<LockRow> {
         acquired_rps: per_second(lock.acquisitions, lock.span),
         waited_rate: ratio(lock.contended, lock.acquisitions),
         refused_rps: per_second(lock.rejected, lock.span),
-        // One that was refused before the measured part may leave in it, or the other way round; a real server's counts are
-        // read one after the other.
+        // The ratio may exceed 1: a request rejected before the measured interval may leave in it,
+        // or vice versa, and a real server's counters are read one after the other.
         drop_share: ratio(lock.rejected, server.server.rejected).min(1.0),
         wait_mean_us: round(lock.wait_mean_ns / 1e3, 3),
         wait_p50_us: micros(lock.wait_p50),
@@ -123,12 +123,12 @@ fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<LockRow> {
         waiting: lock.waiting,
         utilization: lock.utilization.map(|share| round(share, 6)),
     };
-    own.chain(replicas).map(one).collect()
+    own.chain(replicas).map(lock_row).collect()
 }
 
-/// The rows of a run's servers, where there are several.
+/// Rows of a run's servers, if there are several.
 fn replicas(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ReplicaRow> {
-    let one = |(index, server): (usize, &RunOutcome)| ReplicaRow {
+    let replica_row = |(index, server): (usize, &RunOutcome)| ReplicaRow {
         replica: index as u32 + 1,
         run: run.run_key(),
         workload: run.workload_key(),
@@ -139,12 +139,12 @@ fn replicas(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ReplicaRow> {
         expiry_rate: ratio(server.counts.expired + server.counts.overflowed, server.counts.offered),
         cpu_utilization: round(server.cpu_utilization, 6),
     };
-    outcome.replicas.iter().enumerate().map(one).collect()
+    outcome.replicas.iter().enumerate().map(replica_row).collect()
 }
 
-/// The rows of a graph's services.
+/// Rows of a graph's services.
 fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
-    let one = |service: &ServiceOutcome| ServiceRow {
+    let service_row = |service: &ServiceOutcome| ServiceRow {
         name: service.name.clone(),
         run: run.run_key(),
         workload: run.workload_key(),
@@ -155,12 +155,12 @@ fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
         drop_rate: ratio(service.rejected, service.received),
         cpu_utilization: round(service.cpu_utilization, 6),
     };
-    outcome.graph.iter().flat_map(|graph| &graph.services).map(one).collect()
+    outcome.graph.iter().flat_map(|graph| &graph.services).map(service_row).collect()
 }
 
-/// The rows of the kinds of a run's requests, where there are several.
+/// Rows of the kinds of a run's requests, if there are several.
 fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
-    let one = |(kind, of_kind): (&RequestKind, &KindOutcome)| {
+    let kind_row = |(kind, of_kind): (&RequestKind, &KindOutcome)| {
         let counts = &of_kind.counts;
         KindRow {
             kind: of_kind.name.clone(),
@@ -181,10 +181,10 @@ fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
             p99_us: micros(of_kind.latency.p99),
         }
     };
-    run.config.kinds.0.iter().zip(&outcome.kinds).map(one).collect()
+    run.config.kinds.0.iter().zip(&outcome.kinds).map(kind_row).collect()
 }
 
-/// A row of a run's time series.
+/// Row of a window of a run's time series.
 fn window_row(run: &PlannedRun<'_>, window: &WindowOutcome) -> WindowRow {
     let (clients, state) = (&window.clients, &window.state);
     WindowRow {

@@ -1,5 +1,5 @@
-//! All runs of a scenario on a pool of threads. Results come back in the order of the plan, so that the same scenario
-//! and seed give the same bytes on any number of threads.
+//! Simulation of all runs of a scenario on a thread pool. Results are in the order of the plan, so
+//! that the same scenario and seed give the same bytes for any number of threads.
 
 use crate::assemble::{append_rows, empty_results, with_verdicts};
 pub use crate::error::RunError;
@@ -14,8 +14,8 @@ use leeward_core::registry::Registry;
 use leeward_outcome::results::Results;
 use std::sync::atomic::AtomicBool;
 
-/// Runs everything a scenario asks for. `progress` is called after each run, from any thread; once `cancel` is set no
-/// further run starts and those under way end.
+/// Simulates all runs of a scenario. Calls `progress` after each run, from any thread. Once
+/// `cancel` is set no further run starts, and current runs end.
 ///
 /// # Errors
 /// See [`RunError`].

@@ -1,17 +1,19 @@
-//! Effects of a shift of demand on a controller: how long goodput took to come back, and how bad it was meanwhile.
+//! Effects of a shift of demand on a controller: recovery time of goodput, and the worst values
+//! before it.
 
 use crate::numbers::{median, rate, round};
 use crate::plan::PlannedRun;
 use leeward_outcome::results::ShiftRow;
 use leeward_outcome::{FineWindow, RunOutcome};
 
-/// Fine windows in the 20 ms over which the paper looks at goodput (Breakwater §5.2).
+/// Fine windows of 1 ms in the 20 ms for which the paper measures goodput (Breakwater §5.2).
 const WINDOWS_PER_SPAN: usize = 20;
-/// Goodput at this part of the settled one counts as recovered.
+/// Share of the settled goodput from which goodput counts as recovered.
 const RECOVERY_SHARE: f64 = 0.95;
-/// Goodput below this part of the settled one is a collapse, not noise.
+/// Share of the settled goodput below which goodput counts as a collapse, not noise.
 const COLLAPSE_SHARE: f64 = 0.8;
-/// At rates so low that chance alone would make a collapse: this many standard deviations of a count below the settled one.
+/// Minimum distance of a collapse from the settled goodput, in standard deviations of a count;
+/// prevents false collapses at low rates.
 const NOISE_DEVIATIONS: f64 = 4.0;
 
 /// Rows of the shifts, one per change of demand.
@@ -60,13 +62,15 @@ impl GoodputSeries {
         GoodputSeries { rates: good, settled_rate: settled }
     }
 
-    /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %, and are followed by
-    /// no collapse. Queues need a moment to fill, so a collapse may begin after 20 good milliseconds; lesser dips later
-    /// show in [`Goodput::dip`]: to wait until none follows would measure noise. Collapses in the second half of the time
-    /// belong to the state it settles in.
+    /// Milliseconds until the first 20 ms with 95 % of the settled goodput that no collapse
+    /// follows.
+    ///
+    /// Queues need a moment to fill, so a collapse may begin after 20 good milliseconds. Lesser
+    /// dips later show in [`GoodputSeries::dip`]; excluding them, too, would measure noise.
+    /// Collapses in the second half of the time belong to the settled state.
     fn recovery(&self) -> Option<usize> {
         if self.settled_rate <= 0.0 {
-            return None; // 95 % of nothing is no recovery
+            return None; // a share of zero is no recovery
         }
         let sliding: Vec<f64> = self.rates.windows(WINDOWS_PER_SPAN).map(mean).collect();
         let collapsed = |value: &f64| *value < self.collapse_threshold();
@@ -76,8 +80,11 @@ impl GoodputSeries {
         sliding[from..].iter().position(enough).map(|after| from + after)
     }
 
-    /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %, whatever follows: on a
-    /// machine that itself takes the server away for milliseconds, a collapse need not be the controller's.
+    /// Milliseconds until the first 20 ms with 95 % of the settled goodput, regardless of later
+    /// collapses.
+    ///
+    /// On a machine that takes the server's CPU for milliseconds, a collapse may not be the
+    /// controller's.
     fn time_to_settled(&self) -> Option<usize> {
         if self.settled_rate <= 0.0 {
             return None;
@@ -85,7 +92,7 @@ impl GoodputSeries {
         self.rates.windows(WINDOWS_PER_SPAN).position(|span| mean(span) >= RECOVERY_SHARE * self.settled_rate)
     }
 
-    /// Goodput below this is a collapse.
+    /// Goodput below which it counts as a collapse.
     fn collapse_threshold(&self) -> f64 {
         let requests = self.settled_rate * WINDOWS_PER_SPAN as f64;
         self.settled_rate * COLLAPSE_SHARE.min(1.0 - NOISE_DEVIATIONS / requests.sqrt())
@@ -97,7 +104,7 @@ impl GoodputSeries {
     }
 }
 
-/// Means of 20 ms after 20 ms; a rest is left out.
+/// Means of consecutive spans of 20 ms, without an incomplete last one.
 fn span_means(good: &[f64]) -> Vec<f64> {
     good.chunks_exact(WINDOWS_PER_SPAN).map(mean).collect()
 }
@@ -111,7 +118,7 @@ mod tests {
     use super::*;
     use leeward_core::units::{Nanos, Time};
 
-    /// Goodput of so many ms each: what is settled, and when it has recovered.
+    /// Checks the settled goodput and the recovery of parts of `length` ms each.
     fn check(parts: &[(usize, u64)], settled: f64, recovery: Option<usize>) {
         let good = parts.iter().flat_map(|(length, good)| std::iter::repeat_n(*good, *length));
         let window = |(at, good)| FineWindow { start: Time::ZERO + Nanos::from_millis(at), completed: good, good };
@@ -126,7 +133,7 @@ mod tests {
         check(&[(100, 0), (300, 800)], 800.0, Some(99)); // 19 of 20 ms are 95 %
         check(&[(30, 800), (70, 0), (300, 800)], 800.0, Some(99));
         check(&[(30, 800), (70, 700), (300, 800)], 800.0, Some(0)); // a dip, no collapse
-        check(&[(300, 800), (30, 0), (70, 800)], 800.0, Some(0)); // the settled state's own
+        check(&[(300, 800), (30, 0), (70, 800)], 800.0, Some(0)); // belongs to the settled state
         check(&[(400, 700)], 700.0, Some(0));
     }
 
@@ -150,7 +157,7 @@ mod tests {
     #[test]
     fn chance_is_no_collapse() {
         let mut parts = [(1, 1), (1, 0), (1, 2), (1, 1)].repeat(100);
-        parts[80..94].fill((1, 0)); // 14 ms without one where there should be 14
+        parts[80..94].fill((1, 0)); // 14 ms without a response where 14 are expected
         check(&parts, 1.0, Some(0));
     }
 }

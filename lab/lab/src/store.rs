@@ -1,5 +1,7 @@
-//! Results in a folder: `result.json` is the whole, `results.jsonl` one record per line. Written beside and renamed, so
-//! that a reader never sees half a file.
+//! Results in a folder: `result.json` holds all results, `results.jsonl` one record per line.
+//!
+//! A file is written under another name and then renamed, so that a reader never sees an incomplete
+//! file.
 
 use leeward_outcome::results::{Claim, KindRow, LockRow, Machine, PointRow, Results, ShiftRow, WindowRow};
 use serde::{Deserialize, Serialize};
@@ -10,40 +12,40 @@ use std::path::{Path, PathBuf};
 const RESULT_FILE: &str = "result.json";
 const RECORDS_FILE: &str = "results.jsonl";
 
-/// The schema that this version writes, and the newest it reads.
+/// Schema version written here, and the newest that can be read.
 pub const SCHEMA: u32 = 1;
 
-/// A results folder that can't be written or read.
+/// An error of writing or reading a results folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There are no results there.
+    /// There are no results.
     #[error("{0}: no results there (expected a folder with `result.json`, as `leeward run --out` writes it)")]
     Missing(PathBuf),
     /// The file or folder can't be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The file is no results file.
+    /// The file is not a results file.
     #[error("{path}: not a results file: {problem}")]
     Corrupt {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Where it stops making sense.
+        /// Position and kind of the error.
         problem: String,
     },
     /// The file comes from a newer version.
     #[error("{path}: schema {found} is newer than this version reads (up to {known}): use a newer version")]
     NewerSchema {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Its schema.
+        /// Schema of the file.
         found: u64,
-        /// Ours.
+        /// Newest known schema.
         known: u32,
     },
 }
@@ -73,21 +75,22 @@ enum Record<'a> {
     Claim(&'a Claim),
 }
 
-/// Writes `results` into `folder`, which is created if need be; earlier results there are replaced.
+/// Writes `results` into `folder`, which is created if missing; earlier results are replaced.
 ///
 /// # Errors
 /// [`StoreError::Io`].
 pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
     std::fs::create_dir_all(folder).map_err(|source| StoreError::Io { path: folder.into(), source })?;
     replace(folder, RECORDS_FILE, |file| write_lines(file, results))?;
-    // Last, because this is the one that is read back.
+    // Written last, because `read` reads this file.
     replace(folder, RESULT_FILE, |file| {
         serde_json::to_writer_pretty(&mut *file, results)?;
         file.write_all(b"\n")
     })
 }
 
-/// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows, shifts, locks, kinds and claims.
+/// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows,
+/// shifts, locks, kinds and claims.
 ///
 /// # Errors
 /// Those of `out`.
@@ -133,7 +136,7 @@ fn replace(
         std::fs::rename(&partial, &path)
     });
     written.map_err(|source| {
-        let _ = std::fs::remove_file(&partial); // best effort: the first error is the one to tell
+        let _ = std::fs::remove_file(&partial); // best effort: only the first error is reported
         StoreError::Io { path, source }
     })
 }
@@ -141,7 +144,8 @@ fn replace(
 /// Reads the results in `folder` (or the `result.json` itself).
 ///
 /// # Errors
-/// [`StoreError`]: nothing there, a file that can't be read, that is no results file, or that is from a newer version.
+/// [`StoreError`]: no results, a file that can't be read or is not a results file, or a newer
+/// version.
 pub fn read(folder: &Path) -> Result<Results, StoreError> {
     let path = if folder.is_dir() { folder.join(RESULT_FILE) } else { folder.to_path_buf() };
     let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {
@@ -150,7 +154,7 @@ pub fn read(folder: &Path) -> Result<Results, StoreError> {
         _ => StoreError::Io { path: path.clone(), source },
     })?;
     let corrupt = |error: serde_json::Error| StoreError::Corrupt { path: path.clone(), problem: error.to_string() };
-    // The schema first: a newer file may not have the fields that this version expects.
+    // Checks the schema first: a newer file may lack fields of this version.
     let Schema { schema } = serde_json::from_str(&text).map_err(corrupt)?;
     if schema > SCHEMA.into() {
         return Err(StoreError::NewerSchema { path, found: schema, known: SCHEMA });

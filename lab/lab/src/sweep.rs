@@ -1,5 +1,7 @@
-//! A scenario over a grid of values: which runs there are, in one order however they are divided among workers, and the results
-//! of each. Never here: workers, files and frames, which are the business of those who sweep.
+//! A scenario over a grid of values: the runs, in an order that does not depend on the workers, and
+//! the results of each.
+//!
+//! Does not contain workers, files and frames.
 
 use crate::error::RunError;
 use crate::options::Options;
@@ -11,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-/// The axis that selects a controller's variants by label instead of changing the scenario.
+/// The axis that selects variants by label instead of changing the scenario.
 pub const CONTROLLER_AXIS: &str = "controller";
 
-/// Short names of keys that sweeps name most.
+/// Short names of frequently swept keys.
 const KEY_ALIASES: [(&str, &str); 8] = [
     ("demand", "workload.demand"),
     ("clients", "workload.clients"),
@@ -26,16 +28,17 @@ const KEY_ALIASES: [(&str, &str); 8] = [
     ("cores", "server.cores"),
 ];
 
-/// A key of the scenario and the values that it takes, as an override writes them.
+/// A key of the scenario with its values, written like overrides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// `controller`, a short name such as `demand`, or a dotted path such as `controller.breakwater.params.target`.
+    /// `controller`, a short name such as `demand`, or a dotted path such as
+    /// `controller.breakwater.params.target`.
     pub key: String,
     /// Values, one run per entry and combination.
     pub values: Vec<String>,
 }
 
-/// A sweep that can't be.
+/// An error of a sweep.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SweepError {
@@ -48,20 +51,20 @@ pub enum SweepError {
     /// Two axes for one key.
     #[error("{0}: swept twice; accepted: one axis for each key")]
     DuplicateAxis(String),
-    /// The same value twice, whose runs would be the same.
+    /// A value occurs twice, with identical runs.
     #[error("{key}: `{value}` is there twice")]
     DuplicateValue {
         /// Key of the axis.
         key: String,
-        /// Value that is repeated.
+        /// Repeated value.
         value: String,
     },
     /// No variant has this label.
     #[error("controller: there is no variant or controller `{label}`; accepted: {accepted}")]
     Label {
-        /// Label that was asked for.
+        /// Requested label.
         label: String,
-        /// Labels that there are.
+        /// Known labels.
         accepted: String,
     },
     /// An override that is not accepted.
@@ -73,10 +76,10 @@ pub enum SweepError {
 }
 
 impl Axis {
-    /// Reads `key=value,value`.
+    /// Parses `key=value,value`.
     ///
     /// # Errors
-    /// [`SweepError::Form`].
+    /// [`SweepError::InvalidAxis`].
     pub fn parse(text: &str) -> Result<Axis, SweepError> {
         let wrong = || SweepError::InvalidAxis(text.chars().take(60).collect());
         let (key, values) = text.split_once('=').ok_or_else(wrong)?;
@@ -87,37 +90,38 @@ impl Axis {
         Ok(Axis { key: key.trim().into(), values })
     }
 
-    /// The scenario's key that it stands for.
+    /// Full path of the key in the scenario.
     pub fn path(&self) -> &str {
         KEY_ALIASES.iter().find(|(short, _)| *short == self.key).map_or(&self.key, |(_, path)| path)
     }
 }
 
-/// Every combination of the axes' values, each with so many seeds. The first axis changes slowest, the seed fastest.
+/// All combinations of the axes' values, each with several seeds. The first axis changes slowest,
+/// the seed fastest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grid {
-    /// Axes in the order in which they were given.
+    /// Axes in the given order.
     pub axes: Vec<Axis>,
     /// Runs per combination.
     pub seeds: u32,
-    /// Seed of the first of them; the others count up.
+    /// First seed; the others are consecutive.
     pub seed: u64,
 }
 
-/// A combination of values and a seed.
+/// A combination of values with a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell<'a> {
     /// Each axis with its value.
     pub values: Vec<(&'a Axis, &'a str)>,
-    /// Seed of the runs.
+    /// Seed of the run.
     pub seed: u64,
 }
 
 impl Grid {
-    /// A grid that is checked.
+    /// Creates a checked grid.
     ///
     /// # Errors
-    /// An axis without values, a key with two axes, a value that is repeated.
+    /// An axis without values, a key with two axes, a repeated value.
     pub fn new(axes: Vec<Axis>, seeds: u32, seed: u64) -> Result<Grid, SweepError> {
         for (index, axis) in axes.iter().enumerate() {
             if axis.values.is_empty() {
@@ -135,12 +139,12 @@ impl Grid {
         Ok(Grid { axes, seeds: seeds.max(1), seed })
     }
 
-    /// Cells in all.
+    /// Number of cells.
     pub fn cells(&self) -> usize {
         self.axes.iter().map(|axis| axis.values.len()).product::<usize>() * self.seeds as usize
     }
 
-    /// The cell at `index`, which is less than [`Grid::cells`].
+    /// The cell at `index`, which must be less than [`Grid::cells`].
     pub fn cell(&self, index: usize) -> Cell<'_> {
         let seed = self.seed.wrapping_add((index % self.seeds as usize) as u64);
         let mut rest = index / self.seeds as usize;
@@ -155,20 +159,20 @@ impl Grid {
 }
 
 impl Cell<'_> {
-    /// Overrides that make the scenario this cell's, after those that it has already.
+    /// Overrides for this cell, after the overrides in `base`.
     pub fn overrides(&self, base: &[String]) -> Vec<String> {
         let set = self.values.iter().filter(|(axis, _)| axis.key != CONTROLLER_AXIS);
         let own = set.map(|(axis, value)| format!("{}={value}", axis.path()));
         base.iter().cloned().chain(own).chain(["run.seeds=1".to_string()]).collect()
     }
 
-    /// Label of the only variants that run; all of them where there is none.
+    /// Label of the variants to run; `None`: all variants.
     pub fn label(&self) -> Option<&str> {
         self.values.iter().find(|(axis, _)| axis.key == CONTROLLER_AXIS).map(|(_, value)| *value)
     }
 }
 
-/// Keeps the variants called `label`; those of a `vary` grid also by the label of their entry.
+/// Keeps only the variants with this `label`; for a `vary` grid also by the label of the entry.
 ///
 /// # Errors
 /// [`SweepError::Label`].
@@ -182,17 +186,18 @@ pub fn select(scenario: &mut Scenario, label: &str) -> Result<(), SweepError> {
     Ok(())
 }
 
-/// The text of a scenario with a controller more for each of `names`, with its defaults.
+/// Adds a controller with its defaults for each of `names` to the text of a scenario.
 pub fn with_controllers<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let sections = names.into_iter().map(|name| format!("\n[[controller]]\nname = \"{name}\"\n"));
     std::iter::once(text.to_string()).chain(sections).collect()
 }
 
-/// Runs the cells of `range` on this thread, and gives each one's results to `each`, with its index. `scenario` makes the scenario
-/// with these overrides; cells that differ in their seeds alone share it.
+/// Runs the cells of `range` on this thread, and passes the results of each to `each`, with its
+/// index. `scenario` creates the scenario for given overrides; cells that differ only in their
+/// seeds share it.
 ///
 /// # Errors
-/// The first that can't be run.
+/// The first cell that can't be run.
 pub fn run_cells(
     grid: &Grid,
     range: Range<usize>,

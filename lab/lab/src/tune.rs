@@ -1,4 +1,4 @@
-//! The search for the parameters under which a controller serves a scenario best.
+//! Search for the best parameters of a controller in a scenario.
 
 mod sampling;
 
@@ -16,45 +16,45 @@ use leeward_outcome::results::PointRow;
 use sampling::ParamSampler;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Findings of a search, one entry per service and number of clients.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// The scenario's id.
+    /// Id of the scenario.
     pub scenario: String,
-    /// The controller's label.
+    /// Label of the controller.
     pub label: String,
     /// The command that repeats the search.
     pub command: String,
-    /// Findings, one per service and number of clients.
+    /// Results, one per service and number of clients.
     pub workloads: Vec<TunedWorkload>,
 }
 
-/// The search for one workload.
+/// Result of the search for one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunedWorkload {
-    /// The service, as written.
+    /// Text of the service.
     pub service: String,
-    /// Clients.
+    /// Number of clients.
     pub clients: u32,
-    /// Everything tried, in order.
+    /// All candidates, in the order of the search.
     pub candidates: Vec<Candidate>,
     /// Index of the best among `candidates`.
     pub best: usize,
 }
 
-/// A set of parameters and how it did.
+/// A set of parameters with its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The tuning parameters.
     pub params: Vec<(String, RawParam)>,
-    /// Mean of goodput over capacity at the demands searched.
+    /// Mean ratio of goodput to capacity over the searched demands.
     pub goodput_ratio: f64,
-    /// Mean of the 99th percentiles there, µs.
+    /// Mean 99th percentile over the searched demands, µs.
     pub p99_us: f64,
 }
 
 impl Tuning {
-    /// `[[controller.tuned]]` sections to paste into the scenario.
+    /// `[[controller.tuned]]` sections for the scenario.
     pub fn to_toml(&self) -> String {
         let section = |found: &TunedWorkload| {
             let params = found.candidates.get(found.best).map_or(&[][..], |best| &best.params);
@@ -80,12 +80,16 @@ fn toml_value(raw: &RawParam) -> String {
     }
 }
 
-/// Searches the parameters of the controller labelled `label` for each service and number of clients of `scenario`.
+/// Searches the parameters of the controller `label` for each service and number of clients of
+/// `scenario`.
 ///
-/// Coordinate descent: one parameter after the other takes the best of the values its algorithm thinks worth trying
-/// (durations scaled to the objective), until a round changes nothing; then each is tried half-way to its neighbours.
-/// The best has the highest mean of goodput over capacity at demands of capacity and above (at all demands if there are
-/// none); within 0.2 % of it, the lowest 99th percentile.
+/// Coordinate descent: each parameter in turn takes the best of its algorithm's listed values
+/// (durations scaled to the objective), until a round changes nothing. Then it tries values
+/// half-way to the neighbours.
+///
+/// The best candidate has the highest mean of goodput over capacity at demands of capacity and
+/// above (at all demands if there are none). Within 0.2 % of it, the lowest 99th percentile
+/// decides.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -100,8 +104,9 @@ pub fn tune(
     search(scenario, registry, (label, None), options, progress, cancel)
 }
 
-/// Likewise, by `draws` sets of parameters that are drawn at random over all knobs, those without a list of values among them: as many for
-/// every controller, whatever it has to tune. The first is the scenario's own, so that no controller is worse off for being tuned.
+/// Searches with `draws` random sets over all parameters, including those without listed values.
+/// Every controller gets the same number of sets, so that the cost does not depend on its
+/// parameters. The first set is the scenario's own, so that tuning makes no controller worse.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -161,19 +166,19 @@ fn search(
     Ok(Tuning { scenario: scenario.id.clone(), label: label.into(), command, workloads })
 }
 
-/// Command that found the parameters, so that a reader can find them again.
+/// Command that repeats the search.
 fn command(scenario: &Scenario, label: &str, draws: Option<u32>, options: &Options) -> String {
     let plain = |c: char| c.is_alphanumeric() || "._-+:/%=".contains(c);
     let word = |word: &str| if word.chars().all(plain) { word.into() } else { format!("'{word}'") };
-    let mut words = vec![format!("leeward tune {} --controller {}", scenario.id, word(label))];
-    words.extend((options.quick || scenario.quick).then(|| "--quick".into()));
-    words.extend(draws.map(|draws| format!("--draws {draws}")));
-    words.extend((options.seed != 1).then(|| format!("--seed {}", options.seed)));
-    words.extend(scenario.overrides.iter().map(|given| format!("--set {}", word(given))));
-    words.join(" ")
+    let mut parts = vec![format!("leeward tune {} --controller {}", scenario.id, word(label))];
+    parts.extend((options.quick || scenario.quick).then(|| "--quick".into()));
+    parts.extend(draws.map(|draws| format!("--draws {draws}")));
+    parts.extend((options.seed != 1).then(|| format!("--seed {}", options.seed)));
+    parts.extend(scenario.overrides.iter().map(|given| format!("--set {}", word(given))));
+    parts.join(" ")
 }
 
-/// The scenario for one workload and one controller, at the demands that count.
+/// The scenario for one workload and one controller, at the searched demands.
 fn for_workload(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, clients: u32) -> Scenario {
     let mut one = scenario.clone();
     let mut variant = variant.clone();
@@ -194,17 +199,17 @@ fn for_workload(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, c
     one
 }
 
-/// A parameter and the values to try, ascending.
+/// A parameter with its values to try, ascending.
 struct Knob {
     name: &'static str,
     values: Vec<RawParam>,
 }
 
-/// The objective for which the durations of the algorithms' lists are written.
+/// Objective for which the algorithms' listed durations are written.
 const REFERENCE_SLO: Nanos = Nanos::from_micros(200);
-/// Goodputs this close to the best count as equal.
+/// Relative difference from the best goodput that counts as a tie.
 const TIE: f64 = 0.002;
-/// Rounds of coordinate descent at most.
+/// Maximum number of rounds of coordinate descent.
 const ROUNDS: usize = 3;
 
 fn scale_of(slo: Nanos) -> f64 {
@@ -238,7 +243,7 @@ struct Search<'a> {
 type Params = Vec<(String, RawParam)>;
 
 impl Search<'_> {
-    /// The index of the best among `tried`.
+    /// Runs coordinate descent; returns the index of the best candidate.
     fn run(&mut self, knobs: &[Knob]) -> Result<usize, RunError> {
         let start = self.scenario.controllers.first().map(|variant| variant.params.clone()).unwrap_or_default();
         self.evaluate(vec![start])?;
@@ -262,11 +267,12 @@ impl Search<'_> {
         Ok(best)
     }
 
-    /// The same of the scenario's own parameters and of sets that are drawn, `count` in all.
+    /// Runs a random search over `count` sets, the scenario's own included; returns the index of
+    /// the best candidate.
     fn random_search(&mut self, mut draws: ParamSampler, count: u32) -> Result<usize, RunError> {
         let start = self.scenario.controllers.first().map(|variant| variant.params.clone()).unwrap_or_default();
         let mut sets = vec![start.clone()];
-        // Sets that contradict themselves are drawn again, within reason.
+        // Contradictory sets are drawn again, up to a limit.
         let mut left = if draws.is_empty() { 0 } else { 20 * count };
         while sets.len() < count as usize && left > 0 {
             left -= 1;
@@ -279,7 +285,7 @@ impl Search<'_> {
         Ok(self.best())
     }
 
-    /// Runs those candidates that have not been tried, all at once.
+    /// Runs the candidates that have not been tried, all in parallel.
     fn evaluate(&mut self, candidates: Vec<Params>) -> Result<(), RunError> {
         let mut new: Vec<Params> = Vec::new();
         for candidate in candidates {
@@ -309,7 +315,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Parameters may contradict one another; such a candidate is passed over.
+    /// Whether the parameters are accepted together; a contradictory candidate is skipped.
     fn is_possible(&self, params: &Params) -> bool {
         let Some(variant) = self.scenario.controllers.first() else { return false };
         let Some(service) = self.scenario.workload.services.first() else { return false };
@@ -333,12 +339,12 @@ impl Search<'_> {
 fn with_param(params: &Params, name: &str, value: &RawParam) -> Params {
     let mut params: Params = params.iter().filter(|(known, _)| known != name).cloned().collect();
     params.push((name.into(), value.clone()));
-    // One order for all, so that a set of parameters is recognised however it was reached.
+    // Sorted, so that equal sets are recognised.
     params.sort_by(|(a, _), (b, _)| a.cmp(b));
     params
 }
 
-/// Half-way (geometrically) from the current value of a knob to its neighbours in the list.
+/// Values half-way (geometrically) from a parameter's current value to its neighbours in the list.
 fn midpoints(knob: &Knob, params: &Params) -> Vec<RawParam> {
     let Some((_, current)) = params.iter().find(|(name, _)| name == knob.name) else { return Vec::new() };
     let Some(at) = knob.values.iter().position(|value| value == current) else { return Vec::new() };
@@ -352,7 +358,7 @@ fn midpoint(a: &RawParam, b: &RawParam) -> Option<RawParam> {
         let nanos = (a.0 as f64 * b.0 as f64).sqrt();
         return Some(RawParam::Text(Nanos(nanos as u64 / 100 * 100).to_string()));
     }
-    // Rounded to three digits: nothing is known more exactly.
+    // Rounded to three digits, the precision of the search.
     let number = (parse_number(a).ok()? * parse_number(b).ok()?).sqrt();
     let scale = 10f64.powf(2.0 - number.log10().floor());
     let number = (number * scale).round() / scale;

@@ -1,30 +1,32 @@
-//! The declaration of a table's fields. `table!` takes each field once, with its type, its words, its
-//! quantity and its heading; the row's type, its JSON and its access by name follow. Which tables there are is elsewhere.
+//! Declaration of a table's fields: `table!` takes each field once, with its type, text, quantity
+//! and heading.
+//!
+//! The row's type, its JSON and its access by name follow from it. Does not contain the tables.
 
 use serde::ser::{Serialize, SerializeMap};
 
-/// Quantity that a field measures; decides its unit and how it is shown.
+/// Quantity that a field measures; determines its unit and presentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Requests per second.
     Requests,
     /// Messages per second.
     Messages,
-    /// A span kept in microseconds.
+    /// A time in microseconds.
     Micros,
-    /// A span kept in milliseconds.
+    /// A time in milliseconds.
     Millis,
-    /// A span kept in seconds.
+    /// A time in seconds.
     Seconds,
-    /// A share of one, shown in percent.
+    /// A share of one, presented in percent.
     Share,
-    /// A multiple of something.
+    /// A ratio.
     Multiple,
-    /// A number of things.
+    /// A count.
     Count,
-    /// A name, or a number that names something.
+    /// A name, or a number used as a name.
     Name,
-    /// Anything else.
+    /// Any other quantity.
     Plain,
 }
 
@@ -37,34 +39,34 @@ pub enum ValueType {
     Text,
 }
 
-/// How a field's values are best kept by whoever keeps many of them.
+/// Recommended storage type of a field's values, for large numbers of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// A floating-point number.
     Float,
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     Whole,
-    /// True or false, of which cells are 1 and 0.
+    /// A boolean, with the cells 1 and 0.
     Flag,
     /// A text.
     Text,
 }
 
-/// A field's value in one row.
+/// Value of a field in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
     /// A number.
     Number(f64),
-    /// A whole number, which a floating-point number may not hold.
+    /// An integer, kept apart because a floating-point number may not hold it.
     Whole(u64),
     /// A text.
     Text(&'a str),
-    /// This row has none.
+    /// The row has no value.
     Absent,
 }
 
 impl Cell<'_> {
-    /// The number, whole or not; above 2⁵³ the nearest that there is.
+    /// The value as a floating-point number; above 2⁵³ the nearest one.
     pub fn number(self) -> Option<f64> {
         match self {
             Cell::Number(number) => Some(number),
@@ -74,42 +76,42 @@ impl Cell<'_> {
     }
 }
 
-/// A field as it was declared.
+/// Declaration of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name in files, scenarios and messages.
+    /// Name in files, scenarios and messages.
     pub name: &'static str,
     /// Type of the field's values.
     pub value_type: ValueType,
-    /// How its values are best kept.
+    /// Recommended storage type of its values.
     pub storage: Storage,
     /// Quantity of the field.
     pub quantity: Quantity,
-    /// Its name for people.
+    /// Heading for people.
     pub heading: &'static str,
 }
 
-/// A row of a table, or a part that the rows of several tables share.
+/// A row of a table, or a part that rows of several tables embed.
 pub trait Fields {
-    /// The names of all fields in the order in which files have them, those of embedded parts included.
+    /// Names of all fields, embedded parts included, in the order of files.
     const NAMES: &'static [&'static str];
 
-    /// The field called `name`; `None` if there is no such field.
+    /// The field `name`; `None` if there is no such field.
     fn column(name: &str) -> Option<&'static Column>;
 
-    /// The value of the field called `name`; [`Cell::Absent`] if there is none.
+    /// Value of the field `name`; [`Cell::Absent`] if there is none.
     fn cell(&self, name: &str) -> Cell<'_>;
 }
 
-/// A type that a field may have. An `Option` without a value is left out of files.
+/// A type of field values. A `None` is left out of files.
 pub trait Value: Serialize {
     /// Type of the values.
     const TYPE: ValueType;
 
-    /// How they are best kept.
+    /// Recommended storage type.
     const STORAGE: Storage;
 
-    /// The value in a row.
+    /// The value as a cell.
     fn cell(&self) -> Cell<'_>;
 }
 
@@ -140,7 +142,7 @@ impl Value for u64 {
     }
 }
 
-/// 1 for true.
+/// 1 for true, 0 for false.
 impl Value for bool {
     const TYPE: ValueType = ValueType::Number;
     const STORAGE: Storage = Storage::Flag;
@@ -168,7 +170,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// Writes a field, if its row has it.
+/// Writes a field if the row has a value.
 pub(crate) fn write<M: SerializeMap, V: Value>(map: &mut M, name: &'static str, value: &V) -> Result<(), M::Error> {
     if value.cell() == Cell::Absent { Ok(()) } else { map.serialize_entry(name, value) }
 }
@@ -188,7 +190,8 @@ pub(crate) fn write<M: SerializeMap, V: Value>(map: &mut M, name: &'static str, 
 /// }
 /// ```
 ///
-/// Files have the fields in the order of the declaration: readers may take any, but the same run shall give the same bytes.
+/// Files have the fields in the order of the declaration. Readers accept any order, but the same
+/// run must give the same bytes.
 macro_rules! table {
     (
         $(#[$meta:meta])*

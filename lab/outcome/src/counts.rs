@@ -1,8 +1,9 @@
-//! Counters of requests: how they ended at their clients, and what a server did with them. Who counts is elsewhere.
+//! Counters of requests: their ends at the clients, and their treatment by a server. Does not
+//! contain the counting.
 
 use serde::Serialize;
 
-/// Declares a struct of counters once: its fields and what is done field by field.
+/// Declares a struct of counters, with its operations on each field.
 macro_rules! counters {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident,)* }) => {
         $(#[$meta])*
@@ -12,17 +13,17 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// Counts since `earlier`.
+            /// Counts since `earlier`, field by field.
             pub fn since(&self, earlier: &Self) -> Self {
                 $name { $($field: self.$field - earlier.$field,)* }
             }
 
-            /// Counts of both.
+            /// Sum of both, field by field.
             pub fn plus(&self, other: &Self) -> Self {
                 $name { $($field: self.$field + other.$field,)* }
             }
 
-            /// Every counter by its name.
+            /// Name and value of each counter.
             pub fn entries(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($field), self.$field),)*]
             }
@@ -31,38 +32,40 @@ macro_rules! counters {
 }
 
 counters! {
-    /// How requests ended, as clients count them. Over a whole run `offered` is the sum of all others but `late`, `good` and
-    /// `sent_again`.
+    /// Ends of requests, as clients count them.
+    ///
+    /// Over a whole run, `offered` is the sum of all others except `late`, `good` and `sent_again`.
     RequestCounts {
-        /// Issued by applications: given to the client.
+        /// Requests issued by applications to the client.
         offered,
-        /// Of those, issued later than they were due by more than the tolerance.
+        /// Of these, issued later than due by more than the tolerance.
         late,
-        /// Responses in time for the application.
+        /// Responses before the application's timeout.
         completed,
-        /// Of those, within the objective, counted from the intended time.
+        /// Of these, within the objective, counted from the intended time.
         good,
-        /// Responses that came, or had not come by the end, after the application's timeout.
+        /// Requests whose response came after the application's timeout, or had not come by the
+        /// end.
         timed_out,
-        /// Drops by the server.
+        /// Rejected by the server.
         dropped,
-        /// Admitted by the server and ended without a result.
+        /// Admitted by the server, but ended without a result.
         failed,
-        /// Unanswered when their connection was lost.
+        /// Unanswered at the loss of their connection.
         disconnected,
-        /// Not sent, because their connection was lost.
+        /// Not sent because of the loss of their connection.
         unsent,
         /// Expired while waiting at the client.
         expired,
         /// Displaced from a full client queue.
         overflowed,
-        /// Ended at the client because the algorithm expected a drop.
+        /// Ended at the client because the algorithm expected a rejection.
         throttled,
-        /// Not sent, because longer than the server accepts.
+        /// Not sent because they are longer than the server accepts.
         too_long,
-        /// Neither answered nor given up when the run ended.
+        /// Neither answered nor given up at the end of the run.
         unfinished,
-        /// Sent to a second server, where there are several; no end.
+        /// Sent to a second server, if there are several; not an end.
         #[serde(skip_serializing_if = "is_zero")]
         sent_again,
     }
@@ -75,9 +78,10 @@ counters! {
         received,
         /// Requests rejected.
         rejected,
-        /// Of these, the ones that did not get a lock.
+        /// Of these, rejected because they did not get a lock.
         refused_at_locks,
-        /// Requests that the controller would have refused, where it rehearses; those that it did refuse among them.
+        /// Requests that the controller would have rejected in shadow mode, including those that it
+        /// did reject.
         #[serde(skip_serializing_if = "is_zero")]
         foreseen,
         /// Messages received, of any kind.
@@ -92,7 +96,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl RequestCounts {
-    /// All ends, and what has none yet.
+    /// Sum of all ends, and of unfinished requests.
     pub fn total(&self) -> u64 {
         self.completed
             + self.timed_out
@@ -103,19 +107,19 @@ impl RequestCounts {
             + self.client_total()
     }
 
-    /// Requests that ended at the client: the server never heard of them.
+    /// Requests that ended at the client, without reaching the server.
     pub fn client_total(&self) -> u64 {
         self.expired + self.overflowed + self.throttled + self.too_long + self.unsent
     }
 
-    /// Whether every request has exactly one end, or is still under way.
+    /// Whether every request has exactly one end, or is unfinished.
     pub fn is_balanced(&self) -> bool {
         self.offered == self.total()
     }
 }
 
 impl ServerCounts {
-    /// Adds what one server of several has counted.
+    /// Adds the counts of one of several servers.
     pub fn add(&mut self, server: &ServerCounts) {
         self.received += server.received;
         self.rejected += server.rejected;

@@ -1,13 +1,13 @@
-//! Distributions of spans: a histogram while they are recorded, percentiles when they are told.
+//! Distributions of times: a histogram for recording, percentiles for reporting.
 
 use hdrhistogram::Histogram;
 use leeward_core::units::Nanos;
 use serde::{Serialize, Serializer};
 
-/// The longest span that is told apart, an hour: it stands for all that is longer.
+/// Longest recorded time, one hour; longer times count as this.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// A distribution of spans: a histogram of three digits and an exact mean.
+/// A distribution of times: a histogram with three digits, and an exact mean.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     histogram: Histogram<u64>,
@@ -15,7 +15,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// A distribution of nothing.
+    /// Creates an empty distribution.
     #[expect(clippy::new_without_default, reason = "allocates a histogram: nothing to make by the way")]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid");
@@ -28,13 +28,13 @@ impl Distribution {
         self.sum += u128::from(span.0);
     }
 
-    /// Adds all samples of another.
+    /// Adds all samples of another distribution.
     pub fn add(&mut self, other: &Distribution) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
         self.sum += other.sum;
     }
 
-    /// Takes the percentiles of what was recorded; starts anew.
+    /// Returns the percentiles and clears the distribution.
     pub fn take(&mut self) -> Percentiles {
         let percentiles = self.percentiles();
         self.histogram.reset();
@@ -42,7 +42,7 @@ impl Distribution {
         percentiles
     }
 
-    /// The percentiles of what has been recorded; all zero without any.
+    /// Percentiles of the recorded samples; all zero without samples.
     pub fn percentiles(&self) -> Percentiles {
         let count = self.histogram.len();
         if count == 0 {
@@ -60,7 +60,8 @@ impl Distribution {
         }
     }
 
-    /// Every bucket with samples: a span in it, ns, and how many there are. With [`Distribution::sum_ns`] it is all of it.
+    /// Non-empty buckets, each with a time in it, ns, and its number of samples. With
+    /// [`Distribution::sum_ns`] they hold the whole distribution.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         self.histogram.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
     }
@@ -70,25 +71,26 @@ impl Distribution {
         self.sum
     }
 
-    /// The distribution that has these buckets and this sum.
+    /// Creates a distribution from buckets and a sum, ns.
     pub fn from_buckets(buckets: impl IntoIterator<Item = (u64, u64)>, sum_ns: u128) -> Self {
         let mut distribution = Distribution::new();
         buckets.into_iter().for_each(|(value, count)| distribution.histogram.saturating_record_n(value, count));
         Distribution { sum: sum_ns, ..distribution }
     }
 
-    /// All of it, in nanoseconds.
+    /// The histogram, in nanoseconds.
     pub fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
     }
 }
 
-/// A distribution's percentiles, with the histogram's resolution of three digits; all zero without samples.
+/// Percentiles of a distribution, with the histogram's resolution of three digits; all zero without
+/// samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
-    /// Mean, ns; exact, not the histogram's.
+    /// Exact mean, ns, not the histogram's.
     pub mean_ns: f64,
     /// Median.
     #[serde(rename = "p50_ns", serialize_with = "nanos")]
@@ -102,12 +104,12 @@ pub struct Percentiles {
     /// 99.9th percentile.
     #[serde(rename = "p999_ns", serialize_with = "nanos")]
     pub p999: Nanos,
-    /// Largest.
+    /// Maximum.
     #[serde(rename = "max_ns", serialize_with = "nanos")]
     pub max: Nanos,
 }
 
-/// A span as its number of nanoseconds.
+/// Serializes a time as its number of nanoseconds.
 fn nanos<S: Serializer>(span: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(span.0)
 }
@@ -120,11 +122,17 @@ mod tests {
     fn percentiles_have_three_digits_and_the_mean_is_exact() {
         let mut distribution = Distribution::new();
         (1..=1_000).for_each(|us| distribution.record(Nanos::from_micros(us)));
-        let told = distribution.percentiles();
+        let percentiles = distribution.percentiles();
         let near = |span: Nanos, us: u64| span.0.abs_diff(us * 1_000) <= us;
-        assert!(near(told.p50, 500) && near(told.p90, 900) && near(told.p99, 990) && near(told.max, 1_000), "{told:?}");
-        assert_eq!((told.count, told.mean_ns), (1_000, 500_500.0));
-        assert_eq!(distribution.take(), told);
+        assert!(
+            near(percentiles.p50, 500)
+                && near(percentiles.p90, 900)
+                && near(percentiles.p99, 990)
+                && near(percentiles.max, 1_000),
+            "{percentiles:?}"
+        );
+        assert_eq!((percentiles.count, percentiles.mean_ns), (1_000, 500_500.0));
+        assert_eq!(distribution.take(), percentiles);
         assert_eq!(distribution.percentiles(), Percentiles::default());
     }
 
@@ -150,8 +158,8 @@ mod tests {
 
     #[test]
     fn spans_are_written_as_nanoseconds() {
-        let told = Percentiles { count: 1, mean_ns: 2.0, p99: Nanos(7), ..Percentiles::default() };
-        let text = serde_json::to_string(&told).unwrap();
+        let percentiles = Percentiles { count: 1, mean_ns: 2.0, p99: Nanos(7), ..Percentiles::default() };
+        let text = serde_json::to_string(&percentiles).unwrap();
         assert_eq!(text, r#"{"count":1,"mean_ns":2.0,"p50_ns":0,"p90_ns":0,"p99_ns":7,"p999_ns":0,"max_ns":0}"#);
     }
 }

@@ -1,13 +1,16 @@
-//! Outcomes of runs, in one family of types for the simulator, the load generator, the plants, the lab and the report.
+//! Outcomes of runs: one family of types for the simulator, the load generator, the plants, the lab
+//! and the report.
 //!
-//! - [`counts`]: how requests ended, as clients and as a server count them.
-//! - [`distribution`]: latencies, while they are recorded and as [`Percentiles`].
-//! - [`run`]: [`RunOutcome`], what one run came to on whichever plant.
-//! - [`columns`]: the declaration of a table's fields: type, text, heading and quantity in one place.
-//! - [`results`]: the tables of a scenario's results and [`Results`], the whole; [`table`] reads them by field name.
-//! - [`verdicts`]: the papers' claims over all scenarios; [`sensitivity`]: the same in worlds that differ.
+//! - [`counts`]: ends of requests, as clients and servers count them.
+//! - [`distribution`]: latencies, as a histogram and as [`Percentiles`].
+//! - [`run`]: [`RunOutcome`], the outcome of one run on any plant.
+//! - [`columns`]: declaration of a table's fields: type, text, heading and quantity in one place.
+//! - [`results`]: the tables of a scenario's results, together [`Results`]; [`table`] reads them by
+//!   field name.
+//! - [`verdicts`]: the papers' claims over all scenarios; [`sensitivity`]: the same under
+//!   perturbations.
 //!
-//! Plain data without I/O. Never here: how anything is run, and how results are drawn or printed.
+//! Plain data without I/O. Does not contain runs, drawing or printing.
 
 #![forbid(unsafe_code)]
 

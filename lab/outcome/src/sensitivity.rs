@@ -1,5 +1,7 @@
-//! Verdicts on claims in worlds that differ in one invented thing from the scenario's own: what `leeward verdicts --sensitivity` keeps. Never here:
-//! the worlds, and the judging.
+//! Verdicts on claims under perturbations: worlds that differ from the scenario's own in one
+//! invented parameter.
+//!
+//! `leeward verdicts --sensitivity` stores them. Does not contain the worlds, or the judging.
 
 use crate::results::Verdict;
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Claims of many scenarios in all worlds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
-    /// Command that made them.
+    /// Command that produced them.
     pub command: String,
     /// Scenarios, in the order of the papers' figures.
     pub scenarios: Vec<ScenarioSensitivity>,
@@ -16,13 +18,13 @@ pub struct Sensitivity {
 /// Claims of one scenario in all worlds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioSensitivity {
-    /// The scenario's id.
+    /// Id of the scenario.
     pub id: String,
     /// Seeds per point.
     pub seeds: u32,
-    /// Whether its `[quick]` section applied.
+    /// Whether the scenario's `[quick]` section applied.
     pub quick: bool,
-    /// Names of the worlds besides its own.
+    /// Names of the worlds other than the scenario's own.
     pub worlds: Vec<String>,
     /// The claims.
     pub claims: Vec<ClaimSensitivity>,
@@ -31,19 +33,19 @@ pub struct ScenarioSensitivity {
 /// A claim in all worlds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimSensitivity {
-    /// Its id in the scenario.
+    /// Id in the scenario.
     pub id: String,
-    /// The claim in words.
+    /// The claim as text.
     pub text: String,
-    /// Whether no paper makes it.
+    /// Whether the claim is ours, not a paper's.
     pub ours: bool,
-    /// In the scenario's own world.
+    /// Verdict in the scenario's own world.
     pub own: MeasuredVerdict,
-    /// In each other world; `None` where that has nothing to change.
+    /// Verdict in each other world; `None` if the perturbation changes nothing.
     pub others: Vec<Option<MeasuredVerdict>>,
 }
 
-/// A verdict with what was measured.
+/// A verdict with its measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredVerdict {
     /// The verdict.

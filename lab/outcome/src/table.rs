@@ -1,4 +1,4 @@
-//! The tables of the results by name, and their rows by field name, for claims and plots.
+//! The tables of the results by name, with their rows by field name, for claims and plots.
 
 pub use crate::columns::{Cell, Column, Quantity, Storage, ValueType};
 
@@ -6,7 +6,7 @@ use crate::columns::Fields;
 use crate::results::{KindRow, LockRow, PointRow, ReplicaRow, Results, RunKey, ServiceRow, ShiftRow, WindowRow};
 use serde::Serialize;
 
-/// Declares the tables that claims and plots may name: the variant, its name, its rows in the results and their type.
+/// Declares the tables for claims and plots: variant, name, rows in the results, and row type.
 macro_rules! tables {
     ($($(#[$meta:meta])* $variant:ident $rows:ident $row:ident;)*) => {
         /// A table of the results.
@@ -23,31 +23,31 @@ macro_rules! tables {
         }
 
         impl Table {
-            /// Every table.
+            /// All tables.
             pub const ALL: &'static [Table] = &[$(Table::$variant,)*];
 
-            /// Its name in scenarios and messages.
+            /// Name in scenarios and messages.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Table::$variant => stringify!($rows),)*
                 }
             }
 
-            /// The names of its fields, in the order in which files have them.
+            /// Names of the fields, in the order of files.
             pub fn fields(self) -> &'static [&'static str] {
                 match self {
                     $(Table::$variant => $row::NAMES,)*
                 }
             }
 
-            /// The field called `name`; `None` if there is no such field.
+            /// The field `name`; `None` if there is no such field.
             pub fn column(self, name: &str) -> Option<&'static Column> {
                 match self {
                     $(Table::$variant => $row::column(name),)*
                 }
             }
 
-            /// Its rows.
+            /// Rows of the table.
             pub fn rows(self, results: &Results) -> Box<dyn Iterator<Item = Row<'_>> + '_> {
                 match self {
                     $(Table::$variant => Box::new(results.$rows.iter().map(Row::$row)),)*
@@ -56,14 +56,14 @@ macro_rules! tables {
         }
 
         impl<'a> Row<'a> {
-            /// The field called `name`; [`Cell::Absent`] if there is none.
+            /// Value of the field `name`; [`Cell::Absent`] if there is none.
             pub fn cell(self, name: &str) -> Cell<'a> {
                 match self {
                     $(Row::$row(row) => row.cell(name),)*
                 }
             }
 
-            /// The run that it is of.
+            /// Run of the row.
             pub fn run(self) -> &'a RunKey {
                 match self {
                     $(Row::$row(row) => &row.run,)*
@@ -81,9 +81,9 @@ macro_rules! tables {
     };
 }
 
-/// A row that is of a run.
+/// A row that belongs to a run.
 pub trait TableRow: Fields {
-    /// The run that it is of.
+    /// Run of the row.
     fn run(&self) -> &RunKey;
 }
 
@@ -105,24 +105,24 @@ tables! {
 }
 
 impl Table {
-    /// The table of this name.
+    /// Finds a table by name.
     pub fn find(name: &str) -> Option<Table> {
         Table::ALL.iter().copied().find(|table| table.name() == name)
     }
 
-    /// Type of the field called `name`; `None` if there is no such field.
+    /// Type of the field `name`; `None` if there is no such field.
     pub fn value_type(self, name: &str) -> Option<ValueType> {
         self.column(name).map(|column| column.value_type)
     }
 
-    /// The names of its fields of one kind or of any, for messages.
+    /// Names of the fields with this type of value, or of all, for messages.
     pub fn names(self, kind: Option<ValueType>) -> String {
-        let fits = |name: &&&str| kind.is_none_or(|wanted| self.value_type(name) == Some(wanted));
+        let fits = |name: &&&str| kind.is_none_or(|value_type| self.value_type(name) == Some(value_type));
         self.fields().iter().filter(fits).copied().collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The field called `name` in whichever table has it first: a name means the same in all.
+/// The field `name` of the first table that has it; a name means the same in all tables.
 pub fn column(name: &str) -> Option<&'static Column> {
     Table::ALL.iter().find_map(|table| table.column(name))
 }
@@ -132,7 +132,8 @@ mod tests {
     use super::*;
     use serde::de::DeserializeOwned;
 
-    /// A row with a value in every field, made from the declaration: what is written is what can be read, and named.
+    /// Checks a row with a value in every field, made from the declaration: each field is written,
+    /// read and named.
     fn check<T: TableRow + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(table: Table) {
         let value = |name: &&str| match (table.value_type(name), *name) {
             (Some(ValueType::Text), _) => serde_json::Value::from("text"),
@@ -142,8 +143,8 @@ mod tests {
         let all = T::NAMES.iter().map(|name| (name.to_string(), value(name)));
         let full: T = serde_json::from_value(serde_json::Value::Object(all.collect())).unwrap();
         let text = serde_json::to_string(&full).unwrap();
-        let places: Vec<usize> = T::NAMES.iter().map(|name| text.find(&format!("\"{name}\":")).unwrap()).collect();
-        assert!(places.is_sorted(), "written in the order of the declaration: {text}");
+        let positions: Vec<usize> = T::NAMES.iter().map(|name| text.find(&format!("\"{name}\":")).unwrap()).collect();
+        assert!(positions.is_sorted(), "written in the order of the declaration: {text}");
         assert_eq!(serde_json::from_str::<T>(&text).unwrap(), full);
         for name in T::NAMES {
             let kind = table.value_type(name).expect("every field is a column");
@@ -153,7 +154,7 @@ mod tests {
                 Cell::Absent => panic!("{name} is not read"),
             }
         }
-        // No field of an embedded part is forgotten.
+        // No field of an embedded part may be missing.
         let debug = format!("{full:?}");
         assert!(!debug.contains("None") && !debug.contains(": 0") && !debug.contains("\"\""), "{debug}");
         assert_eq!(full.cell("no such field"), Cell::Absent);

@@ -1,5 +1,7 @@
-//! The papers' claims over all scenarios, each judged on the algorithms as published and with our additions: what `leeward verdicts` writes.
-//! Judging is the lab's, drawing the report's.
+//! The papers' claims over all scenarios, each judged on the algorithms as published and with our
+//! additions.
+//!
+//! `leeward verdicts` writes them. Does not contain the judging (lab) or the drawing (report).
 
 use crate::results::{Claim, Verdict};
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Verdicts on the claims of many scenarios.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdicts {
-    /// Command that made them.
+    /// Command that produced them.
     pub command: String,
     /// Scenarios, in the order of the papers' figures.
     pub scenarios: Vec<ScenarioVerdicts>,
@@ -16,36 +18,38 @@ pub struct Verdicts {
 /// Claims of one scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioVerdicts {
-    /// The scenario's id.
+    /// Id of the scenario.
     pub id: String,
-    /// Its title.
+    /// Title of the scenario.
     pub title: String,
-    /// The paper and figure.
+    /// Paper and figure.
     pub source: String,
     /// Seeds per point.
     pub seeds: u32,
-    /// Whether its `[quick]` section applied.
+    /// Whether the scenario's `[quick]` section applied.
     pub quick: bool,
-    /// Overrides that put the papers' claims on the paper's machine; empty if that is the scenario's own.
+    /// Overrides that set the paper's machine for the papers' claims; empty if the scenario has it
+    /// already.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub machine: String,
-    /// Reason why nothing was run; empty if it was.
+    /// Reason for not running the scenario; empty if it was run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_run: String,
     /// The claims.
     pub claims: Vec<ClaimVerdicts>,
-    /// Points at which the additions of ours were compared with the algorithm as published.
+    /// Comparison of our additions with the algorithm as published, per controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gains: Vec<Gain>,
-    /// Panels of the paper's figures of which its text gives numbers, with our curves as published.
+    /// Panels of the paper's figures for which the text gives numbers, with our curves as
+    /// published.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub panels: Vec<Panel>,
 }
 
-/// Panel of a paper's figure: our curves, and what its text says of the paper's.
+/// Panel of a paper's figure: our curves, and the numbers in the paper's text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Panel {
-    /// The paper and the figure's number.
+    /// Paper and number of the figure.
     pub figure: String,
     /// Title of the panel.
     pub title: String,
@@ -59,25 +63,25 @@ pub struct Panel {
     pub curves: Vec<Curve>,
     /// The paper's numbers.
     pub stated: Vec<PaperValue>,
-    /// Parts of the figure that can't be read from the text.
+    /// Parts of the figure that the text does not give.
     pub missing: String,
 }
 
-/// Curve of ours.
+/// One of our curves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// The variant's label.
+    /// Label of the variant.
     pub label: String,
-    /// Its points, in the order of the horizontal axis.
+    /// Samples, in the order of the horizontal axis.
     pub samples: Vec<Sample>,
 }
 
-/// Point of a curve: the median over the seeds, and the interval that holds it with 95 % probability.
+/// Point of a curve: the median over the seeds, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// On the horizontal axis.
+    /// Value on the horizontal axis.
     pub x: f64,
-    /// The median.
+    /// Median.
     pub median: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -85,85 +89,87 @@ pub struct Sample {
     pub high: f64,
 }
 
-/// Number that a paper's text gives of a curve: a point, or a line across the panel where one coordinate is open.
+/// Number in a paper's text on a curve: a point, or a line across the panel if one coordinate is
+/// open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperValue {
-    /// The curve that it is of, or the name of the line.
+    /// Name of the curve or of the line.
     pub series: String,
-    /// On the horizontal axis.
+    /// Value on the horizontal axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
-    /// On the vertical axis.
+    /// Value on the vertical axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<f64>,
-    /// The text's sense, and its section.
+    /// Statement of the text, with its section.
     pub says: String,
 }
 
-/// Note on a paper's figure: nothing of it is drawn where a reason is given.
+/// Note on a paper's figure; with a reason, no curve of it is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FigureNote {
-    /// The paper and the figure's number.
+    /// Paper and number of the figure.
     pub figure: String,
-    /// Ids of scenarios that judge it, or draw it.
+    /// Ids of scenarios that judge or draw the figure.
     pub scenarios: Vec<String>,
-    /// Reason why no curve of it is drawn; empty if one is.
+    /// Reason for not drawing it; empty if a curve is drawn.
     pub reason: String,
 }
 
-/// A claim in both forms.
+/// A claim, judged in both forms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimVerdicts {
-    /// Whether no paper makes this claim.
+    /// Whether the claim is ours, not a paper's.
     pub ours: bool,
-    /// The paper's number, and what is accepted.
+    /// The paper's number and the accepted values.
     #[serde(default, skip_serializing_if = "Bounds::is_open")]
     pub bounds: Bounds,
-    /// With the algorithms as published.
+    /// Judged with the algorithms as published.
     pub published: Claim,
-    /// With our additions.
+    /// Judged with our additions.
     pub extended: Claim,
 }
 
 impl ClaimVerdicts {
-    /// The claim in the form that counts: a paper's as published, ours with our additions.
+    /// The claim in the form that counts: as published for a paper's, with our additions for ours.
     pub fn claim(&self) -> &Claim {
         if self.ours { &self.extended } else { &self.published }
     }
 
-    /// Its verdict.
+    /// Verdict in the form that counts.
     pub fn verdict(&self) -> Verdict {
         self.claim().verdict
     }
 }
 
-/// The paper's number and what is accepted, in the claim's unit.
+/// The paper's number and the accepted bounds, in the claim's unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// The paper's number, where it states one.
+    /// The paper's number, if stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<f64>,
-    /// Smallest accepted.
+    /// Minimum accepted value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    /// Largest accepted.
+    /// Maximum accepted value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
 
 impl Bounds {
-    /// Whether nothing is known.
+    /// Whether there is neither a number nor a bound.
     pub fn is_open(&self) -> bool {
         *self == Bounds::default()
     }
 }
 
-/// Our additions against the algorithm as published, for a controller at its highest demand; medians over seeds.
+/// Gain of our additions over the algorithm as published, for a controller at its highest demand;
+/// medians over seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// The controller's label.
+    /// Label of the controller.
     pub label: String,
-    /// Requests per second.
+    /// Demand, requests per second.
     pub demand_rps: f64,
     /// Goodput as published, per second.
     pub published_rps: f64,
@@ -175,42 +181,42 @@ pub struct Gain {
     pub extended_p99_us: f64,
 }
 
-/// Numbers of verdicts.
+/// Numbers of claims by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerdictCounts {
     /// Claims that hold.
     pub reproduced: usize,
     /// Claims that do not hold.
     pub not_reproduced: usize,
-    /// Claims on which the seeds do not agree enough.
+    /// Claims that the seeds leave undecided.
     pub undecided: usize,
     /// Claims that were not measured.
     pub not_measured: usize,
 }
 
 impl VerdictCounts {
-    /// Counts the claims that `wanted` picks.
-    pub fn count(verdicts: &Verdicts, wanted: impl Fn(&ClaimVerdicts) -> bool) -> VerdictCounts {
-        let mut tally = VerdictCounts::default();
+    /// Counts the claims that `wanted` selects.
+    pub fn count(verdicts: &Verdicts, is_selected: impl Fn(&ClaimVerdicts) -> bool) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
         let claims = verdicts.scenarios.iter().flat_map(|scenario| &scenario.claims);
-        for claim in claims.filter(|claim| wanted(claim)) {
+        for claim in claims.filter(|claim| is_selected(claim)) {
             let count = match claim.verdict() {
-                Verdict::Reproduced => &mut tally.reproduced,
-                Verdict::NotReproduced => &mut tally.not_reproduced,
-                Verdict::Undecided => &mut tally.undecided,
-                Verdict::NotApplicable => &mut tally.not_measured,
+                Verdict::Reproduced => &mut counts.reproduced,
+                Verdict::NotReproduced => &mut counts.not_reproduced,
+                Verdict::Undecided => &mut counts.undecided,
+                Verdict::NotApplicable => &mut counts.not_measured,
             };
             *count += 1;
         }
-        tally
+        counts
     }
 
-    /// Claims with a verdict for or against.
+    /// Number of claims with a verdict for or against.
     pub fn decided(&self) -> usize {
         self.reproduced + self.not_reproduced
     }
 
-    /// All claims.
+    /// Number of all claims.
     pub fn total(&self) -> usize {
         self.decided() + self.undecided + self.not_measured
     }

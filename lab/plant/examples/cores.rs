@@ -1,15 +1,18 @@
-//! Worth of cores that come and go under bursts of load: the CPU time that the server leaves to others, and its price
-//! for the clients, beside cores that always spin and cores that sleep as soon as they can. Docs: `docs/cores.md`.
+//! Benefit and cost of cores that are granted and parked under bursts of load. The benefit is the
+//! CPU time that the server leaves to others; the cost is the clients' latency. For comparison,
+//! cores spin always, or sleep as soon as they can. Docs: `docs/cores.md`.
 //!
 //! `cargo run --release -p leeward-plant --example cores -- [rounds] [seconds]`
 //!
-//! Each run has a server in a process of its own with two cores, and 20 clients in this one, on the same CPUs: where there
-//! are but two, the clients run on time that the server's cores leave or are made to leave. A server that spins on both
-//! CPUs pays for that with latency, so beside what the clients saw there is what the server says that its responses took,
-//! from the kernel's receive timestamp on: waking up is in that, the clients' own waiting is not. The runs take turns, so
-//! that what else happens on the machine hits all alike.
+//! Each run has a server with two cores in its own process, and 20 clients in this process, on the
+//! same CPUs. With only two CPUs, the clients run on the time that the server's cores leave. A
+//! server that spins on both CPUs pays for it with latency. The output therefore also has the
+//! server's own response times, from the kernel's receive timestamp. They include waking up, and
+//! exclude the clients' waiting. The configurations run in turn, so that other activity on the
+//! machine affects all of them alike.
 //!
-//! A burst is 10 ms of requests of 50 us at 60 % of what two cores can do (Poisson), and 40 ms of silence follow.
+//! A burst is 10 ms of requests of 50 us at 60 % of the capacity of two cores (Poisson). 40 ms of
+//! silence follow.
 
 use leeward_allocation::registry::find;
 use leeward_core::params::{ParamError, Params, RawParam};
@@ -30,10 +33,10 @@ const CORES: usize = 2;
 const SERVICE: Nanos = Nanos::from_micros(50);
 const BURST: Nanos = Nanos::from_millis(10);
 const PAUSE: Nanos = Nanos::from_millis(40);
-/// Requests per second within a burst: 60 % of what two cores do in 50 us each, without what sockets cost.
+/// Requests per second within a burst: 60 % of two cores at 50 us each, without the sockets' costs.
 const RATE: Rate = Rate(24_000.0);
 
-/// Name, allocator, idle policy.
+/// Name, allocator and idle policy of each configuration.
 const SERVERS: [(&str, &str, &str); 6] = [
     ("spin", "", "spin"),
     ("delay", "delay", "50us"),
@@ -50,14 +53,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     {
         return self::serve(allocator, idle);
     }
-    let number = |place: usize, default: u64| args.get(place).map_or(Ok(default), |text| text.parse());
+    let number = |index: usize, default: u64| args.get(index).map_or(Ok(default), |text| text.parse());
     let (rounds, seconds) = (number(0, 5)?, number(1, 4)?);
     let mut results: Vec<Vec<Measured>> = vec![Vec::new(); SERVERS.len()];
     for round in 0..rounds {
-        for (place, (name, allocator, idle)) in SERVERS.iter().enumerate() {
+        for (index, (name, allocator, idle)) in SERVERS.iter().enumerate() {
             let measured = measure(allocator, idle, round, Nanos::from_secs(seconds))?;
             eprintln!("{round} {name}: {measured:?}");
-            results[place].push(measured);
+            results[index].push(measured);
         }
     }
     println!("medians of {rounds} runs of {seconds} s (least to most)");
@@ -66,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "server", "CPUs used", "idle given back", "p99, clients", "p99, server"
     );
     for ((name, ..), runs) in SERVERS.iter().zip(&results) {
-        let of = |value: fn(&Measured) -> f64, unit: &str| {
+        let summary = |value: fn(&Measured) -> f64, unit: &str| {
             let mut values: Vec<f64> = runs.iter().map(value).collect();
             values.sort_by(f64::total_cmp);
             let (least, most) = (values[0], values[values.len() - 1]);
@@ -74,24 +77,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         println!(
             "{name:12}  {:>22}  {:>22}  {:>22}  {:>22}",
-            of(|run| run.cpu, ""),
-            of(|run| 100.0 * run.given_back, "%"),
-            of(|run| run.p99_clients_us, "us"),
-            of(|run| run.p99_server_us, "us"),
+            summary(|run| run.cpu, ""),
+            summary(|run| 100.0 * run.given_back, "%"),
+            summary(|run| run.p99_clients_us, "us"),
+            summary(|run| run.p99_server_us, "us"),
         );
     }
     Ok(())
 }
 
-/// A single run.
+/// Results of one run.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "all of it is printed")]
 struct Measured {
-    /// CPU time of the server per time.
+    /// CPU time of the server per elapsed time.
     cpu: f64,
-    /// Cores busy with requests, by the server's own count.
+    /// Cores busy with requests, as the server counts.
     busy: f64,
-    /// CPU time that the server did not take, of the time in which its cores had nothing to do.
+    /// Share of the cores' idle time that the server left to others.
     given_back: f64,
     p50_clients_us: f64,
     p99_clients_us: f64,
@@ -109,26 +112,26 @@ fn measure(allocator: &str, idle: &str, seed: u64, duration: Nanos) -> Result<Me
         .stdout(Stdio::piped())
         .spawn()?;
     let measured = load(&mut child, seed, duration);
-    // It ends with its input.
+    // The server ends at the end of its input.
     drop(child.stdin.take());
-    let ended = child.wait()?;
-    if !ended.success() {
+    let status = child.wait()?;
+    if !status.success() {
         return Err("the server has failed".into());
     }
     measured
 }
 
 fn load(child: &mut Child, seed: u64, duration: Nanos) -> Result<Measured, Box<dyn Error>> {
-    let mut say = child.stdin.take().ok_or("no input")?;
-    let mut hear = BufReader::new(child.stdout.take().ok_or("no output")?);
-    let mut ask = |what: &str| -> Result<String, Box<dyn Error>> {
-        writeln!(say, "{what}")?;
+    let mut input = child.stdin.take().ok_or("no input")?;
+    let mut output = BufReader::new(child.stdout.take().ok_or("no output")?);
+    let mut ask = |question: &str| -> Result<String, Box<dyn Error>> {
+        writeln!(input, "{question}")?;
         let mut line = String::new();
-        hear.read_line(&mut line)?;
+        output.read_line(&mut line)?;
         Ok(line.trim().to_string())
     };
-    let mut numbers = |what: &str| -> Result<Vec<u64>, Box<dyn Error>> {
-        Ok(ask(what)?.split(' ').map(str::parse).collect::<Result<_, _>>()?)
+    let mut numbers = |question: &str| -> Result<Vec<u64>, Box<dyn Error>> {
+        Ok(ask(question)?.split(' ').map(str::parse).collect::<Result<_, _>>()?)
     };
     let port = numbers("port")?[0];
     let mut config = LoadConfig::new(([127, 0, 0, 1], port as u16).into(), SLO);
@@ -162,7 +165,7 @@ fn load(child: &mut Child, seed: u64, duration: Nanos) -> Result<Measured, Box<d
     }
     let all = CORES as f64 * span.as_nanos() as f64;
     let cpu = (cpu_after - cpu_before) as f64;
-    // Idle while there, or parked.
+    // Idle time of granted cores, and parked time.
     let idle = (idle_after[0] - idle_before[0] + idle_after[1] - idle_before[1]) as f64;
     Ok(Measured {
         cpu: cpu / span.as_nanos() as f64,
@@ -178,7 +181,7 @@ fn load(child: &mut Child, seed: u64, duration: Nanos) -> Result<Measured, Box<d
     })
 }
 
-/// CPU time of all the server's threads so far.
+/// CPU time of all threads of the server so far.
 fn cpu_ns(child: &Child) -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
     for task in std::fs::read_dir(format!("/proc/{}/task", child.id()))? {
@@ -188,7 +191,8 @@ fn cpu_ns(child: &Child) -> Result<u64, Box<dyn Error>> {
     Ok(sum)
 }
 
-/// The round trip and the objective, as the controller is told: so long that nothing is dropped here.
+/// Round trip and objective for the controller; the objective is so long that it rejects nothing
+/// here.
 const RTT: Nanos = Nanos::from_micros(50);
 const SLO: Nanos = Nanos::from_millis(50);
 
@@ -198,7 +202,7 @@ fn admission() -> Result<(leeward_core::registry::Algorithm, Params), Box<dyn Er
     Ok((algorithm, params))
 }
 
-/// Process of the server: answers questions about itself until the pipe closes.
+/// Runs the server's process: answers questions about itself until the pipe closes.
 fn serve(allocator: &str, idle: &str) -> Result<(), Box<dyn Error>> {
     let (algorithm, params) = admission()?;
     let idle = match idle {

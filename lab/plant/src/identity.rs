@@ -1,8 +1,8 @@
-//! A machine's name in a line, so that what was measured on one is not taken for another's.
+//! One-line identity of a machine, which distinguishes the measurements of different machines.
 
 use std::fs;
 
-/// This machine: its processor, its CPUs, its kernel, and how many CPUs the server has.
+/// Identity of this machine: processor, number of CPUs, CPUs of the server, kernel.
 pub fn machine_identity(server: usize) -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name));

@@ -1,5 +1,5 @@
-//! A service with leaves on this machine: its leaves beside the clients, and its mid-tier, under one policy of threading, on the server's CPUs. Never
-//! here: which service, and what it is asked.
+//! A service with leaves on this machine. The leaves run beside the clients; the mid-tier runs
+//! under one threading policy on the server's CPUs. Does not contain the service and its requests.
 
 use crate::error::RealError;
 use crate::placement::Placement;
@@ -18,9 +18,11 @@ pub struct LocalLeaves {
 }
 
 impl LocalLeaves {
-    /// Starts `leaves` on the clients' CPU: what they compute is taken from the clients' time, and never from the mid-tier's.
+    /// Starts `leaves` on the clients' CPU: their CPU time is taken from the clients, and never
+    /// from the mid-tier.
     ///
     /// # Errors
+    ///
     /// A leaf does not start.
     pub fn start(leaves: &[Box<dyn Backend>], placement: &Placement) -> Result<Self, RealError> {
         let builder = || Server::builder().idle(IdlePolicy::Block).cpus(vec![placement.load]);
@@ -28,7 +30,7 @@ impl LocalLeaves {
         Ok(LocalLeaves { servers })
     }
 
-    /// Their addresses, as a mid-tier's `--leaves` has them.
+    /// Addresses of the leaves, in the format of a mid-tier's `--leaves`.
     pub fn addresses(&self) -> String {
         self.servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",")
     }
@@ -37,13 +39,13 @@ impl LocalLeaves {
 impl Drop for LocalLeaves {
     fn drop(&mut self) {
         for server in self.servers.drain(..) {
-            // Whoever drops them has measured all there was: how they end tells nobody anything.
+            // The measurement is over, so an error at the end is irrelevant.
             let _ = server.stop();
         }
     }
 }
 
-/// A mid-tier under a policy of threading.
+/// A mid-tier under a threading policy.
 pub struct LocalMidTier {
     backend: Arc<dyn Backend>,
     policy: PolicyFactory,
@@ -51,7 +53,7 @@ pub struct LocalMidTier {
 }
 
 impl LocalMidTier {
-    /// `middle` with policies that `make` makes, one per start.
+    /// Combines `middle` with policies from `make`, one per start.
     pub fn new(
         middle: Arc<dyn Backend>,
         placement: &Placement,
@@ -61,9 +63,9 @@ impl LocalMidTier {
         LocalMidTier { backend: middle, policy, placement: placement.clone() }
     }
 
-    /// Both ends for a run, with clients that ask this.
-    pub fn into_service(self, asked: &InProcessService) -> InProcessService {
-        InProcessService { backend: Arc::new(self), bottleneck: Bottleneck::Threads, ..asked.clone() }
+    /// Service for a run, with the clients' requests from `requests`.
+    pub fn into_service(self, requests: &InProcessService) -> InProcessService {
+        InProcessService { backend: Arc::new(self), bottleneck: Bottleneck::Threads, ..requests.clone() }
     }
 }
 
@@ -74,10 +76,11 @@ impl Backend for LocalMidTier {
     }
 }
 
-/// Starts `middle` for as long as `visit` takes: some services are filled before they are measured.
+/// Starts `middle` while `visit` runs, because some services are filled before they are measured.
 ///
 /// # Errors
-/// It does not start, or has failed.
+///
+/// The server does not start, or has failed.
 pub fn with_server<T>(
     middle: &dyn Backend,
     placement: &Placement,
@@ -85,7 +88,7 @@ pub fn with_server<T>(
 ) -> Result<T, RealError> {
     let server =
         with_affinity(&placement.server, || middle.start(Server::builder().idle(IdlePolicy::Block), "127.0.0.1:0"))?;
-    let made = visit(server.address());
+    let result = visit(server.address());
     server.stop().map_err(RealError::Core)?;
-    Ok(made)
+    Ok(result)
 }

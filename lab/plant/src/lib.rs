@@ -1,17 +1,22 @@
-//! The plants: whoever makes one run of a scenario and says what came of it, in the same terms ([`Plant`]).
+//! The plants: each runs a scenario once and reports the outcome in the same terms ([`Plant`]).
 //!
-//! - [`plant`]: the trait, what it is asked for and why it may fail.
+//! - [`plant`]: the trait, its input and its errors.
 //! - [`simulated`]: the simulator.
-//! - [`measured`]: this machine, a server on some CPUs and its clients on another, over loopback TCP. The rest is its parts:
-//! - [`placement`]: which CPUs the two ends get.
-//! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
-//! - [`threads`]: what its threads cost: waking, changing, polling.
-//! - [`ends`]: what a tier's clients and leaves take besides what they are told to.
-//! - [`tier`]: a tier of the simulator's, served here with its leaves.
-//! - [`leaves`]: a service with leaves, each of its servers on its part of the CPUs.
+//! - [`measured`]: this machine, a server on some CPUs and its clients on another, over loopback
+//!   TCP.
+//!
+//! The other modules are parts of the measured plant:
+//!
+//! - [`placement`]: CPUs of the two ends.
+//! - [`machine`]: measurements of this machine: capacity, round trip, message costs, stalls.
+//! - [`threads`]: costs of its threads: wake-ups, switches, polls.
+//! - [`endpoints`]: time that a tier's clients and leaves add.
+//! - [`tier`]: a tier of the simulator's model, served here with its leaves.
+//! - [`leaves`]: a service with leaves, each server on its part of the CPUs.
 //! - [`run`]: one controller under one workload.
 //!
-//! Linux only. Never here: scenarios and results (`leeward-lab`), sockets (`leeward-rpc`, `leeward-load`).
+//! Linux only. Does not contain scenarios and results (`leeward-lab`) or sockets (`leeward-rpc`,
+//! `leeward-load`).
 
 #![forbid(unsafe_code)]
 

@@ -1,44 +1,45 @@
-//! Use of the server's locks in the measured part of a run: the difference between two looks at the runtime's
-//! statistics. The server is part of this process, so no request is needed. The runtime decides what is counted, and
-//! how.
+//! Use of the server's locks in the measured part of a run: the difference between two samples of
+//! the runtime's statistics. The server is part of this process, so no request is needed. Does not
+//! contain the counting, which the runtime does.
 
 use leeward_core::units::Nanos;
 use leeward_outcome::LockOutcome;
 use leeward_runtime::locks::{LockStats, stats};
 
-/// Locks that are told of at most: those that were waited for longest.
+/// Most locks that are reported: those with the longest waits.
 const MAX_LOCKS: usize = 20;
-/// A name's length, characters: what is longer is cut.
+/// Characters of a lock's name that are kept.
 const MAX_NAME_LEN: usize = 60;
 
-/// Looks at the locks when the measured part begins, and once more when it ends.
+/// Samples the locks at the start and at the end of the measured part.
 pub(crate) struct LockSampler {
     warmup: Nanos,
     duration: Nanos,
-    /// How often it is asked to look.
+    /// Interval between two calls of [`Self::sample`].
     interval: Nanos,
     before: Option<(Nanos, Vec<LockStats>)>,
     after: Option<(Nanos, Vec<LockStats>)>,
 }
 
 impl LockSampler {
-    pub(crate) fn new(warmup: Nanos, duration: Nanos, every: Nanos) -> Self {
-        LockSampler { warmup, duration, interval: every, before: None, after: None }
+    pub(crate) fn new(warmup: Nanos, duration: Nanos, period: Nanos) -> Self {
+        LockSampler { warmup, duration, interval: period, before: None, after: None }
     }
 
-    /// Looks, if `at` is a time for it. Cheap at any other.
+    /// Samples the locks if `at` is near the start or the end of the measured part; otherwise
+    /// returns at once.
     pub(crate) fn sample(&mut self, at: Nanos) {
         let is_last = at + self.interval * 2 > self.duration;
         match (&self.before, &self.after) {
             _ if at < self.warmup => {}
             (None, _) if at < self.duration => self.before = Some((at, stats())),
-            // The last look in time, or the first that is late.
+            // The last sample in time, or the first late one.
             (Some(_), after) if is_last && (at <= self.duration || after.is_none()) => self.after = Some((at, stats())),
             _ => {}
         }
     }
 
-    /// Use of the locks between the two looks; nothing if there were not two.
+    /// Use of the locks between the two samples; empty without two samples.
     pub(crate) fn outcomes(self) -> Vec<LockOutcome> {
         let (Some((from, before)), Some((to, after))) = (self.before, self.after) else { return Vec::new() };
         lock_outcomes(&before, &after, to.saturating_sub(from))
@@ -86,26 +87,29 @@ mod tests {
         let (idle, used) = (Mutex::new("never taken again", ()), Mutex::new(name, ()));
         drop(idle.lock_blocking());
         (0..640).for_each(|_| drop(used.lock_blocking()));
-        let mut watch = LockSampler::new(Nanos(10), Nanos(100), Nanos(10));
-        watch.sample(Nanos(9));
-        watch.sample(Nanos(12));
+        let mut sampler = LockSampler::new(Nanos(10), Nanos(100), Nanos(10));
+        sampler.sample(Nanos(9));
+        sampler.sample(Nanos(12));
         (0..6_400).for_each(|_| drop(used.lock_blocking()));
-        watch.sample(Nanos(50));
-        watch.sample(Nanos(95));
-        watch.sample(Nanos(101));
+        sampler.sample(Nanos(50));
+        sampler.sample(Nanos(95));
+        sampler.sample(Nanos(101));
         // Other tests of this process have locks, too.
-        let uses = watch.outcomes();
-        let own = uses.iter().find(|lock| lock.name.starts_with("a lock  whose name")).expect("it was used");
-        assert_eq!((own.acquisitions, own.rejected, own.span, own.kind), (6_400, 0, Nanos(83), Some("mutex")));
-        assert_eq!(own.name.chars().count(), MAX_NAME_LEN);
-        assert!(uses.iter().all(|lock| lock.name != "never taken again"));
+        let outcomes = sampler.outcomes();
+        let outcome = outcomes.iter().find(|lock| lock.name.starts_with("a lock  whose name")).expect("it was used");
+        assert_eq!(
+            (outcome.acquisitions, outcome.rejected, outcome.span, outcome.kind),
+            (6_400, 0, Nanos(83), Some("mutex"))
+        );
+        assert_eq!(outcome.name.chars().count(), MAX_NAME_LEN);
+        assert!(outcomes.iter().all(|lock| lock.name != "never taken again"));
     }
 
     #[test]
     fn a_run_that_ended_early_tells_nothing() {
-        let mut watch = LockSampler::new(Nanos(10), Nanos(100), Nanos(10));
-        watch.sample(Nanos(12));
-        watch.sample(Nanos(60));
-        assert!(watch.outcomes().is_empty());
+        let mut sampler = LockSampler::new(Nanos(10), Nanos(100), Nanos(10));
+        sampler.sample(Nanos(12));
+        sampler.sample(Nanos(60));
+        assert!(sampler.outcomes().is_empty());
     }
 }

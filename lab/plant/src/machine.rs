@@ -1,5 +1,5 @@
-//! Measurement of this machine: how many requests of a kind it serves without control, how long a round trip takes when
-//! nothing waits, how often it takes a CPU away.
+//! Measurement of this machine: its capacity for a kind of request without control, the round trip
+//! without queueing, and the stalls of its CPUs.
 
 use crate::error::RealError;
 use crate::placement::Placement;
@@ -20,88 +20,94 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Measured properties of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Most responses per second without control, whatever their latency: the median of [`ROUNDS`] closed loops.
+    /// Most responses per second without control, at any latency: the median of [`ROUNDS`] closed
+    /// loops.
     pub capacity: Rate,
-    /// Median round trip of an empty request when nothing else is under way.
+    /// Median round trip of an empty request on an idle machine.
     pub rtt: Nanos,
-    /// Its 99th percentile.
+    /// 99th percentile of that round trip.
     pub rtt_p99: Nanos,
-    /// CPU time that a message costs, while the capacity was measured.
+    /// CPU time per message, measured at the capacity.
     pub costs: MessageCosts,
-    /// Costs of messages that share a read or a write; `None` if the service is not synthetic: its time is what its machine takes in all.
+    /// Costs of messages that share a read or a write.
+    ///
+    /// `None` for a service that is not synthetic: its measured time includes all costs.
     pub sockets: Option<SharedCosts>,
-    /// How often a core that is busy is taken away; `None` if it was never.
+    /// Stalls of a busy core; `None` if there were none.
     pub stalls: Option<Stalls>,
-    /// How long the server takes over a request when it has no other, if that is not drawn but measured.
+    /// Measured latency of the service on an idle server; `None` if service times are drawn.
     pub unloaded: Option<UnloadedLatency>,
 }
 
-/// Requests without a queue.
+/// Service latency without a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnloadedLatency {
-    /// Mean of those that had the server for themselves.
+    /// Mean with a single request in the server.
     pub mean: Nanos,
-    /// 99th percentile with one for each core.
+    /// 99th percentile with one request per core.
     pub p99: Nanos,
 }
 
-/// CPU time per message besides the service.
+/// CPU time per message, in addition to the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCosts {
-    /// Looking at sockets, reading, decoding, deciding: per request received.
+    /// Cost per received request: polling sockets, reading, decoding, deciding.
     pub receive: Nanos,
-    /// Writing, the system's delivery to the receiver's socket included: per write.
+    /// Cost per write, including the kernel's delivery to the receiver's socket.
     pub send: Nanos,
-    /// Everything else: what is left of the time per request.
+    /// All other cost per request.
     pub spawn: Nanos,
 }
 
 /// CPU time of messages that share a read or a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedCosts {
-    /// Receiving a message that was read with an earlier one of its connection.
+    /// Cost of receiving a message that was read with an earlier message of its connection.
     pub receive: Nanos,
-    /// Sending an answer that leaves in one write with another.
+    /// Cost of sending an answer that shares its write with another answer.
     pub send: Nanos,
-    /// A write that leaves in one system call with those of other connections.
+    /// Cost of a write that shares its system call with writes of other connections.
     pub batched_write: Nanos,
 }
 
-/// Moments in which a busy core does not run.
+/// Stalls: times in which a busy core does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
-    /// Mean time from the end of one to the beginning of the next.
+    /// Mean time from the end of a stall to the beginning of the next.
     pub mean_interval: Nanos,
-    /// Length of the stall that a lost moment lies in, on average.
+    /// Mean length of the stall, weighted by the lost time.
     pub mean_length: Nanos,
 }
 
 /// Closed loops whose median is the capacity.
 pub const ROUNDS: usize = 3;
-/// Length of each, a quarter of which is warm-up.
+/// Length of each closed loop; its first quarter is warm-up.
 const ROUND_DURATION: Nanos = Nanos::from_millis(1_000);
-/// Requests that each client has outstanding where sockets are deep: so many are read at once.
+/// Outstanding requests per client in the measurement of shared reads; all are read at once.
 const DEEP_OUTSTANDING: u32 = 8;
-/// Round trips are measured for this long.
+/// Length of the round-trip measurement.
 const RTT_DURATION: Nanos = Nanos::from_millis(400);
-/// A service that is not synthetic has the server for itself for this long.
+/// Length of the measurement of a service that is not synthetic, on an idle server.
 const UNLOADED_DURATION: Nanos = Nanos::from_millis(2_000);
-/// Stalls are looked for on both ends' CPUs at once for this long.
+/// Length of the stall measurement, on the CPUs of both ends at once.
 const STALL_DURATION: Nanos = Nanos::from_millis(3_000);
-/// Times that each is tried in which nothing was answered.
+/// Attempts for a closed loop without any response.
 const ATTEMPTS: usize = 5;
-/// Steps that [`Machine::measure`] tells of.
+/// Steps that [`Machine::measure`] reports.
 pub const STEPS: usize = ROUNDS + 4;
 
 impl Machine {
-    /// Measures with `clients` connections and this service, whose times are those of `service` if they are drawn. `step`
-    /// is told before each of [`STEPS`] steps.
+    /// Measures with `clients` connections and the service `backend`; drawn service times are those
+    /// of `service`.
+    ///
+    /// Calls `step` before each of [`STEPS`] steps.
     ///
     /// # Errors
+    ///
     /// See [`RealError`].
     pub fn measure(
         placement: &Placement,
-        served: &InProcessService,
+        backend: &InProcessService,
         service: &ServiceTime,
         clients: u32,
         stop: &AtomicBool,
@@ -110,10 +116,11 @@ impl Machine {
         raise_socket_limit(clients)?;
         step("round trip");
         let nothing = ServiceTime::Constant(Nanos(1));
-        let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: RTT_DURATION };
-        let trip = run_closed_loop(placement, &synthetic::in_process(), &alone, stop)?.results.report.latency_from_send;
+        let single = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: RTT_DURATION };
+        let trip =
+            run_closed_loop(placement, &synthetic::in_process(), &single, stop)?.results.report.latency_from_send;
         let (rtt, rtt_p99) = (trip.p50, trip.p99);
-        let alone = match served.is_measured() {
+        let unloaded_latency = match backend.is_measured() {
             false => None,
             true => {
                 step("service alone");
@@ -121,33 +128,34 @@ impl Machine {
                     let service = service.clone();
                     let plan =
                         Plan::Closed { connections, outstanding: 1, service, seed: 1, duration: UNLOADED_DURATION };
-                    Ok::<_, RealError>(run_closed_loop(placement, served, &plan, stop)?.results.report.server_sojourn)
+                    Ok::<_, RealError>(run_closed_loop(placement, backend, &plan, stop)?.results.report.server_sojourn)
                 };
                 let mean = Nanos(sojourn(1)?.mean_ns as u64);
-                // Caches and memory are shared: with all cores at work each takes longer. What they wait for each other is in it,
-                // too, so budgets that follow from it are on the safe side.
+                // Cores share caches and memory: with all cores busy, each request takes longer.
+                // The figure includes that contention, so budgets from it are on the safe side.
                 Some(UnloadedLatency { mean, p99: sojourn(placement.server.len() as u32)?.p99 })
             }
         };
         step("stalls");
-        let missed = measure_gaps(placement, stop);
+        let gaps = measure_gaps(placement, stop);
         let mut rounds = Vec::with_capacity(ROUNDS);
         for round in 0..ROUNDS {
             step("capacity");
             let (service, seed) = (service.clone(), round as u64 + 1);
-            let full = Plan::Closed { connections: clients, outstanding: 1, service, seed, duration: ROUND_DURATION };
-            rounds.push(run_closed_loop(placement, served, &full, stop)?);
+            let plan = Plan::Closed { connections: clients, outstanding: 1, service, seed, duration: ROUND_DURATION };
+            rounds.push(run_closed_loop(placement, backend, &plan, stop)?);
         }
         rounds.sort_by(|a, b| a.throughput().total_cmp(&b.throughput()));
         let middle = &rounds[ROUNDS / 2];
         let capacity = Rate(middle.throughput());
-        // What a measured service takes has its share of stalls in it, and what it may do is the locks' affair: its machine is
-        // one that costs so much per request besides the service that it can do what was measured.
-        let stalls = Stalls::from_gaps(&missed).filter(|_| alone.is_none());
+        // The time of a measured service includes its stalls, and its locks limit its throughput.
+        // Its machine is modelled by a cost per request that yields the measured capacity.
+        let stalls = Stalls::from_gaps(&gaps).filter(|_| unloaded_latency.is_none());
         let available = stalls.map_or(1.0, |stalls| stalls.available());
         let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / capacity.0);
-        let alone = alone.map(|alone| UnloadedLatency { mean: alone.mean.min(busy), ..alone });
-        let mean = alone.map_or(service.mean(), |alone| alone.mean);
+        let unloaded_latency = unloaded_latency
+            .map(|unloaded_latency| UnloadedLatency { mean: unloaded_latency.mean.min(busy), ..unloaded_latency });
+        let mean = unloaded_latency.map_or(service.mean(), |unloaded_latency| unloaded_latency.mean);
         let costs = MessageCosts::from_counts(&middle.counts, busy.saturating_sub(mean));
         let mut shared = || {
             step("deep sockets");
@@ -158,22 +166,22 @@ impl Machine {
                 seed: 1,
                 duration: ROUND_DURATION,
             };
-            let deep = run_closed_loop(placement, served, &deep, stop)?;
+            let deep = run_closed_loop(placement, backend, &deep, stop)?;
             step("answers together");
-            let quick = Plan::Closed {
+            let short = Plan::Closed {
                 connections: clients,
                 outstanding: 1,
                 service: ServiceTime::Constant(Nanos(1)),
                 seed: 1,
                 duration: ROUND_DURATION,
             };
-            let quick = run_closed_loop(placement, served, &quick, stop)?;
+            let short = run_closed_loop(placement, backend, &short, stop)?;
             let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / deep.throughput());
             let besides = busy.saturating_sub(service.mean());
-            Ok::<_, RealError>(SharedCosts::from_counts(&costs, &deep.counts, besides, &quick.counts))
+            Ok::<_, RealError>(SharedCosts::from_counts(&costs, &deep.counts, besides, &short.counts))
         };
-        // Steps that a measured service has no use for are told all the same: a view counts them.
-        let sockets = match alone {
+        // A measured service skips these steps, but still reports them: a view counts them.
+        let sockets = match unloaded_latency {
             None => Some(shared()?),
             Some(_) => {
                 step("deep sockets");
@@ -181,31 +189,36 @@ impl Machine {
                 None
             }
         };
-        Ok(Machine { capacity, rtt, rtt_p99, costs, sockets, stalls, unloaded: alone })
+        Ok(Machine { capacity, rtt, rtt_p99, costs, sockets, stalls, unloaded: unloaded_latency })
     }
 }
 
 impl SharedCosts {
-    /// Costs that explain a run with [`DEEP`] requests outstanding per client, whose requests cost `besides` besides their service, and
-    /// one of answers that need next to no time. `alone` is what a message costs by itself.
+    /// Costs that explain two runs.
+    ///
+    /// `deep` has [`DEEP_OUTSTANDING`] requests outstanding per client; each request costs
+    /// `besides` in addition to its service. `quick` has answers with nearly no service time.
+    /// `alone` is the cost of an unshared message.
     fn from_counts(alone: &MessageCosts, deep: &RequestCounts, besides: Nanos, quick: &RequestCounts) -> Self {
         let per = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
         let depth = f64::from(DEEP_OUTSTANDING);
         let writes = (deep.writes as f64 / deep.completed.max(1) as f64).min(1.0);
-        // What the reads and the writes themselves cost, and the rest of a request.
+        // Cost of the reads and writes themselves, and of the rest of a request.
         let known = alone.spawn.0 as f64 + alone.receive.0 as f64 / depth + alone.send.0 as f64 * writes;
-        let left = (besides.0 as f64 - known).max(0.0);
+        let remaining = (besides.0 as f64 - known).max(0.0);
         let reading = (per(deep.reading_ns, deep.received) - alone.receive.0 as f64 / depth).max(0.0);
-        let receive = (reading / (1.0 - 1.0 / depth)).min(left / (1.0 - 1.0 / depth)).min(alone.receive.0 as f64);
-        let send = (left - receive * (1.0 - 1.0 / depth)).clamp(0.0, alone.send.0 as f64);
-        let together = per(quick.writing_ns, quick.writes).min(alone.send.0 as f64);
-        SharedCosts { receive: Nanos(receive as u64), send: Nanos(send as u64), batched_write: Nanos(together as u64) }
+        let receive = (reading / (1.0 - 1.0 / depth)).min(remaining / (1.0 - 1.0 / depth)).min(alone.receive.0 as f64);
+        let send = (remaining - receive * (1.0 - 1.0 / depth)).clamp(0.0, alone.send.0 as f64);
+        let batched = per(quick.writing_ns, quick.writes).min(alone.send.0 as f64);
+        SharedCosts { receive: Nanos(receive as u64), send: Nanos(send as u64), batched_write: Nanos(batched as u64) }
     }
 }
 
 impl MessageCosts {
-    /// Costs as the server has counted them, scaled where need be to `besides`, the known cost of a request besides its
-    /// service: the clock that measures the parts goes on while the machine has taken the core away.
+    /// Costs from the server's counters, scaled down to `besides`, the known cost of a request in
+    /// addition to its service.
+    ///
+    /// The scaling is needed because the clock of the parts also counts stalls.
     fn from_counts(counts: &RequestCounts, besides: Nanos) -> Self {
         let part = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
         let (receive, send) = (part(counts.reading_ns, counts.received), part(counts.writing_ns, counts.writes));
@@ -216,22 +229,22 @@ impl MessageCosts {
 }
 
 impl Stalls {
-    /// The share of time that is left, 0..=1.
+    /// The share of time without stalls, 0 to 1.
     pub fn available(&self) -> f64 {
         self.mean_interval.0 as f64 / (self.mean_interval + self.mean_length).0.max(1) as f64
     }
 
-    fn from_gaps(missed: &ClockGaps) -> Option<Self> {
-        if missed.lost == Nanos::ZERO {
+    fn from_gaps(gaps: &ClockGaps) -> Option<Self> {
+        if gaps.lost == Nanos::ZERO {
             return None;
         }
-        // Most stalls are interrupts of some tens of microseconds, most of the lost time lies in a few of milliseconds, and it
-        // is those that queues feel. So not the mean stall, but the one that a lost moment lies in, on average; and as
-        // often as loses the same time.
-        let lasts = Nanos((missed.sum_of_squares / u128::from(missed.lost.0)) as u64);
-        let ran = missed.duration.saturating_sub(missed.lost);
-        let every = Nanos((u128::from(ran.0) * u128::from(lasts.0) / u128::from(missed.lost.0)) as u64);
-        Some(Stalls { mean_interval: every.max(Nanos(1_000)), mean_length: lasts })
+        // Most stalls are interrupts of some tens of microseconds. Most of the lost time lies in a
+        // few stalls of milliseconds, which cause the queueing. So the length is weighted by lost
+        // time, and the interval is chosen to lose the same time.
+        let length = Nanos((gaps.sum_of_squares / u128::from(gaps.lost.0)) as u64);
+        let ran = gaps.duration.saturating_sub(gaps.lost);
+        let interval = Nanos((u128::from(ran.0) * u128::from(length.0) / u128::from(gaps.lost.0)) as u64);
+        Some(Stalls { mean_interval: interval.max(Nanos(1_000)), mean_length: length })
     }
 }
 
@@ -247,16 +260,17 @@ impl ClosedLoopRun {
     }
 }
 
-/// A closed loop on a server of its own, without control. One in which nothing was answered is tried again: other work may have
-/// had the CPUs.
+/// Runs a closed loop on its own server, without control.
+///
+/// A loop without any response is repeated, because other work may have had the CPUs.
 pub(crate) fn run_closed_loop(
     placement: &Placement,
-    served: &InProcessService,
+    service: &InProcessService,
     plan: &Plan,
     stop: &AtomicBool,
 ) -> Result<ClosedLoopRun, RealError> {
     for _ in 0..ATTEMPTS {
-        let round = try_closed_loop(placement, served, plan, stop)?;
+        let round = try_closed_loop(placement, service, plan, stop)?;
         if round.throughput() > 0.0 {
             return Ok(round);
         }
@@ -266,15 +280,15 @@ pub(crate) fn run_closed_loop(
 
 fn try_closed_loop(
     placement: &Placement,
-    served: &InProcessService,
+    service: &InProcessService,
     plan: &Plan,
     stop: &AtomicBool,
 ) -> Result<ClosedLoopRun, RealError> {
     // Nothing here depends on the objective.
     let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
-    let server = start(placement, served, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED, false)?;
+    let server = start(placement, service, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED, false)?;
     let config = LoadConfig {
-        ask: served.generator.clone(),
+        ask: service.generator.clone(),
         warmup: Nanos(plan.duration().0 / 4),
         polling: placement.polling(),
         cpu: Some(placement.load),
@@ -294,7 +308,7 @@ fn try_closed_loop(
     }
 }
 
-/// Keeps all CPUs of the placement busy and says what the server's first one misses.
+/// Keeps all CPUs of the placement busy and returns the gaps of the server's first CPU.
 fn measure_gaps(placement: &Placement, stop: &AtomicBool) -> ClockGaps {
     let busy = |cpu: usize| {
         pin(cpu);
@@ -310,7 +324,8 @@ fn measure_gaps(placement: &Placement, stop: &AtomicBool) -> ClockGaps {
     })
 }
 
-/// Moves the calling thread; where that is not allowed it stays, and what it finds is of another CPU.
+/// Moves the calling thread to `cpu`. Without permission, the thread stays and measures another
+/// CPU.
 fn pin(cpu: usize) {
     let mut only = rustix::thread::CpuSet::new();
     if cpu < rustix::thread::CpuSet::MAX_CPU {
@@ -341,7 +356,8 @@ mod tests {
     #[test]
     fn what_is_shared_explains_the_deep_run() {
         let alone = MessageCosts { receive: Nanos(2_000), send: Nanos(6_000), spawn: Nanos(500) };
-        // Eight requests per read, two answers per write; 300 ns for each further request, 200 for each answer.
+        // Eight requests per read, two answers per write; 300 ns for each further request, 200 ns
+        // for each answer.
         let besides = Nanos(500 + 250 + 3_000 + 262 + 200);
         let deep = RequestCounts {
             received: 800,
@@ -354,7 +370,8 @@ mod tests {
         let shared = SharedCosts::from_counts(&alone, &deep, besides, &quick);
         assert!(shared.receive.0.abs_diff(300) <= 2 && shared.send.0.abs_diff(200) <= 4, "{shared:?}");
         assert_eq!(shared.batched_write, Nanos(4_500));
-        // A machine whose moods make the deep run dearer than one by one saves nothing, and no cost is above a message's own.
+        // On a noisy machine, the deep run may cost more than single requests. Sharing then saves
+        // nothing, and no cost exceeds a message's own.
         let dear = SharedCosts::from_counts(&alone, &deep, Nanos(60_000), &quick);
         assert!(dear.receive <= alone.receive && dear.send <= alone.send, "{dear:?}");
         assert_eq!(SharedCosts::from_counts(&alone, &deep, Nanos(0), &quick).receive, Nanos::ZERO);
@@ -362,17 +379,17 @@ mod tests {
 
     #[test]
     fn stalls_are_those_in_which_time_is_lost() {
-        // Four of 5 ms.
+        // Four gaps of 5 ms.
         let squares = 4 * 5_000_000u128.pow(2);
-        let missed =
+        let gaps =
             ClockGaps { duration: Nanos::from_millis(100), lost: Nanos::from_millis(20), sum_of_squares: squares };
-        let stalls = Stalls::from_gaps(&missed).unwrap();
+        let stalls = Stalls::from_gaps(&gaps).unwrap();
         assert_eq!(stalls, Stalls { mean_interval: Nanos::from_millis(20), mean_length: Nanos::from_millis(5) });
         assert!((stalls.available() - 0.8).abs() < 1e-9);
-        // A hundred short ones beside them change the share of time, and the length little.
+        // A hundred short gaps more change the share of time, and the length little.
         let more =
-            ClockGaps { lost: Nanos::from_millis(21), sum_of_squares: squares + 100 * 10_000u128.pow(2), ..missed };
+            ClockGaps { lost: Nanos::from_millis(21), sum_of_squares: squares + 100 * 10_000u128.pow(2), ..gaps };
         assert!(Stalls::from_gaps(&more).unwrap().mean_length > Nanos::from_micros(4_700));
-        assert_eq!(Stalls::from_gaps(&ClockGaps { lost: Nanos::ZERO, ..missed }), None);
+        assert_eq!(Stalls::from_gaps(&ClockGaps { lost: Nanos::ZERO, ..gaps }), None);
     }
 }

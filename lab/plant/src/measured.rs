@@ -1,5 +1,5 @@
-//! The measured plant: a run is a server and its clients on the CPUs of this machine. What both ends said becomes one
-//! outcome here; what a machine does not tell stays `None`.
+//! The measured plant: a run is a server and its clients on the CPUs of this machine. The reports
+//! of both ends become one outcome; a value that a machine does not report stays `None`.
 
 use crate::error::RealError;
 use crate::machine::Machine;
@@ -18,19 +18,19 @@ use leeward_sim::config::LockPolicy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Windows of a run that is not asked for any: a live view has to show something.
+/// Window length of a run without windows of its own; a live view needs some.
 pub const WINDOW: Nanos = Nanos::from_millis(100);
 
-/// This machine, measured, and what it serves.
+/// This machine, its measurements and its service.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredPlant<'a> {
-    /// Which CPUs the two ends get.
+    /// CPUs of the two ends.
     pub placement: &'a Placement,
     /// Service of the server.
     pub service: &'a InProcessService,
-    /// Measured machine that serves it.
+    /// Measurements of the machine.
     pub machine: &'a Machine,
-    /// Watchers of the server of a run.
+    /// Observers of the server of a run.
     pub observers: Option<&'a ServerObservers>,
 }
 
@@ -73,10 +73,10 @@ impl Plant for MeasuredPlant<'_> {
 }
 
 impl MeasuredPlant<'_> {
-    /// Budget of a request of this run for queues.
+    /// Queueing budget of a request in this run.
     fn budget(&self, run: &PlantRun<'_>) -> Budget {
         match (run.budget, run.config.locks.acquire) {
-            // Thesis §2.3.2: what the target leaves of network and service, each as 99 of 100 are.
+            // Thesis §2.3.2: the target, less the 99th percentiles of network and service.
             (BudgetRule::FromObjective, _) => {
                 let service = self.machine.unloaded.map_or(Nanos::ZERO, |alone| alone.p99);
                 Budget::from_target_delay(run.config.slo, self.machine.rtt_p99, service)
@@ -88,21 +88,21 @@ impl MeasuredPlant<'_> {
 }
 
 /// Joins the reports of both ends of a run.
-fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<RunOutcome, RealError> {
-    let RunReport { load, server: _, samples, locks, cores, final_gauges: after, violations } = report;
+fn outcome(report: RunReport, config: &SimConfig, has_locks: bool) -> Result<RunOutcome, RealError> {
+    let RunReport { load, server: _, samples, locks, cores, final_gauges: final_state, violations } = report;
     let (from, to) = (config.warmup, config.duration);
     let (first, last) = boundary_samples(&samples, from, to).ok_or(RealError::TooShort)?;
     let windows = match config.window {
         Some(length) => windows(&load, &samples, length, to),
         None => Vec::new(),
     };
-    let inside = |window: &FineWindow| window.start.0 < to.0;
+    let is_inside = |window: &FineWindow| window.start.0 < to.0;
     Ok(RunOutcome {
         measured: to.saturating_sub(from),
         counts: load.measured,
         totals: load.totals,
         server: server_counts(&last.counts.since(&first.counts)),
-        uses_locks: takes_locks,
+        uses_locks: has_locks,
         latency: load.latency,
         reject_delay: load.reject_delay,
         waiting: None,
@@ -112,8 +112,8 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
         violations,
         locks,
         windows,
-        fine_windows: load.fine.into_iter().take_while(inside).collect(),
-        gauges: after,
+        fine_windows: load.fine.into_iter().take_while(is_inside).collect(),
+        gauges: final_state,
         events: None,
         cores: None,
         failure_delay: None,
@@ -125,14 +125,14 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
     })
 }
 
-/// The looks at the server nearest to the ends of the measured part; `None` if there were not two.
+/// Samples of the server nearest to the ends of the measured part; `None` if these are not two.
 fn boundary_samples(samples: &[ServerSample], from: Nanos, to: Nanos) -> Option<(&ServerSample, &ServerSample)> {
     let nearest = |at: Nanos| samples.iter().min_by_key(|sample| sample.at.0.abs_diff(at.0));
     let (first, last) = (nearest(from)?, nearest(to)?);
     (first.at < last.at).then_some((first, last))
 }
 
-/// The real server's counters as any server's.
+/// Converts the real server's counters to common ones.
 fn server_counts(counts: &RequestCounts) -> ServerCounts {
     ServerCounts {
         received: counts.received,
@@ -144,18 +144,19 @@ fn server_counts(counts: &RequestCounts) -> ServerCounts {
     }
 }
 
-/// The share of their time that the server's cores had something to do between two looks, 0..=1.
+/// Share of time in which the server's cores were busy between two samples, 0 to 1.
 fn busy_share(first: &ServerSample, last: &ServerSample, cores: usize) -> f64 {
     let time = last.at.saturating_sub(first.at).0 as f64 * cores as f64;
     let idle = last.idle.saturating_sub(first.idle).0 as f64;
     if time > 0.0 { (1.0 - idle / time).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The time series up to the run's end: what clients saw, and the look at the server when the window was just over.
+/// Time series up to the run's end: the clients' windows, each with the server's sample after its
+/// end.
 fn windows(load: &LoadReport, samples: &[ServerSample], length: Nanos, end: Nanos) -> Vec<WindowOutcome> {
-    let state_after = |over: Time| {
-        let after = samples.partition_point(|sample| sample.at.0 < over.0);
-        samples.get(after).or(samples.last()).map(|sample| ServerState { gauges: sample.gauges, delay: sample.delay })
+    let state_after = |window_end: Time| {
+        let index = samples.partition_point(|sample| sample.at.0 < window_end.0);
+        samples.get(index).or(samples.last()).map(|sample| ServerState { gauges: sample.gauges, delay: sample.delay })
     };
     let inside = load.windows.iter().filter(|window| window.start.0 < end.0);
     inside

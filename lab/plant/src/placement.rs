@@ -1,5 +1,5 @@
-//! Which CPUs the server's cores and the clients get. The two ends must not share one: each would be measured waiting for
-//! the other.
+//! CPUs of the server's cores and of the clients. The two ends must not share a CPU: each would
+//! wait for the other.
 
 use crate::error::RealError;
 use leeward_core::units::Nanos;
@@ -8,42 +8,47 @@ use leeward_rpc::client::Transport;
 use leeward_runtime::IdlePolicy;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Where the two ends run.
+/// CPUs of the two ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The server's cores, one CPU each, by the kernel's numbers.
+    /// CPUs of the server's cores, one each, by the kernel's numbers.
     pub server: Vec<usize>,
     /// The clients' CPU.
     pub load: usize,
-    /// Whether the ends share a CPU: with a synthetic service nothing measured means much then.
+    /// Whether the ends share a CPU; measurements of a synthetic service then mean little.
     pub shared: bool,
     /// Transport between the ends.
     pub transport: Transport,
 }
 
 impl Placement {
-    /// Up to `cores` CPUs for the server and one for the clients, of those that this process may use.
+    /// Chooses up to `cores` CPUs for the server and one for the clients, of those that this
+    /// process may use.
     ///
     /// # Errors
-    /// The system does not tell.
+    ///
+    /// The system does not report its CPUs.
     pub fn choose(cores: u32) -> Result<Self, RealError> {
         let set = sched_getaffinity(None).map_err(|error| RealError::Cpus(error.into()))?;
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
         Ok(Self::from_cpus(&cpus, cores))
     }
 
-    /// Up to `cores` CPUs for the server, and the last of them all for the clients, whether the server has it or not: for
-    /// services that take locks, where CPUs are not what is short and clients ask for little.
+    /// Chooses up to `cores` CPUs for the server, and the last CPU for the clients, even if the
+    /// server has it.
+    ///
+    /// For services that take locks: CPUs are not their bottleneck, and clients need little time.
     ///
     /// # Errors
-    /// The system does not tell.
+    ///
+    /// The system does not report its CPUs.
     pub fn choose_shared(cores: u32) -> Result<Self, RealError> {
-        let apart = Self::choose(cores)?;
-        if apart.shared || apart.server.len() >= cores as usize {
-            return Ok(apart);
+        let separate = Self::choose(cores)?;
+        if separate.shared || separate.server.len() >= cores as usize {
+            return Ok(separate);
         }
-        let server = apart.server.iter().copied().chain([apart.load]).collect();
-        Ok(Placement { server, shared: true, ..apart })
+        let server = separate.server.iter().copied().chain([separate.load]).collect();
+        Ok(Placement { server, shared: true, ..separate })
     }
 
     fn from_cpus(cpus: &[usize], cores: u32) -> Self {
@@ -51,7 +56,8 @@ impl Placement {
         match cpus {
             [] => Placement { server: vec![0], load: 0, shared: true, transport },
             [only] => Placement { server: vec![*only], load: *only, shared: true, transport },
-            // The last one for the clients: the first is where a machine's interrupts tend to be, and a server meets those.
+            // The clients get the last CPU: the first often handles interrupts, which a real server
+            // meets, too.
             [rest @ .., last] => {
                 let cores = (cores.max(1) as usize).min(rest.len());
                 Placement { server: rest[..cores].to_vec(), load: *last, shared: false, transport }
@@ -59,18 +65,18 @@ impl Placement {
         }
     }
 
-    /// The same CPUs, and this transport between the ends.
+    /// Sets the transport between the ends.
     #[must_use]
     pub fn with_transport(self, transport: Transport) -> Self {
         Placement { transport, ..self }
     }
 
-    /// How an idle core of the server waits: it spins, unless the clients need its CPU.
+    /// Idle policy of the server's cores: they spin, unless the clients need their CPU.
     pub(crate) fn idle(&self) -> IdlePolicy {
         if self.shared { IdlePolicy::Adaptive(Nanos::from_micros(20)) } else { IdlePolicy::Spin }
     }
 
-    /// How the clients wait.
+    /// Polling of the clients.
     pub(crate) fn polling(&self) -> Polling {
         if self.shared { Polling::Sleep } else { Polling::Busy }
     }
@@ -82,16 +88,16 @@ mod tests {
 
     #[test]
     fn the_ends_share_no_cpu_if_there_are_two() {
-        let place = |cpus: &[usize], cores| Placement::from_cpus(cpus, cores);
+        let choose = |cpus: &[usize], cores| Placement::from_cpus(cpus, cores);
         assert_eq!(
-            place(&[0, 1], 10),
+            choose(&[0, 1], 10),
             Placement { server: vec![0], load: 1, shared: false, transport: Transport::Tcp }
         );
         assert_eq!(
-            place(&[2, 4, 6, 8], 2),
+            choose(&[2, 4, 6, 8], 2),
             Placement { server: vec![2, 4], load: 8, shared: false, transport: Transport::Tcp }
         );
-        assert_eq!(place(&[2, 4, 6, 8], 10).server, [2, 4, 6]);
-        assert!(place(&[3], 4).shared);
+        assert_eq!(choose(&[2, 4, 6, 8], 10).server, [2, 4, 6]);
+        assert!(choose(&[3], 4).shared);
     }
 }

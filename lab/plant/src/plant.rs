@@ -1,5 +1,5 @@
-//! A plant: it makes one run of a scenario and returns the outcome, in the same terms for every plant. Scenarios, plans
-//! and rows of results are elsewhere.
+//! A plant runs a scenario once and returns the outcome, in the same terms for every plant. Does
+//! not contain scenarios, plans or rows of results.
 
 use crate::error::RealError;
 use crate::run::Snapshot;
@@ -9,36 +9,40 @@ use leeward_outcome::RunOutcome;
 use leeward_sim::{SimConfig, SimError};
 use std::sync::atomic::AtomicBool;
 
-/// A run, as any plant is asked for it.
+/// Input of a run, for any plant.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantRun<'a> {
     /// The controller.
     pub algorithm: &'a Algorithm,
-    /// Its parameters, as written.
+    /// Parameters of the controller, as written.
     pub params: &'a [(String, RawParam)],
-    /// Workload, objective, times and seed; for a simulated plant also the machine.
+    /// Workload, objective, times and seed; for the simulator, also the machine.
     pub config: &'a SimConfig,
-    /// Budget of a request for queues.
+    /// Rule for a request's queueing budget.
     pub budget: BudgetRule,
 }
 
-/// Where a request's budget comes from.
+/// Source of a request's queueing budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetRule {
-    /// The budget is written in the way in which locks are acquired, or there is none.
+    /// The configured lock policy sets the budget; without it, there is none.
     Configured,
-    /// The budget is what the objective leaves of network and service (thesis §2.3.2): only a plant that measures the
-    /// service knows.
+    /// The budget is the objective less network and service (thesis §2.3.2).
+    ///
+    /// Only a plant that measures the service knows it.
     FromObjective,
 }
 
-/// Something that makes runs.
+/// Makes runs of scenarios.
 pub trait Plant {
-    /// Makes one run. A run that takes wall time tells `watch` of itself as it goes and ends when `stop` is set; `watch` is
-    /// called on the clients' CPU and must be quick.
+    /// Makes one run.
+    ///
+    /// A run in wall time calls `watch` as it proceeds, and ends when `stop` is set. `watch` runs
+    /// on the clients' CPU and must be quick.
     ///
     /// # Errors
-    /// See [`PlantError`]. Books that do not balance are no error: see [`RunOutcome::violations`].
+    ///
+    /// See [`PlantError`]. A failed conservation check is no error: see [`RunOutcome::violations`].
     fn run(
         &self,
         run: &PlantRun<'_>,
@@ -47,13 +51,13 @@ pub trait Plant {
     ) -> Result<RunOutcome, PlantError>;
 }
 
-/// Why a plant has not made a run.
+/// Reason for which a plant has not made a run.
 #[derive(Debug, thiserror::Error)]
 pub enum PlantError {
-    /// The simulator refuses it.
+    /// The simulator rejects the run.
     #[error(transparent)]
     Simulated(#[from] SimError),
-    /// The machine refuses it, or something failed on the way.
+    /// The machine can't make the run, or something failed on the way.
     #[error(transparent)]
     Measured(#[from] RealError),
 }

@@ -24,51 +24,51 @@ use std::time::{Duration, Instant};
 /// Specification of a run.
 #[derive(Clone, Debug)]
 pub struct RunSpec<'a> {
-    /// The two ends' CPUs.
+    /// CPUs of the two ends.
     pub placement: &'a Placement,
     /// Service of the server.
     pub service: &'a InProcessService,
-    /// Budget of a request for queues; unlimited: no lock refuses it.
+    /// Queueing budget of a request; if unlimited, no lock rejects it.
     pub budget: Budget,
     /// The controller.
     pub algorithm: &'a Algorithm,
-    /// Its parameters.
+    /// Parameters of the controller.
     pub params: &'a Params,
-    /// The network's round trip, as the controller is told.
+    /// Round trip of the network, for the controller.
     pub rtt: Nanos,
     /// The objective.
     pub slo: Nanos,
     /// Demand of the clients.
     pub workload: &'a Workload,
-    /// Draws it.
+    /// Seed of the workload.
     pub seed: u64,
-    /// Nothing is measured before this.
+    /// Time before the measured part.
     pub warmup: Nanos,
-    /// How long requests are issued, the warm-up included.
+    /// Time in which requests are issued, including the warm-up.
     pub duration: Nanos,
     /// Length of the time series' windows.
     pub window: Nanos,
-    /// Length of the fine time series' windows, if there shall be one.
+    /// Length of the fine time series' windows, if there is one.
     pub fine_window: Option<Nanos>,
-    /// Watchers of the server while it runs.
+    /// Observers of the server while it runs.
     pub observers: Option<&'a ServerObservers>,
 }
 
-/// Watchers of the server of a run while there is one. Clones are the same.
+/// Observers of the server of a run. Clones share the function.
 #[derive(Clone)]
 pub struct ServerObservers(Arc<ObserverFn>);
 
-/// Everything done with the server of a run.
+/// Function that gets the server of a run.
 type ObserverFn = dyn Fn(Option<Arc<dyn Source>>) + Send + Sync;
 
 impl ServerObservers {
-    /// `show` is told of each server that has started, and of none when it stops.
+    /// Calls `show` with each server that has started, and with `None` when it stops.
     pub fn new(show: impl Fn(Option<Arc<dyn Source>>) + Send + Sync + 'static) -> Self {
         ServerObservers(Arc::new(show))
     }
 }
 
-/// The same ones, or others.
+/// Equal if both share one function.
 impl PartialEq for ServerObservers {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -83,10 +83,10 @@ impl std::fmt::Debug for ServerObservers {
     }
 }
 
-/// The server at one moment.
+/// State of the server at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerSample {
-    /// When, from the start of the run.
+    /// Time since the start of the run.
     pub at: Nanos,
     /// The controller's state.
     pub gauges: Gauges,
@@ -94,16 +94,16 @@ pub struct ServerSample {
     pub delay: Nanos,
     /// Counts of the server so far.
     pub counts: RequestCounts,
-    /// How long its cores have had nothing to do so far, all together.
+    /// Total idle time of its cores so far.
     pub idle: Nanos,
 }
 
-/// A run under way, for a view.
+/// State of a run in progress, for a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
-    /// The server now; also how far the run is.
+    /// The server now, and the elapsed time.
     pub server: ServerSample,
-    /// How long it lasts.
+    /// Length of the run.
     pub duration: Nanos,
     /// The last window of the time series.
     pub latest: Option<ClientWindow>,
@@ -114,28 +114,30 @@ pub struct Snapshot {
 pub struct RunReport {
     /// Report of the clients.
     pub load: LoadReport,
-    /// Counts of the server, whole run.
+    /// Counts of the server over the whole run.
     pub server: RequestCounts,
-    /// The server once per window.
+    /// Samples of the server, at least one per window.
     pub samples: Vec<ServerSample>,
-    /// The server's locks in the measured part, those that were waited for longest first.
+    /// The server's locks in the measured part, longest waits first.
     pub locks: Vec<LockOutcome>,
-    /// The server's cores.
+    /// Number of the server's cores.
     pub cores: usize,
-    /// The controller's state after the last client has gone.
+    /// The controller's state after the last client has disconnected.
     pub final_gauges: Gauges,
-    /// Books that did not balance, in words; empty unless something is broken.
+    /// Failed conservation checks, as text; empty unless something is broken.
     pub violations: Vec<String>,
 }
 
-/// How often the server is looked at in the measured part, at least.
+/// Fewest samples of the server in the measured part.
 const MIN_SAMPLES: u64 = 4;
-/// How long a server may take to notice that its clients have gone.
+/// Time in which a server must notice that its clients have disconnected.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs `spec` on a server of its own. `watch` is told once per window, on the clients' CPU: it must be quick.
+/// Runs `spec` on its own server. `watch` is called once per sample on the clients' CPU; it must be
+/// quick.
 ///
 /// # Errors
+///
 /// See [`RealError`].
 pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapshot)) -> Result<RunReport, RealError> {
     let schedule = Schedule::draw(spec.workload, spec.seed, spec.duration)?;
@@ -143,18 +145,19 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     let admission = (spec.algorithm, spec.params);
     let is_watched = spec.observers.is_some();
     let server = start(spec.placement, spec.service, admission, (spec.rtt, spec.slo), spec.budget, is_watched)?;
-    let show = |source| _ = spec.observers.map(|audience| (audience.0)(source));
+    let show = |source| _ = spec.observers.map(|observers| (observers.0)(source));
     show(server.source());
-    // Short runs are looked at more often than once per window: what the server did in a run is the difference of two looks.
-    let every = spec.window.min(spec.duration.saturating_sub(spec.warmup) / MIN_SAMPLES).max(Nanos(1));
+    // Short runs are sampled more than once per window: a run's activity is the difference of two
+    // samples.
+    let interval = spec.window.min(spec.duration.saturating_sub(spec.warmup) / MIN_SAMPLES).max(Nanos(1));
     let config = LoadConfig {
         ask: spec.service.generator.clone(),
         budget: spec.budget,
         warmup: spec.warmup,
         window: Some(spec.window),
         fine_window: spec.fine_window,
-        progress_every: every,
-        // Clients that never sleep would keep the leaves from their CPU for whole slices of the scheduler.
+        progress_every: interval,
+        // Clients that never sleep would keep the leaves from their CPU for whole scheduler slices.
         polling: if spec.service.bottleneck == Bottleneck::Threads { Polling::Sleep } else { spec.placement.polling() },
         cpu: Some(spec.placement.load),
         transport: spec.placement.transport,
@@ -162,8 +165,8 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     };
     let environment = Environment::new(spec.placement.server.len() as u32, spec.rtt, spec.slo);
     let client = || (spec.algorithm.build_client)(spec.params, &environment);
-    let mut locks = LockSampler::new(spec.warmup, spec.duration, every);
-    let mut samples = Vec::with_capacity((spec.duration.0 / every.0) as usize + 1);
+    let mut locks = LockSampler::new(spec.warmup, spec.duration, interval);
+    let mut samples = Vec::with_capacity((spec.duration.0 / interval.0) as usize + 1);
     let outcome = leeward_load::run(&config, &Plan::Open(schedule), client, stop, |progress| {
         let at = progress.elapsed;
         let (gauges, delay, counts, idle) = (server.gauges(), server.delay(), server.counts(), server.idle());
@@ -178,17 +181,17 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     finish(server, outcome, (samples, locks.outcomes()), spec)
 }
 
-/// Makes room for both ends of the clients' connections.
+/// Raises the limit of open files for both ends of the clients' connections.
 pub(crate) fn raise_socket_limit(clients: u32) -> Result<(), RealError> {
     let needed = 2 * u64::from(clients);
     let allowed = leeward_load::allow_sockets(needed);
     if allowed < needed { Err(RealError::Sockets { clients, needed, allowed }) } else { Ok(()) }
 }
 
-/// A server on its part of the placement, told of the round trip and the objective.
+/// Starts a server on its part of the placement, with the round trip and the objective.
 pub(crate) fn start(
     placement: &Placement,
-    served: &InProcessService,
+    service: &InProcessService,
     (algorithm, params): (&Algorithm, &Params),
     (rtt, slo): (Nanos, Nanos),
     budget: Budget,
@@ -204,16 +207,16 @@ pub(crate) fn start(
         .watched(is_watched)
         .connection_limit(1 << 20);
     let builder = if placement.transport == Transport::Udp { builder.udp("127.0.0.1:0") } else { builder };
-    Ok(served.start(builder, "127.0.0.1:0")?)
+    Ok(service.start(builder, "127.0.0.1:0")?)
 }
 
-/// Where clients find the server.
+/// Address at which clients reach the server.
 pub(crate) fn address(placement: &Placement, server: &Server) -> SocketAddr {
-    let far = server.datagram_address().filter(|_| placement.transport == Transport::Udp);
-    far.unwrap_or_else(|| server.address())
+    let datagram_address = server.datagram_address().filter(|_| placement.transport == Transport::Udp);
+    datagram_address.unwrap_or_else(|| server.address())
 }
 
-/// Stops the server, whatever came of the load, and checks what both ends say.
+/// Stops the server, for any outcome of the load, and checks the reports of both ends.
 fn finish(
     server: Server,
     outcome: Result<RunResults, leeward_load::LoadError>,
@@ -224,7 +227,7 @@ fn finish(
     while server.counts().connections > 0 && began.elapsed() < DISCONNECT_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let (after, counts) = (server.gauges(), server.counts());
+    let (final_state, counts) = (server.gauges(), server.counts());
     server.stop().map_err(RealError::Core)?;
     let load = outcome?.report;
     match load.ending {
@@ -240,25 +243,26 @@ fn finish(
             reasons,
         });
     }
-    // A server without leaves that is told its service times fails only at those that it does not take. Others may fail: that is how a request ends.
+    // A server without leaves that gets service times only fails times that exceed its limit. Other
+    // services may fail requests as a regular outcome.
     if load.totals.failed > 0 && spec.service.generator.is_none() && spec.service.bottleneck == Bottleneck::Cores {
         return Err(RealError::RequestsFailed(load.totals.failed));
     }
     let mut violations = load.violations.clone();
-    let mut check = |holds: bool, words: String| {
+    let mut check = |holds: bool, message: String| {
         if !holds {
-            violations.push(words);
+            violations.push(message);
         }
     };
     check(counts.connections == 0, format!("{} connections are left when all clients have gone", counts.connections));
-    let issued = after.credits_issued.unwrap_or(0);
+    let issued = final_state.credits_issued.unwrap_or(0);
     check(issued == 0, format!("{issued} credits are issued when all clients have gone"));
     let ended = counts.completed + counts.rejected + counts.abandoned;
     check(counts.received == ended, format!("{} requests received, {ended} ended: {counts:?}", counts.received));
     let answered = load.totals.completed + load.totals.timed_out + load.totals.failed;
     check(answered <= counts.completed, format!("{answered} answers came of {} sent", counts.completed));
     let cores = spec.placement.server.len();
-    Ok(RunReport { load, server: counts, samples, locks, cores, final_gauges: after, violations })
+    Ok(RunReport { load, server: counts, samples, locks, cores, final_gauges: final_state, violations })
 }
 
 #[cfg(test)]
@@ -268,7 +272,7 @@ mod tests {
     #[test]
     fn more_clients_than_files_are_refused_in_words() {
         assert!(raise_socket_limit(1).is_ok());
-        let refused = raise_socket_limit(u32::MAX).unwrap_err();
-        assert!(refused.is_input() && refused.to_string().contains("ulimit -n"), "{refused}");
+        let error = raise_socket_limit(u32::MAX).unwrap_err();
+        assert!(error.is_input() && error.to_string().contains("ulimit -n"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! The simulated plant: a run is a pure function of what is asked for. What it simulates is `leeward-sim`'s.
+//! The simulated plant: a run is a pure function of its input. Does not contain the simulation
+//! (`leeward-sim`).
 
 use crate::plant::{BudgetRule, Plant, PlantError, PlantRun};
 use crate::run::Snapshot;
@@ -6,7 +7,7 @@ use leeward_outcome::RunOutcome;
 use leeward_sim::{SimError, simulate_until};
 use std::sync::atomic::AtomicBool;
 
-/// The discrete-event simulator. A run is over before anybody could watch it.
+/// The discrete-event simulator. It calls no watcher, because its runs take no wall time to watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedPlant;
 
@@ -17,7 +18,7 @@ impl Plant for SimulatedPlant {
         stop: &AtomicBool,
         _watch: &mut dyn FnMut(&Snapshot),
     ) -> Result<RunOutcome, PlantError> {
-        // Where requests take no locks, nothing asks for their budget.
+        // Requests that take no locks need no budget.
         if run.budget == BudgetRule::FromObjective && !run.config.application.is_plain() {
             return Err(
                 SimError::Config("a budget that follows from a measured service has to be measured".into()).into()
@@ -63,7 +64,7 @@ mod tests {
     #[test]
     fn a_run_that_is_to_stop_ends() {
         let registry = leeward_controllers::builtin();
-        // Minutes, if nobody stopped it.
+        // The run would take minutes.
         let config = SimConfig {
             duration: Nanos::from_millis(1_000_000),
             ..SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 0.5)
@@ -74,17 +75,20 @@ mod tests {
             config: &config,
             budget: BudgetRule::Configured,
         };
-        let stopped = SimulatedPlant.run(&run, &AtomicBool::new(true), &mut |_| {});
-        assert!(matches!(stopped, Err(PlantError::Simulated(SimError::Stopped))), "{stopped:?}");
+        let result = SimulatedPlant.run(&run, &AtomicBool::new(true), &mut |_| {});
+        assert!(matches!(result, Err(PlantError::Simulated(SimError::Stopped))), "{result:?}");
     }
 
     #[test]
     fn what_can_not_be_simulated_is_refused() {
-        let derived = |application| run(application, &[], BudgetRule::FromObjective);
-        assert!(matches!(derived(Application::one_lock(1.0, 0.5)), Err(PlantError::Simulated(SimError::Config(_)))));
-        assert!(derived(Application::default()).is_ok());
+        let run_from_objective = |application| run(application, &[], BudgetRule::FromObjective);
+        assert!(matches!(
+            run_from_objective(Application::one_lock(1.0, 0.5)),
+            Err(PlantError::Simulated(SimError::Config(_)))
+        ));
+        assert!(run_from_objective(Application::default()).is_ok());
         let wrong = [("no such parameter".to_string(), RawParam::Integer(1))];
-        let refused = run(Application::default(), &wrong, BudgetRule::Configured);
-        assert!(matches!(refused, Err(PlantError::Simulated(SimError::Params(_)))));
+        let result = run(Application::default(), &wrong, BudgetRule::Configured);
+        assert!(matches!(result, Err(PlantError::Simulated(SimError::Params(_)))));
     }
 }

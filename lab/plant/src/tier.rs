@@ -1,6 +1,7 @@
-//! Tiers on this machine: the same description of a tier that the simulator has, served by a crew of threads, with its leaves in this process. The
-//! leaves wait instead of computing, so that they need no CPUs of their own and the tier's threads are what is measured. Never here: what a
-//! request is measured by ([`crate::run`]).
+//! Tiers on this machine: the simulator's description of a tier, served by a thread pool, with its
+//! leaves in this process. The leaves wait instead of computing: they need no CPUs of their own,
+//! and the measurement shows the tier's threads. Does not contain the measurement of requests
+//! ([`crate::run`]).
 
 use crate::error::RealError;
 use crate::placement::Placement;
@@ -26,41 +27,44 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A span of CPU time that a request may ask for, at most: a mistake in units should not take a CPU away for good.
+/// Longest CPU time that a request may ask for. A mistake in units then blocks a CPU for at most
+/// this time.
 const MAX_SERVICE_TIME: Nanos = Nanos::from_secs(1);
 
 /// Every address of this machine, and any port.
 const ANY_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Connections that may wait to be accepted: each thread of a tier makes one to each leaf.
+/// Connections that may wait for acceptance; each thread of a tier makes one to each leaf.
 const BACKLOG: i32 = 1_024;
 
-/// A tier as the simulator describes it, to be served here.
+/// A tier of the simulator's model, served on this machine.
 pub struct RealTier {
     model: Model,
     placement: Placement,
     slo: Nanos,
-    /// The model's switch while it is served.
+    /// The tier's switch while it is served.
     switch: Mutex<Option<Switch>>,
 }
 
 impl RealTier {
-    /// A tier on the CPUs of `placement`: its threads on the server's, its leaves on the clients'.
+    /// Makes a tier on the CPUs of `placement`: its threads on the server's CPUs, its leaves on the
+    /// clients'.
     ///
     /// # Errors
-    /// [`RealError::Tier`]: what a real tier can't be.
+    ///
+    /// [`RealError::Tier`]: the model has a feature that a real tier lacks.
     pub fn new(model: &Model, placement: &Placement, slo: Nanos) -> Result<Self, RealError> {
-        let refused = |words: &str| Err(RealError::Tier(words.into()));
+        let reject = |reason: &str| Err(RealError::Tier(reason.into()));
         if model.front == Sharing::Sharded && model.threading.setup().is_some_and(|setup| setup.network > 1) {
-            return refused(
+            return reject(
                 "`front = \"sharded\"` with several network threads; accepted: `shared`, the only one that a real tier has",
             );
         }
         if model.gather == leeward_sim::threads::model::Gather::ForkJoin {
-            return refused("`gather = \"fork-join\"`; accepted: `own`, the only one that a real tier has");
+            return reject("`gather = \"fork-join\"`; accepted: `own`, the only one that a real tier has");
         }
         if model.leaves.tails != TailModel::default() {
-            return refused(
+            return reject(
                 "leaves with `copies`, `slow` or `drops_after`; accepted: none of these, a real tier's leaves here answer once and in time",
             );
         }
@@ -72,17 +76,17 @@ impl RealTier {
         Ok(RealTier { model: model.clone(), placement: placement.clone(), slo, switch: Mutex::new(None) })
     }
 
-    /// Both ends for a run: requests carry the CPU time that is drawn for what comes before the calls.
+    /// Service for a run: each request carries its drawn CPU time before the calls.
     pub fn into_service(self: Arc<Self>) -> InProcessService {
         InProcessService { backend: self, generator: None, description: None, bottleneck: Bottleneck::Threads }
     }
 
-    /// The switch of the tier that was started last.
+    /// Switch of the tier that was started last.
     pub fn switch(&self) -> Option<Switch> {
         self.switch.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The tier by itself, whose leaves are under way.
+    /// Starts the tier alone; its leaves already run.
     fn start_tier(&self, builder: Builder, address: &str, leaves: &Server) -> Result<Server, ServerError> {
         let model = &self.model.leaves;
         let links = if self.model.links == Sharing::Shared { Links::Shared } else { Links::Sharded };
@@ -117,7 +121,7 @@ impl Backend for RealTier {
         match self.start_tier(builder, address, &leaves) {
             Ok(tier) => Ok(Port::of(TierWithLeaves { tier, leaves }).into()),
             Err(error) => {
-                // Its end tells nobody more than the tier's failure does.
+                // The tier's error is returned; an error of the leaves' end adds nothing.
                 let _ = leaves.stop();
                 Err(error)
             }
@@ -125,19 +129,20 @@ impl Backend for RealTier {
     }
 }
 
-/// The failure of a part of a tier, as a server's.
+/// Converts the error of a tier's part to a server error.
 fn server_error(error: impl std::fmt::Display) -> ServerError {
     ServerError::Cores(io::Error::other(error.to_string()))
 }
 
-/// Leaves that wait, all of them by one thread on this CPU: with a thread for each, what a call costs there would be wake-ups.
+/// Starts waiting leaves, all served by one thread on this CPU. With one thread per leaf, calls
+/// would cost wake-ups there.
 pub(crate) fn start_waiting_leaves(times: &ServiceTime, cpu: usize) -> Result<Server, ServerError> {
-    let waiting = WaitBackend { times: times.clone() };
+    let backend = WaitBackend { times: times.clone() };
     let socket = InheritedListener::new(bind_loopback().map_err(ServerError::Cores)?);
-    waiting.start(Server::builder().idle(IdlePolicy::Block).cpus(vec![cpu]).inherited(socket), &ANY_ADDRESS.to_string())
+    backend.start(Server::builder().idle(IdlePolicy::Block).cpus(vec![cpu]).inherited(socket), &ANY_ADDRESS.to_string())
 }
 
-/// A socket that listens at every address of this machine, and to this machine alone.
+/// Binds a socket at every address of this machine, reachable from this machine only.
 fn bind_loopback() -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind_device(Some(b"lo"))?;
@@ -146,13 +151,15 @@ fn bind_loopback() -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Where the leaf of this number, from 1, is found: every address of the loopback network is this machine's.
+/// Address of the leaf with this number, from 1. Every address of the loopback network belongs to
+/// this machine.
 fn leaf_address(server: &Server, leaf: u16) -> SocketAddr {
     let [high, low] = leaf.to_be_bytes();
     SocketAddr::from(([127, 0, high, low], server.address().port()))
 }
 
-/// Starts a crew on these CPUs. Threads inherit the CPUs of whoever starts them: all of the crew may run on any.
+/// Runs `start` on these CPUs. Threads inherit the affinity of their parent, so each thread of the
+/// pool may run on any of them.
 pub(crate) fn with_affinity<T>(cpus: &[usize], start: impl FnOnce() -> T) -> T {
     let before = sched_getaffinity(None).ok();
     set_affinity(cpus);
@@ -166,7 +173,7 @@ pub(crate) fn with_affinity<T>(cpus: &[usize], start: impl FnOnce() -> T) -> T {
 fn set_affinity(cpus: &[usize]) {
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
-    // Where that is not allowed the threads run wherever the system puts them.
+    // Without permission, the threads run on any CPU.
     let _ = sched_setaffinity(None, &set);
 }
 
@@ -221,12 +228,12 @@ impl RunningServer for TierWithLeaves {
     }
 }
 
-/// The tier's service: it computes for as long as the request says, asks leaves, and computes again.
+/// The tier's service: computes for the request's time, calls leaves, and computes again.
 struct FanOutService {
     clock: Clock,
     selection: LeafSelection,
     resume: Nanos,
-    /// Where the choice of leaves is.
+    /// State of the random choice of leaves.
     rng_state: AtomicU64,
 }
 
@@ -246,7 +253,7 @@ impl FanOutService {
         mixed ^ (mixed >> 31)
     }
 
-    /// First leaf and how many from there on.
+    /// Returns the first leaf and the number of leaves from it.
     fn select_leaves(&self, leaves: usize) -> (usize, usize) {
         match self.selection {
             LeafSelection::All => (0, leaves),
@@ -287,11 +294,11 @@ impl MidTier for FanOutService {
     fn resume(
         &self,
         (): &mut (),
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         _: &mut Calls<'_>,
         _: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
-        if came.iter().any(|reply| !matches!(reply, Reply::Result(_))) {
+        if replies.iter().any(|reply| !matches!(reply, Reply::Result(_))) {
             return Err(HandlerError::Message("a leaf has not answered".into()));
         }
         self.spin(self.resume);
@@ -340,7 +347,7 @@ mod tests {
     fn a_tier_and_its_leaves_are_run_as_any_server() {
         let placement = Placement::choose(1).unwrap();
         for threading in ["SIB2", "ADB1-1-1", "CORE1"] {
-            let served = RealTier::new(&model(threading), &placement, Nanos::from_millis(1))
+            let service = RealTier::new(&model(threading), &placement, Nanos::from_millis(1))
                 .map(Arc::new)
                 .unwrap()
                 .into_service();
@@ -354,7 +361,7 @@ mod tests {
             };
             let spec = RunSpec {
                 placement: &placement,
-                service: &served,
+                service: &service,
                 budget: Budget::UNLIMITED,
                 algorithm: &none::ALGORITHM,
                 params: &Params::default(),
@@ -377,17 +384,17 @@ mod tests {
     #[test]
     fn what_a_real_tier_has_not_is_refused() {
         let placement = Placement::choose(1).unwrap();
-        let refused = |model: Model| {
+        let error_of = |model: Model| {
             RealTier::new(&model, &placement, Nanos::from_millis(1))
                 .err()
                 .map(|error| error.to_string())
                 .unwrap_or_default()
         };
-        assert!(refused(Model { gather: Gather::ForkJoin, ..model("SIB1") }).contains("accepted: `own`"));
-        assert!(refused(Model { front: Sharing::Sharded, ..model("SIB2") }).contains("accepted: `shared`"));
+        assert!(error_of(Model { gather: Gather::ForkJoin, ..model("SIB1") }).contains("accepted: `own`"));
+        assert!(error_of(Model { front: Sharing::Sharded, ..model("SIB2") }).contains("accepted: `shared`"));
         let mut copied = model("SIB1");
         copied.leaves.tails.copies = 3;
-        assert!(refused(copied).contains("accepted: none of these"));
-        assert_eq!(refused(Model { front: Sharing::Sharded, ..model("SIB1") }), "", "one network thread has one");
+        assert!(error_of(copied).contains("accepted: none of these"));
+        assert_eq!(error_of(Model { front: Sharing::Sharded, ..model("SIB1") }), "", "one network thread has one");
     }
 }

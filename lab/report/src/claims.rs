@@ -1,9 +1,9 @@
-//! The paper's claims, or our own, held against what was measured: the page's first section.
+//! Table of the claims, by the paper or by us, with their measurements: the page's first section.
 
 use leeward_outcome::results::{Claim, Results, Verdict};
 use maud::{Markup, html};
 
-/// The summary and the table; nothing where a scenario claims nothing.
+/// Draws the summary and the table; empty for a scenario without claims.
 pub(crate) fn section(results: &Results) -> Markup {
     let claims = &results.claims;
     let (heading, expected) = if results.has_own_claims() {
@@ -46,20 +46,20 @@ fn row(claim: &Claim, expected: &str) -> Markup {
 pub(crate) fn non_breaking(text: &str) -> String {
     let units = ["%", "×", "x", "µs", "us", "ms", "s", "k/s", "M/s"];
     let mut out = String::new();
-    for (index, word) in text.split(' ').enumerate() {
-        let is_unit = units.contains(&word.trim_end_matches([',', ';', '.', ')']));
+    for (index, part) in text.split(' ').enumerate() {
+        let is_unit = units.contains(&part.trim_end_matches([',', ';', '.', ')']));
         let after_number = out.ends_with(|letter: char| letter.is_ascii_digit());
         if index > 0 {
             out.push(if is_unit && after_number { '\u{a0}' } else { ' ' });
         }
-        out.push_str(word);
+        out.push_str(part);
     }
     out
 }
 
-/// A verdict as an icon and a word; the colour only repeats them.
+/// Draws a verdict as an icon and a word; the colour only repeats them.
 pub(crate) fn badge(verdict: Verdict) -> Markup {
-    let (class, path, word) = match verdict {
+    let (class, path, label) = match verdict {
         Verdict::Reproduced => ("yes", "M3.5 8.5l3 3 6-7", "Reproduced"),
         Verdict::NotReproduced => ("no", "M4 4l8 8M12 4l-8 8", "Not reproduced"),
         Verdict::Undecided => ("unmeasured", "M4 6h8M4 10h8", "Undecided"),
@@ -68,7 +68,7 @@ pub(crate) fn badge(verdict: Verdict) -> Markup {
     html! {
         span.badge.(class) {
             svg viewBox="0 0 16 16" width="13" height="13" aria-hidden="true" { path d=(path) {} }
-            (word)
+            (label)
         }
     }
 }

@@ -1,23 +1,23 @@
-//! In which units the fields of the results are shown, and how numbers are written. What a field is called and measures is
-//! declared with it in `leeward-outcome`. No drawing.
+//! Display units of the results' fields, and number formats. A field's name and quantity are
+//! declared in `leeward-outcome`. Does not contain drawing.
 
 pub(crate) use leeward_outcome::columns::Quantity;
 
 use leeward_outcome::table;
 
-/// The unit an axis or a column is shown in: `shown = kept * factor`.
+/// Unit of an axis or a column: `shown = stored * factor`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Unit {
     pub(crate) factor: f64,
     pub(crate) suffix: &'static str,
 }
 
-/// Quantities as people read them.
+/// Formats quantities for readers.
 pub(crate) trait QuantityFormat: Copy {
-    /// The unit in which a value as large as `max` reads well.
+    /// The unit in which values up to `max` read well.
     fn unit(self, max: f64) -> Unit;
 
-    /// Shows a value with its unit and no idle zeros, such as `801 k/s`.
+    /// Formats a value with its unit and without trailing zeros, such as `801 k/s`.
     fn format(self, value: f64) -> String {
         let unit = self.unit(value.abs());
         let value = short(value * unit.factor);
@@ -46,7 +46,7 @@ impl QuantityFormat for Quantity {
     }
 }
 
-/// A field's name for people, and what it measures.
+/// Display name and quantity of a field.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -54,8 +54,10 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Looks up `key`. One that is not declared is named after its key and takes its unit from the key's last part: results
-    /// may be newer than this version.
+    /// Looks up `key`.
+    ///
+    /// An undeclared field gets its name and unit from the key, because results may be newer than
+    /// this version.
     pub(crate) fn lookup(key: &str) -> Field {
         match table::column(key) {
             Some(column) => Field { name: column.heading.into(), quantity: column.quantity },
@@ -81,7 +83,8 @@ fn title_of_key(key: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// About three significant digits, thousands set apart: `1,234`, `56.7`, `0.0123`; a dash for what is not finite.
+/// About three significant digits, with thousands separated: `1,234`, `56.7`, `0.0123`; a dash for
+/// values that are not finite.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -97,7 +100,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// The same without idle zeros: `80` for `80.0`.
+/// As [`number`], without trailing zeros: `80` for `80.0`.
 pub(crate) fn short(value: f64) -> String {
     let written = number(value);
     if !written.contains('.') || written.contains('e') {
@@ -106,7 +109,7 @@ pub(crate) fn short(value: f64) -> String {
     written.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// `value` with so many decimals, and commas between thousands.
+/// Formats `value` with `decimals` decimals, and commas between thousands.
 pub(crate) fn grouped(value: f64, decimals: usize) -> String {
     let written = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = written.split_once('.').unwrap_or((&written, ""));

@@ -1,12 +1,15 @@
-//! Results as one self-contained HTML page: the paper's figure redrawn, and its claims held against ours.
+//! Results as one self-contained HTML page: the paper's figure redrawn, and its claims compared
+//! with the measurements.
 //!
-//! The page needs no network, no fonts and no script: without JavaScript the tooltips are the browser's own and the theme
-//! follows the system. The same results give the same bytes, so that reports can be compared and kept.
+//! The page needs no network, fonts or script. Without JavaScript, the browser shows the tooltips
+//! and the system sets the theme. The same results give the same bytes, so reports can be compared
+//! and archived.
 //!
 //! ```
 //! use leeward_outcome::results::Results;
 //!
-//! let page = leeward_report::render(&Results { title: "Goodput under overload".into(), ..Results::default() });
+//! let title = "Goodput under overload".into();
+//! let page = leeward_report::render(&Results { title, ..Results::default() });
 //! assert!(page.starts_with("<!DOCTYPE html>"));
 //! ```
 #![forbid(unsafe_code)]
@@ -29,12 +32,13 @@ use leeward_outcome::verdicts::{FigureNote, Verdicts};
 
 /// Draws `results` as one HTML document.
 ///
-/// Any results can be drawn: a value that is not finite is left out of its figure, and the figure says so.
+/// Any results can be drawn: a value that is not finite is left out of its figure, with a note.
 pub fn render(results: &Results) -> String {
     page::document(results).into_string()
 }
 
-/// Draws the verdicts on many scenarios' claims as one HTML document; the notes say what becomes of each figure.
+/// Draws the verdicts on the claims of many scenarios as one HTML document; `notes` describe each
+/// figure.
 pub fn render_verdicts(verdicts: &Verdicts, notes: &[FigureNote]) -> String {
     verdicts::document(verdicts, notes).into_string()
 }

@@ -1,4 +1,5 @@
-//! The machine of real runs, and how well the simulator, told of it, predicted them. Nothing for simulated results.
+//! The machine of real runs, and the accuracy of the simulator's predictions for it. Empty for
+//! simulated results.
 
 use leeward_outcome::results::{Machine, PointRow, Results};
 use maud::{Markup, html};
@@ -6,12 +7,13 @@ use maud::{Markup, html};
 use crate::fields::{grouped, number};
 use crate::palette::Palette;
 
-/// A prediction this close counts as right.
+/// Largest relative error of a correct prediction.
 const TOLERANCE: f64 = 0.1;
-/// Below this share of the capacity goodput is next to nothing, and errors in per cent of it say nothing.
+/// Share of the capacity below which goodput is negligible; relative errors of such goodput mean
+/// nothing.
 const NEGLIGIBLE: f64 = 0.02;
 
-/// Measurements of the machine before the runs.
+/// Draws the machine's measurements, taken before the runs.
 pub(crate) fn machines(results: &Results) -> Markup {
     html! {
         @if !results.machines.is_empty() {
@@ -59,10 +61,10 @@ fn row(machine: &Machine) -> Markup {
     }
 }
 
-/// Predicted and measured goodput, by variant and workload: medians over seeds.
+/// Draws predicted and measured goodput by variant and workload, as medians over seeds.
 pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
     let compared = compare(&results.points);
-    let errors = || compared.iter().filter_map(|one| one.error);
+    let errors = || compared.iter().filter_map(|comparison| comparison.error);
     let close = errors().filter(|error| error.abs() <= TOLERANCE).count();
     html! {
         @if !compared.is_empty() {
@@ -88,18 +90,18 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
                             }
                         }
                         tbody {
-                            @for (index, one) in compared.iter().enumerate() {
-                                @let point = one.point;
+                            @for (index, comparison) in compared.iter().enumerate() {
+                                @let point = comparison.point;
                                 @let starts = index > 0 && point.run.label != compared[index - 1].point.run.label;
                                 tr.starts[starts] {
                                     th scope="row" { i.dot.(palette.style("label", &point.run.label, 0).class()) {} (point.run.label) }
                                     td { (point.workload.service) }
                                     td { (grouped(f64::from(point.workload.clients), 0)) }
                                     td { (number(point.workload.demand_ratio)) }
-                                    td { (number(one.measured / 1e3)) }
-                                    td { (number(one.predicted / 1e3)) }
-                                    td { (one.error.map_or("–".into(), |error| format!("{:+.1}", error * 100.0))) }
-                                    td { (one.verdict()) }
+                                    td { (number(comparison.measured / 1e3)) }
+                                    td { (number(comparison.predicted / 1e3)) }
+                                    td { (comparison.error.map_or("–".into(), |error| format!("{:+.1}", error * 100.0))) }
+                                    td { (comparison.verdict()) }
                                 }
                             }
                         }
@@ -115,7 +117,7 @@ struct Comparison<'a> {
     point: &'a PointRow,
     measured: f64,
     predicted: f64,
-    /// Over what was measured; nothing where both are next to nothing.
+    /// Error relative to the measured goodput; `None` if both are negligible.
     error: Option<f64>,
 }
 
@@ -132,8 +134,8 @@ impl Comparison<'_> {
 fn compare(points: &[PointRow]) -> Vec<Comparison<'_>> {
     let mut groups: Vec<Vec<&PointRow>> = Vec::new();
     let same = |a: &PointRow, b: &PointRow| {
-        let of = |point: &PointRow| (point.workload.clients, point.workload.demand_rps.to_bits());
-        a.run.label == b.run.label && a.workload.service == b.workload.service && of(a) == of(b)
+        let workload = |point: &PointRow| (point.workload.clients, point.workload.demand_rps.to_bits());
+        a.run.label == b.run.label && a.workload.service == b.workload.service && workload(a) == workload(b)
     };
     for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some()) {
         match groups.iter_mut().find(|group| same(group[0], point)) {
@@ -144,8 +146,8 @@ fn compare(points: &[PointRow]) -> Vec<Comparison<'_>> {
     let each = groups.into_iter().map(|group| {
         let measured = median(group.iter().map(|point| point.goodput_rps).collect());
         let predicted = median(group.iter().filter_map(|point| point.predicted_goodput_rps).collect());
-        let little = NEGLIGIBLE * group[0].capacity_rps;
-        let error = (measured > little || predicted > little).then(|| predicted / measured.max(1.0) - 1.0);
+        let negligible = NEGLIGIBLE * group[0].capacity_rps;
+        let error = (measured > negligible || predicted > negligible).then(|| predicted / measured.max(1.0) - 1.0);
         Comparison { point: group[0], measured, predicted, error }
     });
     each.collect()

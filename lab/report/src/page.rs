@@ -1,4 +1,4 @@
-//! The document: head, header with what was run, and the order of the sections.
+//! The document: head, header with the runs' parameters, and the order of the sections.
 
 use leeward_outcome::results::{PointRow, Results};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -9,11 +9,11 @@ use crate::{chart, claims, machine, tables};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
-/// Nothing is fetched: what the page needs is in it.
+/// The browser fetches nothing; the page contains all its resources.
 const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// Head of every page: nothing in it is fetched.
+/// Head of every page; the browser fetches nothing for it.
 pub(crate) fn head(title: &str) -> Markup {
     html! {
         meta charset="utf-8";
@@ -26,7 +26,7 @@ pub(crate) fn head(title: &str) -> Markup {
     }
 }
 
-/// The whole page.
+/// Draws the whole page.
 pub(crate) fn document(results: &Results) -> Markup {
     let palette = Palette::new(results);
     html! {
@@ -84,7 +84,7 @@ fn header(results: &Results) -> Markup {
                 (fact("Runs", &results.points.len().to_string()))
                 (fact("Extent", if results.quick { "quick" } else { "full" }))
                 @if !results.overrides.is_empty() {
-                    div { dt { "Overrides" } dd { @for one in &results.overrides { code { (one) } " " } } }
+                    div { dt { "Overrides" } dd { @for setting in &results.overrides { code { (setting) } " " } } }
                 }
             }
             @if results.quick {
@@ -98,7 +98,7 @@ fn fact(name: &str, value: &str) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
-/// A sentence on the runs, from the runs themselves.
+/// Describes the runs in one sentence.
 fn runs_summary(points: &[PointRow]) -> String {
     if points.is_empty() {
         return String::new();

@@ -1,38 +1,39 @@
-//! Which colour and marker a series wears. A controller looks the same in every figure and every report; variants of one
-//! controller take what is left. Colours keep apart for colour-blind readers, and no series is told by colour alone.
+//! Colour and marker of each series. A controller has the same style in every figure and report;
+//! other variants of a controller get unused styles. The colours are distinct for colour-blind
+//! readers, and no series is distinguished by colour alone.
 
 use leeward_outcome::results::Results;
 use leeward_outcome::table::{Row, Table};
 
-/// How a variant looks on a light page, for figures that are drawn elsewhere.
+/// Style of a variant on a light page, for figures that are drawn elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariantStyle {
     /// The variant's label.
     pub label: String,
     /// Colour, such as `#0b62a8`.
     pub color: String,
-    /// Number of the marker's shape, from 0 and less than 8.
+    /// Number of the marker's shape, 0 to 7.
     pub marker: usize,
 }
 
-/// The looks of the variants in `results`, in order of appearance.
+/// Styles of the variants in `results`, in order of appearance.
 pub fn variant_styles(results: &Results) -> Vec<VariantStyle> {
     let colors = light_colors();
-    let look = |(label, look): (String, SeriesStyle)| VariantStyle {
+    let variant_style = |(label, style): (String, SeriesStyle)| VariantStyle {
         label,
-        color: colors.get(look.color).copied().unwrap_or("#000000").into(),
-        marker: look.marker,
+        color: colors.get(style.color).copied().unwrap_or("#000000").into(),
+        marker: style.marker,
     };
-    Palette::new(results).labels.into_iter().map(look).collect()
+    Palette::new(results).labels.into_iter().map(variant_style).collect()
 }
 
-/// Colours of series that are no controller's, most different from those first.
+/// Colours of series without a controller, the most different from the controllers' colours first.
 pub fn extra_colors() -> Vec<&'static str> {
     let colors = light_colors();
     EXTRA_COLORS.iter().filter_map(|index| colors.get(*index).copied()).collect()
 }
 
-/// The colours of `style.css`, as a light page has them.
+/// The colours of `style.css` on a light page.
 fn light_colors() -> Vec<&'static str> {
     let style = include_str!("style.css");
     let color = |index: usize| {
@@ -42,7 +43,7 @@ fn light_colors() -> Vec<&'static str> {
     (0..).map_while(color).collect()
 }
 
-/// How a series looks: indices into the style sheet's colours (`c0`…) and the marker shapes.
+/// Style of a series: indices of the style sheet's colours (`c0`…) and of the marker shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeriesStyle {
     pub(crate) color: usize,
@@ -50,29 +51,32 @@ pub(crate) struct SeriesStyle {
 }
 
 impl SeriesStyle {
-    /// The class that sets the colour.
+    /// The CSS class that sets the colour.
     pub(crate) fn class(self) -> String {
         format!("c{}", self.color)
     }
 
-    /// The look of the `index`th series where no controller decides. Such series take the colours of the controllers
-    /// that are seen least, and never the grey of the uncontrolled plant.
+    /// Style of the `index`th series without a controller.
+    ///
+    /// Such series get the colours of the rarest controllers, and never the grey of the
+    /// uncontrolled plant.
     pub(crate) fn nth(index: usize) -> SeriesStyle {
         SeriesStyle { color: EXTRA_COLORS[index % EXTRA_COLORS.len()], marker: 1 + index % (MARKERS - 1) }
     }
 
-    /// A look that shares as little as possible with those in `used`.
+    /// A style that differs as much as possible from those in `used`.
     fn least_similar(used: &[SeriesStyle], index: usize) -> SeriesStyle {
-        let color = EXTRA_COLORS.into_iter().find(|color| !used.iter().any(|look| look.color == *color));
-        let marker = (1..MARKERS).find(|marker| !used.iter().any(|look| look.marker == *marker));
+        let color = EXTRA_COLORS.into_iter().find(|color| !used.iter().any(|style| style.color == *color));
+        let marker = (1..MARKERS).find(|marker| !used.iter().any(|style| style.marker == *marker));
         let nth = SeriesStyle::nth(index);
         SeriesStyle { color: color.unwrap_or(nth.color), marker: marker.unwrap_or(nth.marker) }
     }
 }
 
-/// Colours of `style.css` by which one would not take a series for one of the common controllers, then the others.
+/// Colours of `style.css`: first those that are unlike the common controllers' colours, then the
+/// others.
 const EXTRA_COLORS: [usize; 9] = [8, 6, 5, 4, 9, 7, 2, 3, 1];
-/// Shapes in `chart::marks`.
+/// Number of shapes in `chart::marks`.
 pub(crate) const MARKERS: usize = 8;
 
 fn controller_style(name: &str) -> Option<SeriesStyle> {
@@ -90,14 +94,14 @@ fn controller_style(name: &str) -> Option<SeriesStyle> {
     Some(SeriesStyle { color: index, marker: index })
 }
 
-/// The looks of one report's controllers and variants.
+/// Styles of one report's controllers and variants.
 #[derive(Clone, Debug)]
 pub(crate) struct Palette {
     labels: Vec<(String, SeriesStyle)>,
 }
 
 impl Palette {
-    /// Gives every variant in `results` its look, in order of appearance.
+    /// Gives every variant in `results` its style, in order of appearance.
     pub(crate) fn new(results: &Results) -> Palette {
         let tables = [Table::Points, Table::Windows, Table::Shifts].into_iter();
         let mut variants: Vec<(&String, &String)> = Vec::new();
@@ -107,7 +111,7 @@ impl Palette {
                 variants.push(pair);
             }
         }
-        // A controller's look goes to the variant that bears its name, or else to its first one.
+        // A controller's style goes to the variant with its name, or else to its first variant.
         let mut styles: Vec<Option<SeriesStyle>> = vec![None; variants.len()];
         for index in 0..variants.len() {
             let controller = variants[index].0;
@@ -124,11 +128,11 @@ impl Palette {
             }
         }
         let labels =
-            variants.iter().zip(styles).filter_map(|((_, label), look)| Some(((*label).clone(), look?))).collect();
+            variants.iter().zip(styles).filter_map(|((_, label), style)| Some(((*label).clone(), style?))).collect();
         Palette { labels }
     }
 
-    /// The look of the `index`th series, called `name`, of a plot with one series per `field`.
+    /// Style of the `index`th series, called `name`, of a plot with one series per `field`.
     pub(crate) fn style(&self, field: &str, name: &str, index: usize) -> SeriesStyle {
         let known = match field {
             "label" => self.labels.iter().find(|(label, _)| label == name).map(|(_, look)| *look),

@@ -1,4 +1,5 @@
-//! The rows a plot asks for: read by field name, filtered, split into series, summarized over seeds. No drawing.
+//! Rows of a plot: read by field name, filtered, split into series and summarized over seeds. Does
+//! not contain drawing.
 
 use leeward_outcome::results::{Plot, Results};
 use leeward_outcome::table::Table;
@@ -7,10 +8,11 @@ use serde_json::{Map, Value};
 use crate::fields::{self, QuantityFormat};
 use crate::palette::{Palette, SeriesStyle};
 
-/// Beyond this nothing can be told apart in a figure, and sums stay far from overflow.
+/// Largest drawable value. Larger values are indistinguishable in a figure; the limit also keeps
+/// sums from overflow.
 const DRAWABLE_MAX: f64 = 1e15;
 
-/// Below this a value is as good as zero: a femtosecond's microseconds.
+/// Values below this count as zero: a femtosecond in microseconds.
 const DRAWABLE_MIN: f64 = 1e-9;
 
 /// Row of a table, by field name.
@@ -31,7 +33,7 @@ pub(crate) struct SelectedRow {
     pub(crate) row: Row,
 }
 
-/// Rows that a plot draws from.
+/// Rows from which a plot is drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub(crate) series: Vec<Series>,
@@ -39,7 +41,8 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// The rows of `plot`, and one series per distinct value of its series field, in order of appearance.
+    /// Selects the rows of `plot`, and one series per distinct value of its series field, in order
+    /// of appearance.
     pub(crate) fn new(results: &Results, plot: &Plot, palette: &Palette) -> Selection {
         let mut selection = Selection { series: Vec::new(), rows: Vec::new() };
         for row in table(results, &plot.table) {
@@ -48,8 +51,8 @@ impl Selection {
             }
             let name = text(&row, &plot.series).unwrap_or_default();
             let series = selection.series.iter().position(|series| series.name == name).unwrap_or_else(|| {
-                let look = palette.style(&plot.series, &name, selection.series.len());
-                selection.series.push(Series { name, style: look });
+                let series_style = palette.style(&plot.series, &name, selection.series.len());
+                selection.series.push(Series { name, style: series_style });
                 selection.series.len() - 1
             });
             selection.rows.push(SelectedRow { series, row });
@@ -58,7 +61,7 @@ impl Selection {
     }
 }
 
-/// All rows of a table of the results; none for an unknown one.
+/// All rows of a table of the results; none for an unknown table.
 fn table(results: &Results, name: &str) -> Vec<Row> {
     let rows = Table::find(name).into_iter().flat_map(|table| table.rows(results));
     let as_map = |row| match serde_json::to_value(row) {
@@ -69,22 +72,22 @@ fn table(results: &Results, name: &str) -> Vec<Row> {
 }
 
 fn matches(row: &Row, filter: &str) -> bool {
-    let Some((field, wanted)) = filter.split_once('=') else { return false };
-    let (field, wanted) = (field.trim(), wanted.trim());
-    match (number(row, field), wanted.parse::<f64>()) {
-        // Ratios are quotients: 1.2 may have come out as 1.2000000001.
-        (Some(value), Ok(wanted)) => (value - wanted).abs() <= 1e-6 * wanted.abs().max(1e-6),
-        _ => text(row, field).is_some_and(|value| value == wanted),
+    let Some((field, expected)) = filter.split_once('=') else { return false };
+    let (field, expected) = (field.trim(), expected.trim());
+    match (number(row, field), expected.parse::<f64>()) {
+        // Ratios are quotients: 1.2 may be 1.2000000001.
+        (Some(value), Ok(expected)) => (value - expected).abs() <= 1e-6 * expected.abs().max(1e-6),
+        _ => text(row, field).is_some_and(|value| value == expected),
     }
 }
 
-/// The number in `field`, if it is one that can be drawn.
+/// The number in `field`, if it is drawable.
 pub(crate) fn number(row: &Row, field: &str) -> Option<f64> {
     let value = row.get(field)?.as_f64().filter(|value| value.abs() <= DRAWABLE_MAX)?;
     Some(if value.abs() < DRAWABLE_MIN { 0.0 } else { value })
 }
 
-/// The value in `field` as people read it.
+/// The value in `field`, formatted for readers.
 pub(crate) fn text(row: &Row, field: &str) -> Option<String> {
     match row.get(field)? {
         Value::String(text) => Some(text.clone()),
@@ -97,7 +100,7 @@ pub(crate) fn text(row: &Row, field: &str) -> Option<String> {
     }
 }
 
-/// Several seeds' values of one thing.
+/// Median and range of a value over several seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) median: f64,
@@ -107,7 +110,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Summarizes `values`, all finite; nothing for none.
+    /// Summarizes finite `values`; `None` if there are none.
     pub(crate) fn from_values(mut values: Vec<f64>) -> Option<Summary> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -116,12 +119,12 @@ impl Summary {
         Some(Summary { median, min, max, count: values.len() })
     }
 
-    /// The same in another unit.
+    /// Converts the summary to another unit.
     pub(crate) fn scale_by(self, factor: f64) -> Summary {
         Summary { median: self.median * factor, min: self.min * factor, max: self.max * factor, ..self }
     }
 
-    /// `801 k/s (795–803 over 3 seeds)`.
+    /// Formats the summary, such as `801 k/s (795–803 over 3 seeds)`.
     pub(crate) fn format(self, quantity: fields::Quantity) -> String {
         let median = quantity.format(self.median);
         if self.count < 2 {

@@ -1,5 +1,5 @@
-//! A claim as a little drawing: what is accepted as a bar, the paper's number as a hollow diamond, ours as dots with their intervals. Never here:
-//! the verdict.
+//! A claim as a small drawing: a bar for the accepted range, a hollow diamond for the paper's
+//! number, and dots with intervals for our values. Does not contain the verdict.
 
 use leeward_outcome::results::Claim;
 use leeward_outcome::verdicts::ClaimVerdicts;
@@ -8,10 +8,10 @@ use maud::{Markup, html};
 const WIDTH: f64 = 210.0;
 const HEIGHT: f64 = 30.0;
 const MARGIN: f64 = 9.0;
-/// Values that differ by more are drawn by their ratios.
+/// Ratio of the largest to the smallest value above which the axis is logarithmic.
 const LOG_RATIO: f64 = 30.0;
 
-/// From values to pixels.
+/// Mapping from values to pixels.
 struct ValueAxis {
     low: f64,
     high: f64,
@@ -19,32 +19,34 @@ struct ValueAxis {
 }
 
 impl ValueAxis {
-    /// Spans what is accepted and as much again on either side, where that has two ends; else all numbers of the claim. Nothing where there is no
-    /// finite number.
+    /// Spans the accepted range and its width on either side, if the range has two ends; otherwise,
+    /// all numbers of the claim.
+    ///
+    /// Returns `None` if the claim has no finite number.
     fn new(claim: &ClaimVerdicts) -> Option<ValueAxis> {
-        let of_claim = |claim: &Claim| {
+        let numbers_of = |claim: &Claim| {
             let (low, high) = claim.interval.unzip();
             [claim.value, low, high]
         };
         if let (Some(min), Some(max), true) = (claim.bounds.min, claim.bounds.max, claim.claim().value.is_some()) {
-            let room = (max - min).max(f64::MIN_POSITIVE);
-            return Some(ValueAxis { low: min - room, high: max + room, log: false });
+            let margin = (max - min).max(f64::MIN_POSITIVE);
+            return Some(ValueAxis { low: min - margin, high: max + margin, log: false });
         }
         let bounds = [claim.bounds.number, claim.bounds.min, claim.bounds.max];
-        let numbers = bounds.into_iter().chain(of_claim(&claim.published)).chain(of_claim(&claim.extended));
+        let numbers = bounds.into_iter().chain(numbers_of(&claim.published)).chain(numbers_of(&claim.extended));
         let numbers: Vec<f64> = numbers.flatten().filter(|number| number.is_finite()).collect();
         let (low, high) = (numbers.iter().copied().reduce(f64::min)?, numbers.iter().copied().reduce(f64::max)?);
         let log = low > 0.0 && high / low > LOG_RATIO;
-        let room = if high > low { 0.06 * (high - low) } else { high.abs().max(1.0) * 0.1 };
-        let wide = if log {
+        let margin = if high > low { 0.06 * (high - low) } else { high.abs().max(1.0) * 0.1 };
+        let axis = if log {
             ValueAxis { low: low / 1.2, high: high * 1.2, log }
         } else {
-            ValueAxis { low: low - room, high: high + room, log }
+            ValueAxis { low: low - margin, high: high + margin, log }
         };
-        Some(wide)
+        Some(axis)
     }
 
-    /// Whether `value` lies beyond an end, where it is drawn at that end.
+    /// Whether `value` lies beyond an end; it is then drawn at that end.
     fn is_outside(&self, value: f64) -> bool {
         value < self.low || value > self.high
     }
@@ -59,15 +61,15 @@ impl ValueAxis {
     }
 }
 
-/// The drawing; nothing for a claim without finite numbers.
+/// Draws the claim; empty for a claim without finite numbers.
 pub(crate) fn strip(claim: &ClaimVerdicts) -> Markup {
-    let Some(line) = ValueAxis::new(claim) else { return html! {} };
-    let from = claim.bounds.min.map_or(0.0, |min| line.pixel(min));
-    let to = claim.bounds.max.map_or(WIDTH, |max| line.pixel(max));
+    let Some(axis) = ValueAxis::new(claim) else { return html! {} };
+    let from = claim.bounds.min.map_or(0.0, |min| axis.pixel(min));
+    let to = claim.bounds.max.map_or(WIDTH, |max| axis.pixel(max));
     let same = claim.published == claim.extended;
     let (first, second) =
         if claim.ours { (&claim.extended, None) } else { (&claim.published, (!same).then_some(&claim.extended)) };
-    let number = claim.bounds.number.map(|number| line.pixel(number));
+    let number = claim.bounds.number.map(|number| axis.pixel(number));
     html! {
         svg.strip viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) width=(WIDTH) height=(HEIGHT) role="img"
             aria-label=(format!("measured {}, accepted {}", first.measured, first.accepted)) {
@@ -75,8 +77,8 @@ pub(crate) fn strip(claim: &ClaimVerdicts) -> Markup {
                 rect.accepted x=(px(from)) y="3" width=(px((to - from).max(1.0))) height="24" {}
             }
             line.axis x1="0" x2=(WIDTH) y1="15" y2="15" {}
-            @if let Some(second) = second { (dot(second, &line, 22.0, "beside")) }
-            (dot(first, &line, if second.is_some() { 9.0 } else { 15.0 }, "counted"))
+            @if let Some(second) = second { (dot(second, &axis, 22.0, "beside")) }
+            (dot(first, &axis, if second.is_some() { 9.0 } else { 15.0 }, "counted"))
             @if let Some(x) = number {
                 path.stated-mark d="M0-5L5 0L0 5L-5 0z" transform=(format!("translate({x:.1} 15)")) { title { "the paper: " (claim.claim().paper) } }
             }
@@ -84,15 +86,15 @@ pub(crate) fn strip(claim: &ClaimVerdicts) -> Markup {
     }
 }
 
-fn dot(claim: &Claim, line: &ValueAxis, y: f64, class: &str) -> Markup {
+fn dot(claim: &Claim, axis: &ValueAxis, y: f64, class: &str) -> Markup {
     html! {
         @if let Some((low, high)) = claim.interval {
-            line.whisker x1=(px(line.pixel(low))) x2=(px(line.pixel(high))) y1=(y) y2=(y) {}
+            line.whisker x1=(px(axis.pixel(low))) x2=(px(axis.pixel(high))) y1=(y) y2=(y) {}
         }
         @if let Some(value) = claim.value {
-            @if line.is_outside(value) {
-                text.beyond x=(px(line.pixel(value))) y=(y + 4.0) { (if value > line.high { "»" } else { "«" }) title { (claim.measured) } }
-            } @else { circle.(class) cx=(px(line.pixel(value))) cy=(y) r="3.6" { title { (claim.measured) } } }
+            @if axis.is_outside(value) {
+                text.beyond x=(px(axis.pixel(value))) y=(y + 4.0) { (if value > axis.high { "»" } else { "«" }) title { (claim.measured) } }
+            } @else { circle.(class) cx=(px(axis.pixel(value))) cy=(y) r="3.6" { title { (claim.measured) } } }
         }
     }
 }

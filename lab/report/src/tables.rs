@@ -1,5 +1,5 @@
-//! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, each service of a graph, and every run.
-//! For exact values there is `result.json`.
+//! Tables of all numbers behind the figures: shifts of demand, locks, servers, services of a graph,
+//! kinds of requests, and runs. `result.json` has the exact values.
 
 use leeward_outcome::results::{KindRow, LockRow, PointRow, ReplicaRow, Results, ServiceRow, ShiftRow};
 use leeward_outcome::table::{Cell, TableRow};
@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use crate::fields::{Quantity, grouped, number};
 use crate::palette::Palette;
 
-/// A column: its heading, its unit, and what fills it.
+/// A column: its heading, its unit and its source.
 struct Column<T> {
     name: &'static str,
     unit: &'static str,
@@ -16,13 +16,13 @@ struct Column<T> {
 }
 
 enum CellSource<T> {
-    /// The field of this name.
+    /// The field with this name.
     Field(&'static str),
-    /// Several fields together.
+    /// A function of several fields.
     Row(fn(&T) -> String),
 }
 
-/// The field `field` under the heading `name`.
+/// A column of `field` with the heading `name`.
 const fn column<T>(field: &'static str, name: &'static str, unit: &'static str) -> Column<T> {
     Column { name, unit, source: CellSource::Field(field) }
 }
@@ -143,7 +143,7 @@ const REPLICAS: [Column<ReplicaRow>; 12] = [
     column("cpu_utilization", "CPU", "%"),
 ];
 
-/// Text of a column in a row: written as its quantity is, a dash where the row has none.
+/// Text of a cell, in the format of its quantity; a dash if the row has no value.
 fn cell_text<T: TableRow>(column: &Column<T>, row: &T) -> String {
     let field = match column.source {
         CellSource::Row(fill) => return fill(row),
@@ -173,7 +173,7 @@ fn percent(share: f64) -> String {
     if share.is_finite() && share.abs() < 1e6 { grouped(share * 100.0, 2) } else { number(share * 100.0) }
 }
 
-/// Table of the shifts of demand; nothing for scenarios of steady demand.
+/// Draws the shifts of demand; empty for scenarios with steady demand.
 pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
     html! {
         @if !results.shifts.is_empty() {
@@ -190,9 +190,9 @@ pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
     }
 }
 
-/// A section with a table, folded away under `summary`; nothing without rows.
+/// Draws a section with a collapsed table under `summary`; empty without rows.
 fn collapsible_table<T: TableRow>(
-    (title, explained, summary): (&str, Markup, Markup),
+    (title, explanation, summary): (&str, Markup, Markup),
     rows: &[T],
     columns: &[Column<T>],
     palette: &Palette,
@@ -201,7 +201,7 @@ fn collapsible_table<T: TableRow>(
         @if !rows.is_empty() {
             section {
                 h2 { (title) }
-                (explained)
+                (explanation)
                 details {
                     summary { (summary) }
                     (table(rows, columns, palette))
@@ -211,15 +211,15 @@ fn collapsible_table<T: TableRow>(
     }
 }
 
-/// Every run.
+/// Draws the table of all runs.
 pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
     let summary = html! { "All " (results.points.len()) " runs" };
     collapsible_table(("Numbers", html! {}, summary), &results.points, &POINTS, palette)
 }
 
-/// Table of the locks; nothing for applications without locks.
+/// Draws the locks; empty for applications without locks.
 pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
-    let explained = html! {
+    let explanation = html! {
         p.explain {
             "Those that got a lock at once waited 0. "
             @if results.plant == "real" {
@@ -230,51 +230,51 @@ pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
             }
         }
     };
-    collapsible_table(("Locks", explained, html! { "Each lock of each run" }), &results.locks, &LOCKS, palette)
+    collapsible_table(("Locks", explanation, html! { "Each lock of each run" }), &results.locks, &LOCKS, palette)
 }
 
-/// Table of the servers; nothing where there is one.
+/// Draws the servers; empty for a single server.
 pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
-    let explained = html! {
+    let explanation = html! {
         p.explain {
             "A request that one server drops, or gives no credit in time, is sent once to another. Here each server's "
             "requests are such attempts, and its latencies begin with them; everywhere else a request is counted once, from its issue."
         }
     };
     collapsible_table(
-        ("Servers", explained, html! { "Each server of each run" }),
+        ("Servers", explanation, html! { "Each server of each run" }),
         &results.replicas,
         &REPLICAS,
         palette,
     )
 }
 
-/// Table of a graph's services; nothing where there is no graph.
+/// Draws a graph's services; empty without a graph.
 pub(crate) fn services(results: &Results, palette: &Palette) -> Markup {
-    let explained = html! {
+    let explanation = html! {
         p.explain {
             "Latencies are those that a service's callers see, its own calls included. A drop is counted where it comes from and at "
             "every service before it."
         }
     };
     collapsible_table(
-        ("Services", explained, html! { "Each service of each run" }),
+        ("Services", explanation, html! { "Each service of each run" }),
         &results.services,
         &SERVICES,
         palette,
     )
 }
 
-/// Table of the kinds of requests; nothing where all are alike.
+/// Draws the kinds of requests; empty if there is only one.
 pub(crate) fn kinds(results: &Results, palette: &Palette) -> Markup {
-    let explained = html! {
+    let explanation = html! {
         p.explain {
             "Shares are of the requests of a kind that were issued. A response is in time within the kind's own objective, from "
             "the request's issue."
         }
     };
     collapsible_table(
-        ("Kinds of requests", explained, html! { "Each kind of each run" }),
+        ("Kinds of requests", explanation, html! { "Each kind of each run" }),
         &results.kinds,
         &KINDS,
         palette,

@@ -1,5 +1,6 @@
-//! The page of all verdicts: the summary, the papers' numbers over our curves, every claim with its interval drawn against what is accepted, ours
-//! against as published, and what becomes of each figure.
+//! The page of all verdicts. It has a summary, the papers' numbers over our curves, every claim
+//! with its interval and accepted range, and the state of each figure. Our results are beside the
+//! results as published.
 
 use leeward_outcome::verdicts::{ClaimVerdicts, FigureNote, ScenarioVerdicts, VerdictCounts, Verdicts};
 use maud::{DOCTYPE, Markup, html};
@@ -9,7 +10,7 @@ use crate::claims::{badge, non_breaking};
 use crate::page::head;
 use crate::strip::strip;
 
-/// The whole page.
+/// Draws the whole page.
 pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
     let tally = VerdictCounts::count(verdicts, |_| true);
     html! {
@@ -40,7 +41,7 @@ pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
 }
 
 fn section(scenario: &ScenarioVerdicts) -> Markup {
-    let beside = if scenario.machine.is_empty() { "With ours" } else { "On the scenario's own machine" };
+    let extended_heading = if scenario.machine.is_empty() { "With ours" } else { "On the scenario's own machine" };
     html! {
         section id=(scenario.id) {
             h2 { (scenario.id) ": " (scenario.title) }
@@ -54,15 +55,15 @@ fn section(scenario: &ScenarioVerdicts) -> Markup {
             @if !scenario.not_run.is_empty() { p.missing { "Not run: " (scenario.not_run) "." } }
             div.scroll {
                 table.claims {
-                    thead { tr { th { "Verdict" } th { "Claim" } th { "Paper" } th { "As published" } th { (beside) } th { "Accepted" } } }
-                    tbody { @for claim in &scenario.claims { (row(scenario, claim, beside)) } }
+                    thead { tr { th { "Verdict" } th { "Claim" } th { "Paper" } th { "As published" } th { (extended_heading) } th { "Accepted" } } }
+                    tbody { @for claim in &scenario.claims { (row(scenario, claim, extended_heading)) } }
                 }
             }
         }
     }
 }
 
-/// Every figure of the papers: where it is drawn, or why it is not.
+/// Draws the list of the papers' figures: where each is drawn, or why it is not.
 fn all_figures(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
     let judged = |id: &String| verdicts.scenarios.iter().any(|scenario| scenario.id == *id);
     html! {
@@ -90,19 +91,19 @@ fn all_figures(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
     }
 }
 
-fn row(scenario: &ScenarioVerdicts, claim: &ClaimVerdicts, beside: &str) -> Markup {
-    let counted = claim.claim();
+fn row(scenario: &ScenarioVerdicts, claim: &ClaimVerdicts, extended_heading: &str) -> Markup {
+    let main_claim = claim.claim();
     html! {
-        tr id=(format!("{}-{}", scenario.id, counted.id)) {
-            td.verdict { (badge(counted.verdict)) }
+        tr id=(format!("{}-{}", scenario.id, main_claim.id)) {
+            td.verdict { (badge(main_claim.verdict)) }
             th scope="row" {
-                (non_breaking(&counted.text))
-                @if !counted.note.is_empty() { p.note { (counted.note) } }
+                (non_breaking(&main_claim.text))
+                @if !main_claim.note.is_empty() { p.note { (main_claim.note) } }
             }
-            td data-name="Paper" { @if claim.ours { "ours: " } (non_breaking(&counted.paper)) }
+            td data-name="Paper" { @if claim.ours { "ours: " } (non_breaking(&main_claim.paper)) }
             td.measured data-name="As published" { (non_breaking(&claim.published.measured)) }
-            td.measured data-name=(beside) { (non_breaking(&claim.extended.measured)) }
-            td data-name="Accepted" { (non_breaking(&counted.accepted)) (strip(claim)) }
+            td.measured data-name=(extended_heading) { (non_breaking(&claim.extended.measured)) }
+            td data-name="Accepted" { (non_breaking(&main_claim.accepted)) (strip(claim)) }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! How fast the simulator is: events and simulated requests per second of wall time on one core, on the papers'
-//! 1,000-client testbed. `cargo bench -p leeward-sim`
+//! Speed of the simulator: events and simulated requests per second of wall time on one core, on
+//! the papers' 1,000-client testbed. `cargo bench -p leeward-sim`
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use leeward_core::params::RawParam;
@@ -34,8 +34,8 @@ fn simulated(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// 32 cores of which an allocator grants and parks, 1 us of service, full load, 2 ms of simulated time: what the public
-/// simulator behind the poster (Python) takes 33 s for. A five-hundredth of that is 66 ms.
+/// 32 cores under an allocator, 1 us of service time, full load, 2 ms of simulated time. The
+/// poster's public simulator (Python) takes 33 s for it; a five-hundredth of that is 66 ms.
 fn allocated(criterion: &mut Criterion) {
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let pairs = [("target", "10us"), ("beta", "8%"), ("alpha", "0.667%")];

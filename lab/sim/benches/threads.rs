@@ -1,4 +1,6 @@
-//! How fast tiers are simulated: events and requests per second of wall time on one core, HDSearch's tier at the paper's scale.
+//! Speed of the simulation of tiers: events and requests per second of wall time on one core, for
+//! HDSearch's tier at the paper's scale.
+//!
 //! `cargo bench -p leeward-sim --bench threads`
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,4 +1,4 @@
-//! The shortest way to compare controllers: the testbed of the Breakwater paper at several demands.
+//! A short comparison of controllers: the testbed of the Breakwater paper at several demands.
 //! `cargo run --release -p leeward-sim --example compare -- breakwater none`
 
 use leeward_core::units::Nanos;

@@ -1,5 +1,8 @@
-//! A graph of 1,000 servers and 100,000 clients under Breakwater with reservations, twice for the same seed: events per second of wall
-//! time and the most memory that the process had. Fails if the runs differ. `cargo run --release -p leeward-sim --example graph_scale`
+//! A graph of 1,000 servers and 100,000 clients under Breakwater with reservations, run twice for
+//! the same seed.
+//!
+//! Prints events per second of wall time and the peak memory of the process. Fails if the runs
+//! differ. `cargo run --release -p leeward-sim --example graph_scale`
 
 use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
@@ -10,7 +13,7 @@ use leeward_sim::graph::model::{
 use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 use std::sync::Arc;
 
-/// Name, mean CPU time in µs, and whom it asks with which share.
+/// Name, mean CPU time in µs, and callees with their shares.
 type Row = (&'static str, u64, &'static [(usize, f64)]);
 
 /// Ten services of 100 servers.
@@ -52,7 +55,7 @@ fn graph() -> Graph {
     Graph { services: SERVICES.iter().map(service).collect(), calls: calls.collect(), policy: passing }
 }
 
-/// The most memory that this process has had, in words; Linux says so.
+/// Peak memory of this process as text, from Linux.
 fn peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

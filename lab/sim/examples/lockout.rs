@@ -1,6 +1,9 @@
-//! Looks for lock-out in random scenarios, for every pair of admission controller and policy of core allocation:
-//! `cargo run --release -p leeward-sim --example lockout -- 1000` for the seeds 1 to 1000; two numbers for a range.
-//! `… -- aware 1000` asks Breakwater that knows of the allocator only. The bounded form is a test: `lab/sim/tests/suite/lockout.rs`.
+//! Searches lock-outs in random scenarios, for every pair of admission controller and core
+//! allocation policy.
+//!
+//! `cargo run --release -p leeward-sim --example lockout -- 1000` checks the seeds 1 to 1000; two
+//! numbers give a range. `… -- aware 1000` checks only Breakwater with knowledge of the allocator.
+//! The bounded form is a test: `lab/sim/tests/suite/lockout.rs`.
 
 #[path = "../tests/suite/common/lockout.rs"]
 mod lockout;

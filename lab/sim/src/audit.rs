@@ -1,27 +1,30 @@
-//! Looks for what must never be: requests that got lost or ended twice, credits that leaked, cores that idle beside
-//! work. A violation is a defect of the simulator or of a controller, never a result.
+//! The audit: checks invariants during a run, such as exactly-once endings, credit accounting and
+//! no idle core beside queued work.
+//!
+//! A violation is a defect of the simulator or of a controller, never a result.
 
 use leeward_core::server::{Gauges, Session};
 use leeward_core::units::Time;
 
-/// The violations found so far.
+/// Violations found so far.
 #[derive(Default)]
 pub(crate) struct Audit {
     violations: Vec<String>,
 }
 
-/// More would say nothing new.
+/// Number of violations kept; further ones add no information.
 const KEPT: usize = 8;
 
 impl Audit {
-    /// Notes `violation` unless `holds`.
+    /// Records `violation` unless `holds`.
     pub(crate) fn check(&mut self, holds: bool, now: Time, violation: impl FnOnce() -> String) {
         if !holds && self.violations.len() < KEPT {
             self.violations.push(format!("at {} ns: {}", now.0, violation()));
         }
     }
 
-    /// Issued credits are the sum of all windows, and none were issued that don't exist (Breakwater's books).
+    /// Checks that the credits issued equal the sum of all windows and are not negative
+    /// (Breakwater).
     pub(crate) fn check_credits(&mut self, now: Time, gauges: &Gauges, sessions: &[Session]) {
         let Some(issued) = gauges.credits_issued else { return };
         let held: i64 = sessions.iter().map(|session| i64::from(session.window.0)).sum();

@@ -1,10 +1,13 @@
-//! Refuses what can't be simulated, before anything runs.
+//! Validates a configuration: rejects what can't be simulated, before a run begins.
 
 use crate::config::{Application, Arrivals, ClientModel, LockPolicy, ServerModel, Shares, SimConfig};
 use leeward_core::units::Nanos;
 use leeward_workload::service_time::ServiceTime;
 
-/// The first thing about `config` that is impossible, in words.
+/// Checks `config`.
+///
+/// # Errors
+/// The first rule that `config` violates, as text.
 pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
     let workload = &config.workload;
     let rates_are_possible = workload.demand.iter().all(|segment| (0.0..=1e12).contains(&segment.rate.0));
@@ -87,7 +90,7 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
     config.application.check()?;
     config.kinds.check().map_err(|(_, problem)| problem)?;
     if let Some(service) =
-        config.kinds.0.iter().filter_map(|kind| kind.service.as_ref()).find(|one| !service_is_possible(one))
+        config.kinds.0.iter().filter_map(|kind| kind.service.as_ref()).find(|service| !service_is_possible(service))
     {
         return Err(format!("a kind's service needs at least one sample, and a sigma within 0 to 5: {service:?}"));
     }
@@ -129,7 +132,7 @@ fn scheduling_is_possible(config: &SimConfig) -> bool {
     config.server.scheduling.as_ref().is_none_or(|model| model.allocation_delay <= second && model.check_cost <= second)
 }
 
-/// Whether there is one server, whose cores are always there and whose requests compute alone.
+/// Whether there is one server with permanent cores whose requests only compute.
 fn is_plain(config: &SimConfig) -> bool {
     config.replicas.is_none()
         && config.server.scheduling.is_none()

@@ -1,4 +1,4 @@
-//! The clients: `leeward-core`'s client shells, and a timer for each.
+//! The clients of a run: `leeward-core`'s client shells, each with a timer.
 
 use crate::config::SimConfig;
 use crate::pacing::PacedHalf;
@@ -9,7 +9,7 @@ use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{Feedback, Outcome};
 use leeward_core::units::{Nanos, Priority, Time};
 
-/// All clients of a run. `T` names a request.
+/// All clients of a run. `T` identifies a request.
 pub(crate) struct Clients<T> {
     clients: Vec<Client<T>>,
     timers: Vec<Timer>,
@@ -45,9 +45,9 @@ impl<T> Clients<T> {
         request: T,
         priority: Priority,
         random: u64,
-        outlet: &mut impl ClientSink<T>,
+        sink: &mut impl ClientSink<T>,
     ) {
-        self.clients[client as usize].submit(now, request, priority, random, outlet);
+        self.clients[client as usize].submit(now, request, priority, random, sink);
     }
 
     pub(crate) fn on_reply(
@@ -57,34 +57,34 @@ impl<T> Clients<T> {
         outcome: Outcome,
         round_trip: Nanos,
         feedback: &Feedback,
-        outlet: &mut impl ClientSink<T>,
+        sink: &mut impl ClientSink<T>,
     ) {
-        self.clients[client as usize].on_reply(now, outcome, round_trip, feedback, outlet);
+        self.clients[client as usize].on_reply(now, outcome, round_trip, feedback, sink);
     }
 
-    pub(crate) fn on_credit(&mut self, client: u32, now: Time, feedback: &Feedback, outlet: &mut impl ClientSink<T>) {
-        self.clients[client as usize].on_credit(now, feedback, outlet);
+    pub(crate) fn on_credit(&mut self, client: u32, now: Time, feedback: &Feedback, sink: &mut impl ClientSink<T>) {
+        self.clients[client as usize].on_credit(now, feedback, sink);
     }
 
-    pub(crate) fn on_timer(&mut self, client: u32, now: Time, outlet: &mut impl ClientSink<T>) {
-        self.clients[client as usize].on_timer(now, outlet);
+    pub(crate) fn on_timer(&mut self, client: u32, now: Time, sink: &mut impl ClientSink<T>) {
+        self.clients[client as usize].on_timer(now, sink);
     }
 
-    /// Requests that wait at clients, and requests that have left and are unanswered.
+    /// Numbers of requests that wait at clients, and of requests sent and unanswered.
     pub(crate) fn waiting_and_outstanding(&self) -> (u64, u64) {
         self.clients.iter().fold((0, 0), |(waiting, outstanding), client| {
             (waiting + u64::from(client.demand()), outstanding + u64::from(client.outstanding()))
         })
     }
 
-    /// Whether the timer that has just gone off is the one that is set.
+    /// Whether the timer that has just fired is the one that is set.
     pub(crate) fn timer_is_due(&mut self, client: u32, now: Time) -> bool {
         self.timers[client as usize].is_due(now)
     }
 
-    /// When this client's timer must be set anew; `None` if it need not be.
+    /// Time at which this client's timer must be set again; `None` if it stays as it is.
     pub(crate) fn rearm(&mut self, client: u32, now: Time) -> Option<Time> {
-        let wanted = self.clients[client as usize].next_timeout(now);
-        self.timers[client as usize].set(now, wanted)
+        let timeout = self.clients[client as usize].next_timeout(now);
+        self.timers[client as usize].set(now, timeout)
     }
 }

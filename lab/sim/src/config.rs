@@ -1,5 +1,6 @@
-//! Configuration of a simulation: the server, the network, the clients and the measurement. Plain data; the defaults
-//! are the testbed of the Breakwater paper.
+//! Configuration of a simulation: the server, the network, the clients and the measurement.
+//!
+//! Plain data; the defaults are the testbed of the Breakwater paper.
 
 use crate::threads::wakes::WakeTable;
 use leeward_core::registry::Environment;
@@ -23,51 +24,56 @@ pub struct SimConfig {
     pub server: ServerModel,
     /// The network.
     pub network: NetworkModel,
-    /// The clients and what they ask.
+    /// The clients and their requests.
     pub workload: Workload,
-    /// Kinds of requests; the default has none: all are alike.
+    /// Kinds of requests. The default has none: all requests are alike.
     pub kinds: RequestKinds,
-    /// Steps of a request at the server besides computing; the default takes no locks.
+    /// Steps of a request at the server besides computing. The default takes no locks.
     pub application: Application,
-    /// How the application's locks are made and taken.
+    /// How the application's locks are implemented and acquired.
     pub locks: LockModel,
-    /// Behaviour of clients besides what their algorithm says.
+    /// Behaviour of clients besides their algorithm.
     pub clients: ClientModel,
-    /// Several such servers behind one service; `None`: there is one.
+    /// Several such servers that serve together; `None`: one server.
     pub replicas: Option<Replicas>,
-    /// A tier of threads and leaves in the server's place; `None`: a server of cores.
+    /// A tier of threads and leaves that replaces the server; `None`: a server of cores.
     pub tier: Option<Box<Tier>>,
-    /// A graph of services in the server's place; `None`: one service.
+    /// A graph of services that replaces the server; `None`: one service.
     pub graph: Option<Arc<Graph>>,
-    /// Share of the clients, or of the kinds' tenants, whose requests are refused in earnest, in percent. Below 100 the controller
-    /// rehearses: it decides on the queue that would be.
+    /// Percentage of clients, or of the kinds' tenants, for which rejections are enforced.
+    ///
+    /// Below 100 the controller runs in shadow mode and decides on the shadow queue.
     pub enforced: u8,
-    /// A response later than this, counted from the request's issue, is no goodput.
+    /// Latency objective, counted from the request's issue. A later response is not goodput.
     pub slo: Nanos,
-    /// Nothing is measured before this.
+    /// Start of the measurement (simulated time).
     pub warmup: Nanos,
-    /// The run ends here (simulated time, `warmup` included).
+    /// End of the run (simulated time, `warmup` included).
     pub duration: Nanos,
     /// Width of the time series' windows; `None` for no time series.
     pub window: Option<Nanos>,
     /// Width of the fine time series (completions and goodput only); `None` for none.
     pub fine_window: Option<Nanos>,
-    /// Draws everything random.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// Check the controller's and the plant's books after every control period: see [`crate::RunOutcome::violations`].
-    /// Looks at every session each time, so it is for tests.
+    /// Whether to check the controller's and the plant's accounting after every control period: see
+    /// [`crate::RunOutcome::violations`].
+    ///
+    /// Each check visits every session, so it is for tests.
     pub audit: bool,
 }
 
 impl SimConfig {
-    /// Whether the controller rehearses.
+    /// Whether the controller runs in shadow mode.
     pub fn is_shadow(&self) -> bool {
         self.enforced < 100
     }
 
-    /// The testbed of Breakwater §5.1: 10 cores, 10 µs round trip, 1,000 clients of equal share, Poisson arrivals, an
-    /// objective of ten times mean service and round trip, measured from 2 s to 4 s. `demand` is a multiple of
-    /// [`ServerModel::capacity`].
+    /// The testbed of Breakwater §5.1: 10 cores, 10 µs round trip, 1,000 clients of equal share,
+    /// Poisson arrivals.
+    ///
+    /// The objective is ten times the sum of mean service time and round trip. The run is measured
+    /// from 2 s to 4 s. `demand` is a multiple of [`ServerModel::capacity`].
     pub fn testbed(service: ServiceTime, demand: f64) -> Self {
         let (server, network) = (ServerModel::default(), NetworkModel::default());
         let rate = Rate(server.capacity(service.mean()).0 * demand);
@@ -99,63 +105,66 @@ impl SimConfig {
         }
     }
 
-    /// How long a request of this kind takes on a core.
+    /// Service time of this kind's requests.
     pub fn service_of(&self, kind: u8) -> &ServiceTime {
         let own = self.kinds.0.get(usize::from(kind)).and_then(|kind| kind.service.as_ref());
         own.unwrap_or(&self.workload.service)
     }
 
-    /// Latest response to a request of this kind that is in time, from its issue.
+    /// Latency objective of this kind's requests, from issue.
     pub fn objective_of(&self, kind: u8) -> Nanos {
         self.kinds.0.get(usize::from(kind)).and_then(|kind| kind.deadline).unwrap_or(self.slo)
     }
 
-    /// The part of this that a controller is told.
+    /// The part of the configuration that a controller knows.
     pub fn environment(&self) -> Environment {
         let environment = Environment::new(self.server.cores, self.network.rtt, self.slo);
         if self.server.scheduling.is_some() { environment.with_allocator() } else { environment }
     }
 }
 
-/// Behaviour of every client besides what its algorithm says.
+/// Behaviour of every client besides its algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientModel {
-    /// Requests leave a client at least so long after each other. Zero: as soon as they may.
+    /// Minimum time between two requests of a client. Zero: a client sends as soon as it may.
     pub pacing: Nanos,
-    /// Span after a request's issue at which the application gives up on it: a request that has not left then never
-    /// leaves, and a later reply counts for nothing. Its credits are the client's all the same. `None`: the application
-    /// never gives up.
+    /// Time after a request's issue at which the application gives up; `None`: never.
+    ///
+    /// A request still at the client is then not sent. A later reply is not counted, but the client
+    /// keeps its credits.
     pub timeout: Option<Nanos>,
 }
 
-/// Several identical servers that know nothing of each other. Each client has a session at each of them. A request that the
-/// first server drops, or that gets no credit from it in time, is sent once more, to the next one (thesis §2.5.3, Fig. 2.19).
+/// Several identical servers that don't coordinate; each client has a session at each of them.
+///
+/// If the first server rejects a request or grants no credit in time, the client sends it to the
+/// next server (thesis §2.5.3, Fig. 2.19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replicas {
-    /// How many, 2 to 16.
+    /// Number of servers, 2 to 16.
     pub servers: u32,
-    /// Which of them a request is sent to first.
+    /// Server to which a request is sent first.
     pub first: FirstServer,
-    /// How long a request waits for a credit at either server; `None`: for as long as the algorithm's client lets it.
+    /// Maximum wait for a credit at each server; `None`: as long as the algorithm's client allows.
     pub credit_timeout: Option<Nanos>,
 }
 
-/// Which of several servers a request is sent to first.
+/// Server to which a request is sent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstServer {
-    /// The first; the others take what it does not serve.
+    /// The first server; the others take the requests that it does not serve.
     #[default]
     Primary,
-    /// Each in turn: a client asks the one after the one that it asked before.
+    /// Round robin: each client uses the server after the one it used last.
     InTurn,
 }
 
 impl Replicas {
-    /// How often a request is sent at most.
+    /// Maximum number of sends per request.
     pub const ATTEMPTS: u64 = 2;
 
-    /// A server's own objective, which its controller is told: the service's divided by the number of attempts
-    /// (thesis §2.4, "Target delay vs. SLO").
+    /// Objective of one server, which its controller gets: the service's divided by the number of
+    /// attempts (thesis §2.4, "Target delay vs. SLO").
     pub fn objective(&self, slo: Nanos) -> Nanos {
         slo / Self::ATTEMPTS
     }
@@ -164,182 +173,196 @@ impl Replicas {
 /// The simulated server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerModel {
-    /// Cores that run packets and requests.
+    /// Cores that process packets and requests.
     pub cores: u32,
     /// CPU costs besides the service itself.
     pub costs: Costs,
-    /// Savings of messages that share a read or a write; `None`: each packet is received and sent by itself, as on the papers' testbed.
+    /// Savings of messages that share a read or a write; `None`: each packet is received and sent
+    /// by itself, as on the papers' testbed.
     pub sockets: Option<SocketCosts>,
-    /// Packets that a core takes from its queue in one step (Shenango's softirq budget is 16).
+    /// Maximum number of packets that a core takes from its queue per step (Shenango's softirq
+    /// budget is 16).
     pub batch: u32,
-    /// Work that a free core looks at first.
+    /// Queue that a free core serves first.
     pub order: QueueOrder,
-    /// When a request's admission is decided.
+    /// Point at which a request's admission is decided.
     pub aqm: Aqm,
-    /// When the controller's slow half has its turns.
+    /// When the controller's slow half runs.
     pub control: ControlTiming,
-    /// Whether the controller is told a request's path as its method.
+    /// Whether the controller gets a request's path as its method.
     pub methods: MethodVisibility,
-    /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
+    /// CPU time that a shared machine takes; `None`: none, as on the papers' testbed.
     pub stalls: Option<Stalls>,
-    /// Time until an idle core begins with what has come for it; `None`: it begins at once.
+    /// Wake-up latency of an idle core; `None`: an idle core begins at once.
     pub wake: Option<WakeTable>,
-    /// Pauses of the whole process; `None`: it has none.
+    /// Pauses of the whole process; `None`: no pauses.
     pub pauses: Option<Pauses>,
-    /// CPU time that the process may take; `None`: all that its cores have.
+    /// CPU quota of the process; `None`: all of its cores.
     pub quota: Option<Quota>,
-    /// A time in which whatever requests wait for without a core takes longer; `None`: there is none.
+    /// Period in which waits without a core take longer; `None`: no such period.
     pub slow: Option<SlowPeriod>,
-    /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
+    /// Core allocation; `None`: all cores are permanent, and an idle core steals at once.
     pub scheduling: Option<Scheduling>,
 }
 
-/// When the controller's slow half has its turns.
+/// When the controller's slow half runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlTiming {
     /// Once per period, however busy the cores are.
     #[default]
     Ideal,
-    /// As a task of the server: each turn waits behind the requests that wait for a core, and the next is a period later. The published loop
-    /// sleeps on the loaded runtime.
+    /// As a task of the server: each tick waits in the run queue, and the next is one period later.
+    /// The published loop sleeps on the loaded runtime.
     Queued,
 }
 
-/// Knowledge of a controller about a request's way through the server.
+/// A controller's knowledge of a request's path through the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MethodVisibility {
-    /// Each path is a method of its own, as a procedure's number or a route says.
+    /// Each path is a method of its own, like a procedure number or a route.
     #[default]
     Paths,
-    /// Nothing: whether a request needs a lock depends on what nobody sees.
+    /// No method: the controller can't see whether a request needs a lock.
     Unknown,
 }
 
-/// How a shared machine takes cores away from the server: on each core by itself, at exponential intervals, for
-/// exponential spans.
+/// Stalls: a shared machine takes each core away independently, at exponential intervals, for
+/// exponential times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
-    /// Mean time from the end of one to the beginning of the next.
+    /// Mean time from the end of a stall to the beginning of the next.
     pub mean_interval: Nanos,
-    /// Mean length.
+    /// Mean length of a stall.
     pub mean_length: Nanos,
 }
 
 impl Stalls {
-    /// The share of time that is left, 0..=1.
+    /// Share of time that stalls leave, 0..=1.
     pub fn available(&self) -> f64 {
         self.mean_interval.0 as f64 / (self.mean_interval + self.mean_length).0.max(1) as f64
     }
 }
 
-/// Pauses of the whole process, such as those of a garbage collector: all cores stand still at once, the control loop with them.
+/// Pauses of the whole process, such as garbage collections: all cores and the control loop stop at
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pauses {
-    /// From the beginning of one to the beginning of the next; the first begins after as long.
+    /// Time from the beginning of a pause to the beginning of the next; the first begins after one
+    /// interval.
     pub interval: Nanos,
-    /// Length of each, less than `every`.
+    /// Length of each pause, less than `interval`.
     pub length: Nanos,
 }
 
-/// A quota of CPU time, as containers have: once the cores have taken it all, they stand still until the period ends (Linux, CFS
-/// bandwidth control). What a core has begun it ends, as with the kernel's slices.
+/// A quota of CPU time, as containers have: once the cores have used it up, they stop until the
+/// period ends (Linux, CFS bandwidth control).
+///
+/// A core finishes the step that it has begun, as with the kernel's slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Length of a period.
     pub period: Nanos,
-    /// CPU time of all cores in each.
+    /// CPU time of all cores per period.
     pub cpu: Nanos,
 }
 
-/// A time in which a disk, or a server further down, is slower than else.
+/// A period in which a disk or a downstream server is slow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowPeriod {
-    /// Its beginning.
+    /// Beginning, from the start of the run.
     pub start: Nanos,
-    /// Its end.
+    /// End, from the start of the run.
     pub end: Nanos,
-    /// Each wait without a core ([`Step::Wait`]) takes so many times as long.
+    /// Factor by which each wait without a core ([`Step::Wait`]) is longer.
     pub factor: f64,
 }
 
 impl SlowPeriod {
-    /// How many times as long a wait takes that begins now.
+    /// Factor for a wait that begins at `now`; 1 outside the period.
     pub(crate) fn factor_at(this: Option<SlowPeriod>, now: Time) -> f64 {
         let now = now.since(Time::ZERO);
         this.filter(|slow| slow.start <= now && now < slow.end).map_or(1.0, |slow| slow.factor)
     }
 }
 
-/// Work that a free core looks at first.
+/// Queue that a free core serves first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueOrder {
-    /// Its run queue; packets wait until that is empty (Shenango's scheduler, on which the papers were measured).
+    /// The run queue; packets wait until it is empty (Shenango's scheduler, on which the papers
+    /// were measured).
     #[default]
     TasksFirst,
-    /// Its packets, so that a rejection never waits behind work. Work does wait behind packets: at demands where receiving
-    /// alone fills the cores, nothing is executed at all.
+    /// The packet queue, so that a rejection never waits for work. Work does wait for packets:
+    /// where receiving alone fills the cores, no request is executed.
     PacketsFirst,
 }
 
-/// When the controller decides whether a request is admitted.
+/// Point at which the controller decides whether a request is admitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aqm {
-    /// When a core has received and parsed the request, at the head of the packet queue (Breakwater §4).
+    /// After a core has received and parsed the request, at the head of the packet queue
+    /// (Breakwater §4).
     #[default]
     Head,
-    /// When the request reaches the server, before it joins a queue (the poster's simulator). A rejected request is never
-    /// received: its drop costs building and sending alone.
+    /// On arrival at the server, before the request joins a queue (the poster's simulator). A
+    /// rejected request is never received: its rejection costs only building and sending.
     Arrival,
 }
 
-/// How an application's locks are made and taken: one way for all of them.
+/// How an application's locks are implemented and acquired; the same for all locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockModel {
-    /// Way in which a request waits.
+    /// How a request waits.
     pub kind: LockKind,
-    /// Alternative of a request to waiting.
+    /// When a request gives up a contended lock.
     pub acquire: LockPolicy,
 }
 
-/// Way in which a request waits for a lock. Either way the lock goes to the request that has waited longest.
+/// How a request waits for a lock. Both kinds grant the lock to the oldest waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockKind {
-    /// The request leaves its core to others, and joins the run queue of the core on which the lock is given back when
-    /// it has it.
+    /// The request leaves its core. Once it has the lock, it joins the run queue of the core that
+    /// released it.
     #[default]
     Mutex,
-    /// The request keeps its core busy.
+    /// The request spins on its core.
     Spinlock,
 }
 
-/// When a request does without a lock that somebody else holds: it gives back the locks it has and ends as a drop.
+/// When a request gives up a lock that another request holds: it releases its locks and ends as a
+/// rejection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockPolicy {
     /// Never.
     #[default]
     Plain,
-    /// At once, if the age of the lock's oldest waiter and the run queue's delay together exceed what is left of the
-    /// request's budget (thesis §2.3.2; Hoover §3.4). A budget is spent in the packet queue, the run queue and the locks'
-    /// queues. It also rejects a request when it arrives, if the run queue's delay exceeds it.
+    /// Immediately, if the age of the lock's oldest waiter plus the run queue's delay exceeds the
+    /// rest of the request's budget (thesis §2.3.2; Hoover §3.4).
+    ///
+    /// The packet queue, the run queue and the locks' queues spend the budget. A request is also
+    /// rejected on arrival if the run queue's delay exceeds the budget.
     UnlessCongested {
-        /// Queueing delay that a request may spend in all.
+        /// Total queueing delay that a request may spend.
         budget: Nanos,
-        /// Whether a request that waits is asked again when its turn comes, and refused if its budget has been spent by then:
-        /// ours. The runtime's locks ask once more when it has got its core, which
-        /// a request that has been handed the lock still waits for here. As published, it is asked before it waits and never again.
+        /// Whether a waiting request checks its budget again when it would get the lock, and is
+        /// rejected if the budget is spent. This is our addition.
+        ///
+        /// The runtime's locks check once more when the request has got its core; here a request
+        /// that was handed the lock still waits for its core. As published, a request checks once,
+        /// before it waits.
         recheck: bool,
     },
-    /// At once.
+    /// Immediately.
     Try,
-    /// When it has waited this long for it.
+    /// After it has waited for `timeout`.
     Timed {
-        /// How long.
+        /// Maximum wait.
         timeout: Nanos,
     },
 }
 
 impl LockPolicy {
-    /// The same without our addition: a request that waits is not asked again.
+    /// The policy as published: a waiting request does not check its budget again.
     pub fn as_published(self) -> Self {
         match self {
             LockPolicy::UnlessCongested { budget, .. } => LockPolicy::UnlessCongested { budget, recheck: false },
@@ -348,8 +371,11 @@ impl LockPolicy {
     }
 }
 
-/// CPU time per message. The sum for a served request is what the paper's capacity implies: 10 cores at 10 µs give
-/// 850 k/s, so 11.765 µs in all (Breakwater §5.2). How it divides is our assumption, the same for every controller.
+/// CPU time per message.
+///
+/// The sum for a served request follows from the paper's capacity: 10 cores at 10 µs give 850 k/s,
+/// so 11.765 µs in all (Breakwater §5.2). Its division is our assumption, the same for every
+/// controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Receive and parse one message of any kind.
@@ -358,41 +384,46 @@ pub struct Costs {
     pub spawn: Nanos,
     /// Send one message of any kind; responses of one session that are ready together share it.
     pub send: Nanos,
-    /// Build a drop, besides sending it.
+    /// Build a rejection, without sending it.
     pub reject: Nanos,
     /// Take work from another core.
     pub steal: Nanos,
 }
 
-/// A server behind sockets, as the real one is (`server/engine`): a core reads all that waits in a socket at once, and answers of a
-/// session leave together as far as they are ready. So the deeper sockets are, the cheaper a request. [`Costs`] are those of a
-/// message by itself.
+/// Costs of a server with sockets, like the real one (`server/engine`).
+///
+/// A core reads all messages that wait in a socket at once, and ready responses of a session leave
+/// together. So a request is cheaper the deeper the sockets are. [`Costs`] are those of a single
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketCosts {
-    /// CPU time of receiving a message that was read together with an earlier one of its session.
+    /// CPU time of receiving a message that is read together with an earlier one of its session.
     pub receive: Nanos,
-    /// CPU time of sending a message that leaves in one write with another of its session.
+    /// CPU time of sending a message that shares a write with another of its session.
     pub send: Nanos,
-    /// CPU time of a write that leaves in one system call with those of other sessions.
+    /// CPU time of a write that shares a system call with writes of other sessions.
     pub batched_write: Nanos,
 }
 
 impl SocketCosts {
-    /// Messages that a core takes from a socket in one turn.
+    /// Maximum number of messages that a core reads from a socket at a time.
     pub const READ_QUANTUM: usize = 64;
-    /// Span for which an answer waits for others of its session that are on their way, and so long do drops, credits and quick answers for
-    /// those of other sessions. They wait for nothing when no request waits for a core.
+    /// Time for which a response waits for others of its session that are pending.
+    ///
+    /// Rejections, credits and fast responses wait as long for those of other sessions. Nothing is
+    /// held while no request waits for a core.
     pub const HOLD: Nanos = Nanos::from_micros(20);
-    /// An answer that took at least this long to make does not wait for those of other sessions.
+    /// A response that took at least this long to compute does not wait for those of other
+    /// sessions.
     pub const SLOW: Nanos = Nanos::from_micros(2);
 }
 
 impl Costs {
-    /// No CPU time but the service: for comparison with queueing theory.
+    /// No CPU time besides the service time, for comparison with queueing theory.
     pub const FREE: Costs =
         Costs { receive: Nanos(0), spawn: Nanos(0), send: Nanos(0), reject: Nanos(0), steal: Nanos(0) };
 
-    /// CPU time of a served request besides its service.
+    /// CPU time of a served request besides its service time.
     pub fn per_request(&self) -> Nanos {
         self.receive + self.spawn + self.send
     }
@@ -426,7 +457,7 @@ impl Default for ServerModel {
 }
 
 impl ServerModel {
-    /// Requests per second that the cores can serve when they do nothing else.
+    /// Requests per second that the cores could serve if they did nothing else.
     pub fn capacity(&self, service_mean: Nanos) -> Rate {
         let busy = (service_mean + self.costs.per_request()).as_secs_f64();
         Rate(f64::from(self.cores) / busy * self.available())
@@ -442,12 +473,12 @@ impl ServerModel {
     }
 }
 
-/// The simulated network: the same delay each way, in order within a session.
+/// The simulated network: the same delay in each direction, in order within a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkModel {
     /// Round trip without queueing.
     pub rtt: Nanos,
-    /// Each message is delayed by up to this much more, evenly distributed.
+    /// Maximum additional delay of a message, uniformly distributed.
     pub jitter: Nanos,
 }
 

@@ -1,9 +1,11 @@
-//! Events of a run, as its agenda holds them, and those that reach the server. Never here: what follows from them.
+//! Events of a run, as the event queue holds them, and packets that reach the server.
+//!
+//! Does not contain their effects.
 
 use crate::requests::RequestId;
 use leeward_core::server::{Feedback, Outcome};
 
-/// Something that happens.
+/// An event of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// This client issues a request.
@@ -12,25 +14,26 @@ pub(crate) enum Event {
     PacketArrived(Packet),
     /// A response or drop reaches its client.
     Reply(RequestId, Outcome, Feedback),
-    /// An explicit credit message reaches its client.
+    /// An explicit credit reaches its client.
     Credit(u32, Feedback),
-    /// A core has finished what it was busy with.
+    /// A core has finished its current step.
     Core(u32),
-    /// A request has waited long enough for a lock: its wait of this number.
+    /// A request's wait for a lock reaches its time limit; the number identifies the wait.
     LockTimeout(RequestId, u32),
-    /// Arrival of what a request waits for without a core.
+    /// A request's wait without a core ends.
     WaitEnded(RequestId),
-    /// A client's timer.
+    /// A client's timer fires.
     Timer(u32),
-    /// The controller's slow half is due.
+    /// The controller's slow half runs.
     Tick,
-    /// The allocator is due.
+    /// The allocator runs.
     Allocate,
-    /// A granted core can be used.
+    /// A granted core becomes usable.
     Granted(u32),
-    /// A core that looks for work sees some, or gives up; the number tells an overtaken event from the valid one.
+    /// A searching core finds work or gives up. The number tells an outdated event from the current
+    /// one.
     SearchStep(u32, u32),
-    /// The measured part begins.
+    /// The measurement begins.
     WarmedUp,
     /// A window of the time series ends.
     Window,
@@ -46,17 +49,17 @@ pub(crate) enum Packet {
         /// Its session.
         session: u32,
     },
-    /// A session's demand in a message of its own.
+    /// A session's demand in a separate message.
     Demand {
         /// Which session.
         session: u32,
-        /// Requests that wait there.
+        /// Requests that wait at the client.
         demand: u32,
     },
 }
 
 impl Packet {
-    /// The session that it came from.
+    /// The session that sent the message.
     pub(crate) fn session(self) -> u32 {
         match self {
             Packet::Request { session, .. } | Packet::Demand { session, .. } => session,

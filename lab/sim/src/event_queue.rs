@@ -1,29 +1,32 @@
-//! The event queue: what happens next. Equal times come out first in, first out.
+//! The event queue of a run. Events at equal times leave it in the order of scheduling.
 //!
-//! Most events follow a constant delay after the one that causes them (the wire, a client's expiry), so they arrive in
-//! the order in which they leave: each such delay has a *lane*, a plain queue. The rest goes to a small heap. The next
-//! event is the earliest head. This is what makes the simulator fast: the heap holds a few dozen entries, not thousands.
+//! Most events follow their cause after a constant delay (the wire, a client's expiry), so they are
+//! scheduled in time order.
+//!
+//! Each such delay has a *lane*, a plain queue; all other events go to a small heap. The next event
+//! is the earliest head. This makes the simulator fast: the heap holds a few dozen entries, not
+//! thousands.
 
 use crate::heap::Heap;
 use leeward_core::units::Time;
 use std::collections::VecDeque;
 
-/// A lane: events that are scheduled in the order of their times.
+/// A lane: a queue of events that are scheduled in time order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// The wire from clients to the server.
     ToServer,
     /// The wire from the server to clients.
     ToClient,
-    /// Clients' timers.
+    /// Timers of clients.
     Timers,
-    /// The next request to be issued.
+    /// The next request of a stream.
     Arrivals,
 }
 
 const LANES: usize = 4;
 
-/// Time first, then order of scheduling.
+/// Sort key: time, then order of scheduling.
 type Key = (u64, u64);
 
 const NEVER: Key = (u64::MAX, u64::MAX);
@@ -46,7 +49,7 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// Schedules `event`, whatever its time. Events at [`Time::NEVER`] are forgotten.
+    /// Schedules `event` at any time. An event at [`Time::NEVER`] is discarded.
     pub(crate) fn schedule(&mut self, at: Time, event: E) {
         if at != Time::NEVER {
             let key = self.key(at);
@@ -54,7 +57,7 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// Schedules `event` on `lane`; falls back to the heap if the lane already holds a later one.
+    /// Schedules `event` on `lane`, or on the heap if the lane already holds a later event.
     pub(crate) fn schedule_on(&mut self, lane: Lane, at: Time, event: E) {
         if at == Time::NEVER {
             return;
@@ -72,20 +75,20 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// Schedules the next request of a stream of arrivals, if there is one: when, and by which client.
+    /// Schedules the next request of a stream of arrivals, if any, from its time and client.
     pub(crate) fn schedule_arrival(&mut self, next: Option<(Time, u32)>, issue: impl FnOnce(u32) -> E) {
         if let Some((at, client)) = next {
             self.schedule_on(Lane::Arrivals, at, issue(client));
         }
     }
 
-    /// When the next event is; [`Time::NEVER`] if there is none.
+    /// Time of the next event; [`Time::NEVER`] if there is none.
     pub(crate) fn next_time(&self) -> Time {
         let heap = self.heap.head().unwrap_or(NEVER);
         Time(self.heads.iter().fold(heap, |first, head| first.min(*head)).0)
     }
 
-    /// Takes the next event if it is not after `end`.
+    /// Removes and returns the next event if it is not after `end`.
     pub(crate) fn pop(&mut self, end: Time) -> Option<(Time, E)> {
         let mut first = self.heap.head().unwrap_or(NEVER);
         let mut lane = None;
@@ -122,27 +125,28 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a sorted list: by time, and in the order of scheduling among equals, whatever the lane.
+        /// Compares with a sorted list: events leave by time, then by order of scheduling, in all
+        /// lanes.
         #[test]
         fn comes_out_in_order(steps in prop::collection::vec((0u8..6, 0u64..8), 0..300)) {
-            let mut agenda = EventQueue::new();
+            let mut queue = EventQueue::new();
             let mut model: Vec<(u64, usize)> = Vec::new();
             let mut now = 0;
             for (index, (step, delay)) in steps.iter().enumerate() {
                 let at = Time(now + delay);
                 match step {
-                    0 => agenda.schedule(at, index),
-                    1 => agenda.schedule_on(Lane::ToServer, at, index),
-                    2 => agenda.schedule_on(Lane::ToClient, at, index),
-                    3 => agenda.schedule_on(Lane::Timers, at, index),
+                    0 => queue.schedule(at, index),
+                    1 => queue.schedule_on(Lane::ToServer, at, index),
+                    2 => queue.schedule_on(Lane::ToClient, at, index),
+                    3 => queue.schedule_on(Lane::Timers, at, index),
                     _ => {
                         let expected = model.iter().min().copied();
                         if let Some(first) = expected {
                             model.retain(|entry| *entry != first);
                             now = first.0;
                         }
-                        prop_assert_eq!(agenda.next_time(), expected.map_or(Time::NEVER, |(at, _)| Time(at)));
-                        prop_assert_eq!(agenda.pop(Time(u64::MAX - 1)), expected.map(|(at, index)| (Time(at), index)));
+                        prop_assert_eq!(queue.next_time(), expected.map_or(Time::NEVER, |(at, _)| Time(at)));
+                        prop_assert_eq!(queue.pop(Time(u64::MAX - 1)), expected.map(|(at, index)| (Time(at), index)));
                         continue;
                     }
                 }
@@ -153,11 +157,11 @@ mod tests {
 
     #[test]
     fn nothing_after_the_end_comes_out() {
-        let mut agenda = EventQueue::new();
-        agenda.schedule(Time(5), 'a');
-        agenda.schedule(Time::NEVER, 'b');
-        assert_eq!(agenda.pop(Time(4)), None);
-        assert_eq!(agenda.pop(Time(5)), Some((Time(5), 'a')));
-        assert_eq!(agenda.pop(Time::NEVER), None);
+        let mut queue = EventQueue::new();
+        queue.schedule(Time(5), 'a');
+        queue.schedule(Time::NEVER, 'b');
+        assert_eq!(queue.pop(Time(4)), None);
+        assert_eq!(queue.pop(Time(5)), Some((Time(5), 'a')));
+        assert_eq!(queue.pop(Time::NEVER), None);
     }
 }

@@ -1,6 +1,7 @@
-//! A four-ary heap of keyed values: shallower than a binary one, and a node's children share a cache line or two.
+//! A four-ary heap of keyed values. It is shallower than a binary heap, and a node's children share
+//! a cache line or two.
 
-/// Smallest key first.
+/// A heap with the smallest key first.
 pub(crate) struct Heap<E> {
     entries: Vec<((u64, u64), E)>,
 }
@@ -30,7 +31,7 @@ impl<E> Heap<E> {
         }
     }
 
-    /// Takes the value of the smallest key.
+    /// Removes and returns the value with the smallest key.
     pub(crate) fn pop(&mut self) -> Option<E> {
         if self.entries.is_empty() {
             return None;

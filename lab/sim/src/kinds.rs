@@ -1,5 +1,7 @@
-//! Kinds of requests at the server: what a request's kind tells its controller, and what each kind came to. Never here: which
-//! kinds there are, and what a controller makes of them.
+//! Kinds of requests at the server: the data that a kind adds to an arrival, and the results per
+//! kind.
+//!
+//! Does not contain the kinds themselves, or a controller's use of them.
 
 use crate::config::{RequestKinds, SimConfig};
 use crate::requests::Request;
@@ -8,12 +10,12 @@ use leeward_core::server::Arrival;
 use leeward_core::units::{Nanos, Time};
 use leeward_outcome::{Distribution, KindOutcome, RequestCounts};
 
-/// Knowledge of a server about the kinds of its requests: what they say of themselves, and how long those before them took.
+/// A server's knowledge of its request kinds: their attributes and their past service times.
 pub(crate) struct KindEstimates {
     kinds: RequestKinds,
-    /// Objective of a kind that has no deadline of its own.
+    /// Objective of a kind without a deadline of its own.
     slo: Nanos,
-    /// Round trip, which a client takes off its deadline.
+    /// Round trip, which a client subtracts from its deadline.
     rtt: Nanos,
     /// Time on a core, by kind.
     estimates: Vec<CostEstimate>,
@@ -25,19 +27,21 @@ impl KindEstimates {
         KindEstimates { kinds: config.kinds.clone(), slo: config.slo, rtt: config.network.rtt, estimates }
     }
 
-    /// `arrival` with what is known of a request which has `ahead` to wait for if it is admitted. The same where all requests
-    /// are alike.
+    /// Adds the kind's tenant, cost and remaining budget to `arrival`; `ahead` is the queueing
+    /// delay that the request would find if admitted.
+    ///
+    /// Returns `arrival` unchanged if all requests are alike.
     pub(crate) fn describe(&self, arrival: Arrival, request: &Request, ahead: Nanos) -> Arrival {
         let index = usize::from(request.kind);
         let Some(kind) = self.kinds.0.get(index) else { return arrival };
-        // A client says how long it can still wait at the server.
+        // The client sends how long its request can still wait at the server.
         let left = kind.deadline.unwrap_or(self.slo).saturating_sub(self.rtt + request.sent.since(request.issued));
         let service = self.estimates[index].time().unwrap_or(Nanos::ZERO);
         let waited = arrival.now.since(request.arrived) + ahead;
         arrival.with_tenant(kind.tenant).with_cost(kind.cost).with_budget(deadline::budget(left, waited, service))
     }
 
-    /// A request was executed.
+    /// Records the service time of an executed request.
     pub(crate) fn record_execution(&self, request: &Request) {
         if let Some(estimate) = self.estimates.get(usize::from(request.kind)) {
             estimate.record(request.service);
@@ -45,7 +49,7 @@ impl KindEstimates {
     }
 }
 
-/// Books of each kind.
+/// Counters of each kind.
 pub(crate) struct KindStats {
     warmup: Time,
     rows: Vec<KindRecord>,
@@ -53,7 +57,7 @@ pub(crate) struct KindStats {
 
 struct KindRecord {
     name: String,
-    /// Latest response that is in time.
+    /// Latency objective, from issue.
     objective: Nanos,
     counts: RequestCounts,
     at_warmup: RequestCounts,
@@ -72,24 +76,24 @@ impl KindStats {
         KindStats { warmup: Time::ZERO + config.warmup, rows: rows.collect() }
     }
 
-    /// The measured part begins.
+    /// Begins the measurement.
     pub(crate) fn end_warmup(&mut self) {
         self.rows.iter_mut().for_each(|row| row.at_warmup = row.counts);
     }
 
-    /// Counts an event of a request of this kind.
+    /// Applies `event` to the counters of this kind.
     pub(crate) fn count(&mut self, kind: u8, event: impl FnOnce(&mut RequestCounts)) {
         if let Some(row) = self.rows.get_mut(usize::from(kind)) {
             event(&mut row.counts);
         }
     }
 
-    /// Latest response of a request of this kind that is in time, from its issue; `otherwise` where all are alike.
+    /// Latency objective of this kind, from issue; `otherwise` if all requests are alike.
     pub(crate) fn objective(&self, kind: u8, otherwise: Nanos) -> Nanos {
         self.rows.get(usize::from(kind)).map_or(otherwise, |row| row.objective)
     }
 
-    /// A client has received a response.
+    /// Counts a response that a client has received.
     pub(crate) fn record_completion(&mut self, now: Time, kind: u8, latency: Nanos) {
         let Some(row) = self.rows.get_mut(usize::from(kind)) else { return };
         row.counts.completed += 1;
@@ -99,14 +103,14 @@ impl KindStats {
         }
     }
 
-    /// Whether the kinds' counts add up to those of the whole.
+    /// Whether the kinds' counts add up to those of the run.
     pub(crate) fn sums_to(&self, whole: &RequestCounts) -> bool {
         let sum = self.rows.iter().fold(RequestCounts::default(), |sum, row| sum.plus(&row.counts));
         self.rows.is_empty()
             || RequestCounts { sent_again: whole.sent_again, unfinished: whole.unfinished, ..sum } == *whole
     }
 
-    /// Outcomes, in the kinds' order.
+    /// Outcomes, in the order of the kinds.
     pub(crate) fn report(&self) -> Vec<KindOutcome> {
         let outcome = |row: &KindRecord| KindOutcome {
             name: row.name.clone(),

@@ -1,13 +1,14 @@
-//! A deterministic discrete-event simulator of a microsecond-scale server, its network and its clients: the plant in
-//! which the controllers of `leeward-controllers` run at the papers' scale. One run is single-threaded and a pure function
-//! of its [`SimConfig`]: the same bytes on any machine.
+//! A deterministic discrete-event simulator of a microsecond-scale server, its network and its
+//! clients.
+//! It is the plant in which the controllers of `leeward-controllers` run at the papers' scale. One
+//! run is single-threaded and a pure function of its [`SimConfig`]: the same bytes on any machine.
 //!
 //! ```
 //! use leeward_core::units::Nanos;
-//! use leeward_sim::{SimConfig, service::Service, simulate};
+//! use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 //!
 //! // A tenth of a second of the papers' testbed at 1.4 times its capacity.
-//! let service = Service::Exponential(Nanos::from_micros(10));
+//! let service = ServiceTime::Exponential(Nanos::from_micros(10));
 //! let config = SimConfig {
 //!     warmup: Nanos::from_millis(50),
 //!     duration: Nanos::from_millis(100),
@@ -21,7 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! No algorithm lives here; what a core, a queue, a wire and a client *are* lives here.
+//! Contains the model of cores, queues, wires and clients. Does not contain algorithms.
 
 #![forbid(unsafe_code)]
 
@@ -63,17 +64,17 @@ use leeward_core::units::{Nanos, Time};
 use scheduling::scheduler::Scheduler;
 use std::sync::atomic::AtomicBool;
 
-/// A run that can't be made.
+/// An error that prevents or ends a run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
     /// The configuration is impossible.
     #[error("{0}")]
     Config(String),
-    /// The algorithm refuses its parameters.
+    /// The algorithm rejects its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
-    /// The run does not move on: its events cause each other at one instant.
+    /// Simulated time no longer advances: the events of one instant cause each other.
     #[error(
         "the run does not move on from {}: more than {events} events at that instant, with {policy}; give the server's cores time to \
          come or to look (`delay`, `search` and `check` of the allocator, `costs`)",
@@ -82,31 +83,33 @@ pub enum SimError {
     Stuck {
         /// The instant.
         at: Time,
-        /// Events at that instant that no run should need.
+        /// Number of events at that instant, more than a valid run needs.
         events: u64,
-        /// The allocator, or the controller where there is none, as in "allocator `delay`".
+        /// The allocator, or the controller if there is none, as in "allocator `delay`".
         policy: String,
     },
-    /// The caller wished to stop before the run was over.
+    /// The caller stopped the run.
     #[error("stopped before the run was over")]
     Stopped,
 }
 
-/// The wish of nobody.
+/// A stop flag that is never set.
 static NO_STOP: AtomicBool = AtomicBool::new(false);
 
-/// Runs one simulation, single-threaded: the same arguments give the same report on any machine.
+/// Runs one simulation on the calling thread; the same arguments give the same report on any
+/// machine.
 ///
 /// # Errors
-/// An impossible configuration, parameters that can't stand together, or a run that never moves on from some instant.
+/// An impossible configuration, parameters that contradict each other, or a run whose time does not
+/// advance.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
     simulate_until(config, algorithm, params, &NO_STOP)
 }
 
-/// Like [`simulate`], until `stop` is set: the run then ends before its next event.
+/// Like [`simulate`], but ends before the next event once `stop` is set.
 ///
 /// # Errors
-/// Those of [`simulate`]; [`SimError::Stopped`] after the wish.
+/// Those of [`simulate`]; [`SimError::Stopped`] if `stop` was set.
 pub fn simulate_until(
     config: &SimConfig,
     algorithm: &Algorithm,
@@ -136,11 +139,11 @@ pub fn simulate_until(
     simulate_server(config, algorithm, params, |halves| halves, None, stop)
 }
 
-/// Like [`simulate`], with the server's halves taken through `wrap` first: to record what they decide
-/// (`leeward_recording::record`), or to look on.
+/// Like [`simulate`], with the server's halves passed through `wrap` first: to record their
+/// decisions (`leeward_recording::record`) or to observe them.
 ///
 /// # Errors
-/// Those of [`simulate`]; replicas, which would need several wrappers.
+/// Those of [`simulate`]; replicas, because they would need several wrappers.
 pub fn simulate_wrapped(
     config: &SimConfig,
     algorithm: &Algorithm,
@@ -150,7 +153,8 @@ pub fn simulate_wrapped(
     simulate_server(config, algorithm, params, wrap, None, &NO_STOP)
 }
 
-/// Plays one run of a server. `margin` is the oracle's, if it is not to learn one.
+/// Simulates one run of a server. `margin` is the oracle's fixed margin; `None`: the oracle learns
+/// one.
 fn simulate_server(
     config: &SimConfig,
     algorithm: &Algorithm,

@@ -1,5 +1,7 @@
-//! The application's locks: their holders, their waiters with the times from which they wait, and the counts of both.
-//! `run/staged.rs` decides what a core does with a request that waits.
+//! The application's locks: their holders, their waiters with waiting times, and the counters of
+//! both.
+//!
+//! `run/steps.rs` decides how a core handles a request that waits.
 
 use crate::requests::RequestId;
 use crate::stats::Occupancy;
@@ -12,19 +14,20 @@ use std::collections::VecDeque;
 pub(crate) struct Waiter {
     pub(crate) request: RequestId,
     pub(crate) since: Time,
-    /// The core that it burns, if it spins.
+    /// The core that the request occupies, if it spins.
     pub(crate) spinning_core: Option<usize>,
 }
 
-/// A lock. Waiters get it in the order in which they came, from hand to hand: the lock is never free while a request
-/// waits (Shenango's mutex does the same).
+/// A lock. Requests get it in order of arrival, by direct handover: the lock is never free while a
+/// request waits (as with Shenango's mutex).
 pub(crate) struct Lock {
     name: String,
     /// The holder, and the time at which it got the lock.
     holder: Option<(RequestId, Time)>,
     waiters: VecDeque<Waiter>,
     occupancy: Occupancy,
-    /// When the last one that got it after waiting had begun to wait: first in, first out.
+    /// Start of the wait of the last waiter that got the lock; checks the first-in, first-out
+    /// order.
     last_served: Time,
     out_of_order: bool,
     acquisitions: u64,
@@ -81,29 +84,30 @@ impl Locks {
         self.locks[lock].waiters.front().map_or(Nanos::ZERO, |oldest| now.since(oldest.since))
     }
 
-    /// `waiter` joins the others.
+    /// Adds `waiter` to the lock's queue.
     pub(crate) fn enqueue(&mut self, lock: usize, waiter: Waiter) {
         let own = &mut self.locks[lock];
         own.occupancy.enter(waiter.since);
         own.waiters.push_back(waiter);
     }
 
-    /// A request does not get `lock` and does not wait for it.
+    /// Counts a request that neither gets `lock` nor waits for it.
     pub(crate) fn reject(&mut self, lock: usize, now: Time) {
         self.locks[lock].refusals += u64::from(now >= self.measured.from);
     }
 
-    /// `request` stops waiting for `lock` without having got it.
+    /// Removes `request` from the waiters of `lock` before it has got the lock.
     pub(crate) fn cancel_wait(&mut self, lock: usize, request: RequestId, now: Time) -> Option<Waiter> {
         let own = &mut self.locks[lock];
-        let place = own.waiters.iter().position(|waiter| waiter.request == request)?;
-        let waiter = own.waiters.remove(place)?;
+        let index = own.waiters.iter().position(|waiter| waiter.request == request)?;
+        let waiter = own.waiters.remove(index)?;
         own.occupancy.leave(now, waiter.since);
         self.reject(lock, now);
         Some(waiter)
     }
 
-    /// The holder gives `lock` back. It is to go on to the [`next`](Self::next) at once.
+    /// Releases `lock`. The caller must pass it to [`pop_waiter`](Self::pop_waiter)'s request at
+    /// once.
     pub(crate) fn release(&mut self, lock: usize, now: Time) {
         let own = &mut self.locks[lock];
         if let Some((_, since)) = own.holder.take() {
@@ -111,7 +115,7 @@ impl Locks {
         }
     }
 
-    /// The turn of the oldest waiter has come: it waits no longer.
+    /// Removes and returns the oldest waiter.
     pub(crate) fn pop_waiter(&mut self, lock: usize, now: Time) -> Option<Waiter> {
         let own = &mut self.locks[lock];
         let next = own.waiters.pop_front()?;
@@ -121,7 +125,7 @@ impl Locks {
         Some(next)
     }
 
-    /// Gives `lock`, which is free, to the waiter whose turn it is.
+    /// Gives `lock`, which is free, to `next`.
     pub(crate) fn grant(&mut self, lock: usize, next: Waiter, now: Time) {
         self.locks[lock].set_holder(next.request, now, now.since(next.since), self.measured);
     }
@@ -139,7 +143,7 @@ impl Locks {
         self.locks.len()
     }
 
-    /// Contradiction in a lock's own books, in words.
+    /// Describes a violated invariant of a lock, if any.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.locks.iter().find_map(|lock| {
             let name = &lock.name;
@@ -158,8 +162,8 @@ impl Locks {
     pub(crate) fn report(self) -> Vec<LockOutcome> {
         let measured = self.measured;
         let span = measured.to.since(measured.from).0.max(1) as f64;
-        let one = |lock: Lock| {
-            let held_still = lock.holder.map_or(0, |(_, since)| measured.part(since, measured.to));
+        let outcome = |lock: Lock| {
+            let held_at_end = lock.holder.map_or(0, |(_, since)| measured.part(since, measured.to));
             let waits = lock.waits.percentiles();
             LockOutcome {
                 name: lock.name,
@@ -173,10 +177,10 @@ impl Locks {
                 wait_p99: waits.p99,
                 wait_max: Some(waits.max),
                 waiting: Some(lock.waiters.len() as u64),
-                utilization: Some((lock.held_time + held_still) as f64 / span),
+                utilization: Some((lock.held_time + held_at_end) as f64 / span),
             }
         };
-        self.locks.into_iter().map(one).collect()
+        self.locks.into_iter().map(outcome).collect()
     }
 }
 
@@ -192,7 +196,7 @@ impl Lock {
 }
 
 impl MeasuredInterval {
-    /// How much of a span falls into it, ns.
+    /// Length of the span's part that lies within the interval, ns.
     fn part(self, from: Time, to: Time) -> u128 {
         to.min(self.to).since(from.max(self.from)).0.into()
     }

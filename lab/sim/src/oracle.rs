@@ -1,17 +1,23 @@
-//! The oracle: admits exactly what will be in time, at no cost. It is no algorithm that anybody could run: it knows each request's
-//! service time, its path through the locks and all that is under way, at the moment at which the client issues it. What others
-//! reach of its goodput says how much is left to win.
+//! The oracle: a bound that admits exactly the requests that will be in time, at no cost.
 //!
-//! - **Cores**: a request waits for the work that was admitted before it, shared by all cores, if they are all taken.
-//! - **Locks**: a request waits at each of its locks for the holds that were admitted before it.
-//! - **Disks and servers further down** are locks under which nobody works, and waits; the oracle knows when they are slow.
-//! - **Margin**: what these leave out (who steals what, a holder that waits for a core) is learnt from what was late after all,
-//!   for each path: one late response weighs as much as a thousand that were in time.
-//! - **Hindsight**: a run is played with the margin learnt, and again with margins that are fixed. The best of these runs counts: where
-//!   lateness has another cause than requests (parked cores), a margin only makes it worse.
+//! No real algorithm can do this: when a client issues a request, the oracle knows its service
+//! time, its path through the locks, and all requests in flight. The gap between another
+//! algorithm's goodput and the oracle's is the possible improvement.
 //!
-//! Requests of equal objectives are served in the order of their deadlines as they come, so first come, first served is
-//! earliest deadline first.
+//! - **Cores**: if all cores are taken, a request waits for the work admitted before it, which all
+//!   cores share.
+//! - **Locks**: a request waits at each of its locks for the holds admitted before it.
+//! - **Disks and downstream servers** are locks whose holders wait without a core; the oracle knows
+//!   when they are slow.
+//! - **Margin**: the oracle learns, per path, a margin for effects outside its model (stealing
+//!   order, a holder that waits for a core). One late response weighs as much as a thousand in
+//!   time.
+//! - **Hindsight**: one run uses the learnt margin, further runs use fixed margins, and the best
+//!   run counts. Where lateness has another cause than requests (parked cores), a margin only
+//!   reduces goodput.
+//!
+//! Requests of equal objectives are served in the order of their deadlines, so first come, first
+//! served is earliest deadline first.
 
 use crate::SimError;
 use crate::config::{Pauses, ServerModel, SimConfig, SlowPeriod};
@@ -23,7 +29,8 @@ use leeward_core::units::{Nanos, Time};
 use leeward_outcome::RunOutcome;
 use leeward_workload::{Application, Step};
 
-/// Registry's entry. Its halves admit everything: the plant asks the oracle before a request leaves its client.
+/// Registry entry. Its halves admit everything: the plant asks the oracle before a request leaves
+/// its client.
 pub const ALGORITHM: Algorithm = Algorithm {
     name: "oracle",
     summary: "knows every service time and admits exactly what will be in time (simulator only)",
@@ -36,26 +43,30 @@ pub const ALGORITHM: Algorithm = Algorithm {
     },
 };
 
-/// The algorithms that can be simulated: all of `leeward-controllers`, and the oracle.
+/// The algorithms that can be simulated: those of `leeward-controllers`, and the oracle.
 pub fn registry() -> Registry {
     let mut registry = leeward_controllers::builtin();
     registry.replace(ALGORITHM);
     registry
 }
 
-/// A path's margin grows by this part of the objective with each late response, and shrinks by a thousandth of that with each other.
+/// Growth of a path's margin per late response, as a part of the objective. Each response in time
+/// shrinks the margin by a thousandth of that ([`LATE_ALLOWED`]).
 const STEP: f64 = 0.02;
 const LATE_ALLOWED: f64 = 0.001;
-/// The objective is one of the 99th percentile.
+/// Maximum share of late responses; the objective is one of the 99th percentile.
 const MAX_LATE_SHARE: f64 = 0.01;
-/// A margin leaves at least this part of the objective to requests: it would else never learn that it is too large.
+/// Maximum margin, as a part of the objective. A larger margin would admit nothing, so the oracle
+/// could never learn to reduce it.
 const MAX_MARGIN: f64 = 0.9;
 
-/// Margins of the other runs, as parts of the objective. The first admits everything.
+/// Margins of the other runs, as parts of the objective. The first one admits everything.
 const FIXED: [f64; 7] = [f64::NEG_INFINITY, 0.0, 0.1, 0.2, 0.35, 0.5, 0.7];
 
-/// The best of the runs that `play` plays, each with its margin: the one with most responses in time. A run whose 99th percentile is
-/// late must have a tenth more of them.
+/// Calls `play` with the learnt margin and with each fixed margin, and returns the run with most
+/// responses in time.
+///
+/// The count of a run with a late 99th percentile is divided by 1.1.
 ///
 /// # Errors
 /// Those of `play`.
@@ -75,12 +86,12 @@ pub(crate) fn best(play: impl Fn(Option<f64>) -> Result<RunOutcome, SimError>) -
     Ok(best)
 }
 
-/// A request that was admitted.
+/// An admitted request.
 #[derive(Clone, Copy, Debug, Default)]
 struct AdmittedRequest {
     path: usize,
     service: Nanos,
-    /// Each of its waits without a core takes so many times as long.
+    /// Factor on each of its waits without a core.
     slowness: f64,
     objective: Nanos,
 }
@@ -88,29 +99,29 @@ struct AdmittedRequest {
 /// The oracle of one server.
 pub(crate) struct Oracle {
     application: Application,
-    /// Cores, less what stalls and quotas take.
+    /// Number of cores, less the share that stalls and quotas take.
     cores: f64,
     slow: Option<SlowPeriod>,
     pauses: Option<Pauses>,
     overhead: Nanos,
     round_trip: Nanos,
     slo: Nanos,
-    /// Requests under way.
+    /// Number of requests in flight.
     in_flight: u32,
-    /// CPU time of what is under way, ns.
+    /// CPU time of the requests in flight, ns.
     work: u64,
-    /// The holds of each lock that are under way, ns.
+    /// Sum of the holds in flight for each lock, ns.
     holds: Vec<u64>,
-    /// By path.
+    /// Margin of each path, ns.
     margins: Vec<f64>,
-    /// Whether they stay as they are.
+    /// Whether the margins are fixed.
     is_fixed: bool,
     /// By slot.
     admitted: Vec<AdmittedRequest>,
 }
 
 impl Oracle {
-    /// The oracle of a run with `algorithm`, if that is what it is.
+    /// Creates the oracle of a run, if `algorithm` is the oracle.
     pub(crate) fn from_config(config: &SimConfig, algorithm: &Algorithm) -> Option<Box<Self>> {
         (algorithm.name == ALGORITHM.name).then(|| {
             Box::new(Oracle {
@@ -132,13 +143,14 @@ impl Oracle {
         })
     }
 
-    /// From now on the margin of all paths is this part of the objective.
+    /// Fixes the margin of all paths to `part` of the objective.
     pub(crate) fn fix_margin(&mut self, part: f64) {
         self.margins.fill(self.slo.0 as f64 * part);
         self.is_fixed = true;
     }
 
-    /// Whether a request that is issued now will be answered within `objective`. If so, it counts as under way.
+    /// Whether a request issued now will be answered within `objective`. If so, the request counts
+    /// as in flight.
     pub(crate) fn admit(&mut self, request: RequestId, service: Nanos, path: u8, objective: Nanos, now: Time) -> bool {
         let path = usize::from(path);
         let admitted = AdmittedRequest { path, service, slowness: SlowPeriod::factor_at(self.slow, now), objective };
@@ -155,12 +167,12 @@ impl Oracle {
         true
     }
 
-    /// Span from the issue to the response.
+    /// Predicts the time from issue to response.
     fn predict(&self, request: &AdmittedRequest, now: Time) -> Nanos {
-        // Those that are executing leave no more work to wait for than the cores can do at once.
+        // The executing requests leave no more work to wait for than the cores can do at once.
         let queued = 1.0 - self.cores / f64::from(self.in_flight.max(1));
         let queue = Nanos((self.work as f64 * queued.max(0.0) / self.cores) as u64);
-        // Holds that are under way are worked off while the request is on its way to the lock.
+        // The holds in flight progress while the request is on its way to the lock.
         let mut at = queue + self.overhead;
         for (step, what) in self.steps(request.path).iter().enumerate() {
             match *what {
@@ -176,7 +188,7 @@ impl Oracle {
         self.pauses.map_or(span, |pauses| paused_end(pauses, now, now + span).since(now))
     }
 
-    /// Span that a request spends at one of its steps.
+    /// Time that a request spends in one of its steps.
     fn length(&self, request: &AdmittedRequest, step: usize, what: &Step) -> Nanos {
         let length = self.application.length(request.path, step, request.service);
         if let Step::Wait(_) = what { length.scale(request.slowness) } else { length }
@@ -192,12 +204,14 @@ impl Oracle {
         (request.service + self.overhead).0 - waited
     }
 
-    /// A request that was admitted ends at its client after all: its client sends no more for now, or has given up.
+    /// Removes an admitted request that ends at its client: its client throttles it, or has given
+    /// up.
     pub(crate) fn on_client_end(&mut self, request: RequestId) {
         self.remove(request);
     }
 
-    /// A response or a drop leaves the server.
+    /// Removes a request whose response or rejection leaves the server, and adapts its path's
+    /// margin.
     pub(crate) fn on_departure(&mut self, request: RequestId, issued: Time, now: Time) {
         let AdmittedRequest { path, objective, .. } = self.remove(request);
         if self.is_fixed {
@@ -209,7 +223,7 @@ impl Oracle {
         self.margins[path] = (self.margins[path] + change).clamp(0.0, self.slo.0 as f64 * MAX_MARGIN);
     }
 
-    /// A request is under way no longer.
+    /// Removes a request from those in flight.
     fn remove(&mut self, request: RequestId) -> AdmittedRequest {
         let admitted = self.admitted[request.slot()];
         self.in_flight -= 1;
@@ -222,7 +236,8 @@ impl Oracle {
         self.application.paths.get(path).map_or(&[], |path| &path.steps)
     }
 
-    /// Tells `change` for how long a request has each of its locks.
+    /// Calls `change` with each of a request's locks' holds and the time for which the request
+    /// holds the lock, ns.
     fn each_hold(&mut self, request: &AdmittedRequest, change: impl Fn(&mut u64, u64)) {
         let mut held = 0u64;
         for step in 0..self.steps(request.path).len() {

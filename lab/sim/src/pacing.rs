@@ -1,15 +1,15 @@
-//! A client that spaces what it sends: no request leaves sooner than so long after the one before it, whatever its
-//! algorithm allows.
+//! A client half that spaces requests: it keeps a minimum time between two sends, even if the
+//! algorithm allows more.
 
 use leeward_core::client::{ClientHalf, ClientVerdict, Gate, Reply, Submission};
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Time};
 
-/// A half that keeps its distance, around the algorithm's.
+/// A wrapper that adds the minimum gap to the algorithm's client half.
 pub(crate) struct PacedHalf {
     half: Box<dyn ClientHalf>,
     gap: Nanos,
-    /// When the next request may leave.
+    /// Earliest time of the next send.
     next: Time,
 }
 

@@ -1,7 +1,9 @@
-//! A service of several identical servers: every request goes to one of them, and once more to another if the first
-//! drops it or gives no credit in time. Each server is a [`Run`] of its own, with its own cores, locks, controller and
-//! sessions, and knows nothing of the others. Here: the server whose turn it is in time, the server that a request goes
-//! to, and the request's end. Never here: what happens inside a server or a session.
+//! A service of several identical servers: a request goes to one of them, and to a second one if
+//! the first rejects it or gives no credit in time.
+//!
+//! Each server is a [`Run`] of its own, with its own cores, locks, controller and sessions, and
+//! knows nothing of the others. This file orders the servers' events in time, chooses the server of
+//! each request, and records its end. Does not contain the inside of a server or a session.
 
 use crate::SimError;
 use crate::audit::Audit;
@@ -20,7 +22,7 @@ use leeward_workload::{ArrivalStream, KindStream};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
-/// Runs a simulation whose configuration has replicas, and has been checked, until `stop` is set.
+/// Simulates a validated configuration with replicas until `stop` is set.
 pub(crate) fn simulate(
     config: &SimConfig,
     replicas: Replicas,
@@ -37,8 +39,8 @@ pub(crate) fn simulate(
     ReplicatedService::new(config, replicas, servers).finish()
 }
 
-/// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
-/// here.
+/// Configuration of one server: its part of the objective, and its own seed. Its requests come from
+/// the service.
 fn server_config(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     let mut kinds = RequestKinds::clone(&config.kinds);
     for kind in &mut kinds.0 {
@@ -47,31 +49,32 @@ fn server_config(config: &SimConfig, replicas: Replicas, server: u32) -> SimConf
     SimConfig {
         slo: replicas.objective(config.slo),
         kinds,
-        // By seed, far from those that people choose and from those of the cores (`stalls.rs`).
+        // The offset keeps the seed apart from those that people choose and those of the cores
+        // (`stalls.rs`).
         seed: config.seed.wrapping_add(u64::from(server + 1) << 48),
         ..config.clone()
     }
 }
 
-/// Event outside of the servers.
+/// An event outside of the servers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// This client issues a request.
     Issue(u32),
-    /// The measured part begins.
+    /// The measurement begins.
     WarmedUp,
     /// A window of the time series ends.
     Window,
 }
 
-/// How far a request has come.
+/// State of a request between attempts.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// Where it is.
+    /// Server of the current attempt.
     server: usize,
     /// Its path through the application.
     path: u8,
-    /// The request has been sent to a second server.
+    /// Whether the request has been sent to a second server.
     retried: bool,
 }
 
@@ -83,18 +86,18 @@ struct ReplicatedService<'a> {
     now: Time,
     event_queue: EventQueue<Event>,
     arrivals: ArrivalStream,
-    /// Requests with their clients and times of issue; one record each, wherever they are.
+    /// Requests with their clients and times of issue, one record each.
     requests: Requests,
     /// By slot.
     progress: Vec<Progress>,
-    /// Ends at a server that have not been looked at.
+    /// Ended attempts that have not been processed.
     ended: VecDeque<(usize, EndedRequest)>,
-    /// The server that each client asks first next time.
+    /// Server that each client uses first for its next request; empty for [`FirstServer::Primary`].
     next_server: Vec<u32>,
     stats: Stats,
-    /// Requests under way, for Little's law.
+    /// Number of requests in flight, for Little's law.
     in_flight: Occupancy,
-    /// From the issue to the news that the first server has not served it.
+    /// Time from the issue to the failure of the first attempt.
     failure_delay: Distribution,
     audit: Audit,
     events: u64,
@@ -108,7 +111,7 @@ impl<'a> ReplicatedService<'a> {
     fn new(config: &'a SimConfig, replicas: Replicas, servers: Vec<Run<'a>>) -> Self {
         let turns = match replicas.first {
             FirstServer::Primary => Vec::new(),
-            // They don't all begin with the same one.
+            // Clients begin at different servers.
             FirstServer::InTurn => (0..config.workload.clients).map(|client| client % replicas.servers).collect(),
         };
         ReplicatedService {
@@ -134,7 +137,7 @@ impl<'a> ReplicatedService<'a> {
         }
     }
 
-    /// Runs to the end.
+    /// Runs until the configured end.
     fn finish(mut self) -> Result<RunOutcome, SimError> {
         self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
@@ -147,7 +150,8 @@ impl<'a> ReplicatedService<'a> {
         Ok(self.report(end))
     }
 
-    /// The earliest event of all: of those at the same time what happens here comes first, then the servers in order.
+    /// Handles the earliest event of all. At equal times the service's own events come first, then
+    /// the servers in order.
     fn step(&mut self, end: Time) -> Result<bool, SimError> {
         let mut first = (self.event_queue.next_time(), None);
         for (index, server) in self.servers.iter().enumerate() {
@@ -217,7 +221,7 @@ impl<'a> ReplicatedService<'a> {
         let progress = Progress { server: self.first_server(client), path: path as u8, retried: false };
         match self.progress.get_mut(request.slot()) {
             Some(known) => *known = progress,
-            // Slots are handed out one after another.
+            // Slots are allocated consecutively.
             None => self.progress.push(progress),
         }
         self.send(request);
@@ -227,15 +231,15 @@ impl<'a> ReplicatedService<'a> {
     fn first_server(&mut self, client: u32) -> usize {
         match self.next_server.get_mut(client as usize) {
             None => 0,
-            Some(turn) => {
-                let server = *turn;
-                *turn = (server + 1) % self.replicas.servers;
+            Some(next) => {
+                let server = *next;
+                *next = (server + 1) % self.replicas.servers;
                 server as usize
             }
         }
     }
 
-    /// The request goes to the server that its progress names.
+    /// Sends the request to the server in its progress.
     fn send(&mut self, request: RequestId) {
         let Progress { server, path, .. } = self.progress[request.slot()];
         let Request { session: client, service, priority, kind, .. } = self.requests[request];
@@ -243,13 +247,14 @@ impl<'a> ReplicatedService<'a> {
         self.collect_ended(server);
     }
 
-    /// Takes note of what has ended at a server. A request that comes to a session may displace others there.
+    /// Collects the ended attempts of a server. A request that joins a session may displace others
+    /// there.
     fn collect_ended(&mut self, server: usize) {
         let ended = self.servers[server].take_ended();
         self.ended.extend(ended.map(|ended| (server, ended)));
     }
 
-    /// An attempt has ended at `server`.
+    /// Handles the end of an attempt at `server`.
     fn on_attempt_ended(&mut self, server: usize, ended: EndedRequest) {
         let (request, attempt) = (ended.request.attempt_of, ended.request);
         let progress = self.progress[request.slot()];
@@ -276,7 +281,7 @@ impl<'a> ReplicatedService<'a> {
         }
     }
 
-    /// The request's second and last attempt, at the server after the one that did not serve it.
+    /// Sends the request's second and last attempt, to the next server.
     fn retry(&mut self, request: RequestId) {
         let issued = self.requests[request].issued;
         if self.now >= Time::ZERO + self.config.warmup {
@@ -289,8 +294,8 @@ impl<'a> ReplicatedService<'a> {
         self.send(request);
     }
 
-    fn remove(&mut self, request: RequestId, end: RequestOutcome) -> Request {
-        let record = self.requests.remove(request, end);
+    fn remove(&mut self, request: RequestId, outcome: RequestOutcome) -> Request {
+        let record = self.requests.remove(request, outcome);
         self.in_flight.leave(self.now, record.issued);
         record
     }
@@ -312,7 +317,7 @@ impl<'a> ReplicatedService<'a> {
         whole.failure_delay = Some(self.failure_delay.percentiles());
         let sums = |of: fn(&RunOutcome) -> u64| reports.iter().map(of).sum::<u64>();
         let totals = whole.totals;
-        let books = [
+        let invariants = [
             (totals.is_balanced(), "requests don't add up".to_string()),
             (
                 sums(|report| report.totals.offered) == totals.offered + totals.sent_again,
@@ -332,8 +337,8 @@ impl<'a> ReplicatedService<'a> {
                 "attempts that failed were neither the last nor followed by another".into(),
             ),
         ];
-        for (holds, what) in books {
-            self.audit.check(holds, end, || format!("{what}: {totals:?}"));
+        for (holds, problem) in invariants {
+            self.audit.check(holds, end, || format!("{problem}: {totals:?}"));
         }
         whole.violations = self.audit.into_violations();
         for (index, report) in reports.iter_mut().enumerate() {
@@ -346,7 +351,10 @@ impl<'a> ReplicatedService<'a> {
     }
 }
 
-/// Messages and rejections are the servers'; the windows of the whole have only what clients see so far.
+/// Adds a server's windows to those of the service.
+///
+/// Messages and rejections are counted at the servers; before this, the service's windows have only
+/// the clients' counts.
 fn add_windows(whole: &mut RunOutcome, server: &RunOutcome) {
     for (window, own) in whole.windows.iter_mut().zip(&server.windows) {
         if let (Some(sum), Some(own)) = (&mut window.server, &own.server) {
@@ -355,7 +363,7 @@ fn add_windows(whole: &mut RunOutcome, server: &RunOutcome) {
     }
 }
 
-/// The state of all controllers together: what can be added up.
+/// Adds up the gauges of all controllers that are sums.
 fn sum_gauges(gauges: impl Iterator<Item = Gauges>) -> Gauges {
     let both = |one: Option<i64>, other: Option<i64>| match (one, other) {
         (Some(one), Some(other)) => Some(one + other),

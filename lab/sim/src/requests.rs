@@ -1,5 +1,6 @@
-//! The requests that are under way: one record each, from issue to end, in a slab whose slots are reused. Beside it lies
-//! the controller's ticket, from a request's verdict to its answer.
+//! The requests in flight: one record each, from issue to end, in a slab with reused slots.
+//!
+//! A parallel array holds the controller's permit of each request, from admission to response.
 
 use leeward_core::client::LocalReason;
 use leeward_core::server::PendingRequest;
@@ -10,7 +11,7 @@ use leeward_core::units::{CreditId, Nanos, Priority, Time};
 pub(crate) struct RequestId(u32);
 
 impl RequestId {
-    /// Its slot: small numbers, reused.
+    /// Slot number: small, reused.
     pub(crate) fn slot(self) -> usize {
         self.0 as usize
     }
@@ -25,45 +26,45 @@ pub(crate) struct Request {
     pub(crate) sent: Time,
     /// When its packet reached the server.
     pub(crate) arrived: Time,
-    /// How long it takes on a core.
+    /// CPU time on a core.
     pub(crate) service: Nanos,
-    /// Session that issued it.
+    /// Session that sent it.
     pub(crate) session: u32,
-    /// Requests that waited behind it when it left.
+    /// Requests that waited behind this one at the client when it left.
     pub(crate) demand: u32,
-    /// How important it is.
+    /// Importance of the request.
     pub(crate) priority: Priority,
-    /// Index of its kind; 0 where all are alike.
+    /// Index of its kind; 0 if all requests are alike.
     pub(crate) kind: u8,
-    /// The newest grant that its client knew when it left.
+    /// Newest grant that the client knew at the time of sending.
     pub(crate) credit: CreditId,
-    /// The request of the whole service that this is an attempt of, where there are several servers.
+    /// The service's request for which this is an attempt, if there are several servers.
     pub(crate) attempt_of: RequestId,
 }
 
-/// Attempt of a request at one of several servers.
+/// An attempt of a request at one of several servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    /// The request of the whole service.
+    /// The service's request.
     pub(crate) request: RequestId,
     /// Client that issued it.
     pub(crate) client: u32,
-    /// How long it takes on a core.
+    /// CPU time on a core.
     pub(crate) service: Nanos,
-    /// How important it is.
+    /// Importance of the request.
     pub(crate) priority: Priority,
-    /// Index of its kind; 0 where all are alike.
+    /// Index of its kind; 0 if all requests are alike.
     pub(crate) kind: u8,
     /// Its path through the application.
     pub(crate) path: u8,
 }
 
-/// How a request ended at a server, or at its client.
+/// How a request ended, at a server or at its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestOutcome {
-    /// Its client has the response.
+    /// The client has received the response.
     Completed,
-    /// Its client has the drop.
+    /// The client has received the rejection.
     Rejected,
     /// The request never left its client.
     AtClient(LocalReason),
@@ -72,18 +73,18 @@ pub(crate) enum RequestOutcome {
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedRequest {
-    /// Its last record.
+    /// Its final record.
     pub(crate) request: Request,
-    /// How.
+    /// How it ended.
     pub(crate) outcome: RequestOutcome,
 }
 
-/// All requests under way.
+/// All requests in flight.
 pub(crate) struct Requests {
     slots: Vec<Request>,
     permits: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
-    /// Requests that have ended, where they are asked for.
+    /// Log of ended requests; `None`: not kept.
     ended: Option<Vec<EndedRequest>>,
 }
 
@@ -92,13 +93,13 @@ impl Requests {
         Requests { slots: Vec::new(), permits: Vec::new(), free: Vec::new(), ended: None }
     }
 
-    /// Keeps what ends until it is asked for with [`ended`](Self::ended).
+    /// Logs ended requests for [`take_ended`](Self::take_ended).
     pub(crate) fn with_end_log(mut self) -> Self {
         self.ended = Some(Vec::new());
         self
     }
 
-    /// Requests that have ended since the last call.
+    /// Returns and clears the requests that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> impl Iterator<Item = EndedRequest> + '_ {
         self.ended.iter_mut().flat_map(|ended| ended.drain(..))
     }
@@ -117,30 +118,30 @@ impl Requests {
         }
     }
 
-    /// Keeps the controller's ticket of a request that is in the server.
-    pub(crate) fn store_permit(&mut self, id: RequestId, ticket: PendingRequest) {
-        self.permits[id.slot()] = Some(ticket);
+    /// Stores the controller's permit of an admitted request.
+    pub(crate) fn store_permit(&mut self, id: RequestId, permit: PendingRequest) {
+        self.permits[id.slot()] = Some(permit);
     }
 
-    /// The controller's ticket of a request that is answered now.
+    /// Takes the controller's permit of a request that is answered now.
     ///
     /// # Panics
-    /// If the request was answered before, or never decided on.
+    /// If the request was already answered, or never admitted.
     pub(crate) fn take_permit(&mut self, id: RequestId) -> PendingRequest {
         self.permits[id.slot()].take().expect("a request is answered once")
     }
 
-    /// Ends a request.
+    /// Ends a request and frees its slot.
     pub(crate) fn remove(&mut self, id: RequestId, end: RequestOutcome) -> Request {
         self.free.push(id.0);
-        let attempt = self.slots[id.0 as usize];
+        let record = self.slots[id.0 as usize];
         if let Some(ended) = &mut self.ended {
-            ended.push(EndedRequest { request: attempt, outcome: end });
+            ended.push(EndedRequest { request: record, outcome: end });
         }
-        attempt
+        record
     }
 
-    /// Requests under way.
+    /// Number of requests in flight.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

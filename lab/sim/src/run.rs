@@ -1,4 +1,4 @@
-//! A simulation run: the clients, the wire and the server put together, and the loop over their events.
+//! A run of one server: the clients, the wire and the server, and the event loop.
 
 mod cores;
 mod shadow;
@@ -37,14 +37,14 @@ use shadow::ShadowMode;
 use std::sync::atomic::AtomicBool;
 use steps::StepRunner;
 
-/// Everything of one run.
+/// The state of one run.
 pub(crate) struct Run<'a> {
     config: &'a SimConfig,
     now: Time,
     event_queue: EventQueue<Event>,
-    /// `None` where requests come from elsewhere.
+    /// `None` if requests come from a service of replicas.
     arrivals: Option<ArrivalStream>,
-    /// Where clients wait for answers before they issue again.
+    /// Think times, if the load is a closed loop.
     think_times: Option<ThinkTimes>,
     requests: Requests,
     kind_estimates: KindEstimates,
@@ -52,20 +52,20 @@ pub(crate) struct Run<'a> {
     wire: Wire,
     server: Server,
     pending_responses: PendingResponses,
-    /// Where an allocator grants and parks the cores. Without one every core is always there.
+    /// Core allocation; `None`: all cores are permanent.
     scheduler: Option<Box<Scheduler>>,
     stalls: StallClock,
-    /// Where cores sleep while they are idle.
+    /// Sleep of idle cores; `None`: cores are always awake.
     sleep: Option<Box<CoreSleep>>,
     steps: Option<Box<StepRunner>>,
-    /// Where it decides in the controller's place.
+    /// `None` unless the algorithm is the oracle.
     oracle: Option<Box<Oracle>>,
-    /// Where the controller rehearses.
+    /// `None` unless the controller runs in shadow mode.
     shadow: Option<Box<ShadowMode>>,
     sessions: Vec<Session>,
     halves: ServerHalves,
     period: Nanos,
-    /// Whether the turn that is due has waited in the run queue.
+    /// Whether the pending tick has already waited in the run queue.
     tick_has_queued: bool,
     first_woken: usize,
     since_tick: Signals,
@@ -139,7 +139,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The same, whose oracle has this margin and learns none.
+    /// Sets a fixed margin for the oracle, if any.
     pub(crate) fn with_margin(mut self, margin: Option<f64>) -> Self {
         if let (Some(oracle), Some(margin)) = (&mut self.oracle, margin) {
             oracle.fix_margin(margin);
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// Runs to the end.
+    /// Runs until the configured end.
     pub(crate) fn finish(mut self) -> Result<RunOutcome, SimError> {
         let end = Time::ZERO + self.config.duration;
         self.start();
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
         Ok(self.end(end).0)
     }
 
-    /// Puts the first events on the agenda.
+    /// Schedules the first events.
     pub(crate) fn start(&mut self) {
         self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
@@ -167,7 +167,7 @@ impl<'a> Run<'a> {
         self.start_cores();
     }
 
-    /// The next event, if it is not after `end`.
+    /// Handles the next event if it is not after `end`.
     pub(crate) fn step(&mut self, end: Time) -> Result<bool, SimError> {
         let Some((now, event)) = self.event_queue.pop(end) else { return Ok(false) };
         self.now = now;
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The report, once the last event before `end` has been.
+    /// Returns the report, after the last event before `end`.
     pub(crate) fn end(mut self, end: Time) -> (RunOutcome, Stats) {
         self.audit_accounting();
         self.account_spinning(end);
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         let gauges = self.halves.control.gauges();
         let unfinished = self.requests.len() as u64;
         let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, self.events);
-        report.locks = self.steps.map(|staged| staged.report()).unwrap_or_default();
+        report.locks = self.steps.map(|steps| steps.report()).unwrap_or_default();
         self.audit.check(report.totals.is_balanced(), end, || format!("requests don't add up: {:?}", report.totals));
         self.audit.check(self.stats.kinds_add_up(), end, || "kinds don't add up to all requests".into());
         report.violations = self.audit.into_violations();
@@ -211,42 +211,42 @@ impl<'a> Run<'a> {
         (report, self.stats)
     }
 
-    /// When the next event is.
+    /// Time of the next event.
     pub(crate) fn next_at(&self) -> Time {
         self.event_queue.next_time()
     }
 
-    /// A request comes from elsewhere, not before the last event.
+    /// Accepts a request of a service of replicas. `now` is not before the last event.
     pub(crate) fn accept_attempt(&mut self, now: Time, attempt: &Attempt) {
         self.now = now;
         self.submit(attempt);
     }
 
-    /// The requests that have ended since this was last asked.
+    /// Returns the requests that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> impl Iterator<Item = EndedRequest> + '_ {
         self.requests.take_ended()
     }
 
-    /// The controller's state.
+    /// Gauges of the controller.
     pub(crate) fn gauges(&self) -> Gauges {
         self.halves.control.gauges()
     }
 
-    /// d_m (Breakwater §4) at a time that is not before the last event.
+    /// d_m (Breakwater §4), the queueing delay, at a time not before the last event.
     pub(crate) fn delay_at(&self, now: Time) -> Nanos {
         self.server.queues.packet_delay(now) + self.server.queues.run_delay(now)
     }
 
-    /// Compares what the parts of this run say of the same things.
+    /// Checks that the parts of this run agree on their counts.
     fn audit_accounting(&mut self) {
         self.audit.check_credits(self.now, &self.halves.control.gauges(), &self.sessions);
         let (waiting, outstanding) = self.clients.waiting_and_outstanding();
-        let known = self.requests.len() as u64;
-        self.audit.check(known == waiting + outstanding, self.now, || {
-            format!("{known} requests under way, but {waiting} wait at clients and {outstanding} are unanswered")
+        let in_flight = self.requests.len() as u64;
+        self.audit.check(in_flight == waiting + outstanding, self.now, || {
+            format!("{in_flight} requests under way, but {waiting} wait at clients and {outstanding} are unanswered")
         });
-        if let Some(staged) = &self.steps {
-            staged.audit(self.now, &mut self.audit);
+        if let Some(steps) = &self.steps {
+            steps.audit(self.now, &mut self.audit);
         }
     }
 
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
         self.event_queue.schedule_arrival(self.arrivals.as_mut().and_then(Iterator::next), Event::Issue);
     }
 
-    /// This client begins to think of its next request, if it is one that thinks.
+    /// Schedules the client's next request after its think time, in a closed loop.
     fn schedule_think(&mut self, client: u32) {
         let now = self.now;
         if let Some(at) = self.think_times.as_mut().and_then(|thinking| thinking.next(client, now)) {
@@ -304,7 +304,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Clients whose requests have just ended think of the next.
+    /// Schedules the next request of each client whose request has just ended.
     fn reschedule_thinkers(&mut self) {
         if self.think_times.is_none() {
             return;
@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
             service: self.config.service_of(kind).draw(&mut self.service_rng),
             priority: self.config.kinds.priority(kind, self.client_rng.bits()),
             kind,
-            path: self.steps.as_mut().map_or(0, |staged| staged.draw()),
+            path: self.steps.as_mut().map_or(0, |steps| steps.draw()),
         };
         self.submit(&attempt);
         self.schedule_issue();
@@ -342,8 +342,8 @@ impl<'a> Run<'a> {
             credit: CreditId::NONE,
             attempt_of: of,
         });
-        if let Some(staged) = &mut self.steps {
-            staged.add_request(request, path);
+        if let Some(steps) = &mut self.steps {
+            steps.add_request(request, path);
         }
         let random = self.client_rng.bits();
         let objective = self.config.objective_of(kind);
@@ -373,15 +373,15 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Lets `act` talk to the clients, then sets this client's timer.
+    /// Applies `act` to the clients, then sets this client's timer.
     fn with_client(
         &mut self,
         client: u32,
         act: impl FnOnce(&mut Clients<RequestId>, Time, &mut crate::wire::ClientSink<'_>),
     ) {
         let (requests, stats, oracle) = (&mut self.requests, &mut self.stats, self.oracle.as_deref_mut());
-        let mut outlet = self.wire.sink(client, self.now, &mut self.event_queue, requests, stats, oracle);
-        act(&mut self.clients, self.now, &mut outlet);
+        let mut sink = self.wire.sink(client, self.now, &mut self.event_queue, requests, stats, oracle);
+        act(&mut self.clients, self.now, &mut sink);
         if let Some(at) = self.clients.rearm(client, self.now) {
             self.event_queue.schedule_on(Lane::Timers, at, Event::Timer(client));
         }
@@ -411,7 +411,7 @@ impl<'a> Run<'a> {
 
     fn on_core_done(&mut self, core: usize) {
         let activity = std::mem::replace(&mut self.server.cores[core].activity, Activity::Idle);
-        let owed = match activity {
+        let debt = match activity {
             Activity::Idle | Activity::Settling | Activity::Spinning(..) => Some(Nanos::ZERO),
             Activity::Waking => {
                 self.server.end_wake(core, self.now);
@@ -431,18 +431,18 @@ impl<'a> Run<'a> {
                 Some(Nanos::ZERO)
             }
         };
-        // `None`: it goes on with the same request.
-        if let Some(owed) = owed {
+        // `None`: the core continues with the same request.
+        if let Some(debt) = debt {
             if self.scheduler.is_some() {
-                self.continue_core(core, owed);
+                self.continue_core(core, debt);
                 return;
             }
-            self.begin(core, owed);
+            self.begin(core, debt);
         }
         self.wake_idle_cores(core);
     }
 
-    /// Wakes idle cores for work that `core` has queued and can't do itself yet.
+    /// Wakes idle cores for work that `core` has queued and can't execute yet.
     fn wake_idle_cores(&mut self, core: usize) {
         while self.server.has_unserved_work() {
             match self.server.idle_core(core) {
@@ -452,7 +452,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A message has been received and parsed by `core`. Returns what that core has still to do for it.
+    /// Processes a message that `core` has received and parsed. Returns the CPU time that the core
+    /// still owes for it.
     fn on_received(&mut self, core: usize, packet: Packet) -> Nanos {
         match packet {
             Packet::Request { request, session } => {
@@ -479,7 +480,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks the controller whether a request is admitted.
+    /// Asks the controller whether to admit a request.
     fn admit(&mut self, request: RequestId) -> bool {
         if self.shadow.is_some() {
             return self.admit_shadow(request);
@@ -494,19 +495,19 @@ impl<'a> Run<'a> {
             .with_random(self.server_rng.bits());
         let arrival = self.kind_estimates.describe(arrival, &record, self.server.queues.run_delay(self.now));
         let arrival = match &self.steps {
-            Some(staged) if self.config.server.methods == MethodVisibility::Paths => {
-                arrival.with_method(Method(staged.path_of(request).into()))
+            Some(steps) if self.config.server.methods == MethodVisibility::Paths => {
+                arrival.with_method(Method(steps.path_of(request).into()))
             }
             _ => arrival,
         };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
-        let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
-        self.requests.store_permit(request, ticket);
+        let (verdict, permit) = session.request(self.halves.cores[home].as_mut(), &arrival);
+        self.requests.store_permit(request, permit);
         verdict == Verdict::Admit
     }
 
-    /// A request is rejected before any core has received it.
+    /// Rejects a request before a core has received it.
     fn reject_unreceived(&mut self, request: RequestId) {
         self.record_rejection();
         let session = self.requests[request].session;
@@ -521,43 +522,44 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// `core` begins what comes next for it.
-    fn begin(&mut self, core: usize, mut owed: Nanos) {
+    /// Begins the next step of `core`, or puts the core to sleep.
+    fn begin(&mut self, core: usize, mut debt: Nanos) {
         if let (Some(sleep), true) = (&mut self.sleep, self.server.is_idle(core)) {
             let at = self.now + sleep.wake_delay(core, self.now);
             self.server.begin_wake(core);
             self.event_queue.schedule(at, Event::Core(core as u32));
             return;
         }
-        owed += std::mem::take(&mut self.server.cores[core].debt);
-        let begun = loop {
-            let (requests, staged, answers) = (&self.requests, &self.steps, &self.pending_responses);
-            let length = |request| match staged {
+        debt += std::mem::take(&mut self.server.cores[core].debt);
+        let step = loop {
+            let (requests, steps, responses) = (&self.requests, &self.steps, &self.pending_responses);
+            let length = |request| match steps {
                 None => {
                     let Request { service, session, .. } = requests[request];
-                    service + answers.cost(session, service)
+                    service + responses.cost(session, service)
                 }
-                Some(staged) => staged.next_work(request, requests[request].service),
+                Some(steps) => steps.next_work(request, requests[request].service),
             };
-            let Some(begun) = self.server.begin(core, self.now, owed, length) else {
+            let Some(step) = self.server.begin(core, self.now, debt, length) else {
                 if let Some(sleep) = &mut self.sleep {
                     sleep.begin(core, self.now);
                 }
                 self.on_idle(core);
                 return;
             };
-            let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.execution_start)
+            let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, step.execution_start)
             else {
-                break begun;
+                break step;
             };
-            if let Some(staged) = &mut self.steps
-                && !staged.start_if_new(task.request, from)
+            if let Some(steps) = &mut self.steps
+                && !steps.start_if_new(task.request, from)
             {
-                break begun;
+                break step;
             }
             let record = self.requests[task.request];
             let home = self.home(record.session);
-            // Its own receiving and spawning are work, not waiting: at a service of 100 ns they would be all of a short target.
+            // Its own receiving and spawning are work, not waiting. At a service time of 100 ns
+            // they would use up a short target.
             let waited = from.since(record.arrived).saturating_sub(self.server.cost_of_entering());
             let verdict = match &self.shadow {
                 None => self.halves.cores[home].on_dequeue(waited),
@@ -566,7 +568,7 @@ impl<'a> Run<'a> {
             match verdict {
                 Verdict::Admit => {
                     self.stats.record_start(from, &record);
-                    break begun;
+                    break step;
                 }
                 Verdict::Reject(_) => {
                     self.record_rejection();
@@ -574,11 +576,11 @@ impl<'a> Run<'a> {
                     self.server.cores[core]
                         .outgoing
                         .push_back(OutgoingMessage::Rejection(record.session, task.request));
-                    owed += self.server.cost_of_rejection();
+                    debt += self.server.cost_of_rejection();
                 }
             }
         };
-        let until = self.stalls.delayed_end(core, self.now, begun.end);
+        let until = self.stalls.delayed_end(core, self.now, step.end);
         self.stats.record_busy(self.now, until);
         self.event_queue.schedule(until, Event::Core(core as u32));
     }
@@ -588,8 +590,8 @@ impl<'a> Run<'a> {
             Some(OutgoingMessage::Rejection(_, request)) => self.respond(request, Outcome::Rejected),
             Some(OutgoingMessage::Response(_, request)) => self.respond(request, Outcome::Completed),
             Some(OutgoingMessage::Credit(session, mut feedback)) => {
-                // The window may have changed while the message waited for its core, and a response with the newer one
-                // may have left: an older number must not follow it.
+                // The window may have changed while the message waited for its core, and a response
+                // with the newer window may have left. An older window must not follow it.
                 feedback.window = self.sessions[session as usize].window;
                 let at = self.wire.arrival_at_client(session, self.now);
                 self.event_queue.schedule_on(Lane::ToClient, at, Event::Credit(session, feedback));
@@ -598,17 +600,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A request has been executed: its answer leaves, or waits for others of its session.
+    /// Sends the response of an executed request, or holds it for others of its session.
     fn on_executed(&mut self, core: usize, request: RequestId) {
         let Request { session, service, .. } = self.requests[request];
-        let at_once = self.pending_responses.is_written_immediately(session, service);
+        let is_immediate = self.pending_responses.is_written_immediately(session, service);
         self.pending_responses.remove(session);
-        if !at_once {
+        if !is_immediate {
             self.server.cores[core].outgoing.push_back(OutgoingMessage::Response(session, request));
             self.server.expire_hold(core, service);
             return;
         }
-        // What waits for its session goes with it.
+        // Pending responses of the same session share this write.
         for waiting in self.server.take_responses(core, session) {
             self.respond(waiting, Outcome::Completed);
         }
@@ -616,7 +618,7 @@ impl<'a> Run<'a> {
         self.stats.record_sent(1);
     }
 
-    /// A response or drop leaves.
+    /// Sends a response or rejection.
     fn respond(&mut self, request: RequestId, outcome: Outcome) {
         let record = self.requests[request];
         self.stats.record_departure(self.now, &record);
@@ -630,14 +632,15 @@ impl<'a> Run<'a> {
             }
             Outcome::Rejected => self.since_tick.rejections += 1,
         }
-        if let Some(staged) = &mut self.steps {
-            self.since_tick.lock_rejections += u64::from(staged.on_departure(request));
+        if let Some(steps) = &mut self.steps {
+            self.since_tick.lock_rejections += u64::from(steps.on_departure(request));
         }
-        if let Some(rehearsal) = &self.shadow {
+        if let Some(shadow) = &self.shadow {
             if outcome == Outcome::Completed {
-                rehearsal.record_execution(&record);
+                shadow.record_execution(&record);
             }
-            // The controller hears of the queue that would be, and clients hear nothing of it.
+            // The controller sees the outcome through the shadow queue, and the client gets no
+            // feedback from it.
             let window = self.sessions[record.session as usize].window;
             let at = self.wire.arrival_at_client(record.session, self.now);
             let feedback = Feedback { window, ..Feedback::NONE };
@@ -648,8 +651,8 @@ impl<'a> Run<'a> {
         let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
-        let ticket = self.requests.take_permit(request);
-        let feedback = session.reply(self.halves.cores[home].as_mut(), ticket, &departure);
+        let permit = self.requests.take_permit(request);
+        let feedback = session.reply(self.halves.cores[home].as_mut(), permit, &departure);
         let at = self.wire.arrival_at_client(record.session, self.now);
         self.event_queue.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
     }
@@ -664,7 +667,8 @@ impl<'a> Run<'a> {
             return;
         }
         if self.config.server.control == ControlTiming::Queued && !std::mem::take(&mut self.tick_has_queued) {
-            // What comes now waits about as long as the oldest that waits has waited.
+            // A tick that joins the run queue now waits about as long as the oldest task has
+            // waited.
             let wait = self.server.queues.run_delay(self.now);
             if wait > Nanos::ZERO {
                 self.tick_has_queued = true;
@@ -687,7 +691,8 @@ impl<'a> Run<'a> {
         self.event_queue.schedule(self.now + self.period, Event::Tick);
     }
 
-    /// Sends explicit credits as long as the controller names sessions, beginning with another core each time.
+    /// Sends explicit credits while the controller names sessions to wake. Each call begins with
+    /// another core.
     fn wake_sessions(&mut self) {
         let cores = self.halves.cores.len();
         let mut left = WAKES_PER_TICK;
@@ -717,7 +722,7 @@ impl<'a> Run<'a> {
         self.sessions[session as usize].core.0 as usize
     }
 
-    /// d_m (Breakwater §4).
+    /// d_m (Breakwater §4), the current queueing delay.
     fn delay(&self) -> Nanos {
         self.delay_at(self.now)
     }

@@ -1,17 +1,17 @@
-//! Ends of a run before its time: too many events at one instant, which only cause each other and would keep it there for ever, or
-//! somebody's wish.
+//! Early ends of a run: too many events at one instant, whose mutual causes would stop simulated
+//! time, or the caller's stop flag.
 
 use crate::SimError;
 use crate::config::SimConfig;
 use leeward_core::units::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Events that any run may have at one instant.
+/// Number of events that any run may have at one instant.
 const ANY: u64 = 1_000_000;
-/// Events besides per client: all may time out, be answered and send at once.
+/// Additional events per client: all clients may time out, get replies and send at once.
 const PER_CLIENT: u64 = 64;
 
-/// The events of the current instant, counted, and the wish to stop.
+/// Counter of the current instant's events, with the stop flag.
 #[derive(Clone, Debug)]
 pub(crate) struct RunGuard<'a> {
     now: Time,
@@ -22,27 +22,28 @@ pub(crate) struct RunGuard<'a> {
 }
 
 impl<'a> RunGuard<'a> {
-    /// For a run of `config` under the controller called `algorithm`, until `stop` is set.
+    /// Creates the guard of a run of `config` with the controller `algorithm`; setting `stop` ends
+    /// the run.
     pub(crate) fn new(config: &SimConfig, algorithm: &str, stop: &'a AtomicBool) -> Self {
         let policy = match &config.server.scheduling {
             Some(scheduling) => format!("allocator `{}`", scheduling.allocator),
             None => format!("controller `{algorithm}`"),
         };
-        let most = ANY + PER_CLIENT * u64::from(config.workload.clients);
-        RunGuard { now: Time::ZERO, events: 0, limit: most, policy, stop }
+        let max_events = ANY + PER_CLIENT * u64::from(config.workload.clients);
+        RunGuard { now: Time::ZERO, events: 0, limit: max_events, policy, stop }
     }
 
-    /// Whether another event at `now` is one too many: too many for the instant, or after the wish to stop.
+    /// Whether the run must end before an event at `now`.
     pub(crate) fn must_stop(&mut self, now: Time) -> bool {
         if now != self.now {
             (self.now, self.events) = (now, 0);
         }
         self.events += 1;
-        // A load that nearly always finds the same line of the cache.
+        // The load nearly always hits the cache.
         self.events > self.limit || self.stop.load(Ordering::Relaxed)
     }
 
-    /// The error of a run that is over before its end.
+    /// The error of a run that ended early.
     pub(crate) fn error(&self) -> SimError {
         if self.events <= self.limit {
             return SimError::Stopped;

@@ -1,5 +1,6 @@
-//! The server: cores with a packet queue and a run queue each, run to completion, stealing. What a core does next and
-//! what it costs; never what is admitted (that is the controller's fast half).
+//! The server: cores that each have a packet queue and a run queue, run to completion, and steal.
+//! Contains the order and cost of a core's steps. Does not contain admission, which is the
+//! controller's fast half.
 
 mod handover;
 mod sockets;
@@ -13,18 +14,20 @@ use leeward_core::units::{Nanos, Time};
 use sockets::SocketState;
 use std::collections::VecDeque;
 
-/// Explicit credit messages that one control tick may cause, in every simulator. Far above what any controller asks for in a round
-/// trip, far below what would stall the run.
+/// Maximum number of explicit credits per control tick, in every simulator.
+///
+/// It is far above the number that a controller sends per round trip, and far below one that would
+/// stall the run.
 pub(crate) const WAKES_PER_TICK: usize = 256;
 
-/// A message that a core has yet to send besides responses.
+/// A message that a core has yet to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OutgoingMessage {
-    /// An explicit credit message.
+    /// An explicit credit.
     Credit(u32, Feedback),
-    /// A rejected request's drop.
+    /// The rejection of a request.
     Rejection(u32, RequestId),
-    /// An answer that waits for others of its session.
+    /// A response that waits for others of its session.
     Response(u32, RequestId),
 }
 
@@ -41,38 +44,39 @@ impl OutgoingMessage {
 /// Activity of a core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Activity {
-    /// Nothing: it would take anything.
+    /// Idle: takes any work.
     Idle,
-    /// Nothing yet: it has slept, and is being woken.
+    /// Waking up from sleep.
     Waking,
     /// Receiving and parsing a message.
     Receiving(Packet),
-    /// Executing a request and sending its response; where an application has locks, one step of either.
+    /// Executing a request and sending its response; if an application has locks, one step of
+    /// either.
     Executing(Task),
-    /// Burning time since then, until a lock that somebody else holds is this request's.
+    /// Spinning since this time on a lock that another request holds.
     Spinning(Time),
-    /// Sending the first so many of what is outgoing, in so many messages.
+    /// Sending this many outgoing entries, in this many messages.
     Sending(usize, u64),
-    /// Finishing what an earlier step has cost.
+    /// Working off the cost of an earlier step.
     Settling,
 }
 
-/// No more than this are sent in one step, however large a batch is: which share a message is found by comparing all
-/// with all.
+/// Maximum number of entries sent per step, even for larger batches: messages are coalesced by
+/// comparing all pairs.
 const MAX_SEND_BATCH: usize = 256;
 
 /// A core.
 pub(crate) struct Core {
     pub(crate) activity: Activity,
-    /// Credits and drops that wait to be sent.
+    /// Messages that wait to be sent.
     pub(crate) outgoing: VecDeque<OutgoingMessage>,
-    /// CPU time of drops that were built while it was at something else, which its next step begins with.
+    /// CPU time of rejections built while the core was busy; its next step pays for it.
     pub(crate) debt: Nanos,
-    /// Messages that it may still take before it turns to its tasks.
+    /// Number of messages that it may still take before its tasks.
     batch_left: u32,
-    /// Messages that it has read together with the one that it received last.
+    /// Messages read together with the last received one.
     read_packets: VecDeque<Packet>,
-    /// When it first saw what is outgoing now.
+    /// Time since which the outgoing messages are held.
     held_since: Option<Time>,
 }
 
@@ -89,12 +93,12 @@ impl Core {
     }
 }
 
-/// Step that a core has begun, with its end.
+/// A step that a core has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepStart {
-    /// The end of the new activity.
+    /// End of the step.
     pub(crate) end: Time,
-    /// The beginning of the execution, if that is what it is.
+    /// Beginning of the execution, if the step executes a request.
     pub(crate) execution_start: Option<Time>,
 }
 
@@ -106,10 +110,10 @@ pub(crate) struct Server {
     sockets: Option<SocketState>,
     batch: u32,
     order: QueueOrder,
-    /// A core without work takes another's at once. Off where the scheduler says when it finds some.
+    /// Whether an idle core steals by itself. Off if the scheduler controls stealing.
     steals: bool,
     idle: u128,
-    /// Cores that have work and are still being woken for it.
+    /// Number of cores that are being woken for work.
     waking: usize,
 }
 
@@ -128,7 +132,7 @@ impl Server {
         }
     }
 
-    /// The core that should look after work that has just been queued on `home`: itself if idle, else any idle one.
+    /// The core to take work just queued on `home`: `home` if idle, else any idle core.
     pub(crate) fn idle_core(&self, home: usize) -> Option<usize> {
         if self.idle == 0 {
             None
@@ -139,22 +143,22 @@ impl Server {
         }
     }
 
-    /// Whether something waits for which neither a core works nor one is being woken.
+    /// Whether more entries wait than cores are being woken.
     pub(crate) fn has_unserved_work(&self) -> bool {
         self.queues.waiting() > self.waking
     }
 
-    /// Whether a core idles though something waits that it could do.
+    /// Whether a core is idle while work waits that it could do.
     pub(crate) fn idles_despite_work(&self) -> bool {
         self.idle != 0 && self.has_unserved_work()
     }
 
-    /// Whether `core` has nothing to do.
+    /// Whether `core` is idle.
     pub(crate) fn is_idle(&self, core: usize) -> bool {
         self.idle >> core & 1 == 1
     }
 
-    /// An idle core is being woken: it begins when that is over.
+    /// Begins to wake an idle core.
     pub(crate) fn begin_wake(&mut self, core: usize) {
         self.idle &= !(1u128 << core);
         self.waking += 1;
@@ -162,39 +166,40 @@ impl Server {
         self.queues.begin_wake(core);
     }
 
-    /// An idle core has been woken.
+    /// Ends the wake-up of a core.
     pub(crate) fn end_wake(&mut self, core: usize, now: Time) {
         self.waking -= 1;
         self.queues.end_wake(core, now);
     }
 
-    /// CPU time of the receiver for what follows from receiving a message.
+    /// CPU time that the receiving core spends to admit a request.
     pub(crate) fn cost_of_admission(&self) -> Nanos {
         self.costs.spawn
     }
 
-    /// CPU time that a request's own receiving and spawning takes before it can be executed.
+    /// CPU time of a request's own receiving and spawning, before its execution.
     pub(crate) fn cost_of_entering(&self) -> Nanos {
         self.costs.receive + self.costs.spawn
     }
 
-    /// CPU time of building a drop besides sending it.
+    /// CPU time of building a rejection, without sending it.
     pub(crate) fn cost_of_rejection(&self) -> Nanos {
         self.costs.reject
     }
 
-    /// CPU time of sending a message by itself.
+    /// CPU time of sending a single message.
     pub(crate) fn cost_of_sending(&self) -> Nanos {
         self.costs.send
     }
 
-    /// CPU time of receiving a message by itself.
+    /// CPU time of receiving a single message.
     pub(crate) fn cost_of_receiving(&self) -> Nanos {
         self.costs.receive
     }
 
-    /// A free core begins its next activity at `now` after `owed`, what its last step has still to cost. `length` tells
-    /// for how long a request that takes its turn keeps the core. `None` if there is nothing to do: the core idles.
+    /// Begins the next step of a free core, after `owed`, the rest of its last step's cost.
+    /// `length` returns the time for which a request keeps the core. Returns `None` if there is
+    /// nothing to do: the core idles.
     pub(crate) fn begin(
         &mut self,
         core: usize,
@@ -211,11 +216,11 @@ impl Server {
             return None;
         }
         self.idle &= !bit;
-        let executes_from = match activity {
+        let execution_start_time = match activity {
             Activity::Executing(task) => Some(Time(until.0 - length(task.request).0)),
             _ => None,
         };
-        Some(StepStart { end: until, execution_start: executes_from })
+        Some(StepStart { end: until, execution_start: execution_start_time })
     }
 
     fn choose(
@@ -230,7 +235,7 @@ impl Server {
         if let Some(packet) = self.cores[core].read_packets.pop_front() {
             return (Activity::Receiving(packet), start + self.cost_of_batched_read());
         }
-        // A batch of messages, once begun, is finished; its drops leave together.
+        // The core finishes a batch of messages once begun; the batch's rejections leave together.
         if self.cores[core].batch_left > 0 {
             if let Some(packet) = self.queues.pop_packet(core) {
                 self.cores[core].batch_left -= 1;
@@ -268,7 +273,8 @@ impl Server {
         if start > now { (Activity::Settling, start) } else { (Activity::Idle, now) }
     }
 
-    /// Messages that the first `count` outgoing take: those of one session share one.
+    /// Number of messages for the first `count` outgoing entries: entries of one session share a
+    /// message.
     fn coalesced(&self, core: usize, count: usize) -> u64 {
         let outgoing = &self.cores[core].outgoing;
         let first_of_its_session = |index: &usize| {

@@ -1,4 +1,5 @@
-//! The cores' packet and run queues, and the age of the oldest entry in them: the queueing-delay signal.
+//! The cores' packet and run queues, and the age of their oldest entry, which is the queueing
+//! delay.
 
 use crate::event::Packet;
 use crate::requests::RequestId;
@@ -11,13 +12,14 @@ pub(crate) struct Task {
     pub(crate) request: RequestId,
 }
 
-/// Queues of a kind, for each core one, with the time of each head in an array of its own: the signal reads all heads
-/// at every decision, and must not touch ten queues for it.
+/// One queue of a kind per core, with the time of each head in a separate array.
+///
+/// Each decision reads all heads, and should not touch ten queues to do so.
 struct PerCore<T> {
     queues: Vec<VecDeque<(Time, T)>>,
     heads: Vec<u64>,
-    /// Since when each core is awake: before that nothing waited for want of cores. Empty where
-    /// cores never sleep.
+    /// Time since which each core is awake; entries waited for a core's wake-up before that. Empty
+    /// if cores never sleep.
     awake: Vec<u64>,
     waiting: usize,
 }
@@ -59,7 +61,7 @@ impl<T> PerCore<T> {
         Nanos(now.0.saturating_sub(head))
     }
 
-    /// The next core after `thief` that has an entry.
+    /// The next core after `thief` with an entry.
     fn victim(&self, thief: usize) -> Option<usize> {
         if self.waiting == 0 {
             return None;
@@ -70,7 +72,7 @@ impl<T> PerCore<T> {
 }
 
 impl<T> PerCore<T> {
-    /// Moves the head of `from` to `to`, as old as it is.
+    /// Moves the head of `from` to `to`, with its age.
     fn transfer(&mut self, from: usize, to: usize) -> bool {
         let Some((since, item)) = self.queues[from].pop_front() else { return false };
         self.heads[from] = self.queues[from].front().map_or(EMPTY, |(since, _)| since.0);
@@ -78,10 +80,10 @@ impl<T> PerCore<T> {
         true
     }
 
-    /// Puts an entry that has waited since `since` where it belongs by age.
+    /// Inserts an entry that has waited since `since`, in order of age.
     fn insert(&mut self, to: usize, since: Time, item: T) {
-        let place = self.queues[to].partition_point(|(other, _)| *other <= since);
-        self.queues[to].insert(place, (since, item));
+        let index = self.queues[to].partition_point(|(other, _)| *other <= since);
+        self.queues[to].insert(index, (since, item));
         self.heads[to] = self.heads[to].min(since.0);
     }
 
@@ -104,7 +106,7 @@ impl Queues {
         Queues { packets: PerCore::new(cores), tasks: PerCore::new(cores) }
     }
 
-    /// A core is being woken: what waits for it waits for no other reason until it is awake.
+    /// Begins the wake-up of a core. The signal ignores the age of its entries until it is awake.
     pub(crate) fn begin_wake(&mut self, core: usize) {
         let cores = self.packets.heads.len();
         for awake in [&mut self.packets.awake, &mut self.tasks.awake] {
@@ -113,7 +115,7 @@ impl Queues {
         }
     }
 
-    /// A core has been woken.
+    /// Ends the wake-up of a core.
     pub(crate) fn end_wake(&mut self, core: usize, now: Time) {
         self.packets.awake[core] = now.0;
         self.tasks.awake[core] = now.0;
@@ -143,7 +145,7 @@ impl Queues {
         self.packets.victim(thief).and_then(|core| self.packets.pop(core))
     }
 
-    /// Puts a packet that has waited since `since` where it belongs by age.
+    /// Inserts a packet that has waited since `since`, in order of age.
     pub(crate) fn put_back_packet(&mut self, core: usize, since: Time, packet: Packet) {
         self.packets.insert(core, since, packet);
         self.packets.waiting += 1;
@@ -154,7 +156,7 @@ impl Queues {
         self.tasks.waiting > 0
     }
 
-    /// Entries of both kinds on all cores.
+    /// Number of entries of both kinds on all cores.
     pub(crate) fn waiting(&self) -> usize {
         self.packets.waiting + self.tasks.waiting
     }
@@ -175,17 +177,17 @@ impl Queues {
         (head != EMPTY).then_some(Time(head))
     }
 
-    /// Entries of both kinds on `core`.
+    /// Number of entries of both kinds on `core`.
     pub(crate) fn length(&self, core: usize) -> usize {
         self.packets.queues[core].len() + self.tasks.queues[core].len()
     }
 
-    /// Moves one entry: the oldest task, else the oldest packet.
+    /// Moves one entry: the oldest task, or else the oldest packet.
     pub(crate) fn transfer(&mut self, from: usize, to: usize) -> bool {
         self.tasks.transfer(from, to) || self.packets.transfer(from, to)
     }
 
-    /// Moves everything.
+    /// Moves all entries.
     pub(crate) fn hand_over(&mut self, from: usize, to: usize) {
         self.tasks.hand_over(from, to);
         self.packets.hand_over(from, to);

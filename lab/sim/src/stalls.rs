@@ -1,31 +1,35 @@
-//! Moments in which the server's cores stand still. The machine takes a core away: another process, an interrupt, the hypervisor;
-//! drawn per core from a stream of their own, so that every controller meets the same ones. Or the whole process stands: a pause of
-//! its own, or the end of its quota of CPU time.
+//! Interruptions of the server's cores.
+//! - **Stalls**: the machine takes one core away (another process, an interrupt, the hypervisor).
+//!   They are drawn per core from a separate stream, so that every controller meets the same
+//!   stalls.
+//! - **Pauses and quotas**: the whole process stops, in a pause of its own or at the end of its CPU
+//!   quota.
 
 use crate::config::{Pauses, Quota, ServerModel, Stalls};
 use leeward_core::units::{Nanos, Time};
 use leeward_workload::rng::{Purpose, Rng};
 
-/// The stalls of one core, one after the other.
+/// The sequence of stalls of one core.
 struct CoreStalls {
     rng: Rng,
-    /// The next one, or the one under way.
+    /// The next stall, or the current one.
     start: Time,
     end: Time,
-    /// The last one that has cost something.
+    /// The last stall that delayed work.
     last_charged: (Time, Time),
 }
 
-/// A quota, and what has been taken of it.
+/// A quota and its use.
 struct QuotaUsage {
     quota: Quota,
-    /// The period in which what is begun now takes place: the present one, or a later one if that is used up.
+    /// Period in which work that begins now runs: the present one, or a later one if the present is
+    /// used up.
     period: u64,
     used: Nanos,
 }
 
 impl QuotaUsage {
-    /// Takes `length`; the time at which it may begin.
+    /// Charges `length` to the quota. Returns the time at which the work may begin.
     fn charge(&mut self, now: Time, length: Nanos) -> Time {
         let present = now.0 / self.quota.period.0;
         if present > self.period {
@@ -38,13 +42,13 @@ impl QuotaUsage {
         now.max(self.period_start())
     }
 
-    /// The beginning of its period.
+    /// Beginning of the charged period.
     fn period_start(&self) -> Time {
         Time(self.period * self.quota.period.0)
     }
 }
 
-/// Interruptions that keep cores from working.
+/// All interruptions of a server's cores.
 pub(crate) struct StallClock {
     model: Option<Stalls>,
     cores: Vec<CoreStalls>,
@@ -56,19 +60,21 @@ impl StallClock {
     pub(crate) fn new(server: &ServerModel, seed: u64) -> Self {
         let (model, cores) = (server.stalls, server.cores);
         let of_core = |core: u32| {
-            // Cores differ by seed: one stream for all would tie a core's stalls to when the others ask.
+            // Cores differ by seed. With a common stream, a core's stalls would depend on the other
+            // cores' draws.
             let rng = Rng::new(seed.wrapping_add(u64::from(core) << 32), Purpose::Stalls);
             CoreStalls { rng, start: Time::ZERO, end: Time::ZERO, last_charged: (Time::ZERO, Time::ZERO) }
         };
         let count = if model.is_some() { cores } else { 0 };
-        let taken = server.quota.map(|quota| QuotaUsage { quota, period: 0, used: Nanos::ZERO });
-        StallClock { model, cores: (0..count).map(of_core).collect(), pauses: server.pauses, quota: taken }
+        let usage = server.quota.map(|quota| QuotaUsage { quota, period: 0, used: Nanos::ZERO });
+        StallClock { model, cores: (0..count).map(of_core).collect(), pauses: server.pauses, quota: usage }
     }
 
-    /// When what `core` begins at `now` and would end at `until` really ends.
+    /// Actual end of work that `core` begins at `now` and that would end at `until` without
+    /// interruptions.
     pub(crate) fn delayed_end(&mut self, core: usize, now: Time, until: Time) -> Time {
         let length = until.since(now);
-        let from = self.quota.as_mut().map_or(now, |taken| taken.charge(now, length));
+        let from = self.quota.as_mut().map_or(now, |usage| usage.charge(now, length));
         let until = self.pauses.map_or(from + length, |pauses| paused_end(pauses, from, from + length));
         self.stalled_end(core, now, until)
     }
@@ -79,7 +85,7 @@ impl StallClock {
             if own.end <= now {
                 own.start = own.end + model.mean_interval.scale(own.rng.exponential());
                 own.end = own.start + model.mean_length.scale(own.rng.exponential());
-                // Two draws of zero must not hold the loop.
+                // Prevents an endless loop after two draws of zero.
                 own.end = own.end.max(own.start + Nanos(1));
                 continue;
             }
@@ -89,15 +95,15 @@ impl StallClock {
             let lost = own.end.since(own.start.max(now));
             until += lost;
             own.last_charged = (own.start.max(now), own.end);
-            // This one is paid for: what comes next is drawn from its end.
+            // This stall is accounted for; the next is drawn from its end.
             let (from, to) = (own.end, own.end);
             own.start = from + model.mean_interval.scale(own.rng.exponential());
             own.end = (own.start + model.mean_length.scale(own.rng.exponential())).max(to + Nanos(1));
         }
     }
 
-    /// Until when nothing at all happens on the server, if every core is taken away at `now`: the control loop runs on
-    /// its cores, too.
+    /// Time until which the server does nothing, if every core is interrupted at `now`. The control
+    /// loop runs on its cores, too.
     pub(crate) fn blocked_until(&self, now: Time) -> Option<Time> {
         let pause = self.pauses.map(|pauses| now + pause_remaining(pauses, now));
         let quota = self.quota.as_ref().map(QuotaUsage::period_start);
@@ -110,13 +116,13 @@ impl StallClock {
     }
 }
 
-/// How much of a pause is left at `now`; zero outside of pauses.
+/// Rest of the pause at `now`; zero outside of pauses.
 fn pause_remaining(pauses: Pauses, now: Time) -> Nanos {
     let (last, since) = (now.0 / pauses.interval.0, now.0 % pauses.interval.0);
     if last == 0 { Nanos::ZERO } else { pauses.length.saturating_sub(Nanos(since)) }
 }
 
-/// When what begins at `from` and would end at `until` ends with the pauses in between.
+/// End of work that begins at `from` and would end at `until` without the pauses in between.
 pub(crate) fn paused_end(pauses: Pauses, from: Time, until: Time) -> Time {
     let mut until = until + pause_remaining(pauses, from);
     let mut next = Time((from.0 / pauses.interval.0 + 1) * pauses.interval.0);

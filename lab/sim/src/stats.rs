@@ -1,4 +1,4 @@
-//! Counts what happens and turns it into the report. Nothing here influences a run.
+//! Statistics of a run and their report. They never influence the run.
 
 use crate::config::SimConfig;
 use crate::kinds::KindStats;
@@ -11,16 +11,17 @@ use leeward_outcome::{
 };
 use leeward_threading::Setup;
 
-/// The number of requests in the server, or in a lock's queue, over time, for Little's law: exact, in integers.
+/// Number of requests in the server or in a lock's queue over time, for Little's law: exact, in
+/// integers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Occupancy {
     inside: u64,
     since: Time,
     /// ∫ inside dt.
     area: u128,
-    /// Σ time inside of those that have left.
+    /// Σ time inside, over departed requests.
     sojourn_sum: u128,
-    /// Σ time of arrival of those inside.
+    /// Σ arrival time, over requests inside.
     arrival_sum: u128,
     departures: u64,
 }
@@ -45,13 +46,14 @@ impl Occupancy {
         self.departures += 1;
     }
 
-    /// Little's law as an identity: the area under the number inside is the sum of all times inside.
+    /// Checks Little's law as an identity: the area under the number inside equals the sum of all
+    /// times inside.
     fn is_consistent_at(&self, now: Time) -> bool {
         let still_inside = u128::from(self.inside) * u128::from(now.0) - self.arrival_sum;
         self.area == self.sojourn_sum + still_inside
     }
 
-    /// Adds another server's, up to the same time.
+    /// Adds the occupancy of another server up to the same time.
     fn add(&mut self, other: &Occupancy) {
         self.since = self.since.max(other.since);
         self.inside += other.inside;
@@ -61,13 +63,13 @@ impl Occupancy {
         self.departures += other.departures;
     }
 
-    /// Whether it has held so far.
+    /// Whether Little's law has held so far.
     pub(crate) fn is_consistent(&self) -> bool {
         self.is_consistent_at(self.since)
     }
 }
 
-/// Counts of clients and server.
+/// Counters of clients and server.
 #[derive(Clone, Copy, Default)]
 struct RunCounts {
     clients: RequestCounts,
@@ -80,7 +82,7 @@ impl RunCounts {
     }
 }
 
-/// Counters of a run.
+/// Statistics of a run.
 pub(crate) struct Stats {
     warmup: Time,
     end: Time,
@@ -136,7 +138,7 @@ impl Stats {
         }
     }
 
-    /// The measured part begins.
+    /// Begins the measurement.
     pub(crate) fn end_warmup(&mut self, now: Time) {
         self.occupancy.advance(now);
         self.occupancy_at_warmup = self.occupancy;
@@ -144,44 +146,44 @@ impl Stats {
         self.kinds.end_warmup();
     }
 
-    /// A request is sent to a second server.
+    /// Counts a request that is sent to a second server.
     pub(crate) fn record_retry(&mut self) {
         self.counts.clients.sent_again += 1;
     }
 
-    /// A request of this kind is issued.
+    /// Counts a request of this kind that is issued.
     pub(crate) fn record_issue(&mut self, kind: u8) {
         self.count(kind, |counts| counts.offered += 1);
     }
 
-    /// A request of this kind ends at its client.
+    /// Counts a request of this kind that ends at its client.
     pub(crate) fn record_client_end(&mut self, kind: u8, reason: LocalReason) {
         self.count(kind, |counts| match reason {
             LocalReason::Overflow => counts.overflowed += 1,
             LocalReason::Throttled => counts.throttled += 1,
-            // A reason that is new to this crate is an expiry of some kind.
+            // A reason unknown to this crate counts as an expiry.
             _ => counts.expired += 1,
         });
     }
 
-    /// Counts an event of clients for all requests and for those of its kind.
+    /// Applies a client event to the counters of all requests and of its kind.
     fn count(&mut self, kind: u8, event: impl Fn(&mut RequestCounts)) {
         event(&mut self.counts.clients);
         self.kinds.count(kind, event);
     }
 
-    /// A request's packet has reached the server.
+    /// Counts a request whose packet has reached the server.
     pub(crate) fn record_arrival(&mut self, now: Time) {
         self.occupancy.enter(now);
     }
 
-    /// A message has been received and parsed.
+    /// Counts a message that a core has received and parsed.
     pub(crate) fn record_receive(&mut self, is_request: bool) {
         self.counts.server.rx_messages += 1;
         self.counts.server.received += u64::from(is_request);
     }
 
-    /// Counts a request that the controller would have refused.
+    /// Counts a request that the controller would have rejected.
     pub(crate) fn record_shadow_reject(&mut self) {
         self.counts.server.foreseen += 1;
     }
@@ -190,19 +192,19 @@ impl Stats {
         self.counts.server.rejected += 1;
     }
 
-    /// Counts a rejection for a lock.
+    /// Counts a rejection at a lock.
     pub(crate) fn record_lock_reject(&mut self) {
         self.counts.server.refused_at_locks += 1;
     }
 
-    /// A request begins to execute.
+    /// Records the wait of a request that begins to execute.
     pub(crate) fn record_start(&mut self, now: Time, request: &Request) {
         if now >= self.warmup {
             self.waiting.record(now.since(request.arrived));
         }
     }
 
-    /// A request leaves the server.
+    /// Counts a request that leaves the server.
     pub(crate) fn record_departure(&mut self, now: Time, request: &Request) {
         self.occupancy.leave(now, request.arrived);
     }
@@ -211,13 +213,13 @@ impl Stats {
         self.counts.server.tx_messages += messages;
     }
 
-    /// A core works from `start` to `end`.
+    /// Adds the time from `start` to `end` to the cores' busy time.
     pub(crate) fn record_busy(&mut self, start: Time, end: Time) {
         let measured = end.min(self.end).since(start.max(self.warmup));
         self.busy += u128::from(measured.0);
     }
 
-    /// A client has received a response.
+    /// Counts a response that a client has received.
     pub(crate) fn record_completion(&mut self, now: Time, request: &Request) {
         let latency = now.since(request.issued);
         let good = latency <= self.kinds.objective(request.kind, self.slo);
@@ -241,23 +243,23 @@ impl Stats {
         }
     }
 
-    /// A client has received a reply after its application gave up.
+    /// Counts a reply that a client has received after its application gave up.
     pub(crate) fn record_timeout(&mut self, kind: u8) {
         self.count(kind, |counts| counts.timed_out += 1);
     }
 
-    /// A client has received a drop.
+    /// Counts a rejection that a client has received.
     pub(crate) fn record_client_reject(&mut self, now: Time, request: &Request) {
         self.record_rejected_end(request.kind);
         self.record_reject_delay(now, request);
     }
 
-    /// A request of this kind has ended as a drop.
+    /// Counts a request of this kind that has ended with a rejection.
     pub(crate) fn record_rejected_end(&mut self, kind: u8) {
         self.count(kind, |counts| counts.dropped += 1);
     }
 
-    /// A client has received a drop, which may not be the request's end.
+    /// Records the delay of a rejection, which may not be the request's end.
     pub(crate) fn record_reject_delay(&mut self, now: Time, request: &Request) {
         let delay = now.since(request.sent);
         if now >= self.warmup {
@@ -268,7 +270,7 @@ impl Stats {
         }
     }
 
-    /// A window of the time series ends.
+    /// Ends a window of the time series.
     pub(crate) fn end_window(&mut self, now: Time, gauges: Gauges, delay: Nanos, cores: Option<f64>) {
         let counts = self.counts.since(&self.at_window);
         self.at_window = self.counts;
@@ -290,7 +292,7 @@ impl Stats {
         }
     }
 
-    /// The window that has just ended did so under `setup`.
+    /// Sets the setup of the last finished window.
     pub(crate) fn set_window_setup(&mut self, setup: Setup) {
         if let Some(window) = self.window.as_mut().and_then(|series| series.windows.last_mut()) {
             window.setup = Some(setup);
@@ -307,8 +309,8 @@ impl Stats {
         self.kinds.sums_to(&self.counts.clients)
     }
 
-    /// Adds the counts of one server of several, after its [`report`](Self::report): the events in a server. The
-    /// clients' view of the whole is counted here.
+    /// Adds the server-side counters of one of several servers, after its [`report`](Self::report).
+    /// The clients' counters are kept here.
     pub(crate) fn merge(&mut self, server: &Stats) {
         self.counts.server.add(&server.counts.server);
         self.at_warmup.server.add(&server.at_warmup.server);

@@ -1,8 +1,11 @@
-//! A client's timer, as all simulators have it: it is never taken back, but goes off in vain. Never here: the event that it is.
+//! A client's timer, the same in all simulators. It is never cancelled; an outdated event has no
+//! effect.
+//!
+//! Does not contain the event.
 
 use leeward_core::units::Time;
 
-/// When a timer goes off; never while it is not set.
+/// Time at which a timer fires; [`Time::NEVER`] while it is not set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer(Time);
 
@@ -10,7 +13,7 @@ impl Timer {
     /// A timer that is not set.
     pub(crate) const UNSET: Timer = Timer(Time::NEVER);
 
-    /// Whether the timer that has just gone off is the one that is set.
+    /// Whether the timer that has just fired is the one that is set; resets it if so.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         let due = self.0 == now;
         if due {
@@ -19,13 +22,16 @@ impl Timer {
         due
     }
 
-    /// Sets the timer to `wanted`, which is what it returns; `None` if nothing need be scheduled. A timer that is set too early
-    /// stays: it goes off, does nothing, and is set anew then.
-    pub(crate) fn set(&mut self, now: Time, wanted: Option<Time>) -> Option<Time> {
-        let wanted = wanted?.max(Time(now.0 + 1));
-        (wanted < self.0).then(|| {
-            self.0 = wanted;
-            wanted
+    /// Sets the timer and returns the time for which an event must be scheduled; `None` if no event
+    /// is needed.
+    ///
+    /// A timer that is set to an earlier time stays: it fires without effect, and is then set
+    /// again.
+    pub(crate) fn set(&mut self, now: Time, timeout: Option<Time>) -> Option<Time> {
+        let timeout = timeout?.max(Time(now.0 + 1));
+        (timeout < self.0).then(|| {
+            self.0 = timeout;
+            timeout
         })
     }
 }

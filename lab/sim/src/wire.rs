@@ -1,4 +1,5 @@
-//! The network: when a message sent now arrives. The same delay each way, in order within a session.
+//! The network: computes when a message arrives. The delay is the same in both directions; messages
+//! of a session stay in order.
 
 use crate::config::SimConfig;
 use crate::event::{Event, Packet};
@@ -28,10 +29,10 @@ struct Jitter {
 impl Wire {
     pub(crate) fn new(config: &SimConfig) -> Self {
         let clients = config.workload.clients as usize;
-        let there = config.network.rtt / 2;
+        let one_way = config.network.rtt / 2;
         Wire {
-            to_server: there,
-            to_client: config.network.rtt - there,
+            to_server: one_way,
+            to_client: config.network.rtt - one_way,
             jitter: (config.network.jitter > Nanos::ZERO).then(|| Jitter {
                 rng: Rng::new(config.seed, Purpose::Network),
                 max: config.network.jitter,
@@ -51,7 +52,7 @@ impl Wire {
         }
     }
 
-    /// When a message that leaves the server now is at its client.
+    /// Arrival time of a message that leaves the server now.
     pub(crate) fn arrival_at_client(&mut self, session: u32, now: Time) -> Time {
         let earliest = now + self.to_client;
         match &mut self.jitter {
@@ -62,27 +63,27 @@ impl Wire {
         }
     }
 
-    /// Where `session`'s client puts its decisions.
+    /// Returns the sink for the decisions of `session`'s client.
     pub(crate) fn sink<'a>(
         &'a mut self,
         session: u32,
         now: Time,
-        agenda: &'a mut EventQueue<Event>,
+        queue: &'a mut EventQueue<Event>,
         requests: &'a mut Requests,
         stats: &'a mut Stats,
         oracle: Option<&'a mut Oracle>,
     ) -> ClientSink<'a> {
-        ClientSink { wire: self, session, now, event_queue: agenda, requests, stats, oracle }
+        ClientSink { wire: self, session, now, event_queue: queue, requests, stats, oracle }
     }
 }
 
-fn jittered_arrival(rng: &mut Rng, up_to: Nanos, last: &mut Time, earliest: Time) -> Time {
-    let at = (earliest + Nanos(rng.below(up_to.0 + 1))).max(*last);
+fn jittered_arrival(rng: &mut Rng, max: Nanos, last: &mut Time, earliest: Time) -> Time {
+    let at = (earliest + Nanos(rng.below(max.0 + 1))).max(*last);
     *last = at;
     at
 }
 
-/// Effects of a client's decisions on the rest of the simulation.
+/// Applies a client's decisions to the simulation.
 pub(crate) struct ClientSink<'a> {
     wire: &'a mut Wire,
     session: u32,

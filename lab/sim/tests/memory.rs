@@ -1,4 +1,5 @@
-//! Memory stays bounded by clients, not by time or load: 10,000 of them at twice the capacity take less than 500 MB.
+//! Memory is bounded by clients, not by time or load: 10,000 clients at twice the capacity take
+//! less than 500 MB.
 
 #![cfg(target_os = "linux")]
 
@@ -6,13 +7,15 @@ use leeward_core::units::Nanos;
 use leeward_sim::config::Workload;
 use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
-/// Forgets the most memory that this process has had (proc(5), `clear_refs`), so that each algorithm answers for itself. A kernel without
-/// that leaves the sum of them all, which is stricter.
+/// Resets the peak memory of this process (proc(5), `clear_refs`), so that each algorithm is
+/// measured separately.
+///
+/// A kernel without this keeps the peak of all algorithms, which is stricter.
 fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The most memory that this process has had since it was forgotten, MB.
+/// Peak memory of this process since the last reset, MB.
 fn peak_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -26,7 +29,7 @@ fn ten_thousand_clients_fit() {
         let config = SimConfig {
             workload: Workload { clients: 10_000, ..testbed.workload.clone() },
             warmup: Nanos::from_millis(500),
-            // Long enough for no control to fill every connection: 256 requests of each client.
+            // Without control, long enough to fill every connection: 256 requests per client.
             duration: Nanos::from_secs(if algorithm.name == "none" { 4 } else { 1 }),
             ..testbed
         };

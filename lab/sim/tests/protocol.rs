@@ -1,8 +1,9 @@
-//! The simulator's ideal wire against the real protocol: the same arrivals, services and controllers, once through the
-//! simulator and once through both ends of the protocol in virtual time (`leeward_pair`), as bytes.
+//! The simulator's ideal wire compared with the real protocol. The same arrivals, services and
+//! controllers run through the simulator, and as bytes through both ends of the protocol in virtual
+//! time (`leeward_pair`).
 //!
-//! They need not agree in every request. A client of the protocol registers first, its session begins with the call on
-//! trust, and what the controllers draw by chance is drawn in another order.
+//! Both need not agree in every request. A client of the protocol registers first, its session
+//! begins with the call on trust, and the controllers' random draws come in another order.
 
 use leeward_core::params::Params;
 use leeward_core::registry::Algorithm;
@@ -19,7 +20,7 @@ const MEAN: Nanos = Nanos::from_micros(10);
 const WARMUP: Nanos = Nanos::from_millis(100);
 const DURATION: Nanos = Nanos::from_millis(300);
 
-/// A core without costs but the service, with a hundred clients.
+/// One core without costs besides the service time, with a hundred clients.
 fn scenario(load: f64, seed: u64) -> SimConfig {
     let mut config = SimConfig::testbed(ServiceTime::Exponential(MEAN), 1.0);
     config.server.cores = 1;
@@ -31,17 +32,17 @@ fn scenario(load: f64, seed: u64) -> SimConfig {
     config
 }
 
-/// Requests per second that are answered within the objective, by the simulator.
+/// Goodput in the simulator, requests per second.
 fn ideal(config: &SimConfig, algorithm: &Algorithm) -> f64 {
     let report = simulate(config, algorithm, &Params::default()).unwrap();
     report.counts.good as f64 / report.measured.as_secs_f64()
 }
 
-/// The same through both ends of the protocol.
+/// Goodput through both ends of the protocol, requests per second.
 fn real(config: &SimConfig, algorithm: &Algorithm, chunk_max: usize) -> f64 {
     let wire = WireModel { delay: config.network.rtt / 2, chunk_max, ..WireModel::default() };
     let settings = PairConfig { seed: config.seed, wire, ..PairConfig::default() };
-    // The argument says how long it takes.
+    // The argument holds the service time.
     let handler =
         |payload: &[u8], _: &mut _| Work::Result(Nanos(u64::from_le_bytes(payload.try_into().unwrap())), Vec::new());
     let (params, environment) = (Params::default(), config.environment());
@@ -74,10 +75,13 @@ fn real(config: &SimConfig, algorithm: &Algorithm, chunk_max: usize) -> f64 {
     (good(&pair) - done_before) as f64 / (DURATION - WARMUP).as_secs_f64()
 }
 
-/// How far the protocol may be from the ideal wire. Where nothing depends on chance or on the first round trips, they agree to
-/// the request. Credits and priorities are drawn in another order. Controllers whose clients or limits answer each rejection
-/// amplify small differences: up to 8 % was seen. CoDel serves a third more over the protocol above capacity, and Rajomon
-/// a fifth more, which is not explained yet: until it is, the bound only says that nothing breaks down.
+/// Accepted relative difference between the protocol and the ideal wire.
+///
+/// Without dependence on chance or on the first round trips, both agree to the request. Credits and
+/// priorities are drawn in another order. Controllers whose clients or limits answer each rejection
+/// amplify small differences: up to 8 % was seen. CoDel serves a third more over the protocol above
+/// capacity, and Rajomon a fifth more; this is not explained yet, so the bound only excludes a
+/// breakdown.
 fn tolerance(controller: &str) -> f64 {
     match controller {
         "none" | "seda" | "window" => 0.001,

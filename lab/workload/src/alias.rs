@@ -1,40 +1,41 @@
-//! Draws places by weight in constant time, however many there are (Walker's alias method, built as by Vose 1991).
+//! Weighted draws of indices in constant time (Walker's alias method, built as by Vose 1991).
 
 use crate::rng::Rng;
 
-/// Places `0..n`, each as likely as its weight.
+/// A table of the indices `0..n`, each drawn with a probability proportional to its weight.
 #[derive(Clone, Debug)]
 pub struct AliasTable {
-    /// For each place: how likely a draw that has come to it stays, and where it goes otherwise.
+    /// Per index: the probability that a draw of it stays, and the alias otherwise.
     entries: Vec<(f64, u32)>,
 }
 
 impl AliasTable {
-    /// Of weights that are not negative and not all zero; without any, only place 0 is drawn.
+    /// Creates a table of weights that are not negative and not all zero. Without weights, every
+    /// draw is 0.
     pub fn new(weights: &[f64]) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
         let mut left: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
-        let mut places: Vec<(f64, u32)> = (0..left.len() as u32).map(|place| (1.0, place)).collect();
-        let (mut poor, mut rich): (Vec<usize>, Vec<usize>) = (0..left.len()).partition(|place| left[*place] < 1.0);
-        while let (Some(from), Some(to)) = (poor.pop(), rich.last().copied()) {
-            places[from] = (left[from], to as u32);
+        let mut table: Vec<(f64, u32)> = (0..left.len() as u32).map(|index| (1.0, index)).collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..left.len()).partition(|index| left[*index] < 1.0);
+        while let (Some(from), Some(to)) = (small.pop(), large.last().copied()) {
+            table[from] = (left[from], to as u32);
             left[to] -= 1.0 - left[from];
             if left[to] < 1.0 {
-                rich.pop();
-                poor.push(to);
+                large.pop();
+                small.push(to);
             }
         }
-        // What rounding has left over is as good as full.
-        AliasTable { entries: places }
+        // Entries that rounding has left over keep probability 1.
+        AliasTable { entries: table }
     }
 
-    /// A place.
+    /// Draws an index.
     pub fn draw(&self, rng: &mut Rng) -> u32 {
         let drawn = rng.unit() * self.entries.len() as f64;
-        let place = (drawn as usize).min(self.entries.len().saturating_sub(1));
-        match self.entries.get(place) {
-            Some((stays, other)) if drawn - place as f64 >= *stays => *other,
-            _ => place as u32,
+        let index = (drawn as usize).min(self.entries.len().saturating_sub(1));
+        match self.entries.get(index) {
+            Some((keep, other)) if drawn - index as f64 >= *keep => *other,
+            _ => index as u32,
         }
     }
 }
@@ -46,16 +47,16 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Adds up what each place gets, which is exact, instead of drawing.
+        /// Adds up the exact share of each index instead of drawing.
         #[test]
         fn every_place_gets_its_share(weights in prop::collection::vec(0.0f64..10.0, 1..50)) {
             prop_assume!(weights.iter().sum::<f64>() > 0.1);
             let alias = AliasTable::new(&weights);
             let mut shares = vec![0.0; weights.len()];
-            for (place, (stays, other)) in alias.entries.iter().enumerate() {
-                prop_assert!((0.0..=1.0).contains(stays));
-                shares[place] += stays;
-                shares[*other as usize] += 1.0 - stays;
+            for (index, (keep, other)) in alias.entries.iter().enumerate() {
+                prop_assert!((0.0..=1.0).contains(keep));
+                shares[index] += keep;
+                shares[*other as usize] += 1.0 - keep;
             }
             let scale = weights.len() as f64 / weights.iter().sum::<f64>();
             for (share, weight) in shares.iter().zip(&weights) {

@@ -1,25 +1,27 @@
-//! Steps of a request at the server besides computing: the path it takes and the locks it holds on its way. Plain data,
-//! drawn from the seed, so that every controller meets the same requests. How a lock behaves is the plant's business.
+//! Applications: the steps of a request at the server, along a path and with locks.
+//!
+//! Plain data, drawn from the seed, so that every controller meets the same requests. Does not
+//! contain the behaviour of locks, which is the plant's.
 
 use crate::rng::Rng;
 use leeward_core::units::Nanos;
 
-/// An application: its locks, and the paths that requests take through them. The default has none: a request is its
-/// service time and nothing else.
+/// An application: its locks, and the paths of requests through them. The default has neither: a
+/// request only computes for its service time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Application {
-    /// The locks' names, each of its own.
+    /// Names of the locks, each unique.
     pub locks: Vec<String>,
-    /// The paths; a request takes one of them.
+    /// Paths; a request takes one of them.
     pub paths: Vec<Path>,
 }
 
-/// A way through the application.
+/// A path through the application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// The share of requests that take it, 0..=1.
+    /// Share of requests that take the path, 0..=1.
     pub share: f64,
-    /// Steps of the requests on this path, in order.
+    /// Steps of a request on the path, in order.
     pub steps: Vec<Step>,
 }
 
@@ -28,17 +30,17 @@ pub struct Path {
 pub enum Step {
     /// Compute for this share of the request's service time.
     Work(f64),
-    /// Wait for this share of it without a core: for a disk, or for a server further down. Locks that are given back right after it
-    /// are given back as it ends, by whatever was waited for.
+    /// Wait for this share of the service time without a core, for a disk or a downstream server.
+    /// Releases that directly follow happen when the wait ends, without a core.
     Wait(f64),
-    /// Take this lock, an index into [`Application::locks`].
+    /// Acquire this lock, an index into [`Application::locks`].
     Acquire(usize),
-    /// Give it back.
+    /// Release this lock.
     Release(usize),
 }
 
 impl Step {
-    /// Share of the service time that it takes, if it takes any.
+    /// Share of the service time that the step takes, if any.
     fn share(&self) -> Option<f64> {
         match self {
             Step::Work(share) | Step::Wait(share) => Some(*share),
@@ -47,20 +49,23 @@ impl Step {
     }
 }
 
-/// The most locks, paths, and steps of one path: the plants keep the locks that a request holds in one word.
+/// Maximum number of locks, of paths, and of steps per path: the plants keep the held locks of a
+/// request in one word.
 pub const MAX_STEPS: usize = 64;
 
-/// Shares are written by people: this far from one is rounding.
+/// Rounding tolerance of shares that a person has written.
 const TOLERANCE: f64 = 1e-6;
 
 impl Application {
-    /// Whether a request is its service time and nothing else.
+    /// Whether requests only compute for their service time.
     pub fn is_plain(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// A single lock on a slow path (Hoover, Fig. 1): with probability `p` a request does 1 − `r` of its work, then `r`
-    /// of it with the lock; all others take no lock.
+    /// An application with a single lock on a slow path (Hoover, Fig. 1).
+    ///
+    /// With probability `p` a request does 1 − `r` of its work, then `r` of it with the lock. All
+    /// other requests take no lock.
     pub fn one_lock(p: f64, r: f64) -> Self {
         let slow = vec![Step::Work(1.0 - r), Step::Acquire(0), Step::Work(r), Step::Release(0)];
         Application {
@@ -69,13 +74,14 @@ impl Application {
         }
     }
 
-    /// Two paths, each wholly inside a lock of its own; `p` is the first one's share (thesis, Fig. 2.2).
+    /// An application with two paths, each entirely inside its own lock; `p` is the first path's
+    /// share (thesis, Fig. 2.2).
     pub fn two_locks(p: f64) -> Self {
         let path = |share, lock| Path { share, steps: vec![Step::Acquire(lock), Step::Work(1.0), Step::Release(lock)] };
         Application { locks: vec!["first".into(), "second".into()], paths: vec![path(p, 0), path(1.0 - p, 1)] }
     }
 
-    /// The path of the next request. Always one draw, whatever the application.
+    /// Draws the path of the next request; always one draw from `rng`.
     pub fn draw(&self, rng: &mut Rng) -> usize {
         let mut left = rng.unit();
         for (index, path) in self.paths.iter().enumerate() {
@@ -84,15 +90,17 @@ impl Application {
             }
             left -= path.share;
         }
-        // The shares add up to one but for rounding.
+        // The shares add up to one except for rounding.
         self.paths.iter().rposition(|path| path.share > 0.0).unwrap_or(0)
     }
 
-    /// The first thing about it that is impossible, in words. Locks that a path holds at once must be taken in the order
-    /// of [`Application::locks`]: requests that took them in different orders would wait for each other for ever.
+    /// Checks the application.
+    ///
+    /// Locks that a path holds together must be taken in the order of [`Application::locks`]:
+    /// requests with different orders could deadlock.
     ///
     /// # Errors
-    /// That thing.
+    /// The first rule that the application violates, as text.
     pub fn check(&self) -> Result<(), String> {
         if self.is_plain() {
             return if self.locks.is_empty() { Ok(()) } else { Err("locks that no path takes".into()) };
@@ -139,10 +147,10 @@ impl Application {
                     held.push(lock);
                 }
                 Step::Release(lock) => {
-                    let Some(place) = held.iter().position(|other| *other == lock) else {
+                    let Some(index) = held.iter().position(|other| *other == lock) else {
                         return Err(format!("`{}` is released where it is not held", self.locks[lock]));
                     };
-                    held.remove(place);
+                    held.remove(index);
                 }
             }
         }
@@ -155,8 +163,10 @@ impl Application {
         Ok(())
     }
 
-    /// How long a request of this service time is at a step of `path`; zero unless the step is work, or a wait. The steps of a path
-    /// add up to the service time, to the nanosecond.
+    /// Time that a request of this service time spends at a step of `path`; zero unless the step is
+    /// work or a wait.
+    ///
+    /// The steps of a path add up to the service time, to the nanosecond.
     pub fn length(&self, path: usize, step: usize, service: Nanos) -> Nanos {
         let steps: &[Step] = self.paths.get(path).map_or(&[], |path| &path.steps);
         match steps.get(step) {
@@ -168,7 +178,7 @@ impl Application {
     }
 }
 
-/// Work done when the first `count` of `steps` are.
+/// Time of the first `count` of `steps`.
 fn done_after(steps: &[Step], count: usize, service: Nanos) -> Nanos {
     let shares = |steps: &[Step]| -> f64 { steps.iter().filter_map(Step::share).sum() };
     let (done, ahead) = steps.split_at(count);

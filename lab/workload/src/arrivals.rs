@@ -1,5 +1,6 @@
-//! When requests are issued and by which client: open loop, whatever the server does. The schedule depends on the
-//! workload and the seed only, so every controller meets the same one.
+//! Arrivals: when requests are issued, and by which client (open loop).
+//!
+//! The schedule depends only on the workload and the seed, so every controller meets the same one.
 
 use crate::demand::{Arrivals, Segment, Shares, Workload};
 use crate::rng::{Purpose, Rng};
@@ -7,7 +8,7 @@ use leeward_core::units::{Nanos, Rate, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The stream of requests: ask for the next one, in order of time.
+/// The stream of requests, in order of time.
 pub struct ArrivalStream {
     rng: Rng,
     segments: Vec<Segment>,
@@ -16,15 +17,18 @@ pub struct ArrivalStream {
 }
 
 enum Process {
-    /// All clients' Poisson processes are one Poisson process whose points choose their client.
+    /// The clients' Poisson processes together are one Poisson process; each of its points draws a
+    /// client.
     Poisson { at: f64, clients: ClientSampler, bursts: Option<BurstModulation> },
-    /// Every client counts its own period.
+    /// Each client has its own period.
     Constant(PeriodicArrivals),
 }
 
 impl ArrivalStream {
-    /// The stream that `seed` draws for `workload`. Without any segment of demand it is empty, and so is that of a closed loop, whose clients
-    /// wait for answers: [`ThinkTimes`](crate::ThinkTimes) has those.
+    /// Creates the stream that `seed` draws for `workload`.
+    ///
+    /// It is empty without any segment of demand, and for a closed loop, where
+    /// [`ThinkTimes`](crate::ThinkTimes) issues the requests.
     pub fn new(workload: &Workload, seed: u64) -> Self {
         let mut rng = Rng::new(seed, Purpose::Arrivals);
         let mut segments = workload.demand.clone();
@@ -41,8 +45,8 @@ impl ArrivalStream {
                     Shares::Zipf(_) => ClientSampler::alias(&shares),
                 },
                 bursts: match workload.arrivals {
-                    Arrivals::Bursts { peak_permille, mean_length: lasts } => {
-                        Some(BurstModulation::new(peak_permille, lasts, &mut rng))
+                    Arrivals::Bursts { peak_permille, mean_length: mean } => {
+                        Some(BurstModulation::new(peak_permille, mean, &mut rng))
                     }
                     _ => None,
                 },
@@ -55,12 +59,12 @@ impl ArrivalStream {
         ArrivalStream { rng, segments, segment: 0, process }
     }
 
-    /// Enters the next segment.
+    /// Enters the next segment of demand.
     fn advance(&mut self) -> Option<()> {
         let next = self.segments.get(self.segment + 1)?;
         self.segment += 1;
-        if let Process::Constant(metronomes) = &mut self.process {
-            metronomes.change_rate(next.from.0 as f64, next.rate.0);
+        if let Process::Constant(periodic) = &mut self.process {
+            periodic.change_rate(next.from.0 as f64, next.rate.0);
         }
         Some(())
     }
@@ -69,14 +73,14 @@ impl ArrivalStream {
 impl Iterator for ArrivalStream {
     type Item = (Time, u32);
 
-    /// The next request: its time and its client. `None` when no more will come.
+    /// Returns the time and client of the next request; `None` if there is none.
     fn next(&mut self) -> Option<(Time, u32)> {
         loop {
             let rate = self.segments[self.segment].rate.0;
             let end = self.segments.get(self.segment + 1).map_or(f64::INFINITY, |next| next.from.0 as f64);
             match &mut self.process {
                 Process::Poisson { at, clients, bursts } => {
-                    // Nothing comes in a pause, whatever the chain does.
+                    // Nothing arrives in a pause, in either state of the chain.
                     let (rate, change) = match bursts.as_mut().filter(|_| rate > 0.0) {
                         Some(bursts) => bursts.at(*at, rate, &mut self.rng),
                         None => (rate, f64::INFINITY),
@@ -87,7 +91,8 @@ impl Iterator for ArrivalStream {
                     }
                     let next = if rate > 0.0 { *at + self.rng.exponential() / rate * 1e9 } else { f64::INFINITY };
                     if next >= change && change < end {
-                        // Memoryless: what is left of a gap is as good as a new one, of the new rate.
+                        // Memoryless: the rest of a gap is distributed like a new gap of the new
+                        // rate.
                         *at = change;
                         continue;
                     }
@@ -96,11 +101,12 @@ impl Iterator for ArrivalStream {
                         let client = clients.draw(&mut self.rng);
                         return Some((Time(next as u64), client));
                     }
-                    // Memoryless: what is left of a gap at a change of rate is as good as a new gap.
+                    // Memoryless: the rest of a gap at a change of rate is distributed like a new
+                    // gap.
                     *at = end;
                 }
-                Process::Constant(metronomes) => {
-                    if let Some((at, client)) = metronomes.next(end) {
+                Process::Constant(periodic) => {
+                    if let Some((at, client)) = periodic.next(end) {
                         return Some((Time(at), client));
                     }
                 }
@@ -110,26 +116,26 @@ impl Iterator for ArrivalStream {
     }
 }
 
-/// The chain of peaks and valleys.
+/// The Markov chain of peaks and valleys.
 struct BurstModulation {
-    /// Factors on the rate: now, and after the next change.
+    /// Factor on the rate in this state, and in the next one.
     factor: f64,
     next_factor: f64,
-    /// Mean of a state's length, and when this one ends, ns.
+    /// Mean length of a state, and end of this state, ns.
     mean_length: f64,
     state_end: f64,
 }
 
 impl BurstModulation {
-    fn new(peak_permille: u16, lasts: Nanos, rng: &mut Rng) -> Self {
+    fn new(peak_permille: u16, mean_length_ns: Nanos, rng: &mut Rng) -> Self {
         let peak = f64::from(peak_permille) / 1e3;
-        let lasts = (lasts.0 as f64).max(1.0);
-        let until = rng.exponential() * lasts;
+        let mean_length_ns = (mean_length_ns.0 as f64).max(1.0);
+        let until = rng.exponential() * mean_length_ns;
         let (now, then) = if rng.unit() < 0.5 { (peak, 2.0 - peak) } else { (2.0 - peak, peak) };
-        BurstModulation { factor: now, next_factor: then, mean_length: lasts, state_end: until }
+        BurstModulation { factor: now, next_factor: then, mean_length: mean_length_ns, state_end: until }
     }
 
-    /// The rate at `at`, and when it changes.
+    /// Rate at `at`, and the time of its next change.
     fn at(&mut self, at: f64, rate: f64, rng: &mut Rng) -> (f64, f64) {
         while self.state_end <= at {
             std::mem::swap(&mut self.factor, &mut self.next_factor);
@@ -139,18 +145,19 @@ impl BurstModulation {
     }
 }
 
-/// Metronomes of the clients, each with a period of its own. Times are kept with their fraction of a nanosecond, so
-/// that short periods neither drift nor stand still.
+/// Periodic arrivals of the clients, each with its own period.
+///
+/// Times keep fractions of a nanosecond, so that short periods neither drift nor become zero.
 struct PeriodicArrivals {
-    /// Of all clients, per second.
+    /// Rate of all clients together, per second.
     rate: f64,
     shares: Vec<f64>,
-    /// When each client is due, in ns; infinite while the rate is zero.
+    /// Time of each client's next request, ns; infinite while the rate is zero.
     due: Vec<f64>,
-    /// Time that each client still had to wait when the rate last changed, in units of its period: a pause keeps the
-    /// phases.
+    /// Rest of each client's period at the last change of rate, in units of the period, so that a
+    /// pause keeps the phases.
     remaining: Vec<f64>,
-    /// Due time, order of drawing among equals, client.
+    /// Due time, order of drawing among equal times, client.
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
     drawn: u64,
 }
@@ -158,13 +165,13 @@ struct PeriodicArrivals {
 impl PeriodicArrivals {
     fn new(shares: Vec<f64>, phases: Vec<f64>, rate: f64) -> Self {
         let due = vec![f64::INFINITY; shares.len()];
-        let mut metronomes =
+        let mut arrivals =
             PeriodicArrivals { rate: 0.0, shares, due, remaining: phases, heap: BinaryHeap::new(), drawn: 0 };
-        metronomes.change_rate(0.0, rate);
-        metronomes
+        arrivals.change_rate(0.0, rate);
+        arrivals
     }
 
-    /// The next that is due before `end` (ns), and its client.
+    /// Returns the time (ns) and client of the next request before `end` (ns).
     fn next(&mut self, end: f64) -> Option<(u64, u32)> {
         let Reverse((at, _, client)) = *self.heap.peek().filter(|Reverse((at, ..))| (*at as f64) < end)?;
         self.heap.pop();
@@ -173,8 +180,8 @@ impl PeriodicArrivals {
         Some((at, client))
     }
 
-    /// From `from` (ns) on, all clients together issue `rate`. What is left of a period takes as long as the new rate
-    /// says.
+    /// Changes the total rate of all clients to `rate` from `from` (ns) on. The rest of each period
+    /// is scaled to the new rate.
     fn change_rate(&mut self, from: f64, rate: f64) {
         if self.rate > 0.0 {
             for client in 0..self.due.len() {
@@ -190,7 +197,7 @@ impl PeriodicArrivals {
         }
     }
 
-    /// Of this client, in ns.
+    /// Period of this client, ns.
     fn period(&self, client: usize) -> f64 {
         1e9 / (self.rate * self.shares[client])
     }
@@ -204,7 +211,7 @@ impl PeriodicArrivals {
     }
 }
 
-/// Each client's part of the demand.
+/// Share of each client in the demand.
 pub(crate) fn shares(workload: &Workload) -> Vec<f64> {
     let weights: Vec<f64> = (1..=workload.clients)
         .map(|rank| match workload.shares {
@@ -216,10 +223,10 @@ pub(crate) fn shares(workload: &Workload) -> Vec<f64> {
     weights.iter().map(|weight| weight / sum).collect()
 }
 
-/// Draws a client by its share in constant time.
+/// Draws a client by its share, in constant time.
 enum ClientSampler {
     Even(u64),
-    /// Vose's alias method: a slot keeps its own client with its probability, else gives its alias.
+    /// Vose's alias method: a slot yields its own client with its probability, else its alias.
     Alias {
         keep: Vec<f64>,
         alias: Vec<u32>,
@@ -233,11 +240,11 @@ impl ClientSampler {
         let mut keep = vec![1.0; count];
         let mut alias: Vec<u32> = (0..count as u32).collect();
         let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..count).partition(|slot| scaled[*slot] < 1.0);
-        while let (Some(poor), Some(rich)) = (small.pop(), large.pop()) {
-            keep[poor] = scaled[poor];
-            alias[poor] = rich as u32;
-            scaled[rich] -= 1.0 - scaled[poor];
-            if scaled[rich] < 1.0 { small.push(rich) } else { large.push(rich) }
+        while let (Some(below), Some(above)) = (small.pop(), large.pop()) {
+            keep[below] = scaled[below];
+            alias[below] = above as u32;
+            scaled[above] -= 1.0 - scaled[below];
+            if scaled[above] < 1.0 { small.push(above) } else { large.push(above) }
         }
         ClientSampler::Alias { keep, alias }
     }
@@ -272,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Requests per second of the run, and per client.
+    /// Counts requests per second of the run, and per client.
     fn count(arrivals: Arrivals, shares: Shares) -> ([u64; 3], Vec<u64>) {
         let stream = ArrivalStream::new(&workload(arrivals, shares), 7);
         let (mut seconds, mut clients) = ([0; 3], vec![0; 100]);
@@ -305,8 +312,8 @@ mod tests {
         assert_eq!(seconds[1], 0);
         assert!((seconds[0] as f64 / 1e5 - 1.0).abs() < 0.1, "{seconds:?}");
         assert!((seconds[2] as f64 / 3e5 - 1.0).abs() < 0.1, "{seconds:?}");
-        // Variance over mean of counts in 10 ms: 1 of a Poisson process; of this chain 1 + 2 (0.8)^2 rate tau (1 - ...), tau half a
-        // state's length: some 60 at 100 per ms.
+        // Variance over mean of the counts per 10 ms: 1 for a Poisson process; for this chain 1 + 2
+        // (0.8)^2 rate tau (1 - ...), tau half a state's length: some 60 at 100 per ms.
         let dispersion = |arrivals| {
             let mut counts = vec![0.0; 100];
             for (at, _) in ArrivalStream::new(&workload(arrivals, Shares::Equal), 7) {
@@ -322,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_pause_keeps_the_phases() {
-        // Before the first request, and in the middle of a run.
+        // A pause before the first request, and one in the middle of a run.
         for pause_from in [0, 1] {
             let mut paused = workload(Arrivals::Constant, Shares::Equal);
             paused.demand.drain(..1 - pause_from);

@@ -1,47 +1,50 @@
-//! Kinds of requests: for whom they are, how important, how soon needed, how dear. Plain data, drawn from the seed with a stream
-//! of its own, so that arrivals are the same with and without kinds. Never here: what a controller makes of it.
+//! Kinds of requests: tenant, importance, deadline and cost.
+//!
+//! Plain data, drawn from the seed with a separate stream, so that arrivals are the same with and
+//! without kinds. Does not contain a controller's use of kinds.
 
 use crate::alias::AliasTable;
 use crate::rng::{Purpose, Rng};
 use crate::service_time::ServiceTime;
 use leeward_core::units::{Cost, Nanos, Priority, Tenant};
 
-/// The most kinds of one workload.
+/// Maximum number of kinds per workload.
 pub const MAX_KINDS: usize = 64;
-/// Classes of importance.
+/// Number of classes of importance.
 pub const CLASSES: u8 = 8;
-/// Users that a class tells apart: an eighth of the priorities.
+/// Number of users that a class distinguishes: an eighth of the priorities.
 const USERS: u8 = Priority::LOWEST.level() / CLASSES;
-/// Shares are written by people: this far from one is rounding.
+/// Rounding tolerance of shares that a person has written.
 const TOLERANCE: f64 = 1e-6;
 
 /// A kind of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestKind {
-    /// Its name, of its own among the kinds.
+    /// Name, unique among the kinds.
     pub name: String,
     /// Share of the arrivals, above 0 and up to 1.
     pub share: f64,
-    /// Tenant for which they are sent.
+    /// Tenant of the requests.
     pub tenant: Tenant,
-    /// Importance, 0 (refused last) to 7; `None`: all classes, by chance.
+    /// Importance, 0 (rejected last) to 7; `None`: a random class per request.
     pub class: Option<u8>,
-    /// Span from issue to response after which a response is of no use; `None`: the objective of the whole.
+    /// Deadline, from issue to response; `None`: the workload's objective.
     pub deadline: Option<Nanos>,
-    /// Work that a request is said to be.
+    /// Declared cost of a request.
     pub cost: Cost,
-    /// How long a request takes on a core; `None`: as the workload says.
+    /// Service time of a request; `None`: the workload's.
     pub service: Option<ServiceTime>,
 }
 
 impl RequestKind {
-    /// A kind that differs from others by its name alone.
+    /// Creates a kind that differs from others only by its name.
     pub fn new(name: &str, share: f64) -> Self {
         let (tenant, cost) = (Tenant::DEFAULT, Cost::ONE);
         RequestKind { name: name.into(), share, tenant, class: None, deadline: None, cost, service: None }
     }
 
-    /// Priority of a request of this kind, from 64 random bits: its class, and a user of the class by chance.
+    /// Priority of a request of this kind: its class, and a random user of the class from 64 random
+    /// bits.
     pub fn priority(&self, bits: u64) -> Priority {
         match self.class {
             None => Priority::from_random(bits),
@@ -50,7 +53,7 @@ impl RequestKind {
     }
 }
 
-/// The kinds of a workload. Without any, all requests are alike.
+/// The kinds of a workload. Without kinds, all requests are alike.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestKinds(pub Vec<RequestKind>);
 
@@ -65,7 +68,8 @@ impl RequestKinds {
         self.0.get(usize::from(kind)).map_or_else(|| Priority::from_random(bits), |kind| kind.priority(bits))
     }
 
-    /// Mean service time of all requests, in a workload whose other requests take `otherwise`.
+    /// Mean service time of all requests, where kinds without their own service time take
+    /// `otherwise`.
     pub fn mean(&self, otherwise: &ServiceTime) -> Nanos {
         if self.is_empty() {
             return otherwise.mean();
@@ -74,10 +78,10 @@ impl RequestKinds {
         Nanos(self.0.iter().map(mean).sum::<f64>() as u64)
     }
 
-    /// The first thing about them that is impossible, in words, and the kind with which it is wrong.
+    /// Checks the kinds.
     ///
     /// # Errors
-    /// That thing.
+    /// The first rule that a kind violates, as text, with the kind's index.
     pub fn check(&self) -> Result<(), (usize, String)> {
         if self.is_empty() {
             return Ok(());
@@ -108,21 +112,21 @@ impl RequestKinds {
     }
 }
 
-/// Draws the kinds of requests, one after the other.
+/// Draws the kinds of consecutive requests.
 pub struct KindStream {
     alias: Option<AliasTable>,
     rng: Rng,
 }
 
 impl KindStream {
-    /// The stream that `seed` draws.
+    /// Creates the stream that `seed` draws.
     pub fn new(kinds: &RequestKinds, seed: u64) -> Self {
         let shares: Vec<f64> = kinds.0.iter().map(|kind| kind.share).collect();
         let alias = (!kinds.is_empty()).then(|| AliasTable::new(&shares));
         KindStream { alias, rng: Rng::new(seed, Purpose::Kinds) }
     }
 
-    /// Index of the next request's kind; 0 without any, and nothing is drawn.
+    /// Index of the next request's kind. Without kinds it is 0, and nothing is drawn.
     pub fn draw(&mut self) -> u8 {
         self.alias.as_ref().map_or(0, |alias| alias.draw(&mut self.rng) as u8)
     }

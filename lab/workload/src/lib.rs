@@ -1,16 +1,18 @@
-//! Requests of clients: when each comes, from which client, and how long it takes. They are drawn from a seed, the same
-//! for every controller and every plant: the simulator and the load generator take their requests from here.
+//! Requests of clients: their times, clients, kinds and service times, drawn from a seed.
 //!
-//! - [`application`]: which paths requests take through the server, and which locks they hold there.
+//! They are the same for every controller and plant: the simulator and the load generator both use
+//! this crate.
+//!
+//! - [`application`]: paths of requests through the server, and the locks on them.
 //! - [`demand`]: the description, as plain data.
-//! - [`arrivals`]: when requests are issued and by which client.
-//! - [`thinking`]: the same where clients wait for answers first.
-//! - [`service`]: how long they take.
-//! - [`kinds`]: for whom they are, how important and how dear.
-//! - [`alias`]: drawing by weight.
+//! - [`arrivals`]: when requests are issued, and by which client (open loop).
+//! - [`think_times`]: the same for a closed loop.
+//! - [`service_time`]: distributions of service times.
+//! - [`kinds`]: tenant, importance, deadline and cost of requests.
+//! - [`alias`]: weighted draws.
 //! - [`rng`]: random numbers, one stream per purpose.
 //!
-//! Never here: what becomes of a request.
+//! Does not contain the handling of requests.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How long a request takes on a core.
+//! Distributions of the time that a request takes on a core.
 
 use crate::rng::Rng;
 use leeward_core::units::{Nanos, UnitError, parse_duration, parse_number};
@@ -7,31 +7,32 @@ use std::sync::Arc;
 /// A distribution of service times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServiceTime {
-    /// Exponential with this mean.
+    /// Exponential distribution with this mean.
     Exponential(Nanos),
-    /// Always this.
+    /// Constant time.
     Constant(Nanos),
-    /// 20 % take four times the mean, 80 % a quarter of it (Breakwater §5.2).
+    /// 20 % of requests take four times the mean, 80 % a quarter of it (Breakwater §5.2).
     Bimodal(Nanos),
-    /// Lognormal with this mean; `sigma` is the standard deviation of its logarithm.
+    /// Lognormal distribution with this mean; `sigma` is the standard deviation of the logarithm.
     Lognormal {
         /// Mean.
         mean: Nanos,
         /// Standard deviation of the logarithm.
         sigma: f64,
     },
-    /// Any of these spans, evenly. At least one: the simulator refuses an empty list.
+    /// Uniform draw from samples, of which there is at least one: the simulator rejects an empty
+    /// list.
     Empirical(Arc<[Nanos]>),
 }
 
 const EXPECTED: &str = "a service time such as `exp:10us`, `const:10us`, `bimodal:10us` or `lognormal:10us:1.5` (a mean above 0 and up to 60s, a sigma up to 5)";
 
 impl ServiceTime {
-    /// Reads `exp:10us`, `const:10us`, `bimodal:10us`, `lognormal:10us:1.5`. Empirical ones come from a file: see
-    /// [`Service::from_samples`].
+    /// Parses `exp:10us`, `const:10us`, `bimodal:10us` or `lognormal:10us:1.5`. Empirical
+    /// distributions come from a file: see [`ServiceTime::from_samples`].
     ///
     /// # Errors
-    /// Anything else, a mean of zero or above a minute, and a sigma that is not within 0..=5.
+    /// Any other text, a mean of zero or above a minute, and a sigma outside 0..=5.
     pub fn parse(text: &str) -> Result<ServiceTime, UnitError> {
         let fail = || UnitError { written: text.chars().take(40).collect(), expected: EXPECTED };
         let (shape, rest) = text.split_once(':').ok_or_else(fail)?;
@@ -55,10 +56,12 @@ impl ServiceTime {
         }
     }
 
-    /// From a text of one duration with unit per line; empty lines and lines that begin with `#` are skipped.
+    /// Parses a text with one duration per line, with unit. Skips empty lines and lines that begin
+    /// with `#`.
     ///
     /// # Errors
-    /// The first line that is no duration, with its number; or a text without any, or with more than a million.
+    /// The first line that is not a duration, with its number; a text without samples, or with more
+    /// than a million.
     pub fn from_samples(text: &str) -> Result<ServiceTime, SamplesError> {
         let mut samples = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -77,7 +80,7 @@ impl ServiceTime {
         Ok(ServiceTime::Empirical(samples.into()))
     }
 
-    /// The mean; zero for an empty list of samples.
+    /// Mean; zero for an empty list of samples.
     pub fn mean(&self) -> Nanos {
         match self {
             ServiceTime::Exponential(mean) | ServiceTime::Constant(mean) | ServiceTime::Bimodal(mean) => *mean,
@@ -89,7 +92,7 @@ impl ServiceTime {
         }
     }
 
-    /// Draws one.
+    /// Draws a service time.
     pub fn draw(&self, rng: &mut Rng) -> Nanos {
         match self {
             ServiceTime::Exponential(mean) => mean.scale(rng.exponential()),
@@ -104,22 +107,22 @@ impl ServiceTime {
     }
 }
 
-/// A file of service times that can't be used.
+/// An error in a file of service times.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplesError {
-    /// A line is no duration.
+    /// A line is not a duration.
     #[error("line {line}: {error}")]
     Line {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: usize,
         /// Description of the mistake.
         error: UnitError,
     },
-    /// There is no sample.
+    /// There are no samples.
     #[error("no service times in it: expected one duration per line, such as `12us`")]
     Empty,
-    /// More than a million.
+    /// There are more than a million samples.
     #[error("more than 1,000,000 service times")]
     TooMany,
 }

@@ -1,12 +1,15 @@
-//! When the clients of a closed loop issue: each thinks after its request has ended, and then has the next. How long they think is drawn here;
-//! when a request ends is the plant's to say.
+//! Think times of closed-loop clients: each client thinks after its request has ended, and then
+//! issues the next.
+//!
+//! Does not contain the ends of requests, which the plant determines.
 
 use crate::arrivals::shares;
 use crate::demand::{Arrivals, Segment, Workload};
 use crate::rng::{Purpose, Rng};
 use leeward_core::units::Time;
 
-/// Thinking clients. The same seed thinks alike as long as requests end in the same order.
+/// Think times of the clients. They are the same for a seed as long as requests end in the same
+/// order.
 pub struct ThinkTimes {
     rng: Rng,
     segments: Vec<Segment>,
@@ -14,7 +17,7 @@ pub struct ThinkTimes {
 }
 
 impl ThinkTimes {
-    /// The clients of `workload`; `None` unless they are a closed loop.
+    /// Creates the think times of `workload`; `None` unless it is a closed loop.
     pub fn new(workload: &Workload, seed: u64) -> Option<Self> {
         let is_closed = workload.arrivals == Arrivals::Closed;
         is_closed.then(|| ThinkTimes {
@@ -24,7 +27,7 @@ impl ThinkTimes {
         })
     }
 
-    /// When `client`, which begins to think now, issues its next request; `None` if it never will.
+    /// Time at which `client`, which begins to think now, issues its next request; `None` if never.
     pub fn next(&mut self, client: u32, now: Time) -> Option<Time> {
         let share = self.shares[client as usize];
         let mut at = now.0 as f64;
@@ -36,7 +39,8 @@ impl ThinkTimes {
             if next < end {
                 return Some(Time(next as u64));
             }
-            // Memoryless: what is left of a thought at a change of rate is as good as a new one.
+            // Memoryless: the rest of a think time at a change of rate is distributed like a new
+            // one.
             at = end;
         }
         None
@@ -72,7 +76,7 @@ mod tests {
     #[test]
     fn a_client_thinks_as_long_as_its_share_of_the_demand_says() {
         let mut thinking = ThinkTimes::new(&closed(), 7).unwrap();
-        // 100 requests/s each, and later 1,000.
+        // 100 requests/s per client, and later 1,000.
         let early = mean_ms(&mut thinking, Time::ZERO);
         let late = mean_ms(&mut thinking, Time(3_000_000_000));
         assert!((early / 10.0 - 1.0).abs() < 0.03 && (late / 1.0 - 1.0).abs() < 0.03, "{early} and {late} ms");

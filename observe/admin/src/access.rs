@@ -1,10 +1,12 @@
-//! Rules for who may ask an admin port from a browser. The port has no passwords: an address that only this machine reaches is its lock, and a
-//! page from elsewhere must not borrow the operator's browser as a key. Never here: what is answered.
+//! Access rules for browsers. Does not contain responses.
+//!
+//! The port has no passwords: only programs on this machine reach a loopback address. A web page
+//! from elsewhere must not reach the port through the operator's browser.
 
 use crate::request::Request;
 use std::net::{IpAddr, SocketAddr};
 
-/// The name in a `Host` field or behind an origin's scheme, without the port.
+/// Name in a `Host` field or in an origin, without the port.
 fn name_of(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -17,20 +19,22 @@ fn is_loopback(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a request names this port as a local one must: a name of somebody else's that was made to point here is none
-/// (DNS rebinding). A port that listens to other machines may have any name.
+/// True if the request names this port by a loopback name. Another name that resolves to this
+/// address is rejected (DNS rebinding).
+///
+/// A port that listens on a non-loopback address may have any name.
 pub(crate) fn is_host_allowed(request: &Request, address: SocketAddr) -> bool {
     !address.ip().is_loopback() || request.host.is_empty() || is_loopback(name_of(&request.host))
 }
 
-/// Name of the host that a page may ask besides its own port: the same machine's other ports.
+/// Host name under which a page may also request other ports of the same machine.
 pub(crate) fn valid_host(request: &Request) -> Option<&str> {
     let name = name_of(&request.host);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-[]:".contains(&byte);
     (!name.is_empty() && name.len() <= 253 && name.bytes().all(is_plain)).then_some(name)
 }
 
-/// The origin that may read the answer although it is another port: a dashboard of the same machine.
+/// Origin that may read the response from another port: a dashboard on the same machine.
 pub(crate) fn allowed_origin(request: &Request) -> Option<&str> {
     let origin = request.origin.as_deref()?;
     let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;

@@ -1,4 +1,5 @@
-//! A connection of the admin port: reads a head, writes an answer or events, ends. Never waits. Never here: which answer.
+//! Connection of the admin port: reads a request head, writes a response or events, closes. Never
+//! blocks. Does not contain responses.
 
 use crate::request;
 use crate::response::Response;
@@ -11,42 +12,44 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long a head may take to come, an answer to go, and a listener to take nothing.
+/// Time limit for receiving a head, for sending a response, and for a subscriber that reads
+/// nothing.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a client that has sent more than was read has to hear the answer: closing at once would reset the connection.
+/// Time for which a client that sent too much may read the response. Closing at once would reset
+/// the connection.
 const LINGER: Duration = Duration::from_secs(1);
-/// Bytes that may wait for a listener. Whoever is further behind is let go.
+/// Maximum of unsent bytes for a subscriber. A slower subscriber is disconnected.
 const UNSENT_MAX: usize = 1 << 20;
-/// Bytes that are thrown away from a client that goes on sending.
+/// Maximum of bytes that are discarded from a client that keeps sending.
 const DISCARD_MAX: usize = 1 << 20;
 
 /// Stage of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionStage {
-    /// Its head is coming.
+    /// The connection receives the request's head.
     Reading,
-    /// Its answer is going.
+    /// The connection sends the response.
     Writing,
-    /// A listener to events.
+    /// The connection sends events to a subscriber.
     Streaming,
-    /// A peer that has its answer, and has sent more than was read.
+    /// The client has its response, and sent more than was read.
     Lingering,
     Closed,
 }
 
-/// A connection.
+/// Connection of the admin port.
 pub(crate) struct Connection {
     pub(crate) stream: Stream,
     pub(crate) stage: ConnectionStage,
     head: Vec<u8>,
     out: Vec<u8>,
     sent: usize,
-    /// When the stage ends at the latest.
+    /// Latest end of the stage.
     pub(crate) deadline: Instant,
     discarded: usize,
-    /// Whether more than the head may have come.
+    /// True if bytes after the head may have arrived.
     has_unread_input: bool,
-    /// Whether it has just begun to listen, and has heard nothing of the past yet.
+    /// True if the client has just subscribed and has not got the history yet.
     pub(crate) is_new_subscriber: bool,
 }
 
@@ -67,17 +70,17 @@ impl Connection {
         })
     }
 
-    /// The same behind TLS.
+    /// Wraps the connection in TLS.
     #[cfg(feature = "tls")]
-    pub(crate) fn with_tls(self, lock: &TlsAcceptor) -> Self {
+    pub(crate) fn with_tls(self, acceptor: &TlsAcceptor) -> Self {
         let stream = match self.stream {
-            Stream::Plain(socket) => Stream::Encrypted(Box::new(TlsStream::new(socket, lock))),
+            Stream::Plain(socket) => Stream::Encrypted(Box::new(TlsStream::new(socket, acceptor))),
             encrypted => encrypted,
         };
         Connection { stream, ..self }
     }
 
-    /// Whether it waits for a handshake to spend, and not for its client.
+    /// True if the connection waits for the handshake quota, and not for its client.
     pub(crate) fn awaits_handshake_quota(&self) -> bool {
         match &self.stream {
             #[cfg(feature = "tls")]
@@ -86,17 +89,18 @@ impl Connection {
         }
     }
 
-    /// Whether its handshake is not over.
+    /// True until the TLS handshake has ended.
     #[cfg(feature = "tls")]
     pub(crate) fn is_handshaking(&self) -> bool {
         matches!(&self.stream, Stream::Encrypted(encrypted) if encrypted.is_handshaking())
     }
 
-    /// Begins the handshake of a client that has spoken, if there is one to spend. Whether the connection may have its turn.
+    /// Starts the handshake of a client that has sent bytes, if the quota allows. Returns true if
+    /// the connection may be polled.
     #[cfg(feature = "tls")]
-    pub(crate) fn admit(&mut self, lock: &mut TlsAcceptor, now: Instant) -> bool {
+    pub(crate) fn admit(&mut self, acceptor: &mut TlsAcceptor, now: Instant) -> bool {
         let Stream::Encrypted(encrypted) = &mut self.stream else { return true };
-        match encrypted.admit(lock, now) {
+        match encrypted.admit(acceptor, now) {
             HandshakeAdmission::Proceed => true,
             HandshakeAdmission::Wait => {
                 if now >= self.deadline {
@@ -114,27 +118,28 @@ impl Connection {
         }
     }
 
-    /// Whether it waits to be read, and whether to be written.
+    /// Readiness events that the connection waits for: (readable, writable).
     pub(crate) fn interest(&self) -> (bool, bool) {
         let reads = self.stage != ConnectionStage::Writing && !self.awaits_handshake_quota();
         (reads, self.sent < self.out.len() || self.stream.wants_write())
     }
 
-    /// Bytes that are not written yet.
+    /// Number of bytes that are not written yet.
     pub(crate) fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Answers with this and ends.
+    /// Sends this response, then closes.
     pub(crate) fn finish(&mut self, response: &Response, now: Instant) {
         self.out = response.bytes(false);
         (self.sent, self.stage, self.deadline) = (0, ConnectionStage::Writing, now + TIMEOUT);
     }
 
-    /// Does whatever can be done without waiting. `room`: whether another listener may be had.
-    pub(crate) fn poll(&mut self, state: &AdminState, room: bool, now: Instant) {
+    /// Does everything that is possible without blocking. `can_subscribe`: true if another
+    /// subscriber is allowed.
+    pub(crate) fn poll(&mut self, state: &AdminState, can_subscribe: bool, now: Instant) {
         match self.stage {
-            ConnectionStage::Reading => self.read(state, room, now),
+            ConnectionStage::Reading => self.read(state, can_subscribe, now),
             ConnectionStage::Streaming | ConnectionStage::Lingering => self.discard(),
             ConnectionStage::Writing | ConnectionStage::Closed => {}
         }
@@ -146,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// An event for a listener.
+    /// Sends an event to a subscriber; closes the connection if too many bytes are unsent.
     pub(crate) fn push_event(&mut self, event: &str, now: Instant) {
         if self.unsent() == 0 {
             self.deadline = now + TIMEOUT;
@@ -161,7 +166,7 @@ impl Connection {
         self.write(now);
     }
 
-    fn read(&mut self, state: &AdminState, room: bool, now: Instant) {
+    fn read(&mut self, state: &AdminState, can_subscribe: bool, now: Instant) {
         let mut piece = [0; 4096];
         while self.stage == ConnectionStage::Reading {
             match self.stream.read(&mut piece) {
@@ -169,7 +174,7 @@ impl Connection {
                 Ok(count) => {
                     let left = HEAD_MAX.saturating_sub(self.head.len());
                     self.head.extend_from_slice(&piece[..count.min(left)]);
-                    self.handle_request(state, room, now);
+                    self.handle_request(state, can_subscribe, now);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -178,7 +183,7 @@ impl Connection {
         }
     }
 
-    fn handle_request(&mut self, state: &AdminState, room: bool, now: Instant) {
+    fn handle_request(&mut self, state: &AdminState, can_subscribe: bool, now: Instant) {
         let (request, length) = match request::parse(&self.head) {
             Ok(None) => return,
             Ok(Some(whole)) => whole,
@@ -187,11 +192,11 @@ impl Connection {
                 return self.finish(&Response::status(fault.status()), now);
             }
         };
-        // The client has sent more than one request, which is all that it gets an answer to.
+        // The client has sent more than one request; only the first one gets a response.
         self.has_unread_input |= self.head.len() > length;
         match routes::route(&request, state) {
             RouteResponse::Full(response) => self.finish(&response, now),
-            RouteResponse::EventStream(_) if !room => {
+            RouteResponse::EventStream(_) if !can_subscribe => {
                 self.finish(&Response::line(503, "there are listeners enough"), now)
             }
             RouteResponse::EventStream(response) => {
@@ -231,7 +236,7 @@ impl Connection {
         }
     }
 
-    /// Reads and throws away, to see the end.
+    /// Reads and discards bytes, to detect the end of the stream.
     fn discard(&mut self) {
         let mut piece = [0; 4096];
         loop {
@@ -250,7 +255,8 @@ impl Connection {
         }
     }
 
-    /// Gives up a handshake that is not over: nobody could read an answer. Whether there was one.
+    /// Aborts an unfinished handshake, during which no response can be read. Returns true if there
+    /// was one.
     fn abort_handshake(&mut self) -> bool {
         #[cfg(feature = "tls")]
         if let Stream::Encrypted(encrypted) = &mut self.stream {
@@ -271,7 +277,7 @@ impl Connection {
                 self.finish(&Response::status(408), now);
                 self.write(now);
             }
-            // A listener that has all there is waits for the next event, not the port for it.
+            // The subscriber has got every event and waits for the next one.
             ConnectionStage::Streaming if self.unsent() == 0 => self.deadline = now + TIMEOUT,
             _ => self.stage = ConnectionStage::Closed,
         }

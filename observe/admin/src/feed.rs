@@ -1,4 +1,5 @@
-//! The state once a second, as server-sent events, and the last minutes for whoever has just come. Never here: sockets.
+//! Server-sent events: the state once a second, and the last minutes for new subscribers. Does not
+//! contain sockets.
 
 use crate::routes::{AdminState, decision_json};
 use leeward_observe::exemplar::SCAN_MAX;
@@ -8,28 +9,29 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-/// Seconds that are kept for listeners who come later.
+/// Seconds of history that are kept for later subscribers.
 const HISTORY_MAX: usize = 300;
-/// Refusals in words with each state, and kinds of them.
+/// Maximum of rejections, and of groups of them, that each state explains.
 const REJECTIONS_MAX: usize = 8;
-/// Seconds whose latencies the percentiles beside those of the last second are of.
+/// Seconds over which the recent percentiles are computed.
 const RECENT_SECONDS: usize = 10;
 
-/// The stream of states.
+/// Stream of states.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     history: VecDeque<String>,
     latencies: BTreeMap<String, LatencyWindow>,
 }
 
-/// Latencies of a source so far, as they were each second, oldest first.
+/// Latency counts of a source, one entry per second, oldest first.
 #[derive(Debug, Default)]
 struct LatencyWindow(VecDeque<LatencyCounts>);
 
 impl LatencyWindow {
-    /// Takes a second: percentiles of it alone, and of the last seconds. Nothing is known before the second one.
+    /// Adds a second. Returns the percentiles of this second alone and of the last seconds; `None`
+    /// at the first second.
     fn tick(&mut self, now: LatencyCounts) -> (Option<Percentiles>, Option<Percentiles>) {
-        // Counts that went back are another source's of that name.
+        // Counts that went back belong to another source of the same name.
         if self.0.back().is_some_and(|last| last.count() > now.count()) {
             self.0.clear();
         }
@@ -44,7 +46,7 @@ impl LatencyWindow {
 }
 
 impl Feed {
-    /// The state of this second, as an event; kept for later listeners without what only matters now.
+    /// Returns the state of this second as an event, and adds its numbers to the history.
     pub(crate) fn tick(&mut self, state: &AdminState) -> String {
         let mut servers = Vec::new();
         let mut kept = Vec::new();
@@ -61,12 +63,12 @@ impl Feed {
             let decisions = source.decisions(SCAN_MAX);
             let refusals = decisions.iter().filter(|decision| decision.reject_reason.is_some()).take(REJECTIONS_MAX);
             let kinds = explain::group_rejections(&decisions, REJECTIONS_MAX);
-            let mut told = serde_json::to_value(&snapshot).unwrap_or_default();
-            told["latency"] = json!(second);
-            told["latency_recent"] = json!(recent);
-            told["refusals"] = refusals.map(|decision| decision_json(&name, decision, &context)).collect();
-            told["refusal_kinds"] = kinds.iter().map(|alike| group_json(&name, alike, &context)).collect();
-            servers.push(told);
+            let mut entry = serde_json::to_value(&snapshot).unwrap_or_default();
+            entry["latency"] = json!(second);
+            entry["latency_recent"] = json!(recent);
+            entry["refusals"] = refusals.map(|decision| decision_json(&name, decision, &context)).collect();
+            entry["refusal_kinds"] = kinds.iter().map(|alike| group_json(&name, alike, &context)).collect();
+            servers.push(entry);
         }
         let is_stopping = state.is_stopping.load(Ordering::Relaxed);
         if self.history.len() == HISTORY_MAX {
@@ -76,24 +78,24 @@ impl Feed {
         format!("data: {}\n\n", json!({ "stopping": is_stopping, "servers": servers }))
     }
 
-    /// The seconds so far, as one event.
+    /// Returns the history as one event.
     pub(crate) fn history(&self) -> String {
         let seconds: Vec<&str> = self.history.iter().map(String::as_str).collect();
         format!("event: past\ndata: [{}]\n\n", seconds.join(","))
     }
 }
 
-/// Refusals of one kind: the newest of them, with their count and the time of the first.
+/// JSON of a group of rejections: the newest one, with the group's count and the time of the first.
 fn group_json(port: &str, alike: &RejectionGroup, context: &DecisionContext) -> Value {
-    let mut told = decision_json(port, &alike.newest, context);
-    told["count"] = alike.count.into();
+    let mut entry = decision_json(port, &alike.newest, context);
+    entry["count"] = alike.count.into();
     let mut first = alike.newest;
     first.at = alike.first_time;
-    told["first_unix_ms"] = (context.unix_ns_of(&first) / 1_000_000).into();
-    told
+    entry["first_unix_ms"] = (context.unix_ns_of(&first) / 1_000_000).into();
+    entry
 }
 
-/// The numbers that are drawn over time.
+/// Numbers that the dashboard draws over time.
 fn numbers(snapshot: &Snapshot) -> Value {
     json!({
         "port": snapshot.port,

@@ -1,6 +1,6 @@
-//! The admin port: what an operator's tools and an operator's browser ask of a running server or gate.
+//! The admin port: serves the state of a running server or gate to an operator's tools and browser.
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/` | the dashboard: one page that loads nothing |
 //! | `/metrics` | Prometheus's text, or OpenMetrics by `Accept` |
@@ -8,18 +8,20 @@
 //! | `/readyz` | 503 while it stops; with `?overload=1` also while it is overloaded |
 //! | `/events` | the state once a second, as server-sent events |
 //! | `/debug/decisions` | the newest decisions; `?n=`, `?reason=`, `?port=` |
-//! | `/debug/why?id=` | a decision in sentences |
+//! | `/debug/why?id=` | a decision explained in sentences |
 //! | `/debug/locks`, `/debug/config` | the locks; the settings |
 //!
-//! A thread of its own answers, with its own sockets and no runtime: it answers while the service drowns. Everything that comes is
-//! bounded: 16 connections, heads of 8 KiB, 5 seconds.
+//! A thread of its own serves the port, with its own sockets and without a runtime, so it responds
+//! while the service is overloaded. All input is bounded: 16 connections, heads of 8 KiB, 5
+//! seconds.
 //!
-//! - `server`: the thread and its sockets. `connection`: one of them. `request`, `response`: heads. `routes`: paths.
-//! - `otlp`: the metrics, pushed to a receiver of OpenTelemetry's from a second thread.
-//! - `stream`: bytes of a connection; `tls`, with the feature of that name: the same by TLS.
-//! - `feed`: server-sent events. `guard`: who may ask. `page`: the dashboard.
+//! - `server`: the thread and its sockets. `connection`: one connection. `request`, `response`:
+//!   heads. `routes`: paths.
+//! - `otlp`: pushes the metrics to an OpenTelemetry receiver from a second thread.
+//! - `stream`: bytes of a connection; `tls`, with the feature of that name: the same over TLS.
+//! - `feed`: server-sent events. `access`: access rules. `page`: the dashboard.
 //!
-//! Never here: what is measured (`leeward-observe`), and anything that changes a server.
+//! Does not contain measurements (`leeward-observe`), or anything that changes a server.
 
 #![forbid(unsafe_code)]
 

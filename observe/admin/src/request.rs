@@ -1,24 +1,24 @@
-//! Heads of requests: their method, path and the few fields that matter. Never here: sockets, answers.
+//! Request heads: path and the few fields that matter. Does not contain sockets or responses.
 
 use leeward_http1::{Fault, NO_FIELDS};
 
-/// A request whose head is whole.
+/// A complete request head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// Path without the query.
     pub(crate) path: String,
-    /// The part behind the question mark.
+    /// Query after the question mark.
     pub(crate) query: String,
     pub(crate) accept: String,
     pub(crate) host: String,
     pub(crate) origin: Option<String>,
 }
 
-/// Request at the beginning of all bytes that have come, and the length of its head; `None` until
-/// that is whole.
+/// Parses the request at the start of the received bytes. Returns the request and the length of its
+/// head; `None` until the head is complete.
 ///
 /// # Errors
-/// The fault to answer: this is no request, is too long, or wants something else than to read.
+/// Returns the fault to respond with: malformed, too long, or not a read request.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Fault> {
     let mut fields = NO_FIELDS;
     let Some(head) = leeward_http1::request(bytes, &mut fields)? else { return Ok(None) };
@@ -37,7 +37,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Fault> {
 }
 
 impl Request {
-    /// Value of a parameter of the query. Values that matter here need no escapes: none is decoded.
+    /// Value of a query parameter, without percent-decoding: no accepted value needs it.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         self.query
             .split('&')
@@ -101,9 +101,9 @@ mod tests {
         }
 
         #[test]
-        fn changed_heads_are_answered_or_waited_for(place in 0..60_usize, byte in any::<u8>()) {
+        fn changed_heads_are_answered_or_waited_for(index in 0..60_usize, byte in any::<u8>()) {
             let mut text = *b"GET /debug/decisions?n=5 HTTP/1.1\r\nhost: localhost:94\r\n\r\n\0\0\0";
-            text[place] = byte;
+            text[index] = byte;
             if let Ok(Some((request, _))) = parse(&text) {
                 prop_assert!(request.path.starts_with('/'));
             }

@@ -1,8 +1,8 @@
-//! Heads of answers. Never here: what is answered.
+//! Response heads and bodies. Does not contain the routes.
 
 use leeward_http1::status_line;
 
-/// A whole answer, or the beginning of one without an end.
+/// A complete response, or the start of a stream of events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Response {
     status: u16,
@@ -11,22 +11,22 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// An answer of this kind.
+    /// Makes a response with this content type.
     pub(crate) fn new(status: u16, kind: &str, body: impl Into<Vec<u8>>) -> Self {
         Response { status, fields: vec![("content-type", kind.into())], body: body.into() }
     }
 
-    /// A line for people.
+    /// Makes a response with one line of text.
     pub(crate) fn line(status: u16, text: &str) -> Self {
         let answer = Response::new(status, "text/plain; charset=utf-8", format!("{text}\n"));
         if status == 405 { answer.with("allow", "GET") } else { answer }
     }
 
-    /// Only the status, in words; none where a `HEAD` may have been asked, whose answer has no
-    /// content.
+    /// Makes a response with the status as text. A 405 has no body, since the request may have been
+    /// a `HEAD`.
     pub(crate) fn status(status: u16) -> Self {
-        let words = status_line(status).split_once(' ').map_or("", |(_, words)| words);
-        let answer = Response::line(status, words);
+        let phrase = status_line(status).split_once(' ').map_or("", |(_, phrase)| phrase);
+        let answer = Response::line(status, phrase);
         if status == 405 { Response { body: Vec::new(), ..answer } } else { answer }
     }
 
@@ -34,13 +34,13 @@ impl Response {
         Response::new(status, "application/json", format!("{value}\n"))
     }
 
-    /// Adds a field. The value has no line breaks: each is ours, or was checked.
+    /// Adds a field. The value must not have line breaks.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
         self
     }
 
-    /// The bytes. A stream's end is the connection's: it has no length.
+    /// Bytes of the response. A stream has no length; the connection's end ends it.
     pub(crate) fn bytes(&self, is_stream: bool) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {}\r\nconnection: close\r\n", status_line(self.status));
         head += "cache-control: no-store\r\nx-content-type-options: nosniff\r\n";

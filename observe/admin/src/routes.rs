@@ -1,4 +1,4 @@
-//! Paths and their answers. Never here: sockets.
+//! Paths and their responses. Does not contain sockets.
 
 use crate::access;
 use crate::page;
@@ -13,29 +13,29 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Decisions that are listed if no number is said, and at most.
+/// Number of decisions that are listed by default, and the maximum.
 const COUNT_DEFAULT: usize = 100;
 const COUNT_MAX: usize = 1_000;
-/// First words of a stream: a browser that loses the server asks again after a second.
+/// Start of an event stream: a browser that loses the connection reconnects after a second.
 const STREAM_PREAMBLE: &str = "retry: 1000\n\n";
 
-/// Sources of the answers.
+/// Data for the responses.
 pub(crate) struct AdminState {
     pub(crate) address: SocketAddr,
     pub(crate) sources: Sources,
-    /// The settings as text.
+    /// Settings as text.
     pub(crate) config: String,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
-/// An answer.
+/// Response to a request.
 pub(crate) enum RouteResponse {
     Full(Response),
-    /// The state once a second, for as long as the client stays.
+    /// Sends the state once a second, until the client disconnects.
     EventStream(Response),
 }
 
-/// Answers a request.
+/// Responds to a request.
 pub(crate) fn route(request: &Request, state: &AdminState) -> RouteResponse {
     if !access::is_host_allowed(request, state.address) {
         return RouteResponse::Full(Response::status(421));
@@ -72,7 +72,10 @@ pub(crate) fn route(request: &Request, state: &AdminState) -> RouteResponse {
     RouteResponse::Full(allow(response))
 }
 
-/// Ready, unless it stops. Overload is no reason: whoever is taken out of a balancer gives his load to the others.
+/// Readiness: 503 only while the server stops.
+///
+/// Overload does not fail readiness: removing this replica would move its load to the others. With
+/// `?overload=1` overload returns 503, too.
 fn readiness(request: &Request, state: &AdminState) -> Response {
     let minds_overload = request.parameter("overload") == Some("1");
     if state.is_stopping.load(Ordering::Relaxed) {
@@ -90,12 +93,12 @@ fn decisions(request: &Request, state: &AdminState) -> Response {
         Some(Ok(count)) => count.min(COUNT_MAX),
         Some(Err(_)) => return Response::line(400, "n: a number"),
     };
-    let reason = match request.parameter("reason").map(|word| (word, DecisionReason::from_name(word))) {
+    let reason = match request.parameter("reason").map(|name| (name, DecisionReason::from_name(name))) {
         None => None,
         Some((_, Some(reason))) => Some(reason),
         Some((_, None)) => {
-            let words: Vec<&str> = DecisionReason::ALL.iter().map(|reason| reason.name()).collect();
-            return Response::line(400, &format!("reason: {}", words.join(", ")));
+            let names: Vec<&str> = DecisionReason::ALL.iter().map(|reason| reason.name()).collect();
+            return Response::line(400, &format!("reason: {}", names.join(", ")));
         }
     };
     let tenant = match request.parameter("tenant").map(str::parse::<u32>) {
@@ -107,7 +110,7 @@ fn decisions(request: &Request, state: &AdminState) -> Response {
     let mut listed = Vec::new();
     for (name, source) in state.sources.all().into_iter().filter(|(name, _)| port.is_none_or(|port| port == name)) {
         let context = source.context();
-        // Filters look further back than what they leave.
+        // A filter must search more decisions than it returns.
         let looked_at = if reason.is_some() || tenant.is_some() { usize::MAX } else { count };
         let is_meant = |decision: &Decision| {
             (reason.is_none() || decision.reject_reason == reason)
@@ -130,12 +133,12 @@ fn explain(request: &Request, state: &AdminState) -> Response {
         return Response::line(404, &format!("no decision {id}: only the newest are kept"));
     };
     let context = source.context();
-    let mut told = decision_json(&name, &decision, &context);
-    told["text"] = context.explain(&decision, Some(&source.nearby_counts(&decision))).into();
-    Response::json(200, &told)
+    let mut body = decision_json(&name, &decision, &context);
+    body["text"] = context.explain(&decision, Some(&source.nearby_counts(&decision))).into();
+    Response::json(200, &body)
 }
 
-/// A decision for programs, and in words.
+/// JSON of a decision, with its explanation.
 pub(crate) fn decision_json(port: &str, decision: &Decision, context: &DecisionContext) -> Value {
     json!({
         "id": decision.id.to_string(),

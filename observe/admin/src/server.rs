@@ -1,4 +1,5 @@
-//! The thread of an admin port and its sockets: accepting, waiting, telling the state once a second. Never here: answers.
+//! Thread of an admin port and its sockets: accepts, polls, and publishes the state once a second.
+//! Does not contain responses.
 
 use crate::connection::{Connection, ConnectionStage};
 use crate::feed::Feed;
@@ -14,49 +15,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections at a time.
+/// Maximum of open connections.
 const CONNECTIONS_MAX: usize = 16;
-/// Of them, listeners to events.
+/// Maximum of connections that are subscribed to events.
 const SUBSCRIBERS_MAX: usize = 4;
-/// Connections that are accepted before those that are there have their turn.
+/// Maximum of connections that are accepted before the open ones are polled.
 const ACCEPT_BATCH: usize = 64;
-/// From one state to the next.
+/// Interval between two states.
 const FEED_INTERVAL: Duration = Duration::from_secs(1);
-/// Out of descriptors, the listener is asked again after this long.
+/// Pause of the listener after the process has run out of descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// How long the last answers may take when the port ends.
+/// Time limit for the last responses when the port stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// An admin port that can't start.
+/// Error: the admin port cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// The address is in use, not ours, or no address at all.
+    /// The address is in use, is not local, or is malformed.
     #[error("can't listen on {address}: {source}")]
     Listen {
-        /// Address that was asked for.
+        /// Requested address.
         address: String,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The system has no thread or descriptor to give.
+    /// The system cannot start a thread or open a descriptor.
     #[error("can't start the admin port: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// A running admin port. It ends when it is dropped.
+/// A running admin port. Dropping it stops it.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
     sources: Sources,
     is_stopping: Arc<AtomicBool>,
-    /// Its other end tells the thread to end: by being closed.
+    /// Wakes the thread by a write; stops the thread when dropped.
     control: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Admin {
-    /// Listens on `address`, such as `127.0.0.1:9464`. `config` is the text behind `/debug/config`.
+    /// Listens on `address`, such as `127.0.0.1:9464`. `config` is the text of `/debug/config`.
     ///
     /// # Errors
     /// See [`AdminError`].
@@ -66,7 +67,7 @@ impl Admin {
         Admin::start_on(listener, sources, config)
     }
 
-    /// The same on a socket that listens already.
+    /// Starts on a socket that listens already.
     ///
     /// # Errors
     /// See [`AdminError`].
@@ -74,8 +75,9 @@ impl Admin {
         Admin::spawn(listener, sources, config, Acceptor::default())
     }
 
-    /// The same for clients with TLS alone, whose certificate is looked at where `tls` wants one. Its files are to be opened for
-    /// [`crate::ALPN`] ([`leeward_tls::ServerTls::open_for`]).
+    /// Starts with TLS only; verifies client certificates if `tls` requires them.
+    ///
+    /// Open the certificate files for [`crate::ALPN`] ([`leeward_tls::ServerTls::open_for`]).
     ///
     /// # Errors
     /// See [`AdminError`].
@@ -86,48 +88,48 @@ impl Admin {
         config: String,
         tls: leeward_tls::ServerTls,
     ) -> Result<Admin, AdminError> {
-        let lock = crate::tls::TlsAcceptor::new(tls, sources.handshake_counters());
-        Admin::spawn(listener, sources, config, Acceptor { tls: Some(lock) })
+        let acceptor = crate::tls::TlsAcceptor::new(tls, sources.handshake_counters());
+        Admin::spawn(listener, sources, config, Acceptor { tls: Some(acceptor) })
     }
 
     fn spawn(listener: TcpListener, sources: Sources, config: String, gateway: Acceptor) -> Result<Admin, AdminError> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let (bell, heard) = UnixStream::pair()?;
-        heard.set_nonblocking(true)?;
+        let (control_sender, control_receiver) = UnixStream::pair()?;
+        control_receiver.set_nonblocking(true)?;
         let is_stopping = Arc::new(AtomicBool::new(false));
         let state = AdminState { address, sources: sources.clone(), config, is_stopping: Arc::clone(&is_stopping) };
-        let port = EventLoop {
+        let event_loop = EventLoop {
             listener,
-            control: heard,
+            control: control_receiver,
             state,
             connections: Vec::new(),
             feed: Feed::default(),
             accept_paused_until: None,
             acceptor: gateway,
         };
-        let thread = std::thread::Builder::new().name("admin".into()).spawn(move || port.run())?;
-        Ok(Admin { address, sources, is_stopping, control: Some(bell), thread: Some(thread) })
+        let thread = std::thread::Builder::new().name("admin".into()).spawn(move || event_loop.run())?;
+        Ok(Admin { address, sources, is_stopping, control: Some(control_sender), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Address on which the port listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Servers and gates that it tells of.
+    /// Servers and gates that the port observes.
     pub fn sources(&self) -> &Sources {
         &self.sources
     }
 
-    /// The server begins to stop: it is not ready any more.
+    /// Reports the server as not ready from now on, because it starts to stop.
     pub fn begin_stopping(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        // Listeners shall know before their connection ends.
-        let _ = self.control.as_ref().map(|mut bell| bell.write(b"!"));
+        // Subscribers get the new state before their connection ends.
+        let _ = self.control.as_ref().map(|mut control| control.write(b"!"));
     }
 
-    /// Ends it.
+    /// Stops the port.
     pub fn stop(mut self) {
         self.end();
     }
@@ -146,7 +148,7 @@ impl Drop for Admin {
     }
 }
 
-/// Step before a connection's first words: a handshake, where there is TLS.
+/// Prepares accepted connections: with TLS, by a handshake.
 #[derive(Default)]
 struct Acceptor {
     #[cfg(feature = "tls")]
@@ -156,51 +158,51 @@ struct Acceptor {
 impl Acceptor {
     fn wrap(&self, connection: Connection) -> Connection {
         #[cfg(feature = "tls")]
-        if let Some(lock) = &self.tls {
-            return connection.with_tls(lock);
+        if let Some(tls) = &self.tls {
+            return connection.with_tls(tls);
         }
         connection
     }
 
-    /// Whether a connection may have its turn.
+    /// True if the connection may be polled.
     fn admit(&mut self, connection: &mut Connection, now: Instant) -> bool {
         #[cfg(feature = "tls")]
-        if let Some(lock) = &mut self.tls {
-            return connection.admit(lock, now);
+        if let Some(tls) = &mut self.tls {
+            return connection.admit(tls, now);
         }
         let _ = (connection, now);
         true
     }
 
-    /// When one that waits for its handshake may begin it.
+    /// Time at which a waiting connection may start its handshake.
     fn next_handshake(&self, connections: &[Connection], now: Instant) -> Option<Instant> {
         #[cfg(feature = "tls")]
-        if let Some(lock) = &self.tls {
-            lock.record_waiting(connections.iter().filter(|of| of.is_handshaking()).count());
-            return connections.iter().any(Connection::awaits_handshake_quota).then(|| lock.next_handshake(now));
+        if let Some(tls) = &self.tls {
+            tls.record_waiting(connections.iter().filter(|of| of.is_handshaking()).count());
+            return connections.iter().any(Connection::awaits_handshake_quota).then(|| tls.next_handshake(now));
         }
         let _ = (connections, now);
         None
     }
 }
 
-/// All that the thread has.
+/// State of the admin thread.
 struct EventLoop {
     listener: TcpListener,
     control: UnixStream,
     state: AdminState,
     connections: Vec<Connection>,
     feed: Feed,
-    /// Until when the listener is not asked.
+    /// Time until which the listener is not polled.
     accept_paused_until: Option<Instant>,
     acceptor: Acceptor,
 }
 
-/// The owner's words.
+/// Signal from the owner of the port.
 #[derive(PartialEq, Eq)]
 enum ControlEvent {
     Idle,
-    /// Tell the listeners now.
+    /// Send the state to the subscribers now.
     Wake,
     Stop,
 }
@@ -210,11 +212,11 @@ impl EventLoop {
         let mut next = Instant::now();
         loop {
             let now = Instant::now();
-            let rung = self.poll_control();
-            if rung == ControlEvent::Stop {
+            let event = self.poll_control();
+            if event == ControlEvent::Stop {
                 return self.shut_down(now);
             }
-            if now >= next || rung == ControlEvent::Wake {
+            if now >= next || event == ControlEvent::Wake {
                 self.tick(now);
                 next = now + FEED_INTERVAL;
             }
@@ -235,10 +237,10 @@ impl EventLoop {
 
     fn tick(&mut self, now: Instant) {
         let event = self.feed.tick(&self.state);
-        let heard = |connection: &&mut Connection| {
+        let is_subscribed = |connection: &&mut Connection| {
             connection.stage == ConnectionStage::Streaming && !connection.is_new_subscriber
         };
-        self.connections.iter_mut().filter(heard).for_each(|connection| connection.push_event(&event, now));
+        self.connections.iter_mut().filter(is_subscribed).for_each(|connection| connection.push_event(&event, now));
     }
 
     fn accept(&mut self, now: Instant) {
@@ -250,23 +252,25 @@ impl EventLoop {
             match self.listener.accept() {
                 Ok((stream, _)) => self.add_connection(stream, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Its client has gone already.
+                // The client has already disconnected.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(_) => return self.accept_paused_until = Some(now + ACCEPT_BACKOFF),
             }
         }
     }
 
-    /// Takes a connection. When there are as many as there may be, one whose head has not come makes room: whoever opens many and
-    /// says nothing must not keep others from asking.
+    /// Adds a connection.
+    ///
+    /// At the limit, it replaces a connection whose head is incomplete. So a client that opens many
+    /// silent connections does not lock out others.
     fn add_connection(&mut self, stream: TcpStream, now: Instant) {
         let Ok(connection) = Connection::new(stream, now) else { return };
         let mut connection = self.acceptor.wrap(connection);
-        let room = self.can_subscribe();
-        // Those that wait for a handshake have theirs first; the next turn admits this one.
+        let can_subscribe = self.can_subscribe();
+        // Connections that wait for a handshake go first; the next poll admits this one.
         let is_next = !self.connections.iter().any(Connection::awaits_handshake_quota);
         if is_next && self.acceptor.admit(&mut connection, now) {
-            connection.poll(&self.state, room, now);
+            connection.poll(&self.state, can_subscribe, now);
         }
         self.send_history(&mut connection, now);
         if connection.stage == ConnectionStage::Closed {
@@ -274,9 +278,9 @@ impl EventLoop {
         }
         if self.connections.len() >= CONNECTIONS_MAX {
             let idle = |of: &Connection| matches!(of.stage, ConnectionStage::Reading | ConnectionStage::Lingering);
-            let places = self.connections.iter().enumerate().filter(|(_, of)| idle(of));
-            match places.min_by_key(|(_, of)| of.deadline).map(|(place, _)| place) {
-                Some(place) => drop(self.connections.swap_remove(place)),
+            let candidates = self.connections.iter().enumerate().filter(|(_, of)| idle(of));
+            match candidates.min_by_key(|(_, of)| of.deadline).map(|(index, _)| index) {
+                Some(index) => drop(self.connections.swap_remove(index)),
                 None => {
                     connection.finish(&Response::line(503, "there are connections enough"), now);
                     return connection.poll(&self.state, false, now);
@@ -290,7 +294,7 @@ impl EventLoop {
         self.connections.iter().filter(|of| of.stage == ConnectionStage::Streaming).count() < SUBSCRIBERS_MAX
     }
 
-    /// Tells a new listener of the past.
+    /// Sends the history to a new subscriber.
     fn send_history(&self, connection: &mut Connection, now: Instant) {
         if connection.stage == ConnectionStage::Streaming && connection.is_new_subscriber {
             connection.is_new_subscriber = false;
@@ -301,10 +305,10 @@ impl EventLoop {
     fn poll_connections(&mut self, now: Instant) {
         let mut connections = std::mem::take(&mut self.connections);
         for mut connection in connections.drain(..) {
-            // Those that have had their turn count, and those that listen already.
-            let room = connection.stage == ConnectionStage::Streaming || self.can_subscribe();
+            // Connections polled before this one count, as do existing subscribers.
+            let can_subscribe = connection.stage == ConnectionStage::Streaming || self.can_subscribe();
             if self.acceptor.admit(&mut connection, now) {
-                connection.poll(&self.state, room, now);
+                connection.poll(&self.state, can_subscribe, now);
             }
             self.send_history(&mut connection, now);
             if connection.stage != ConnectionStage::Closed {
@@ -313,7 +317,7 @@ impl EventLoop {
         }
     }
 
-    /// Waits until something can be done or something is due.
+    /// Waits until a socket is ready or a deadline is due.
     fn wait(&self, next: Instant) {
         let now = Instant::now();
         let due = self
@@ -334,11 +338,11 @@ impl EventLoop {
             PollFd::new(connection.stream.socket(), flags)
         }));
         let span = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: i64::from(span.subsec_nanos()) };
-        // Whatever it says, all are looked at: none of them waits.
+        // All connections are polled next, whatever the result: none of them blocks.
         let _ = poll(&mut descriptors, Some(&span));
     }
 
-    /// Sends what is left of the answers, and ends.
+    /// Sends the remaining responses, then ends.
     fn shut_down(mut self, now: Instant) {
         let until = now + SHUTDOWN_TIMEOUT;
         self.connections.retain(|of| of.stage == ConnectionStage::Writing);

@@ -1,11 +1,11 @@
-//! Bytes of a connection: as they are, or by TLS. Never waits. Never here: what they mean.
+//! Byte stream of a connection: plain or TLS. Never blocks. Does not contain the protocol.
 
 #[cfg(feature = "tls")]
 use crate::tls::TlsStream;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// A connection's stream.
+/// Byte stream of a connection.
 pub(crate) enum Stream {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
@@ -13,7 +13,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// The socket, to wait for.
+    /// Socket, for polling.
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(socket) => socket,
@@ -22,7 +22,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes that were written have not left.
+    /// True if written bytes have not been sent to the socket yet.
     pub(crate) fn wants_write(&self) -> bool {
         match self {
             Stream::Plain(_) => false,
@@ -31,7 +31,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more comes, once all that was written has left.
+    /// Ends the sending direction, once all written bytes have been sent.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Stream::Encrypted(encrypted) = self {

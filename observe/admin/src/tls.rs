@@ -1,4 +1,5 @@
-//! TLS of the admin port: sessions over sockets that never wait, a ration of handshakes, and their count. Never here: certificates.
+//! TLS of the admin port: sessions over non-blocking sockets, a quota of handshakes, and their
+//! counts. Does not contain certificates.
 
 use leeward_observe::snapshot::TlsCounts;
 use leeward_tls::{ServerTls, Session, TlsError, is_tls_record};
@@ -9,33 +10,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The protocol's name in the handshake (ALPN): what certificates of an admin port are opened for.
+/// Protocol name in the TLS handshake (ALPN), for which the certificates of an admin port are
+/// opened.
 pub const ALPN: &[u8] = b"http/1.1";
 
-/// From one handshake to the next, when more clients ask: about 0.5 ms of arithmetic in 20.
+/// Interval between two handshakes under load: about 0.5 ms of CPU time in 20 ms.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(20);
 /// Handshakes that may follow each other at once.
 const BURST: u32 = 16;
 
-/// Reads of a socket without a byte of plaintext, in one turn.
+/// Maximum of socket reads without plaintext per poll.
 const READS_MAX: usize = 16;
 
-/// TLS of a port: its certificates, and how many handshakes it may begin.
+/// TLS of a port: its certificates and its quota of handshakes.
 pub(crate) struct TlsAcceptor {
     tls: ServerTls,
     pub(crate) counters: std::sync::Arc<HandshakeCounters>,
     quota: HandshakeQuota,
 }
 
-/// Handshakes that may be begun.
+/// Quota of handshakes: one per interval, with a burst.
 #[derive(Debug, Default)]
 struct HandshakeQuota {
-    /// When all handshakes that were begun are paid for.
+    /// Time at which all started handshakes are paid for.
     paid_until: Option<Instant>,
 }
 
 impl HandshakeQuota {
-    /// Begins a handshake, if there is one left to spend.
+    /// Takes one handshake from the quota; returns false if none is left.
     fn try_acquire(&mut self, now: Instant) -> bool {
         let paid = self.paid_until.map_or(now, |paid| paid.max(now));
         if paid.saturating_duration_since(now) > HANDSHAKE_INTERVAL * (BURST - 1) {
@@ -45,7 +47,7 @@ impl HandshakeQuota {
         true
     }
 
-    /// When there is a handshake to spend again.
+    /// Time at which the quota has a handshake again.
     fn next_available(&self, now: Instant) -> Instant {
         self.paid_until
             .and_then(|paid| paid.checked_sub(HANDSHAKE_INTERVAL * (BURST - 1)))
@@ -54,23 +56,23 @@ impl HandshakeQuota {
 }
 
 impl TlsAcceptor {
-    pub(crate) fn new(tls: ServerTls, tally: std::sync::Arc<HandshakeCounters>) -> Self {
-        TlsAcceptor { tls, counters: tally, quota: HandshakeQuota::default() }
+    pub(crate) fn new(tls: ServerTls, handshake_counters: std::sync::Arc<HandshakeCounters>) -> Self {
+        TlsAcceptor { tls, counters: handshake_counters, quota: HandshakeQuota::default() }
     }
 
-    /// When a handshake that waits may begin.
+    /// Time at which a waiting handshake may start.
     pub(crate) fn next_handshake(&self, now: Instant) -> Instant {
         self.quota.next_available(now)
     }
 
-    /// Counts what only this thread knows.
+    /// Publishes counts that only this thread knows.
     pub(crate) fn record_waiting(&self, waiting: usize) {
         self.counters.waiting.store(waiting as u64, Ordering::Relaxed);
         self.counters.renewed.store(self.tls.reloads(), Ordering::Relaxed);
     }
 }
 
-/// Handshakes of a port, counted.
+/// Counters of a port's handshakes.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeCounters {
     done: AtomicU64,
@@ -96,7 +98,7 @@ impl HandshakeCounters {
         self.identified.fetch_add(u64::from(session.identity().is_some()), Ordering::Relaxed);
     }
 
-    /// As metrics tell it.
+    /// Counts so far, for the metrics.
     pub(crate) fn counts(&self) -> TlsCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TlsCounts {
@@ -113,9 +115,9 @@ impl HandshakeCounters {
 /// Stage of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The client has said nothing.
+    /// The client has sent nothing.
     New,
-    /// Its first words are there, and wait for a handshake to spend.
+    /// The client has sent its first bytes and waits for the quota.
     Waiting,
     Handshaking,
     Open,
@@ -124,45 +126,45 @@ enum Stage {
 /// A connection with TLS.
 pub(crate) struct TlsStream {
     socket: TcpStream,
-    /// `None` before the client has said anything.
+    /// `None` until the client has sent something.
     session: Option<Session>,
     stage: Stage,
     counters: std::sync::Arc<HandshakeCounters>,
     has_sent_close: bool,
 }
 
-/// Whether a connection may speak.
+/// Permission of a connection to proceed.
 pub(crate) enum HandshakeAdmission {
-    /// As far as it goes.
+    /// The connection may read and write.
     Proceed,
-    /// Not before the next turn.
+    /// The connection must wait until the next poll.
     Wait,
-    /// In plain words that say so: it does not speak TLS.
+    /// The client does not use TLS: send a plaintext response.
     Plain(TcpStream),
 }
 
 impl TlsStream {
-    pub(crate) fn new(socket: TcpStream, lock: &TlsAcceptor) -> Self {
-        let tally = std::sync::Arc::clone(&lock.counters);
-        TlsStream { socket, session: None, stage: Stage::New, counters: tally, has_sent_close: false }
+    pub(crate) fn new(socket: TcpStream, acceptor: &TlsAcceptor) -> Self {
+        let handshake_counters = std::sync::Arc::clone(&acceptor.counters);
+        TlsStream { socket, session: None, stage: Stage::New, counters: handshake_counters, has_sent_close: false }
     }
 
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Whether its handshake is not over.
+    /// True until the handshake has ended.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.stage != Stage::Open
     }
 
-    /// Whether it waits for a handshake to spend, and not for its client.
+    /// True if the connection waits for the handshake quota, and not for its client.
     pub(crate) fn is_waiting(&self) -> bool {
         self.stage == Stage::Waiting
     }
 
-    /// Begins the handshake of a client that has spoken.
-    pub(crate) fn admit(&mut self, lock: &mut TlsAcceptor, now: Instant) -> HandshakeAdmission {
+    /// Starts the handshake of a client that has sent bytes, if the quota allows.
+    pub(crate) fn admit(&mut self, acceptor: &mut TlsAcceptor, now: Instant) -> HandshakeAdmission {
         if matches!(self.stage, Stage::Handshaking | Stage::Open) {
             return HandshakeAdmission::Proceed;
         }
@@ -170,27 +172,28 @@ impl TlsStream {
         match self.socket.peek(&mut first) {
             Ok(1) if !is_tls_record(first[0]) => {
                 self.counters.record_failure("plaintext");
-                // Without a descriptor for the answer there is none: reading finds no session, and ends.
+                // Without a descriptor no response is possible: the read finds no session and ends
+                // the connection.
                 return self.socket.try_clone().map_or(HandshakeAdmission::Proceed, HandshakeAdmission::Plain);
             }
             Ok(1) => {}
-            // The end, or an error: reading says which.
+            // End of stream or an error: the read reports it.
             Ok(_) => return HandshakeAdmission::Proceed,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 return HandshakeAdmission::Wait;
             }
             Err(_) => return HandshakeAdmission::Proceed,
         }
-        if !lock.quota.try_acquire(now) {
+        if !acceptor.quota.try_acquire(now) {
             self.stage = Stage::Waiting;
             return HandshakeAdmission::Wait;
         }
-        self.session = lock.tls.accept().ok();
+        self.session = acceptor.tls.accept().ok();
         self.stage = Stage::Handshaking;
         HandshakeAdmission::Proceed
     }
 
-    /// Sends what there is to send, as far as it goes.
+    /// Sends pending bytes, as far as the socket accepts them.
     fn send(&mut self) -> io::Result<()> {
         match &mut self.session {
             Some(session) => session.send(&mut self.socket),
@@ -202,7 +205,7 @@ impl TlsStream {
         self.session.as_ref().is_some_and(Session::wants_send)
     }
 
-    /// Says goodbye, once everything has left.
+    /// Sends the close alert, once everything has been sent.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         if let (Some(session), false) = (&mut self.session, self.has_sent_close) {
             session.close();
@@ -211,7 +214,7 @@ impl TlsStream {
         self.send()
     }
 
-    /// Counts a session that did not come about, once.
+    /// Counts a failed handshake, once.
     fn fail_handshake(&mut self, reason: &'static str) {
         if self.stage == Stage::Handshaking {
             self.counters.record_failure(reason);
@@ -219,7 +222,7 @@ impl TlsStream {
         }
     }
 
-    /// Counts a handshake that has taken too long.
+    /// Counts a handshake that took too long.
     pub(crate) fn abort_handshake(&mut self) {
         match self.stage {
             Stage::Open => return,
@@ -229,7 +232,8 @@ impl TlsStream {
         self.stage = Stage::Open;
     }
 
-    /// Plaintext, by so many reads of the socket at most: records without any must not keep the thread from others.
+    /// Reads plaintext with at most `READS_MAX` reads of the socket, so that records without
+    /// plaintext do not occupy the thread.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &mut self.session else { return Ok(0) };
         for _ in 0..READS_MAX {
@@ -240,7 +244,8 @@ impl TlsStream {
                 return Ok(0);
             }
             let read = session.receive(&mut self.socket);
-            // Answers of the handshake, and the alert that says why there is none. What does not go now goes with the next turn.
+            // Sends handshake messages, or the alert that explains the failure. The next poll sends
+            // the rest.
             let sent = session.send(&mut self.socket);
             if self.stage == Stage::Handshaking && !session.is_handshaking() && read.is_ok() {
                 self.counters.record_success(session);
@@ -283,7 +288,8 @@ impl Write for TlsStream {
         if self.session.as_ref().is_none_or(Session::is_handshaking) {
             return Err(ErrorKind::WouldBlock.into());
         }
-        // Nothing is sealed before what was sealed has left: at most two records are held back.
+        // A record is sealed only after the previous one has been sent: at most two records are
+        // buffered.
         self.send()?;
         let Some(session) = &mut self.session else { return Ok(0) };
         let count = session.seal(bytes);
@@ -304,14 +310,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handshakes_have_a_ration_that_comes_back() {
-        let (began, mut ration) = (Instant::now(), HandshakeQuota::default());
-        let burst = (0..100).filter(|_| ration.try_acquire(began)).count();
+    fn handshakes_have_a_quota_that_refills() {
+        let (began, mut quota) = (Instant::now(), HandshakeQuota::default());
+        let burst = (0..100).filter(|_| quota.try_acquire(began)).count();
         assert_eq!(burst, BURST as usize);
-        assert!(ration.next_available(began) > began && !ration.try_acquire(began));
-        let later = ration.next_available(began);
-        assert!(ration.try_acquire(later) && !ration.try_acquire(later), "one for each pace");
+        assert!(quota.next_available(began) > began && !quota.try_acquire(began));
+        let later = quota.next_available(began);
+        assert!(quota.try_acquire(later) && !quota.try_acquire(later), "one for each pace");
         let rested = later + HANDSHAKE_INTERVAL * 1_000;
-        assert_eq!((0..100).filter(|_| ration.try_acquire(rested)).count(), BURST as usize);
+        assert_eq!((0..100).filter(|_| quota.try_acquire(rested)).count(), BURST as usize);
     }
 }

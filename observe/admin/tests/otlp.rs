@@ -1,4 +1,5 @@
-//! Exports by OTLP against receivers of this test: a strict one that knows the mapping, one that is full, one that is silent, none.
+//! OTLP exports to receivers of this test: a strict one that checks the mapping, a full one, a
+//! silent one, and none.
 
 use leeward_admin::{Admin, Exporter, OtlpEndpoint, Sources};
 use leeward_observe::explain::DecisionContext;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A server that one more request has come to whenever it is looked at.
+/// A source that counts one more request at each snapshot.
 #[derive(Default)]
 struct CountingSource(AtomicU64);
 
@@ -59,13 +60,13 @@ fn export(listener: &TcpListener, sources: &Sources) -> Exporter {
     Exporter::start(receiver, EXPORT_INTERVAL, sources.clone(), resource).unwrap()
 }
 
-/// A request's head and body.
+/// Accepts a request and returns the connection, the head and the body.
 fn request(listener: &TcpListener) -> (TcpStream, String, String) {
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+    let (mut received, mut piece) = (Vec::new(), [0; 4096]);
     loop {
-        let text = String::from_utf8_lossy(&heard).into_owned();
+        let text = String::from_utf8_lossy(&received).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
             if body.len() == length.parse::<usize>().unwrap() {
@@ -74,22 +75,22 @@ fn request(listener: &TcpListener) -> (TcpStream, String, String) {
         }
         let count = stream.read(&mut piece).unwrap();
         assert!(count > 0, "the request ends within itself: {text}");
-        heard.extend_from_slice(&piece[..count]);
+        received.extend_from_slice(&piece[..count]);
     }
 }
 
-fn answer(mut stream: TcpStream, words: &str) {
-    stream.write_all(words.as_bytes()).unwrap();
+fn answer(mut stream: TcpStream, response: &str) {
+    stream.write_all(response.as_bytes()).unwrap();
 }
 
-/// Fields of an object; nothing but those that the definition has.
+/// Fields of an object; panics at a field that is not in the definition.
 fn fields<'a>(value: &'a Value, known: &[&str]) -> &'a serde_json::Map<String, Value> {
     let map = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));
     map.keys().for_each(|key| assert!(known.contains(&key.as_str()), "`{key}` is no field: {value}"));
     map
 }
 
-/// A 64-bit integer, which the mapping writes as a string.
+/// Parses a 64-bit integer, which the mapping writes as a string.
 fn parse_u64(value: &Value) -> u64 {
     value.as_str().unwrap_or_else(|| panic!("no string: {value}")).parse().unwrap()
 }
@@ -103,7 +104,7 @@ fn attributes(value: &Value) -> Vec<(String, String)> {
     value.as_array().unwrap().iter().map(pair).collect()
 }
 
-/// A histogram's counts fit its bounds, which grow.
+/// Checks that a histogram's counts match its bounds, which increase.
 fn check_histogram(point: &serde_json::Map<String, Value>) {
     let counts: Vec<u64> = point["bucketCounts"].as_array().unwrap().iter().map(parse_u64).collect();
     let bounds: Vec<f64> = point["explicitBounds"].as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect();
@@ -113,11 +114,12 @@ fn check_histogram(point: &serde_json::Map<String, Value>) {
     assert!(point["sum"].is_number());
 }
 
-/// Reads a request as the definition of `ExportMetricsServiceRequest` wants it (opentelemetry-proto 1.x, metrics.proto), and returns
-/// the metrics' names with the sums of their points.
+/// Parses a request strictly by the definition of `ExportMetricsServiceRequest`
+/// (opentelemetry-proto 1.x, metrics.proto). Returns the metrics' names with the sums of their
+/// points.
 fn parse_strict(body: &str) -> Vec<(String, f64)> {
-    let told: Value = serde_json::from_str(body).unwrap();
-    let resources = fields(&told, &["resourceMetrics"])["resourceMetrics"].as_array().unwrap();
+    let request: Value = serde_json::from_str(body).unwrap();
+    let resources = fields(&request, &["resourceMetrics"])["resourceMetrics"].as_array().unwrap();
     assert_eq!(resources.len(), 1);
     let resource = fields(&resources[0], &["resource", "scopeMetrics", "schemaUrl"]);
     let named = attributes(&fields(&resource["resource"], &["attributes"])["attributes"]);
@@ -169,16 +171,16 @@ fn a_strict_receiver_takes_every_export() {
         let (stream, head, body) = request(&listener);
         assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("\r\ncontent-type: application/json"), "{head}");
-        let told = parse_strict(&body);
-        let arrived = value(&told, "leeward.requests.arrived");
+        let sums = parse_strict(&body);
+        let arrived = value(&sums, "leeward.requests.arrived");
         assert!(arrived > before, "counts are cumulative");
         before = arrived;
-        assert_eq!(value(&told, "leeward.otlp.exports"), f64::from(turn), "each export before this one");
-        assert_eq!(value(&told, "leeward.tls.refusals"), 2.0);
+        assert_eq!(value(&sums, "leeward.otlp.exports"), f64::from(turn), "each export before this one");
+        assert_eq!(value(&sums, "leeward.tls.refusals"), 2.0);
         answer(stream, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}");
     }
     assert_eq!(exporter.take_messages(), Vec::<String>::new());
-    // The last words: what was counted since is not lost.
+    // The last export contains the counts since the previous one.
     let last = std::thread::spawn(move || {
         let (stream, _, body) = request(&listener);
         answer(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
@@ -188,25 +190,25 @@ fn a_strict_receiver_takes_every_export() {
     assert!(value(&last.join().unwrap(), "leeward.requests.arrived") > before);
 }
 
-/// Waits for news with these words.
-fn wait_for_message(exporter: &Exporter, words: &str) -> String {
+/// Waits for a message with this text.
+fn wait_for_message(exporter: &Exporter, text: &str) -> String {
     for _ in 0..2_000 {
-        if let Some(news) = exporter.take_messages().into_iter().find(|news| news.contains(words)) {
-            return news;
+        if let Some(message) = exporter.take_messages().into_iter().find(|message| message.contains(text)) {
+            return message;
         }
-        // The exporter's thread has its next turn.
+        // Give the exporter's thread time for its next export.
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("nobody says `{words}`");
+    panic!("nobody says `{text}`");
 }
 
 fn metrics(admin: &Admin) -> String {
     let mut stream = TcpStream::connect(admin.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     write!(stream, "GET /metrics HTTP/1.1\r\nhost: {}\r\n\r\n", admin.address()).unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).unwrap();
-    heard
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    received
 }
 
 fn count(metrics: &str, result: &str) -> u64 {
@@ -226,12 +228,12 @@ fn a_receiver_that_is_full_or_gone_is_counted_and_told_once() {
         answer(stream, "HTTP/1.1 503 Busy\r\ncontent-length: 19\r\n\r\n{\"message\":\"full\"}\n");
     }
     let (stream, _, _) = request(&listener);
-    let news = exporter.take_messages();
-    assert_eq!(news.len(), 1, "{news:?}");
-    assert!(news[0].contains("answers 503: full"), "{news:?}");
+    let messages = exporter.take_messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].contains("answers 503: full"), "{messages:?}");
     answer(stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
     wait_for_message(&exporter, "taken again");
-    // The next one is not spoken in HTTP.
+    // The next response is not HTTP.
     let (stream, _, _) = request(&listener);
     answer(stream, "220 mail.example\r\n");
     wait_for_message(&exporter, "does not speak HTTP");
@@ -243,9 +245,9 @@ fn a_receiver_that_is_full_or_gone_is_counted_and_told_once() {
     wait_for_message(&exporter, "2 of the points are not taken: old");
     drop(listener);
     wait_for_message(&exporter, "can't be reached");
-    let told = metrics(&admin);
-    assert_eq!((count(&told, "refused"), count(&told, "accepted"), count(&told, "unanswered")), (3, 2, 1), "{told}");
-    assert!(count(&told, "unreachable") >= 1 && told.contains("leeward_otlp_rejected_points_total 2\n"), "{told}");
+    let text = metrics(&admin);
+    assert_eq!((count(&text, "refused"), count(&text, "accepted"), count(&text, "unanswered")), (3, 2, 1), "{text}");
+    assert!(count(&text, "unreachable") >= 1 && text.contains("leeward_otlp_rejected_points_total 2\n"), "{text}");
 }
 
 #[test]
@@ -254,7 +256,8 @@ fn a_receiver_that_says_nothing_holds_nobody() {
     let sources = sources();
     let admin = Admin::start("127.0.0.1:0", sources.clone(), String::new()).unwrap();
     let exporter = export(&listener, &sources);
-    // Taken, and never answered: the admin port goes on, and the exporter with its next export.
+    // The receiver accepts and never responds: the admin port still responds, and the exporter
+    // makes its next export.
     let (_silent, _, _) = request(&listener);
     assert!(metrics(&admin).contains("leeward_requests_arrived_total"));
     wait_for_message(&exporter, "time is up");

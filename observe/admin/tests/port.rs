@@ -1,4 +1,4 @@
-//! The admin port over real sockets: every path, and whatever a browser, a scraper or an attacker may do.
+//! The admin port over real sockets: every path, and requests of browsers, scrapers and attackers.
 
 #[path = "../../../server/http1/tests/suite/requests.rs"]
 mod requests;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A source whose counters stand still unless told otherwise.
+/// A source with constant counters; a test may set the standing delay.
 struct FixedSource {
     ring: DecisionRing,
     standing_ns: AtomicU64,
@@ -67,10 +67,10 @@ impl Source for FixedSource {
 }
 
 fn port() -> (Admin, Arc<FixedSource>) {
-    let still = FixedSource::new();
+    let source = FixedSource::new();
     let sources = Sources::default();
-    sources.insert("rpc", still.clone());
-    (Admin::start("127.0.0.1:0", sources, "slo = \"1ms\"\n".into()).unwrap(), still)
+    sources.insert("rpc", source.clone());
+    (Admin::start("127.0.0.1:0", sources, "slo = \"1ms\"\n".into()).unwrap(), source)
 }
 
 fn connect(admin: &Admin) -> TcpStream {
@@ -79,19 +79,19 @@ fn connect(admin: &Admin) -> TcpStream {
     stream
 }
 
-/// Everything that comes back for these bytes.
+/// Sends these bytes, and returns all that the port sends.
 fn exchange(admin: &Admin, bytes: &[u8]) -> String {
     let mut stream = connect(admin);
-    // The port may answer and go before all is written.
+    // The port may respond and close before everything is written.
     let _ = stream.write_all(bytes);
-    let mut heard = Vec::new();
-    let _ = stream.read_to_end(&mut heard);
-    String::from_utf8(heard).unwrap()
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received);
+    String::from_utf8(received).unwrap()
 }
 
 fn get(admin: &Admin, path: &str) -> (u16, String) {
-    let heard = exchange(admin, format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", admin.address()).as_bytes());
-    let (head, body) = heard.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in: {heard}"));
+    let received = exchange(admin, format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", admin.address()).as_bytes());
+    let (head, body) = received.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in: {received}"));
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     assert_eq!(length.parse::<usize>().unwrap(), body.len());
     (head[9..12].parse().unwrap(), body.into())
@@ -99,7 +99,7 @@ fn get(admin: &Admin, path: &str) -> (u16, String) {
 
 #[test]
 fn every_path_answers() {
-    let (admin, still) = port();
+    let (admin, source) = port();
     assert_eq!(get(&admin, "/healthz"), (200, "alive\n".into()));
     assert_eq!(get(&admin, "/readyz"), (200, "ready\n".into()));
     assert_eq!(get(&admin, "/debug/config"), (200, "slo = \"1ms\"\n".into()));
@@ -113,11 +113,11 @@ fn every_path_answers() {
     let list = |query: &str| -> Vec<serde_json::Value> {
         let (status, body) = get(&admin, &format!("/debug/decisions{query}"));
         assert_eq!(status, 200, "{body}");
-        let told: serde_json::Value = serde_json::from_str(&body).unwrap();
-        told["decisions"].as_array().unwrap().clone()
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        body["decisions"].as_array().unwrap().clone()
     };
     assert_eq!(list("").len(), 6);
-    assert_eq!(list("?n=2").iter().map(|told| told["id"].clone()).collect::<Vec<_>>(), ["6", "5"]);
+    assert_eq!(list("?n=2").iter().map(|decision| decision["id"].clone()).collect::<Vec<_>>(), ["6", "5"]);
     assert_eq!(list("?reason=lock")[0]["id"], "3");
     assert_eq!((list("?port=memcached").len(), list("?tenant=7").len()), (0, 0));
     for wrong in ["?n=x", "?n=-1", "?reason=delays", "?tenant=x"] {
@@ -129,8 +129,8 @@ fn every_path_answers() {
     for wrong in ["", "?id=", "?id=xyz", "?id=0", "?id=../../etc"] {
         assert_eq!(get(&admin, &format!("/debug/why{wrong}")).0, 400, "{wrong}");
     }
-    // Overload is no reason not to be ready, unless somebody asks for that.
-    still.standing_ns.store(90_000, Ordering::Relaxed);
+    // Overload does not fail readiness, unless the request asks for it.
+    source.standing_ns.store(90_000, Ordering::Relaxed);
     assert_eq!((get(&admin, "/readyz").0, get(&admin, "/readyz?overload=1").0), (200, 503));
     admin.begin_stopping();
     assert_eq!((get(&admin, "/readyz").0, get(&admin, "/healthz").0), (503, 200));
@@ -139,19 +139,19 @@ fn every_path_answers() {
 #[test]
 fn metrics_come_in_the_format_that_is_accepted() {
     let (admin, _) = port();
-    let heard = exchange(&admin, b"GET /metrics HTTP/1.0\r\naccept: application/openmetrics-text\r\n\r\n");
-    assert!(heard.contains("content-type: application/openmetrics-text; version=1.0.0") && heard.ends_with("# EOF\n"));
+    let text = exchange(&admin, b"GET /metrics HTTP/1.0\r\naccept: application/openmetrics-text\r\n\r\n");
+    assert!(text.contains("content-type: application/openmetrics-text; version=1.0.0") && text.ends_with("# EOF\n"));
 }
 
-/// Clients of other protocols get an answer of HTTP's and an end.
+/// Clients of other protocols get an HTTP response, and the connection ends.
 #[test]
 fn clients_of_other_protocols_are_refused() {
     let (admin, _) = port();
     for (name, bytes) in GREETINGS {
-        let heard = exchange(&admin, bytes);
-        let codes: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+        let received = exchange(&admin, bytes);
+        let codes: Vec<&str> = received.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
         let is_refused = matches!(codes[..], ["400" | "405" | "404" | "413" | "421" | "505"]);
-        assert!(is_refused && !heard.contains("STORED"), "{name}: {codes:?}");
+        assert!(is_refused && !received.contains("STORED"), "{name}: {codes:?}");
     }
     assert_eq!(get(&admin, "/healthz").0, 200);
 }
@@ -172,19 +172,19 @@ fn nothing_else_is_there() {
     assert_eq!(status("\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n").as_deref(), Some("400"));
 }
 
-/// Each stream is followed by one more request, which this port never answers: it ends each
-/// connection.
+/// Each request stream is followed by one more request, which this port never answers, since it
+/// closes each connection.
 #[test]
 fn requests_are_framed_by_the_rules() {
     let (admin, _) = port();
     for (bytes, statuses, _) in requests::rows() {
         let last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
-        let heard = exchange(&admin, &[&bytes[..], last].concat());
-        let found: Vec<u16> = heard.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect();
-        assert_eq!(found, statuses[..1], "{:?}\n{heard}", String::from_utf8_lossy(&bytes));
-        assert!(heard.contains("\r\nconnection: close\r\n"), "{heard}");
-        // A `HEAD` has no content.
-        assert!(found != [405] || heard.ends_with("\r\ncontent-length: 0\r\n\r\n"), "{heard}");
+        let received = exchange(&admin, &[&bytes[..], last].concat());
+        let found: Vec<u16> = received.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect();
+        assert_eq!(found, statuses[..1], "{:?}\n{received}", String::from_utf8_lossy(&bytes));
+        assert!(received.contains("\r\nconnection: close\r\n"), "{received}");
+        // A `HEAD` response has no content.
+        assert!(found != [405] || received.ends_with("\r\ncontent-length: 0\r\n\r\n"), "{received}");
     }
 }
 
@@ -196,7 +196,7 @@ fn a_head_of_a_megabyte_is_refused_and_heard_of() {
     assert_eq!(get(&admin, "/healthz").0, 200);
 }
 
-/// A stream of events, after its head.
+/// Subscribes to the events, and reads the response's head.
 fn subscribe(admin: &Admin) -> BufReader<TcpStream> {
     let mut stream = connect(admin);
     stream.write_all(format!("GET /events HTTP/1.1\r\nhost: {}\r\n\r\n", admin.address()).as_bytes()).unwrap();
@@ -208,7 +208,7 @@ fn subscribe(admin: &Admin) -> BufReader<TcpStream> {
     reader
 }
 
-/// The next event that is no past.
+/// Next event that is not the history.
 fn event(reader: &mut impl BufRead) -> serde_json::Value {
     let mut is_past = false;
     loop {
@@ -228,10 +228,10 @@ fn listeners_hear_states_and_there_are_four_of_them() {
     let (admin, _) = port();
     let mut listeners: Vec<_> = (0..4).map(|_| subscribe(&admin)).collect();
     for listener in &mut listeners {
-        let told = event(listener);
-        assert_eq!((told["servers"][0]["arrived"].as_u64(), told["stopping"].as_bool()), (Some(9), Some(false)));
-        assert_eq!(told["servers"][0]["refusals"].as_array().unwrap().len(), 5);
-        let kinds = told["servers"][0]["refusal_kinds"].as_array().unwrap();
+        let state = event(listener);
+        assert_eq!((state["servers"][0]["arrived"].as_u64(), state["stopping"].as_bool()), (Some(9), Some(false)));
+        assert_eq!(state["servers"][0]["refusals"].as_array().unwrap().len(), 5);
+        let kinds = state["servers"][0]["refusal_kinds"].as_array().unwrap();
         let kinds: Vec<_> = kinds.iter().map(|kind| [&kind["id"], &kind["reason"], &kind["count"]]).collect();
         assert_eq!(serde_json::json!(kinds), serde_json::json!([["5", "delay", 4], ["3", "lock", 1]]));
     }
@@ -239,13 +239,13 @@ fn listeners_hear_states_and_there_are_four_of_them() {
     admin.begin_stopping();
     while event(&mut listeners[0])["stopping"] != true {}
     drop(listeners.pop());
-    // A place is free once the port has seen the end.
-    let mut told = String::new();
-    while !told.starts_with("HTTP/1.1 200") {
+    // A slot is free once the port has seen the connection's end.
+    let mut status_line = String::new();
+    while !status_line.starts_with("HTTP/1.1 200") {
         let mut stream = connect(&admin);
         stream.write_all(b"GET /events HTTP/1.0\r\n\r\n").unwrap();
-        told = String::new();
-        BufReader::new(stream).read_line(&mut told).unwrap();
+        status_line = String::new();
+        BufReader::new(stream).read_line(&mut status_line).unwrap();
     }
 }
 
@@ -257,14 +257,14 @@ fn silent_connections_make_room_for_those_who_ask() {
     for _ in 0..50 {
         assert_eq!(get(&admin, "/healthz").0, 200);
     }
-    // Half a head is no more than silence.
+    // Half a head counts as a silent connection.
     for mut stream in &silent {
         let _ = stream.write_all(b"GET /metrics HTT");
     }
     assert_eq!(get(&admin, "/metrics").0, 200);
 }
 
-/// A source with much to say: what a socket takes of it without being read is soon used up.
+/// A source with large snapshots, which soon fill the buffers of a socket that nobody reads.
 struct VerboseSource(Arc<FixedSource>);
 
 impl Source for VerboseSource {
@@ -287,24 +287,25 @@ impl Source for VerboseSource {
 
 #[test]
 fn a_listener_that_does_not_read_is_let_go_and_others_go_on() {
-    let (admin, still) = port();
-    admin.sources().insert("rpc", Arc::new(VerboseSource(still)));
-    let deaf: Vec<_> = (0..3).map(|_| subscribe(&admin)).collect();
+    let (admin, source) = port();
+    admin.sources().insert("rpc", Arc::new(VerboseSource(source)));
+    let slow: Vec<_> = (0..3).map(|_| subscribe(&admin)).collect();
     let mut listener = subscribe(&admin);
     let is_full = || exchange_head(&admin, b"GET /events HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 503 ");
     assert!(is_full());
-    // Places become free as the deaf are let go; the one who reads hears every state meanwhile.
-    let mut heard = 0;
+    // Slots become free as the slow subscribers are disconnected; the subscriber that reads gets
+    // every state meanwhile.
+    let mut count = 0;
     while is_full() {
         event(&mut listener);
         assert_eq!(get(&admin, "/healthz").0, 200);
-        heard += 1;
-        assert!(heard < 60, "the deaf keep their places");
+        count += 1;
+        assert!(count < 60, "the deaf keep their places");
     }
-    drop(deaf);
+    drop(slow);
 }
 
-/// The first line that comes back.
+/// Sends these bytes, and returns the first line of the response.
 fn exchange_head(admin: &Admin, bytes: &[u8]) -> String {
     let mut stream = connect(admin);
     stream.write_all(bytes).unwrap();

@@ -1,4 +1,5 @@
-//! The admin port behind TLS: who gets in, what the others hear, and that slow handshakes keep nobody waiting.
+//! The admin port with TLS: accepted and rejected clients, and slow handshakes that must not block
+//! others.
 
 use leeward_admin::{ALPN, Admin, Sources};
 use leeward_testkit::greetings::GREETINGS;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Certificates of an authority, a server and a client, in files.
+/// Certificates and keys of an authority, a server and a client.
 struct CertFiles(TempDir);
 
 impl CertFiles {
@@ -58,26 +59,26 @@ fn connect(admin: &Admin) -> TcpStream {
     stream
 }
 
-/// All that comes for a path; an error where there is no session.
+/// Requests a path, and returns the response; an error if there is no session.
 fn ask(admin: &Admin, tls: &ClientTls, path: &str) -> std::io::Result<String> {
     let mut stream = connect(admin);
     let name = tls.name_for("localhost:1").unwrap();
     let mut session: Session = tls.connect(&name).unwrap();
-    let question = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let (mut asked, mut heard, mut piece) = (0, Vec::new(), [0; 4096]);
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let (mut sent, mut received, mut piece) = (0, Vec::new(), [0; 4096]);
     loop {
-        if !session.is_handshaking() && asked < question.len() {
-            asked += session.seal(&question.as_bytes()[asked..]);
+        if !session.is_handshaking() && sent < request.len() {
+            sent += session.seal(&request.as_bytes()[sent..]);
         }
         session.send(&mut stream)?;
         if session.has_ended() {
-            return Ok(String::from_utf8(heard).unwrap());
+            return Ok(String::from_utf8(received).unwrap());
         }
-        if session.is_handshaking() || asked == question.len() {
+        if session.is_handshaking() || sent == request.len() {
             let read = session.receive(&mut stream)?;
             while session.holds_plaintext() {
                 let count = session.take(&mut piece);
-                heard.extend_from_slice(&piece[..count]);
+                received.extend_from_slice(&piece[..count]);
             }
             if read == 0 && !session.has_ended() {
                 return Err(ErrorKind::UnexpectedEof.into());
@@ -91,9 +92,9 @@ fn operators_get_in_by_tls_and_it_is_counted() {
     let files = CertFiles::new();
     let admin = files.port(false);
     let tls = files.client(false);
-    let heard = ask(&admin, &tls, "/healthz").unwrap();
-    assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\nalive\n"), "{heard}");
-    // The page is longer than a record, and comes as a whole.
+    let received = ask(&admin, &tls, "/healthz").unwrap();
+    assert!(received.starts_with("HTTP/1.1 200 OK\r\n") && received.ends_with("\r\n\r\nalive\n"), "{received}");
+    // The page is longer than a TLS record, and arrives complete.
     let page = ask(&admin, &tls, "/").unwrap();
     assert!(page.len() > 20_000 && page.trim_end().ends_with("</html>"), "{} bytes", page.len());
     let metrics = ask(&admin, &tls, "/metrics").unwrap();
@@ -122,9 +123,9 @@ fn a_client_without_tls_is_told_in_its_own_words() {
     let admin = files.port(false);
     let mut stream = connect(&admin);
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).unwrap();
-    assert!(heard.starts_with("HTTP/1.1 400 ") && heard.contains("this port speaks TLS alone: https://"), "{heard}");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains("this port speaks TLS alone: https://"), "{reply}");
     let metrics = ask(&admin, &files.client(false), "/metrics").unwrap();
     assert!(metrics.contains("leeward_tls_refusals_total{port=\"admin\",reason=\"plaintext\"} 1\n"), "{metrics}");
 }
@@ -136,9 +137,9 @@ fn clients_of_other_protocols_are_told_to_speak_tls() {
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "TLS") {
         let mut stream = connect(&admin);
         stream.write_all(bytes).unwrap();
-        let mut heard = Vec::new();
-        let _ = stream.read_to_end(&mut heard);
-        assert!(heard.starts_with(b"HTTP/1.1 400 "), "{name}: {}", String::from_utf8_lossy(&heard));
+        let mut received = Vec::new();
+        let _ = stream.read_to_end(&mut received);
+        assert!(received.starts_with(b"HTTP/1.1 400 "), "{name}: {}", String::from_utf8_lossy(&received));
     }
     assert!(ask(&admin, &files.client(false), "/healthz").unwrap().ends_with("alive\n"));
 }
@@ -148,17 +149,17 @@ fn handshakes_that_do_not_go_on_keep_nobody_waiting() {
     let files = CertFiles::new();
     let admin = files.port(false);
     let tls = files.client(false);
-    // Far more than there are places: silent ones, and ones that have begun a record and stop.
+    // More connections than the limit: silent ones, and ones that stop within a record.
     let mut slow = Vec::new();
-    for place in 0..100 {
+    for index in 0..100 {
         let mut stream = connect(&admin);
-        if place % 2 == 0 {
+        if index % 2 == 0 {
             stream.write_all(&[0x16, 3, 1, 2, 0]).unwrap();
         }
         slow.push(stream);
-        if place % 10 == 9 {
-            let heard = ask(&admin, &tls, "/healthz").unwrap();
-            assert!(heard.ends_with("alive\n"), "{heard}");
+        if index % 10 == 9 {
+            let received = ask(&admin, &tls, "/healthz").unwrap();
+            assert!(received.ends_with("alive\n"), "{received}");
         }
     }
 }
@@ -168,7 +169,8 @@ fn a_crowd_of_handshakes_gets_in_by_turns() {
     let files = CertFiles::new();
     let admin = files.port(true);
     let tls = files.client(true);
-    // More than may begin at once, and not more than there are places: each has its turn.
+    // More handshakes than may start at once, but fewer connections than the limit: each gets its
+    // turn.
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {

@@ -1,4 +1,5 @@
-//! Nanoseconds per request that being watched costs: two waits, an admission with one in 64 kept, a cost and an answer; and a refusal.
+//! Cost of observation in nanoseconds per request: two waits, an admission (one in 64 is kept), a
+//! cost and an answer; and a rejection.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use leeward_core::units::{Method, Nanos, Time};

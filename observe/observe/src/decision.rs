@@ -1,11 +1,12 @@
-//! Record of a decision, as it stands in the ring. Never here: how a decision is made, and what is said of it (`why`).
+//! Record of one decision, as the ring stores it. Does not contain the decision itself, nor its
+//! explanation in sentences (`explain`).
 
 use crate::reason::DecisionReason;
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use std::fmt;
 use std::str::FromStr;
 
-/// Number of a decision; the first is 1. Goes out with a refusal, in hexadecimal.
+/// Number of a decision, from 1. A rejection carries it to the client, in hexadecimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DecisionId(pub u64);
 
@@ -15,7 +16,7 @@ impl fmt::Display for DecisionId {
     }
 }
 
-/// Text that is no number of a decision.
+/// Error: the text is not the number of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseDecisionIdError;
 
@@ -37,56 +38,59 @@ impl FromStr for DecisionId {
     }
 }
 
-/// When in its life a request was decided about.
+/// Stage of a request's life at which the controller decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LifecycleStage {
-    /// As it came.
+    /// On arrival.
     #[default]
     Arrival,
-    /// When its turn to be executed had come.
+    /// When the request was dequeued to be executed.
     Dequeue,
-    /// As it was executed.
+    /// During execution.
     Execution,
 }
 
-/// Record of a decision: 56 bytes in the ring, beside its number.
+/// One decision: 56 bytes in the ring, beside its number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Decision {
-    /// Its number.
+    /// Number of this decision.
     pub id: DecisionId,
-    /// When, on the server's clock.
+    /// Time of the decision, on the server's clock.
     pub at: Time,
-    /// Why it was refused; `None`: admitted.
+    /// Reason of the rejection; `None`: the request was admitted.
     pub reject_reason: Option<DecisionReason>,
-    /// When in the request's life.
+    /// Stage of the request's life.
     pub stage: LifecycleStage,
-    /// Whether a refusal was none, because the controller rehearses.
+    /// True if the rejection was not enforced, because the controller runs in shadow mode.
     pub is_shadow: bool,
-    /// How long the request had waited.
+    /// Time for which the request had waited.
     pub wait: Nanos,
-    /// The queueing delay that the controller was told of.
+    /// Queueing delay that was reported to the controller.
     pub delay: Nanos,
-    /// Time that the request had left; `Nanos::MAX` without a limit.
+    /// Time left until the request's deadline; `Nanos::MAX` without a deadline.
     pub time_left: Nanos,
-    /// Time that requests of its route take, as far as known.
+    /// Mean service time of requests of the same route; zero while it is not known.
     pub service_time: Nanos,
-    /// The bound that it met, as far as known: of a delay in nanoseconds, of a level the last priority that was let in, of a
-    /// concurrency the limit. 0: not known.
+    /// Bound that the request met; 0 if it is not known. The unit depends on the reason:
+    ///
+    /// - delay: nanoseconds;
+    /// - level: the last priority that was admitted;
+    /// - concurrency: the limit.
     pub bound: u64,
-    /// Its class and place among the users of the class, 1 to 128.
+    /// Priority, 1 to 128: the request's class and its user's number within the class.
     pub priority: Priority,
-    /// Account that it counts for.
+    /// Tenant that is charged for the request.
     pub tenant: Tenant,
-    /// Its route's number.
+    /// Number of the request's route.
     pub route: u8,
 }
 
-/// Words of a record besides its number.
+/// 64-bit words of a record, without its number.
 pub(crate) const WORDS: usize = 7;
 
 impl Decision {
-    /// A request that was admitted on arrival, of which nothing else is known.
+    /// A request that was admitted on arrival; all other fields have their defaults.
     pub fn admitted(at: Time) -> Self {
         Decision {
             id: DecisionId(0),
@@ -105,17 +109,17 @@ impl Decision {
         }
     }
 
-    /// A request that was refused, of which nothing else is known.
+    /// A request that was rejected on arrival; all other fields have their defaults.
     pub fn rejected(at: Time, reason: DecisionReason) -> Self {
         Decision { reject_reason: Some(reason), ..Decision::admitted(at) }
     }
 
-    /// Class of the request, 0 to 7; one lower than it said if it was repeated.
+    /// Class of the request, 0 to 7. A retry counts one class lower than its request states.
     pub fn class(&self) -> u8 {
         (self.priority.level() - 1) / 16
     }
 
-    /// Place of its user among the users of the class, 1 to 16.
+    /// Number of the request's user within the class, 1 to 16.
     pub fn user(&self) -> u8 {
         (self.priority.level() - 1) % 16 + 1
     }

@@ -1,32 +1,33 @@
-//! Exemplars: decisions that stand beside the samples that count them, so that `leeward why` can be asked about one. Never here: formats.
+//! Exemplars: decisions attached to the metric samples that count them, for `leeward why`. Does not
+//! contain formats.
 
 use crate::decision::{Decision, DecisionId, LifecycleStage};
 use crate::explain::DecisionContext;
 use crate::reason::DecisionReason;
 use crate::watch::WaitStage;
 
-/// Decisions that are looked through for exemplars, the newest ones.
+/// Number of newest decisions that are searched for exemplars.
 pub const SCAN_MAX: usize = 4_096;
 
-/// A decision as an example of what a sample counts.
+/// A decision as an example of the requests that a sample counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exemplar {
-    /// Its number, for `leeward why`.
+    /// Number of the decision, for `leeward why`.
     pub decision: DecisionId,
-    /// When it was made, in nanoseconds since 1970.
+    /// Time of the decision, in nanoseconds since 1970.
     pub unix_ns: u64,
-    /// Why the request was refused, if it was.
+    /// Reason of the rejection, if the request was rejected.
     pub reason: Option<DecisionReason>,
-    /// Its class, where there are classes.
+    /// Class of the request, where there are classes.
     pub class: Option<u8>,
-    /// Where it had waited until then.
+    /// Stage in which the request had waited until the decision.
     pub stage: WaitStage,
-    /// How long.
+    /// Wait of the request, in nanoseconds; 0 if no wait histogram has counted it.
     pub wait_ns: u64,
 }
 
 impl Exemplar {
-    /// A decision as an example.
+    /// Makes an exemplar of a decision.
     pub fn new(decision: &Decision, context: &DecisionContext) -> Self {
         Exemplar {
             decision: decision.id,
@@ -34,19 +35,21 @@ impl Exemplar {
             reason: decision.reject_reason,
             class: context.has_classes.then(|| decision.class()),
             stage: if decision.stage == LifecycleStage::Arrival { WaitStage::Socket } else { WaitStage::Worker },
-            // Decisions in the middle of work know the time since their arrival, which no bucket of waits has counted.
+            // During execution, `wait` is the time since arrival, and no bucket of waits has
+            // counted that.
             wait_ns: if decision.stage == LifecycleStage::Execution { 0 } else { decision.wait.0 },
         }
     }
 }
 
-/// The example of a counter of refusals: the newest one of that reason and class.
+/// Newest exemplar of rejections with this reason and class, for a counter's sample.
 pub(crate) fn rejection_exemplar<'a>(all: &'a [Exemplar], reason: &str, class: Option<u8>) -> Option<&'a Exemplar> {
     all.iter().find(|of| of.reason.map(DecisionReason::name) == Some(reason) && (class.is_none() || of.class == class))
 }
 
-/// The example of a bucket of waits: the newest one over `above` and not over `bound` nanoseconds. Of a decision whose wait is not known
-/// nothing is told.
+/// Newest exemplar of a wait in `(above, bound]` nanoseconds, for a histogram's bucket.
+///
+/// A decision whose wait is not known is never an exemplar.
 pub(crate) fn wait_exemplar<'a>(all: &'a [Exemplar], stage: &str, above: u64, bound: u64) -> Option<&'a Exemplar> {
     let fits = |of: &&Exemplar| of.wait_ns > above && of.wait_ns <= bound && of.stage.name() == stage;
     all.iter().find(fits)

@@ -1,5 +1,5 @@
-//! Sentences about a decision: when, for which reason, and what would have let the request in. A sentence says nothing that the
-//! record does not hold. Never here: how a decision is made.
+//! Explains a decision in sentences: its time, its reason, and the limit that the request met. A
+//! sentence states only facts that the record holds. Does not contain the decision itself.
 
 use crate::decision::{Decision, LifecycleStage};
 use crate::reason::DecisionReason;
@@ -7,38 +7,39 @@ use crate::watch::SAMPLING_INTERVAL;
 use leeward_core::units::{Nanos, Time};
 use std::fmt::Write;
 
-/// Knowledge of sentences besides the decision.
+/// Facts that the sentences need besides the decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionContext {
-    /// The controller's name.
+    /// Name of the controller.
     pub controller: String,
-    /// The objective.
+    /// Latency objective.
     pub slo: Nanos,
-    /// The delay that the controller aims at, if it aims at one.
+    /// Queueing delay that the controller aims at, if it has a target.
     pub target: Option<Nanos>,
-    /// Now, on the server's clock.
+    /// Time of the explanation, on the server's clock.
     pub now: Time,
-    /// Now, in nanoseconds since 1970.
+    /// Time of the explanation, in nanoseconds since 1970.
     pub unix_ns: u64,
-    /// Whether requests say how important they are; else their priorities are drawn by chance.
+    /// True if requests state their priorities; otherwise priorities are drawn at random.
     pub has_classes: bool,
-    /// Whether clients send by credits.
+    /// True if clients need credits to send.
     pub has_credits: bool,
-    /// Whether the controller rehearses: its delays are those of the queue that would be if all its refusals happened.
+    /// True in shadow mode: delays are then those of the shadow queue, as if all rejections were
+    /// enforced.
     pub is_shadow: bool,
 }
 
-/// Decisions in the second around another.
+/// Numbers of decisions in the second around another decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NearbyCounts {
-    /// Refused: all of them, as far as the ring still holds them.
+    /// Rejections: all that the ring still holds.
     pub refused: u64,
-    /// Admitted: 64 for each one in the ring, about.
+    /// Admissions, estimated: 64 for each admission in the ring.
     pub admitted: u64,
 }
 
 impl NearbyCounts {
-    /// Counts the decisions of half a second before and after.
+    /// Counts the decisions from half a second before to half a second after `decision`.
     pub fn new(decision: &Decision, decisions: &[Decision]) -> Self {
         let half = Nanos::from_millis(500);
         let near = |other: &&Decision| decision.at.since(other.at) <= half && other.at.since(decision.at) <= half;
@@ -52,7 +53,7 @@ impl NearbyCounts {
     }
 }
 
-/// The time of day in UTC, to the millisecond.
+/// Time of day in UTC, to the millisecond.
 pub fn time_of_day(unix_ns: u64) -> String {
     let ms = unix_ns / 1_000_000;
     let (hours, minutes, seconds) = (ms / 3_600_000 % 24, ms / 60_000 % 60, ms / 1_000 % 60);
@@ -65,7 +66,7 @@ impl DecisionContext {
         self.unix_ns.saturating_sub(self.now.since(decision.at).0)
     }
 
-    /// The decision in one sentence, without its time: what the request met, and the limit.
+    /// Explains the decision in one sentence, without its time: the wait and the limit.
     pub fn sentence(&self, decision: &Decision) -> String {
         match decision.reject_reason {
             None => format!("Admitted after {} in the server's queues.", format_duration(decision.wait)),
@@ -76,7 +77,7 @@ impl DecisionContext {
         }
     }
 
-    /// The decision in a few sentences.
+    /// Explains the decision in a few sentences; `second` adds the counts of the second around it.
     pub fn explain(&self, decision: &Decision, second: Option<&NearbyCounts>) -> String {
         let at = time_of_day(self.unix_ns_of(decision));
         let Some(reason) = decision.reject_reason else {
@@ -116,7 +117,7 @@ impl DecisionContext {
         if self.controller.is_empty() { "the controller" } else { &self.controller }
     }
 
-    /// The reason of a refusal and the limit that the request met, as the rest of a sentence.
+    /// Reason of a rejection and the limit that the request met, as the rest of a sentence.
     fn cause(&self, decision: &Decision, reason: DecisionReason) -> String {
         let Decision { wait: waited, delay, time_left: left, service_time: service, bound, .. } = decision;
         let (name, when) = (self.name(), stage_clause(decision.stage));
@@ -153,7 +154,8 @@ impl DecisionContext {
                 decision.tenant.0,
                 format_duration(*delay)
             ),
-            // A record says only that there is a bound, not which of the two the request met.
+            // A record states only that a bound exists, not which of the two bounds the request
+            // met.
             DecisionReason::Concurrency if self.has_credits && *bound > 0 => format!(
                 "it came without a credit and none was left, or {name} had its limit of about {bound} requests in the server"
             ),
@@ -182,7 +184,7 @@ impl DecisionContext {
         if self.has_classes {
             let _ = write!(text, " (user {} of class {})", decision.user(), decision.class());
         }
-        // The level moves while it is read: only one that explains the refusal is told.
+        // The level changes while it is read, so it is printed only if it explains the rejection.
         if (1..u64::from(priority)).contains(&decision.bound) {
             let _ = write!(text, "; the limit was about {}", decision.bound);
         } else {
@@ -199,16 +201,16 @@ impl DecisionContext {
     }
 }
 
-/// When the controller decided, as the end of a clause.
-fn stage_clause(moment: LifecycleStage) -> &'static str {
-    match moment {
+/// Clause that says at which stage the controller decided.
+fn stage_clause(stage: LifecycleStage) -> &'static str {
+    match stage {
         LifecycleStage::Arrival => "when it arrived",
         LifecycleStage::Dequeue => "when dequeued",
         LifecycleStage::Execution => "while it was executed",
     }
 }
 
-/// A sentence about what helps, where that does not follow from the reason.
+/// Sentence of advice, where the advice does not follow from the reason.
 fn advice(reason: DecisionReason, decision: &Decision) -> Option<&'static str> {
     match reason {
         DecisionReason::Late => Some("A later answer would have been of no use."),
@@ -224,14 +226,14 @@ fn advice(reason: DecisionReason, decision: &Decision) -> Option<&'static str> {
     }
 }
 
-/// Units of spans, the largest first.
+/// Units of durations, the largest first.
 const UNITS: [(u64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")];
 
 fn unit(span: Nanos) -> (u64, &'static str) {
     UNITS.into_iter().find(|(size, _)| span.0 >= *size).unwrap_or(UNITS[3])
 }
 
-/// A span in a unit with so many significant digits, without zeros at the end.
+/// Formats a duration in the given unit with this many significant digits, without trailing zeros.
 fn digits(span: Nanos, (size, word): (u64, &str), digits: usize) -> String {
     let value = span.0 as f64 / size as f64;
     let whole = if value < 1.0 { 0 } else { value.log10() as usize + 1 };
@@ -242,33 +244,35 @@ fn digits(span: Nanos, (size, word): (u64, &str), digits: usize) -> String {
     format!("{text} {word}")
 }
 
-/// A span as people read it: `1.04 ms`.
+/// Formats a duration with a readable unit, such as `1.04 ms`.
 pub fn format_duration(span: Nanos) -> String {
     digits(span, unit(span), 3)
 }
 
-/// Two spans to compare, with as many digits as tell them apart: `1.04 ms`, `0.8 ms`. Both are in the unit of the larger, unless
-/// the smaller is less than a hundredth of that unit.
+/// Formats two durations with enough digits to differ, such as `1.04 ms` and `0.8 ms`.
+///
+/// Both have the unit of the larger, unless the smaller is less than a hundredth of that unit.
 fn format_pair(one: Nanos, other: Nanos) -> (String, String) {
     let larger = unit(one.max(other));
-    let told = |span: Nanos, count| digits(span, if span.0 < larger.0 / 100 { unit(span) } else { larger }, count);
-    let of = |count| (told(one, count), told(other, count));
+    let format = |span: Nanos, count| digits(span, if span.0 < larger.0 / 100 { unit(span) } else { larger }, count);
+    let of = |count| (format(one, count), format(other, count));
     (3..=9).map(of).find(|(first, second)| first != second || one == other).unwrap_or_else(|| of(3))
 }
 
-/// Refusals that differ in their numbers alone.
+/// Rejections that differ only in their numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RejectionGroup {
-    /// The newest of them.
+    /// Newest rejection of the group.
     pub newest: Decision,
-    /// Time of the oldest.
+    /// Time of the oldest rejection.
     pub first_time: Time,
-    /// How many there are.
+    /// Number of rejections.
     pub count: u64,
 }
 
-/// Folds the refusals among `decisions`, which are newest first, into at most `kinds` of them. One kind has one reason, moment
-/// and, where a share was used up, tenant.
+/// Groups the rejections among `decisions`, which are newest first, into at most `kinds` groups.
+///
+/// Rejections of one group share the reason, the stage and, if a share was used up, the tenant.
 pub fn group_rejections(decisions: &[Decision], kinds: usize) -> Vec<RejectionGroup> {
     let kind = |of: &Decision| {
         (
@@ -281,7 +285,7 @@ pub fn group_rejections(decisions: &[Decision], kinds: usize) -> Vec<RejectionGr
     let mut folded: Vec<RejectionGroup> = Vec::new();
     for decision in decisions.iter().filter(|decision| decision.reject_reason.is_some()) {
         let known = folded.iter().position(|alike| kind(&alike.newest) == kind(decision));
-        if let Some(alike) = known.and_then(|place| folded.get_mut(place)) {
+        if let Some(alike) = known.and_then(|index| folded.get_mut(index)) {
             (alike.first_time, alike.count) = (decision.at.min(alike.first_time), alike.count + 1);
         } else if folded.len() < kinds {
             folded.push(RejectionGroup { newest: *decision, first_time: decision.at, count: 1 });
@@ -372,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rehearsal_says_what_happened_and_what_would_have() {
+    fn shadow_mode_says_what_happened_and_what_would_have() {
         let rehearsing = DecisionContext { is_shadow: true, ..context() };
         let of = |decision: Decision| rehearsing.explain(&decision, Some(&NearbyCounts { refused: 3, admitted: 64 }));
         let let_in = of(Decision { is_shadow: true, ..refused(DecisionReason::Delay) });
@@ -383,7 +387,7 @@ mod tests {
         );
         let meant = of(refused(DecisionReason::Delay));
         assert!(meant.starts_with("Rejected: ") && meant.contains("a share of the clients"), "{meant}");
-        // Locks are not rehearsed: such a refusal is as real as ever.
+        // Lock rejections are enforced in shadow mode, too.
         let lock = of(refused(DecisionReason::Lock));
         assert!(!lock.contains("rehearses") && lock.contains("a lock on its way"), "{lock}");
     }

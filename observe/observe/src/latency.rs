@@ -1,35 +1,35 @@
-//! Distribution of latencies, fine enough for percentiles, in a fixed amount of memory; one thread at a time writes it. Never
-//! here: where a latency begins and ends.
+//! Distribution of latencies, fine enough for percentiles, in a fixed amount of memory. One thread
+//! at a time writes. Does not contain the definition of a latency's start and end.
 
 use crate::waits::{BOUNDS, WaitCounts, add, bound};
 use leeward_core::units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets per doubling. The bucket of a wait ([`crate::bound`]) is so many of them together.
+/// Buckets per doubling. One bucket of waits ([`crate::bound`]) covers this many of them.
 const SUB_BUCKETS: usize = 16;
-/// Nanoseconds of the first bound.
+/// First bound, in nanoseconds.
 const FIRST_BOUND: u64 = bound(0) / SUB_BUCKETS as u64;
-/// Buckets with a bound; one more is of latencies over all bounds (10.5 s).
+/// Number of buckets with a bound; one more bucket counts the latencies above all bounds (10.5 s).
 const BUCKETS: usize = BOUNDS * SUB_BUCKETS;
 
-/// The bucket of a latency.
+/// Index of the bucket of a latency.
 #[inline]
 fn bucket(latency: u64) -> usize {
     let steps = latency.saturating_sub(1) / FIRST_BOUND;
-    // Linear below the first wait's bound, and then in equal parts of each doubling.
+    // Buckets are linear below the first bound of waits, then equal parts of each doubling.
     let doublings = (u64::BITS - 1).saturating_sub(steps.leading_zeros()).saturating_sub(SUB_BUCKETS.ilog2());
     let within = (steps >> doublings) as usize;
     (doublings as usize * SUB_BUCKETS + within).min(BUCKETS)
 }
 
-/// The upper bound of a bucket that has one, itself included, in nanoseconds.
+/// Upper bound of a bucket that has one, inclusive, in nanoseconds.
 fn upper_bound(bucket: usize) -> u64 {
     let doublings = (bucket / SUB_BUCKETS).saturating_sub(1);
     (((bucket - doublings * SUB_BUCKETS + 1) as u64) << doublings) * FIRST_BOUND
 }
 
-/// Latencies as they are counted. One thread at a time may write, any may read.
+/// Latency histogram. One thread at a time may write, any thread may read.
 #[derive(Debug)]
 pub struct LatencyHistogram {
     buckets: [AtomicU64; BUCKETS + 1],
@@ -43,7 +43,7 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Counts a latency. Called by one thread at a time.
+    /// Counts a latency. Only one thread at a time may call this.
     #[inline]
     pub fn record(&self, latency: Nanos) {
         if let Some(counter) = self.buckets.get(bucket(latency.0)) {
@@ -52,7 +52,7 @@ impl LatencyHistogram {
         add(&self.sum_ns, latency.0);
     }
 
-    /// Adds these counts to a sum.
+    /// Adds these counts to `sum`.
     pub fn add_to(&self, sum: &mut LatencyCounts) {
         sum.buckets.resize(BUCKETS + 1, 0);
         for (sum, part) in sum.buckets.iter_mut().zip(&self.buckets) {
@@ -62,31 +62,32 @@ impl LatencyHistogram {
     }
 }
 
-/// Counts of latencies. As JSON: the count, the percentiles, the sum, and the buckets that are not empty.
+/// Counts of latencies. As JSON: the count, the percentiles, the sum, and the buckets that are not
+/// empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Told", into = "Told")]
+#[serde(from = "LatencyJson", into = "LatencyJson")]
 pub struct LatencyCounts {
-    /// Counts by bucket; none at all while nothing has been counted.
+    /// Counts by bucket; empty until a latency is counted.
     buckets: Vec<u64>,
-    /// Sum of all latencies, ns.
+    /// Sum of all latencies, in nanoseconds.
     pub sum_ns: u64,
 }
 
-/// Latencies that a half, 99 in a hundred and 999 in a thousand of the counted ones did not exceed.
+/// Latency percentiles of the counted results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// Latencies that were counted.
+    /// Number of counted latencies.
     pub count: u64,
-    /// The median, ns.
+    /// Median, in nanoseconds.
     pub p50_ns: u64,
-    /// The 99th percentile, ns.
+    /// 99th percentile, in nanoseconds.
     pub p99_ns: u64,
-    /// The 99.9th percentile, ns; the longest latency, where fewer than 1,000 were counted.
+    /// 99.9th percentile, in nanoseconds; the longest latency if fewer than 1,000 were counted.
     pub p999_ns: u64,
 }
 
 impl LatencyCounts {
-    /// Latencies that were counted.
+    /// Number of counted latencies.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -100,7 +101,9 @@ impl LatencyCounts {
         }
     }
 
-    /// The percentiles; `None` while nothing has been counted. Interpolated within a bucket, so at most 6 % wrong from 10 us on.
+    /// Percentiles; `None` until a latency is counted.
+    ///
+    /// Interpolated within a bucket, so at most 6 % wrong from 10 us on.
     pub fn percentiles(&self) -> Option<Percentiles> {
         let count = self.count();
         let of = |share| self.quantile(count, share);
@@ -131,10 +134,10 @@ impl LatencyCounts {
     }
 }
 
-/// Counts as JSON has them.
+/// JSON form of the counts.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Told {
+struct LatencyJson {
     count: u64,
     #[serde(skip_deserializing)]
     p50_ns: Option<u64>,
@@ -143,15 +146,16 @@ struct Told {
     #[serde(skip_deserializing)]
     p999_ns: Option<u64>,
     sum_ns: u64,
-    /// Upper bounds in nanoseconds, `None` for what is over all bounds, and counts.
+    /// Upper bounds in nanoseconds with counts; `None` is the bucket above all bounds.
     buckets: Vec<(Option<u64>, u64)>,
 }
 
-impl From<Told> for LatencyCounts {
-    /// Another version's buckets may end elsewhere: each is counted in the bucket of its bound.
-    fn from(told: Told) -> Self {
-        let mut counts = LatencyCounts { buckets: Vec::new(), sum_ns: told.sum_ns };
-        for (bound, count) in told.buckets {
+impl From<LatencyJson> for LatencyCounts {
+    /// Accepts the buckets of other versions: each count goes to the bucket that contains its
+    /// bound.
+    fn from(json: LatencyJson) -> Self {
+        let mut counts = LatencyCounts { buckets: Vec::new(), sum_ns: json.sum_ns };
+        for (bound, count) in json.buckets {
             counts.buckets.resize(BUCKETS + 1, 0);
             let sum = &mut counts.buckets[bound.map_or(BUCKETS, bucket)];
             *sum = sum.saturating_add(count);
@@ -160,12 +164,12 @@ impl From<Told> for LatencyCounts {
     }
 }
 
-impl From<LatencyCounts> for Told {
+impl From<LatencyCounts> for LatencyJson {
     fn from(counts: LatencyCounts) -> Self {
         let percentiles = counts.percentiles();
         let of = |part: fn(&Percentiles) -> u64| percentiles.as_ref().map(part);
         let filled = counts.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-        Told {
+        LatencyJson {
             count: counts.count(),
             p50_ns: of(|all| all.p50_ns),
             p99_ns: of(|all| all.p99_ns),
@@ -190,11 +194,11 @@ mod tests {
 
     #[test]
     fn bounds_belong_to_the_bucket_below() {
-        for place in 0..BUCKETS {
-            assert_eq!((bucket(upper_bound(place)), bucket(upper_bound(place) + 1)), (place, place + 1));
+        for index in 0..BUCKETS {
+            assert_eq!((bucket(upper_bound(index)), bucket(upper_bound(index) + 1)), (index, index + 1));
         }
         assert_eq!((bucket(0), bucket(1), bucket(u64::MAX)), (0, 0, BUCKETS));
-        (0..BOUNDS).for_each(|place| assert_eq!(upper_bound(place * SUB_BUCKETS + SUB_BUCKETS - 1), bound(place)));
+        (0..BOUNDS).for_each(|index| assert_eq!(upper_bound(index * SUB_BUCKETS + SUB_BUCKETS - 1), bound(index)));
     }
 
     #[test]
@@ -228,9 +232,9 @@ mod tests {
         #[test]
         fn a_latency_is_in_its_bucket_and_in_that_of_the_wait(latency in any::<u64>(), shift in 0..64_u32) {
             let latency = latency >> shift;
-            let place = bucket(latency);
-            prop_assert!(place == BUCKETS || latency <= upper_bound(place));
-            prop_assert!(place == 0 || latency > upper_bound(place - 1));
+            let index = bucket(latency);
+            prop_assert!(index == BUCKETS || latency <= upper_bound(index));
+            prop_assert!(index == 0 || latency > upper_bound(index - 1));
             let mut waits = WaitCounts::default();
             let counted = crate::waits::WaitHistogram::default();
             counted.record(Nanos(latency));

@@ -1,13 +1,16 @@
-//! A service seen from outside: what its metrics, its dashboard and `leeward why` know.
+//! Observes a service from outside: the data of its metrics, its dashboard and `leeward why`.
 //!
-//! - [`Watch`]: a stripe of counters per core, and a ring of decisions. Written on the path of requests.
-//! - [`Decision`], [`Reason`], [`Ring`]: why a request was refused, kept by number. [`why`]: the same in sentences.
-//! - [`Latencies`]: how long results took, fine enough for percentiles.
-//! - [`Routes`], [`Tenants`]: a bounded number of either, told apart. [`exemplar`]: decisions beside the samples that count them.
-//! - [`Snapshot`]: the state of a server or gate at one moment. [`Source`]: whatever can be asked for one.
+//! - [`Watch`]: a stripe of counters per core, and a ring of decisions. The request path writes it.
+//! - [`Decision`], [`DecisionReason`], [`DecisionRing`]: the reason of each rejection, kept by
+//!   number. [`explain`]: the same in sentences.
+//! - [`LatencyHistogram`]: latencies of results, fine enough for percentiles.
+//! - [`Routes`], [`Tenants`]: counts by route and by tenant, for a bounded number of each.
+//!   [`exemplar`]: decisions beside the samples that count them.
+//! - [`Snapshot`]: state of a server or gate at one moment. [`Source`]: interface that returns
+//!   snapshots.
 //! - [`exposition`]: snapshots as text for Prometheus and OpenMetrics.
 //!
-//! Never here: sockets, threads, and who decides.
+//! Does not contain sockets, threads, or controllers.
 
 #![forbid(unsafe_code)]
 

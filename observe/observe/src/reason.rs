@@ -1,39 +1,39 @@
-//! Reasons for which a request is refused, under the words that headers, metrics and people know. Never here: decisions.
+//! Reasons of rejections, with their names in headers and metrics. Does not contain decisions.
 
 use leeward_core::server::RejectReason;
 
-/// Why a request was refused.
+/// Reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecisionReason {
-    /// The request had waited so long that it could not be in time.
+    /// The request had waited so long that it could not meet the objective.
     Late,
-    /// Its deadline had passed or would have before its end.
+    /// The request's deadline had passed, or would have passed before the request ended.
     Deadline,
-    /// Less important than what is admitted.
+    /// The request's priority was below the admission level.
     Level,
-    /// Its tenant has had its share.
+    /// The request's tenant had used up its share.
     Share,
-    /// As many requests are under way as may be, or it came on trust and there was no credit for it.
+    /// The concurrency limit was reached, or the request came without a credit and none was left.
     Concurrency,
-    /// A lock on its way would not have come in time.
+    /// A lock on the request's way would have taken longer than the request's budget.
     Lock,
-    /// The server's queues were longer than the controller lets them grow.
+    /// The queueing delay exceeded the controller's limit.
     Delay,
-    /// Its client sent it without a credit. The controller was not asked.
+    /// The client sent the request without a credit. The controller was not asked.
     Credit,
     /// The server was stopping.
     Stopping,
-    /// Its client had cancelled it.
+    /// The client had cancelled the request.
     Cancelled,
-    /// Services behind refuse most of its kind.
+    /// Downstream services reject most requests of this kind.
     Downstream,
     /// A reason without a name of its own.
     Other,
 }
 
 impl DecisionReason {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [DecisionReason; 12] = [
         DecisionReason::Late,
         DecisionReason::Deadline,
@@ -49,7 +49,7 @@ impl DecisionReason {
         DecisionReason::Other,
     ];
 
-    /// The word for it in headers and metrics.
+    /// Name in headers and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             DecisionReason::Late => "late",
@@ -67,7 +67,8 @@ impl DecisionReason {
         }
     }
 
-    /// Whether a controller refuses for it, and not the server without asking one.
+    /// True if a controller rejects for this reason; false if the server rejects without asking
+    /// one.
     pub const fn is_from_controller(self) -> bool {
         !matches!(
             self,
@@ -79,9 +80,9 @@ impl DecisionReason {
         )
     }
 
-    /// The reason of this word.
-    pub fn from_name(word: &str) -> Option<Self> {
-        DecisionReason::ALL.into_iter().find(|reason| reason.name() == word)
+    /// Returns the reason with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        DecisionReason::ALL.into_iter().find(|reason| reason.name() == name)
     }
 }
 

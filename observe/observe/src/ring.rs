@@ -1,41 +1,44 @@
-//! Decisions that can be asked about: a ring of records of 64 bytes, written and read without locks. A record that two
-//! threads would write at once is lost to one of them. Never here: how a decision is made.
+//! Ring of recent decisions, which can be looked up by number: records of 64 bytes, written and
+//! read without locks.
+//!
+//! If two threads write the same slot at once, one record is lost. Does not contain the decision
+//! itself.
 
 use crate::decision::{Decision, DecisionId, WORDS};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// A slot's state while it is written.
+/// Number of a slot while a thread writes it.
 const WRITING: u64 = u64::MAX;
 
-/// 64 bytes: the number of the record in it (0: none yet), and the record.
+/// Slot of 64 bytes: the number of its record (0: none yet), and the record.
 #[repr(align(64))]
 struct RingSlot {
     id: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-/// The last decisions.
+/// Ring of the newest decisions.
 pub struct DecisionRing {
     slots: Vec<RingSlot>,
     last: AtomicU64,
 }
 
 impl DecisionRing {
-    /// A ring of so many records, at least one.
+    /// Makes a ring of this many records, at least one.
     pub fn new(slots: usize) -> Self {
         let slot = || RingSlot { id: AtomicU64::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) };
         DecisionRing { slots: (0..slots.max(1)).map(|_| slot()).collect(), last: AtomicU64::new(0) }
     }
 
-    /// Keeps a record, and gives it its number.
+    /// Stores a record and returns its number.
     pub fn write(&self, decision: &Decision) -> DecisionId {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let slot = &self.slots[(id % self.slots.len() as u64) as usize];
         let held = slot.id.load(Ordering::Relaxed);
-        // A newer record, or one that is being written a whole round later or earlier, stays.
+        // Do not overwrite a newer record, or a slot that a writer of another round is writing.
         let mine = held < id && slot.id.compare_exchange(held, WRITING, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if mine {
-            // Whoever reads one of the new words must not read the old number afterwards.
+            // A reader that sees one of the new words must not see the old number afterwards.
             fence(Ordering::Release);
             for (word, value) in slot.words.iter().zip(decision.encode()) {
                 word.store(value, Ordering::Relaxed);
@@ -45,7 +48,7 @@ impl DecisionRing {
         DecisionId(id)
     }
 
-    /// The record of this number, unless others have taken its place.
+    /// Returns the record with this number, unless a newer one has replaced it.
     pub fn read(&self, id: DecisionId) -> Option<Decision> {
         let slot = &self.slots[(id.0 % self.slots.len() as u64) as usize];
         if matches!(id.0, 0 | WRITING) || slot.id.load(Ordering::Acquire) != id.0 {
@@ -57,7 +60,7 @@ impl DecisionRing {
         same.then(|| Decision::decode(id.0, words))
     }
 
-    /// The newest records, newest first, at most `count`.
+    /// Returns the newest records, newest first, at most `count`.
     pub fn newest(&self, count: usize) -> Vec<Decision> {
         let last = self.last.load(Ordering::Relaxed);
         let count = count.min(self.slots.len()) as u64;
@@ -97,7 +100,8 @@ mod model {
     #[test]
     fn a_record_is_read_whole() {
         let mut model = loom::model::Builder::new();
-        // Every interleaving with up to so many preemptions: all of them take minutes and find no more.
+        // All interleavings with up to three preemptions; the unbounded check takes minutes and
+        // finds no more.
         model.preemption_bound = Some(3);
         model.check(|| {
             let ring = Arc::new(DecisionRing::new(1));

@@ -1,73 +1,80 @@
-//! Routes that metrics tell apart: a bounded number of them, each with its answers and its cost. Never here: names of routes.
+//! Routes with metrics of their own: a bounded number, each with its answers and its cost. Does not
+//! contain route names.
 
 use crate::waits::{WaitCounts, WaitHistogram};
 use leeward_core::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Routes that have labels of their own. Those that come later share the label `other`, so that no client makes series without end.
+/// Number of routes with labels of their own. Later routes share the label `other`, so that no
+/// client can create endless series.
 pub const ROUTES_MAX: usize = 20;
-/// Places of counters: one per route, and the last one for all others.
+/// Number of counter slots: one per route, and the last one for all other routes.
 pub const ROUTE_SLOTS: usize = ROUTES_MAX + 1;
 
-/// Places of the first routes that came. A route keeps its place, so that no counter goes back.
+/// Slots of the first routes that arrived. A route keeps its slot, so that no counter goes back.
 #[derive(Debug)]
 pub struct Routes([AtomicU64; ROUTES_MAX]);
 
 impl Default for Routes {
-    /// Knows route 0: its counters begin with the server, and not with its first request.
+    /// Assigns a slot to route 0, so its counters exist from the server's start, before its first
+    /// request.
     fn default() -> Self {
-        Routes(std::array::from_fn(|place| AtomicU64::new(u64::from(place == 0))))
+        Routes(std::array::from_fn(|slot| AtomicU64::new(u64::from(slot == 0))))
     }
 }
 
 impl Routes {
-    /// The place of a route, which takes the next free one if it has none; the last place, where none is free.
+    /// Returns the slot of a route; assigns the next free slot if it has none. The last slot, if
+    /// none is free.
     #[inline]
     pub fn find_or_insert(&self, route: u32) -> usize {
-        let wanted = u64::from(route) + 1;
-        for (place, held) in self.0.iter().enumerate() {
+        let key = u64::from(route) + 1;
+        for (slot, held) in self.0.iter().enumerate() {
             let holds = match held.load(Ordering::Relaxed) {
-                // Nobody reads anything else by this number: the order of other writes does not matter.
+                // Relaxed suffices: no other write is published through this number.
                 0 => held
-                    .compare_exchange(0, wanted, Ordering::Relaxed, Ordering::Relaxed)
-                    .map_or_else(|held| held, |_| wanted),
+                    .compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed)
+                    .map_or_else(|held| held, |_| key),
                 held => held,
             };
-            if holds == wanted {
-                return place;
+            if holds == key {
+                return slot;
             }
         }
         ROUTES_MAX
     }
 
-    /// The place of a route that has one; the last place, where it has none. For what is not known to be a route yet: a client may name any.
+    /// Returns the slot of a route, or the last slot if the route has none.
+    ///
+    /// Use it for routes that are not validated yet, since a client may name any.
     #[inline]
     pub fn find(&self, route: u32) -> usize {
-        let wanted = u64::from(route) + 1;
+        let key = u64::from(route) + 1;
         let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
-        held.take_while(|held| *held > 0).position(|held| held == wanted).unwrap_or(ROUTES_MAX)
+        held.take_while(|held| *held > 0).position(|held| held == key).unwrap_or(ROUTES_MAX)
     }
 
-    /// Routes that have a place, in the order of their places.
+    /// Routes that have a slot, in the order of the slots.
     pub fn to_vec(&self) -> Vec<u32> {
         let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
         held.take_while(|held| *held > 0).map(|held| (held - 1) as u32).collect()
     }
 }
 
-/// Kind of an answer to an executed request. Goodput is made of those in time alone: a failure is worth nothing, however fast it came.
+/// Kind of answer to an executed request. Only `InTime` counts as goodput; a failure never does,
+/// however fast it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A result within the objective.
     InTime,
-    /// A result after it.
+    /// A result after the objective.
     Late,
     /// A failure.
     Failed,
 }
 
 impl Answer {
-    /// The answer to a request that has `succeeded` or not, within the objective or not.
+    /// Classifies an answer by success and by the objective.
     #[inline]
     pub fn classify(succeeded: bool, is_in_time: bool) -> Self {
         match (succeeded, is_in_time) {
@@ -78,28 +85,28 @@ impl Answer {
     }
 }
 
-/// Counters of a core by route. One thread at a time writes them.
+/// Counters of one core by route. One thread at a time writes them.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCounters {
-    /// By the number of the [`Answer`].
+    /// Indexed by slot, then by [`Answer`].
     answers: [[AtomicU64; 3]; ROUTE_SLOTS],
     costs: [WaitHistogram; ROUTE_SLOTS],
 }
 
 impl RouteCounters {
-    pub(crate) fn record_answer(&self, place: usize, answer: Answer) {
-        let counter = &self.answers[place.min(ROUTES_MAX)][answer as usize];
+    pub(crate) fn record_answer(&self, slot: usize, answer: Answer) {
+        let counter = &self.answers[slot.min(ROUTES_MAX)][answer as usize];
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn record_cost(&self, place: usize, span: Nanos) {
-        self.costs[place.min(ROUTES_MAX)].record(span);
+    pub(crate) fn record_cost(&self, slot: usize, span: Nanos) {
+        self.costs[slot.min(ROUTES_MAX)].record(span);
     }
 
-    /// The mean cost of a route; nothing before one is known.
-    pub(crate) fn mean_cost(&self, place: usize) -> Nanos {
+    /// Mean cost of a route; zero until one is known.
+    pub(crate) fn mean_cost(&self, slot: usize) -> Nanos {
         let mut sum = WaitCounts::default();
-        self.costs[place.min(ROUTES_MAX)].add_to(&mut sum);
+        self.costs[slot.min(ROUTES_MAX)].add_to(&mut sum);
         Nanos(sum.sum_ns.checked_div(sum.count()).unwrap_or(0))
     }
 
@@ -113,16 +120,16 @@ impl RouteCounters {
     }
 }
 
-/// Counts of a route so far.
+/// Counts of one route so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteCounts {
     /// Results within the objective.
     pub in_time: u64,
-    /// Results after it.
+    /// Results after the objective.
     pub late: u64,
     /// Failures.
     pub failed: u64,
-    /// Time that requests have occupied a worker.
+    /// Time for which requests occupied a worker.
     pub costs: WaitCounts,
 }
 

@@ -1,4 +1,5 @@
-//! State of a server at one moment, as metrics, dashboard and programs get it. Never here: how it is told (`exposition`).
+//! State of a server at one moment, for metrics, dashboards and programs. Does not contain formats
+//! (`exposition`).
 
 use crate::exemplar::Exemplar;
 use crate::latency::LatencyCounts;
@@ -6,128 +7,130 @@ use crate::tenants::Usage;
 use crate::waits::WaitCounts;
 use serde::Serialize;
 
-/// State of a server. Counters begin with the server; spans are nanoseconds.
+/// State of a server. Counters start with the server; durations are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Name of the port or gate among those of its process, such as `rpc`.
+    /// Name of the port or gate within its process, such as `rpc`.
     pub port: String,
-    /// The service's name.
+    /// Name of the service.
     pub service: String,
-    /// The admission controller.
+    /// Name of the admission controller.
     pub controller: String,
-    /// Whether refusals happen: `enforce` or `shadow`.
+    /// Mode of the controller: `enforce` or `shadow`.
     pub mode: &'static str,
-    /// How requests are executed, in words, such as `2 cores`.
+    /// Threading setup as text, such as `2 cores`.
     pub setup: String,
-    /// Since the start.
+    /// Time since the server's start.
     pub uptime_ns: u64,
     /// Time of the snapshot, since 1970.
     pub unix_ns: u64,
-    /// The objective.
+    /// Latency objective.
     pub slo_ns: u64,
-    /// The delay that the controller aims at, if it aims at one.
+    /// Queueing delay that the controller aims at, if it has a target.
     pub target_ns: Option<u64>,
     /// Threads that execute requests.
     pub cores: u64,
-    /// Time in which they had nothing to do, all together.
+    /// Total time in which these threads were idle.
     pub idle_ns: u64,
-    /// Requests that have come.
+    /// Requests that arrived.
     pub arrived: u64,
-    /// Admitted on arrival.
+    /// Requests that were admitted on arrival.
     pub admitted: u64,
-    /// Answered with a result or a failure.
+    /// Requests that were answered with a result or a failure.
     pub completed: u64,
-    /// Results within the objective, as far as the server sees it.
+    /// Results within the objective, as measured at the server.
     pub in_time: u64,
-    /// Answered with a failure.
+    /// Requests that were answered with a failure.
     pub failed: u64,
-    /// Without an answer, for their connection ended first.
+    /// Requests whose connection ended before their answer.
     pub abandoned: u64,
-    /// Refused, by reason and class; with a zero for each reason that the server can have.
+    /// Rejections by reason and class, with a zero for each reason that the server can have.
     pub refused: Vec<RejectionCount>,
-    /// Admitted, by class, where there are classes; empty elsewhere.
+    /// Admitted requests by class; empty without classes.
     pub admitted_by_class: Vec<u64>,
-    /// Admitted and not ended.
+    /// Admitted requests that have not ended.
     pub in_flight: u64,
-    /// The same by class, where there are classes; empty elsewhere.
+    /// Admitted requests that have not ended, by class; empty without classes.
     #[serde(skip)]
     pub in_flight_by_class: Vec<u64>,
-    /// Answers by class and route, where they are told apart; their sums are those above. Empty elsewhere.
+    /// Answers by class and route, with the same sums as the fields above; empty if the server does
+    /// not separate them.
     #[serde(skip)]
     pub answers: Vec<RouteAnswers>,
     /// Cost of requests by route, where it is known.
     #[serde(skip)]
     pub costs: Vec<RouteCost>,
-    /// Work by tenant, where requests name tenants: the greatest ones, and all others.
+    /// Work by tenant, where requests name tenants: the greatest tenants, and all others together.
     #[serde(skip)]
     pub tenants: Vec<TenantUsage>,
-    /// Examples of what the samples count, newest first. A source leaves them out of its snapshot ([`crate::Source::exemplars`]).
+    /// Exemplars for the samples, newest first. A source leaves them out of its snapshot
+    /// ([`crate::Source::exemplars`]).
     #[serde(skip)]
     pub exemplars: Vec<Exemplar>,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: Option<u64>,
-    /// The queueing delay at this moment.
+    /// Queueing delay at this moment.
     pub delay_ns: u64,
-    /// The queueing delay that stands: the least of a short while.
+    /// Standing queueing delay: the minimum over a short window.
     pub standing_ns: u64,
-    /// Credits that there are.
+    /// Size of the credit pool.
     pub credit_pool: Option<i64>,
     /// Credits that clients hold.
     pub credits_issued: Option<i64>,
     /// Registered sessions.
     pub sessions: Option<i64>,
-    /// The least importance that is admitted.
+    /// Lowest priority that is admitted.
     pub level: Option<f64>,
-    /// Requests that may be under way at once.
+    /// Limit of concurrent requests.
     pub concurrency_limit: Option<f64>,
-    /// Waits of requests, by where they waited.
+    /// Waits of requests, by stage.
     pub waits: Vec<StageWaits>,
-    /// Latencies of results as far as the server sees them: from a request's arrival until its answer.
+    /// Latencies of results as measured at the server, from a request's arrival until its answer.
     #[serde(skip)]
     pub latencies: LatencyCounts,
-    /// Locks of the process; those first that were waited for longest.
+    /// Locks of the process, those with the longest total wait first.
     pub locks: Vec<Lock>,
-    /// Handshakes, of a port that speaks TLS.
+    /// TLS handshakes, if the port uses TLS.
     pub tls: Option<TlsCounts>,
-    /// The servers behind this one, where it asks any.
+    /// State of the tier, if this server calls leaves.
     pub tier: Option<Tier>,
 }
 
-/// Requests that were refused for one reason.
+/// Requests that were rejected for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RejectionCount {
-    /// The word of the reason.
+    /// Name of the reason.
     pub reason: &'static str,
-    /// Their class, where there are classes.
+    /// Class of the requests, where there are classes.
     pub class: Option<u8>,
-    /// How many.
+    /// Number of rejections.
     pub count: u64,
 }
 
-/// Label of whatever has no label of its own.
+/// Label of all routes or tenants without labels of their own.
 pub const OTHER: &str = "other";
 
-/// Answers to the requests of a class and route.
+/// Answers to the requests of one class and route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteAnswers {
-    /// Their class, where there are classes.
+    /// Class of the requests, where there are classes.
     pub class: Option<u8>,
-    /// Name or number of their route, or [`OTHER`].
+    /// Name or number of the route, or [`OTHER`].
     pub route: String,
     /// Results within the objective.
     pub in_time: u64,
-    /// Results after it.
+    /// Results after the objective.
     pub late: u64,
     /// Failures.
     pub failed: u64,
 }
 
-/// Time that the requests of a route have occupied a worker.
+/// Time for which the requests of a route occupied a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteCost {
     /// Name or number of the route, or [`OTHER`].
     pub route: String,
-    /// Distribution of it.
+    /// Distribution of these times.
     pub costs: WaitCounts,
 }
 
@@ -136,117 +139,119 @@ pub struct RouteCost {
 pub struct TenantUsage {
     /// Number of the tenant, or [`OTHER`].
     pub tenant: String,
-    /// The work.
+    /// Admitted and rejected work.
     pub usage: Usage,
 }
 
 impl TenantUsage {
-    /// Accounts under their labels.
+    /// Returns the usage of all tenants, with their labels.
     pub fn from_tenants(of: &crate::tenants::Tenants) -> Vec<Self> {
-        let named = |(tenant, account): (Option<leeward_core::units::Tenant>, Usage)| TenantUsage {
+        let to_usage = |(tenant, account): (Option<leeward_core::units::Tenant>, Usage)| TenantUsage {
             tenant: tenant.map_or_else(|| OTHER.into(), |tenant| tenant.0.to_string()),
             usage: account,
         };
-        of.usage().into_iter().map(named).collect()
+        of.usage().into_iter().map(to_usage).collect()
     }
 }
 
-/// Waits at one place.
+/// Waits in one stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageWaits {
-    /// The word of the stage.
+    /// Name of the stage.
     pub stage: &'static str,
     /// The waits.
     #[serde(flatten)]
     pub waits: WaitCounts,
 }
 
-/// The locks of one name and kind.
+/// Locks of one name and kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lock {
-    /// Their name.
+    /// Name of the locks.
     pub name: String,
-    /// Kind of these locks, such as `mutex`.
+    /// Kind of the locks, such as `mutex`.
     pub kind: &'static str,
-    /// Taken, with or without waiting.
+    /// Acquisitions, with or without waiting.
     pub acquired: u64,
     /// Acquisitions that waited.
     pub contended: u64,
-    /// Refused, for the request's budget would not have lasted.
+    /// Rejections, because the request's budget would not have lasted.
     pub refused: u64,
     /// Sum of all waits.
     pub waited_ns: u64,
-    /// The wait that 99 of a hundred of those that waited did not exceed; up to twice too much.
+    /// 99th percentile of the waits of contended acquisitions; up to twice too high.
     pub p99_ns: u64,
-    /// The longest wait.
+    /// Longest wait.
     pub longest_ns: u64,
-    /// Waits by bucket: bucket `i` holds waits below 2^i ns that no bucket before holds, the last one all others.
+    /// Waits by bucket: bucket `i` counts waits below 2^i ns that no earlier bucket counts; the
+    /// last bucket counts the rest.
     #[serde(skip)]
     pub waits: Vec<u64>,
 }
 
-/// A tier: a server that asks others before it answers.
+/// Tier: a server that calls leaves before it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tier {
-    /// Its threading model.
+    /// Threading model.
     pub threading: String,
-    /// Steps that asked leaves.
+    /// Steps that called leaves.
     pub gathers: u64,
-    /// Calls of leaves.
+    /// Calls to leaves.
     pub calls: u64,
-    /// Requests that wait for leaves without a thread.
+    /// Requests that wait for leaves without occupying a thread.
     pub waiting: u64,
-    /// Replies that came after their request had gone on.
+    /// Replies that arrived after their request had continued.
     pub late: u64,
-    /// Calls that were made again because they took long.
+    /// Calls that were repeated because they took long.
     pub hedged: u64,
-    /// Calls that were made again because they were rejected.
+    /// Calls that were repeated because they were rejected.
     pub retried: u64,
-    /// Calls that were given up because enough had come.
+    /// Calls that were cancelled because enough replies had arrived.
     pub cancelled: u64,
     /// Changes of the threading model.
     pub switches: u64,
-    /// The leaves, in their order: 255 at most.
+    /// Leaves, in their order: 255 at most.
     pub leaves: Vec<Leaf>,
 }
 
-/// A server that a tier asks.
+/// Server that a tier calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Leaf {
-    /// Its address.
+    /// Address of the leaf.
     pub address: String,
     /// Calls so far.
     pub calls: u64,
-    /// Connections that are there, as far as the tier has looked: an idle thread that asks by itself looks when it asks.
+    /// Open connections, as far as the tier has polled them. An idle thread that calls by itself
+    /// polls when it calls.
     pub connections: u64,
-    /// Credits that the tier holds there, where they bind.
+    /// Credits that the tier holds at this leaf, where credits are enforced.
     pub credits: Option<i64>,
 }
 
-/// Handshakes of a port. Counters begin with it.
+/// TLS handshakes of a port. Counters start with the port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TlsCounts {
-    /// Done.
+    /// Completed handshakes.
     pub done: u64,
-    /// Done by taking up an earlier session.
+    /// Handshakes that resumed an earlier session.
     pub resumed: u64,
-    /// Done with a client that has proven an identity.
+    /// Handshakes with a client that has proven an identity.
     pub identified: u64,
-    /// Under way, or waiting for their turn.
+    /// Handshakes in progress or waiting for their turn.
     pub waiting: u64,
-    /// Refused or given up, by reason.
+    /// Handshakes that were refused or given up, by reason.
     pub refused: Vec<(String, u64)>,
-    /// New certificates that were taken.
+    /// New certificates that were loaded.
     pub renewed: u64,
 }
 
 impl Snapshot {
-    /// Refusals in all.
+    /// Total number of rejections.
     pub fn rejections(&self) -> u64 {
         self.refused.iter().fold(0, |sum, refused| sum.saturating_add(refused.count))
     }
 
-    /// Refusals of this reason, of all classes.
+    /// Rejections for this reason, of all classes.
     pub fn rejected_for(&self, reason: &str) -> u64 {
         self.refused.iter().filter(|refused| refused.reason == reason).fold(0, |sum, refused| sum + refused.count)
     }
@@ -256,7 +261,7 @@ impl Snapshot {
         self.completed.saturating_sub(self.in_time.saturating_add(self.failed))
     }
 
-    /// Whether more waits than the controller aims at.
+    /// True if the standing delay exceeds the controller's target.
     pub fn is_overloaded(&self) -> bool {
         self.standing_ns > self.target_ns.unwrap_or(self.slo_ns)
     }

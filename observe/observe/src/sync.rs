@@ -1,4 +1,5 @@
-//! The atomics of the ring, swapped for loom's when the model checker runs (`--cfg loom`).
+//! Atomics of the ring: loom's under the model checker (`--cfg loom`), otherwise the standard
+//! library's.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};

@@ -1,27 +1,31 @@
-//! Work that was admitted and refused by tenant: the greatest tenants under their own names, all others together. Never here: shares,
-//! and who enforces them.
+//! Admitted and rejected work by tenant: the greatest tenants by name, all others together. Does
+//! not contain shares or their enforcement.
 
 use leeward_core::units::{Nanos, Tenant};
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Tenants that are told apart at a time. All others are `other`.
+/// Number of tenants with series of their own. All others are `other`.
 pub const TENANTS_MAX: usize = 20;
 
-/// Charges that a core keeps to itself before it brings them to the common table: cores would else wait for each other at each request.
+/// Charges that a core collects before it adds them to the shared table; otherwise cores would
+/// contend for the table at each request.
 const PENDING_MAX: u32 = 64;
-/// Tenants of such charges; one more, and they are brought at once.
+/// Number of distinct tenants among these charges at which the core adds them at once.
 const PENDING_TENANTS_MAX: usize = 16;
 
-/// Tenants that are watched because they may become one of the greatest.
+/// Number of further tenants that are tracked, because they may become one of the greatest.
 const CANDIDATES: usize = 2 * TENANTS_MAX;
 
-/// Accounts of tenants. Of those without a name of their own the greatest are sought by space-saving (Metwally et al., ICDT 2005), whose
-/// newcomers take the place of the smallest; one takes over a name when it has certainly brought more than the smallest with a name. What it
-/// brought before stays with the others, and the account of whoever loses its name ends: work is in one series, and in one only.
+/// Usage by tenant, with series of their own for the greatest tenants.
+///
+/// Space-saving (Metwally et al., ICDT 2005) finds the greatest tenants among those without a
+/// series: a new candidate replaces the smallest one. A candidate takes over a series when its
+/// certain work exceeds the smallest tenant's with a series. Its earlier work stays with `other`,
+/// and the series of the replaced tenant ends. So each piece of work is in exactly one series.
 #[derive(Debug)]
 pub struct Tenants {
-    /// By core, or by shard: whose lock hardly anybody else wants.
+    /// One stripe per core or shard, so that its lock is almost never contended.
     stripes: Box<[Stripe]>,
     totals: Mutex<TenantTotals>,
 }
@@ -30,7 +34,7 @@ pub struct Tenants {
 #[repr(align(128))]
 struct Stripe(Mutex<PendingCharges>);
 
-/// Charges that are still to be brought to the table.
+/// Charges that are not yet in the shared table.
 #[derive(Debug, Default)]
 struct PendingCharges {
     entries: Vec<Entry>,
@@ -39,17 +43,17 @@ struct PendingCharges {
 
 #[derive(Debug, Default)]
 struct TenantTotals {
-    /// Tenants with names of their own.
+    /// Tenants with series of their own.
     entries: Vec<Entry>,
     candidates: Vec<Candidate>,
     others: Usage,
 }
 
-/// A tenant without a name of its own.
+/// Tenant without a series of its own.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     tenant: Tenant,
-    /// The algorithm's estimate, of which so much is that of whoever was here before.
+    /// The algorithm's estimate; `inherited` of it is the weight of the replaced candidate.
     weight: u64,
     inherited: u64,
 }
@@ -57,17 +61,17 @@ struct Candidate {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     tenant: Tenant,
-    /// Work it brought, or was watched bringing.
+    /// Work of the tenant since it is tracked.
     weight: u64,
     account: Usage,
 }
 
-/// Work by what became of it.
+/// Work of admitted and of rejected requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Estimated time of requests that were admitted.
+    /// Estimated time of admitted requests.
     pub admitted_ns: u64,
-    /// Estimated time of requests that were refused.
+    /// Estimated time of rejected requests.
     pub refused_ns: u64,
 }
 
@@ -83,7 +87,7 @@ impl Usage {
     }
 }
 
-/// Adds to the entry of a tenant, if it has one.
+/// Adds to the entry of a tenant; returns false if the tenant has none.
 fn try_add(entries: &mut [Entry], more: &Entry) -> bool {
     let Some(entry) = entries.iter_mut().find(|entry| entry.tenant == more.tenant) else { return false };
     entry.weight = entry.weight.saturating_add(more.weight);
@@ -97,8 +101,8 @@ impl PendingCharges {
         if self.entries.is_empty() {
             return;
         }
-        let mut table = lock(to);
-        self.entries.drain(..).for_each(|entry| table.charge(entry));
+        let mut totals = lock(to);
+        self.entries.drain(..).for_each(|entry| totals.charge(entry));
     }
 }
 
@@ -119,22 +123,22 @@ impl TenantTotals {
         }
     }
 
-    /// Watches a tenant without a name. The work that it has certainly brought.
+    /// Tracks a tenant without a series; returns the work that it has certainly caused.
     fn track(&mut self, entry: &Entry) -> u64 {
         let candidates = &mut self.candidates;
         if let Some(known) = candidates.iter_mut().find(|candidate| candidate.tenant == entry.tenant) {
             known.weight = known.weight.saturating_add(entry.weight);
             return known.weight.saturating_sub(known.inherited);
         }
-        let newcomer = |inherited: u64| Candidate {
+        let new_candidate = |inherited: u64| Candidate {
             tenant: entry.tenant,
             weight: entry.weight.saturating_add(inherited),
             inherited,
         };
         if candidates.len() < CANDIDATES {
-            candidates.push(newcomer(0));
+            candidates.push(new_candidate(0));
         } else if let Some(least) = candidates.iter_mut().min_by_key(|candidate| candidate.weight) {
-            *least = newcomer(least.weight);
+            *least = new_candidate(least.weight);
         }
         entry.weight
     }
@@ -145,30 +149,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tenants {
-    /// No accounts, for so many cores.
+    /// Makes an empty table for this many cores.
     pub fn new(cores: usize) -> Self {
         Tenants { stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(), totals: Mutex::default() }
     }
 
-    /// Charges a request of about this cost to its tenant, on a core. [`Tenant::DEFAULT`] has no account: it costs a server without tenants nothing.
+    /// Charges a request of about this cost to its tenant, on a core.
+    ///
+    /// [`Tenant::DEFAULT`] is not charged, so a server without tenants pays nothing.
     pub fn charge(&self, core: usize, tenant: Tenant, cost: Nanos, is_admitted: bool) {
         if tenant == Tenant::DEFAULT {
             return;
         }
-        // Where no cost is known, requests are counted.
+        // Count requests while no cost is known.
         let mut entry = Entry { tenant, weight: cost.0.max(1), account: Usage::default() };
         entry.account.add(cost, is_admitted);
-        let mut kept = lock(&self.stripes[core % self.stripes.len()].0);
-        kept.charges += 1;
-        if !try_add(&mut kept.entries, &entry) {
-            kept.entries.push(entry);
+        let mut pending = lock(&self.stripes[core % self.stripes.len()].0);
+        pending.charges += 1;
+        if !try_add(&mut pending.entries, &entry) {
+            pending.entries.push(entry);
         }
-        if kept.charges >= PENDING_MAX || kept.entries.len() >= PENDING_TENANTS_MAX {
-            kept.flush(&self.totals);
+        if pending.charges >= PENDING_MAX || pending.entries.len() >= PENDING_TENANTS_MAX {
+            pending.flush(&self.totals);
         }
     }
 
-    /// Accounts so far, the greatest tenant first; in the end that of all `others` (`None`), if there were any.
+    /// Usage by tenant, the greatest tenant first. The last entry (`None`) is that of all others,
+    /// if there were any.
     pub fn usage(&self) -> Vec<(Option<Tenant>, Usage)> {
         self.stripes.iter().for_each(|stripe| lock(&stripe.0).flush(&self.totals));
         let table = lock(&self.totals);
@@ -200,14 +207,14 @@ mod tests {
                 charged += cost;
             }
         }
-        let told = tenants.usage();
-        assert_eq!(told.len(), TENANTS_MAX + 1);
+        let usage = tenants.usage();
+        assert_eq!(usage.len(), TENANTS_MAX + 1);
         let names = numbers(&tenants);
         assert_eq!((names[0], names[1], names[TENANTS_MAX]), (Some(1), Some(2), None));
         assert!(names[2..TENANTS_MAX].iter().all(|name| name.is_some_and(|name| name < 200)), "new series: {names:?}");
-        let first = told[0].1;
+        let first = usage[0].1;
         assert_eq!((first.admitted_ns + first.refused_ns, first.refused_ns), (9_000_000, 900 * 3_334));
-        let sum: u64 = told.iter().map(|(_, account)| account.admitted_ns + account.refused_ns).sum();
+        let sum: u64 = usage.iter().map(|(_, account)| account.admitted_ns + account.refused_ns).sum();
         assert_eq!(sum, charged, "work is in one account, and in one only");
     }
 
@@ -219,15 +226,15 @@ mod tests {
         let mut others = 0;
         for _ in 0..5 {
             tenants.charge(0, Tenant(7), Nanos(1_000), true);
-            let told = tenants.usage();
-            let now = told.iter().find(|(tenant, _)| tenant.is_none()).map_or(0, |(_, account)| account.admitted_ns);
+            let usage = tenants.usage();
+            let now = usage.iter().find(|(tenant, _)| tenant.is_none()).map_or(0, |(_, account)| account.admitted_ns);
             assert!(now >= others, "the others' sum went back");
             others = now;
         }
-        let told = tenants.usage();
-        assert_eq!(told[0], (Some(Tenant(7)), Usage { admitted_ns: 4_000, refused_ns: 0 }));
+        let usage = tenants.usage();
+        assert_eq!(usage[0], (Some(Tenant(7)), Usage { admitted_ns: 4_000, refused_ns: 0 }));
         assert_eq!(others, 1_000, "before it had a name");
-        assert_eq!(told.len(), TENANTS_MAX + 1);
+        assert_eq!(usage.len(), TENANTS_MAX + 1);
     }
 
     #[test]

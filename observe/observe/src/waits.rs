@@ -1,31 +1,34 @@
-//! Distribution of waits in a fixed amount of memory, with one writer at a time. Never here: what waited.
+//! Distribution of waits in a fixed amount of memory, with one writer at a time. Does not contain
+//! the kinds of waits.
 
 use leeward_core::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bounds of the buckets: 10 us × 2^n for n from 0 to 20 (10.5 s); whatever waited longer is in a last bucket.
+/// Number of bounds: 10 us × 2^n for n from 0 to 20 (10.5 s). One more bucket counts the longer
+/// waits.
 pub const BOUNDS: usize = 21;
-/// Nanoseconds of the first bound.
+/// First bound, in nanoseconds.
 const FIRST_BOUND: u64 = 10_000;
 
-/// The upper bound of a bucket, itself included, in nanoseconds.
+/// Upper bound of a bucket, inclusive, in nanoseconds.
 pub const fn bound(bucket: usize) -> u64 {
     FIRST_BOUND << bucket
 }
 
-/// The bucket of a wait.
+/// Index of the bucket of a wait.
 fn bucket(wait: u64) -> usize {
-    // The least n with wait <= FIRST << n: bits of the quotient, rounded up.
+    // The least n with wait <= FIRST_BOUND << n: bits of the quotient, rounded up.
     let tens = wait.saturating_sub(1) / FIRST_BOUND;
     ((u64::BITS - tens.leading_zeros()) as usize).min(BOUNDS)
 }
 
-/// Adds to a counter that only this thread writes meanwhile: a plain store costs a fifth of an atomic addition.
+/// Adds to a counter that only this thread writes: a plain store costs a fifth of an atomic
+/// addition.
 pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
-/// Waits as they are counted. One thread at a time may write, any may read.
+/// Wait histogram. One thread at a time may write, any thread may read.
 #[derive(Debug, Default)]
 pub struct WaitHistogram {
     buckets: [AtomicU64; BOUNDS + 1],
@@ -33,17 +36,17 @@ pub struct WaitHistogram {
 }
 
 impl WaitHistogram {
-    /// Counts a wait. Called by one thread at a time.
+    /// Counts a wait. Only one thread at a time may call this.
     #[inline]
     pub fn record(&self, wait: Nanos) {
-        // No branch decides where: the bucket is at most the last one.
+        // The index is always valid, so no branch is taken on the wait.
         if let Some(counter) = self.buckets.get(bucket(wait.0)) {
             add(counter, 1);
         }
         add(&self.sum_ns, wait.0);
     }
 
-    /// Adds what was counted to a sum.
+    /// Adds these counts to `sum`.
     pub fn add_to(&self, sum: &mut WaitCounts) {
         for (sum, part) in sum.buckets.iter_mut().zip(&self.buckets) {
             *sum = sum.wrapping_add(part.load(Ordering::Relaxed));
@@ -52,17 +55,17 @@ impl WaitHistogram {
     }
 }
 
-/// Waits as they were counted.
+/// Counts of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct WaitCounts {
-    /// Waits by bucket; the last one is of those over all bounds.
+    /// Counts by bucket; the last bucket counts waits above all bounds.
     pub buckets: [u64; BOUNDS + 1],
-    /// Sum of all waits, ns.
+    /// Sum of all waits, in nanoseconds.
     pub sum_ns: u64,
 }
 
 impl WaitCounts {
-    /// Waits in all.
+    /// Number of counted waits.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
@@ -75,20 +78,20 @@ mod tests {
 
     #[test]
     fn bounds_belong_to_the_bucket_below() {
-        for (wait, place) in [(0, 0), (1, 0), (10_000, 0), (10_001, 1), (20_000, 1), (20_001, 2), (u64::MAX, BOUNDS)] {
-            assert_eq!(bucket(wait), place, "{wait}");
+        for (wait, index) in [(0, 0), (1, 0), (10_000, 0), (10_001, 1), (20_000, 1), (20_001, 2), (u64::MAX, BOUNDS)] {
+            assert_eq!(bucket(wait), index, "{wait}");
         }
-        for place in 0..BOUNDS {
-            assert_eq!((bucket(bound(place)), bucket(bound(place) + 1)), (place, place + 1));
+        for index in 0..BOUNDS {
+            assert_eq!((bucket(bound(index)), bucket(bound(index) + 1)), (index, index + 1));
         }
     }
 
     proptest! {
         #[test]
         fn a_wait_is_over_the_bound_before_its_bucket_and_not_over_its_own(wait in any::<u64>()) {
-            let place = bucket(wait);
-            prop_assert!(place == BOUNDS || wait <= bound(place));
-            prop_assert!(place == 0 || wait > bound(place - 1));
+            let index = bucket(wait);
+            prop_assert!(index == BOUNDS || wait <= bound(index));
+            prop_assert!(index == 0 || wait > bound(index - 1));
         }
     }
 

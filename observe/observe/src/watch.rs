@@ -1,5 +1,5 @@
-//! Watch over a server: a stripe of counters per core, a ring of decisions, and the controller's state as it was last told.
-//! Never here: who decides, and where requests come from.
+//! Observation of a server: a stripe of counters per core, a ring of decisions, and the
+//! controller's last published state. Does not contain controllers or connections.
 
 use crate::decision::{Decision, DecisionId};
 use crate::ring::DecisionRing;
@@ -10,25 +10,25 @@ use leeward_core::server::Gauges;
 use leeward_core::units::{Method, Nanos, Tenant, Time};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Decisions that are kept, 64 bytes each: 4 MiB.
+/// Capacity of the ring in decisions of 64 bytes: 4 MiB.
 pub const RING_CAPACITY: usize = 65_536;
-/// An admission in so many is kept in the ring; every refusal is.
+/// The ring keeps one admission in this many, and every rejection.
 pub const SAMPLING_INTERVAL: u64 = 64;
 
-/// Where a request waits.
+/// Stage in which a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitStage {
-    /// In its connection's socket and buffer.
+    /// In the socket and receive buffer of the connection.
     Socket,
-    /// In a core's queue, for a core.
+    /// In the run queue of a core.
     Worker,
 }
 
 impl WaitStage {
-    /// All of them.
+    /// All stages.
     pub const ALL: [WaitStage; 2] = [WaitStage::Socket, WaitStage::Worker];
 
-    /// The word for it in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             WaitStage::Socket => "socket",
@@ -37,20 +37,20 @@ impl WaitStage {
     }
 }
 
-/// Counters of a core. One thread at a time writes them.
+/// Counters of one core. One thread at a time writes them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
     admitted: AtomicU64,
     waits: [WaitHistogram; WaitStage::ALL.len()],
     routes: RouteCounters,
-    /// The last refusal's number, for whoever tells the client.
+    /// Number of the last rejection, for the reply to the client.
     last_rejection: AtomicU64,
-    /// Whether the request that is being decided about is let in whatever is decided.
+    /// True if the request under decision is admitted whatever the controller decides.
     is_shadow: AtomicBool,
 }
 
-/// Watch over a server.
+/// Counters, decisions and controller state of one server.
 pub struct Watch {
     ring: DecisionRing,
     stripes: Vec<Stripe>,
@@ -59,33 +59,33 @@ pub struct Watch {
     published: PublishedState,
 }
 
-/// The controller's state when it was last told. Numbers that are not there are [`NOTHING`].
+/// The controller's last published state. Absent numbers are [`ABSENT`].
 struct PublishedState {
     at: AtomicU64,
     standing_ns: AtomicU64,
     pool: AtomicI64,
     issued: AtomicI64,
     sessions: AtomicI64,
-    /// Bits of an `f64`, a NaN if there is none.
+    /// Bits of an `f64`; NaN if absent.
     level: AtomicU64,
     limit: AtomicU64,
 }
 
 const ABSENT: i64 = i64::MIN;
 
-/// The controller's state as it was last told.
+/// The controller's last published state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ControllerState {
-    /// When.
+    /// Time of publication.
     pub at: Time,
-    /// The queueing delay that stood: the least of a short while.
+    /// Standing queueing delay: the minimum over a short window.
     pub standing_delay: Nanos,
-    /// The controller's state. Of requests in flight nothing is told.
+    /// The controller's gauges; `in_flight` is always `None`.
     pub gauges: Gauges,
 }
 
 impl Watch {
-    /// Watch over so many cores, at least one, with a ring of so many decisions.
+    /// Makes a watch for this many cores (at least one) and a ring of this many decisions.
     pub fn new(cores: usize, decisions: usize) -> Self {
         let none = || AtomicI64::new(ABSENT);
         Watch {
@@ -109,7 +109,7 @@ impl Watch {
         &self.stripes[core % self.stripes.len()]
     }
 
-    /// Counts an admission; one in [`SAMPLED`] is described and kept.
+    /// Counts an admission; one in [`SAMPLING_INTERVAL`] is described and kept.
     #[inline]
     pub fn record_admission(&self, core: usize, describe: impl FnOnce() -> Decision) {
         let admitted = &self.stripe(core).admitted;
@@ -120,30 +120,30 @@ impl Watch {
         }
     }
 
-    /// Keeps a refusal, and gives it its number.
+    /// Stores a rejection and returns its number.
     pub fn record_rejection(&self, core: usize, decision: &Decision) -> DecisionId {
         let id = self.ring.write(decision);
         self.stripe(core).last_rejection.store(id.0, Ordering::Relaxed);
         id
     }
 
-    /// Number of the core's last refusal.
+    /// Number of the core's last rejection.
     pub fn last_rejection(&self, core: usize) -> Option<DecisionId> {
         let id = self.stripe(core).last_rejection.load(Ordering::Relaxed);
         (id > 0).then_some(DecisionId(id))
     }
 
-    /// Tells whether the request that the core decides about next is let in whatever is decided.
-    pub fn set_shadow(&self, core: usize, rehearses: bool) {
-        self.stripe(core).is_shadow.store(rehearses, Ordering::Relaxed);
+    /// Sets whether the core's next request is admitted whatever the controller decides.
+    pub fn set_shadow(&self, core: usize, is_shadow: bool) {
+        self.stripe(core).is_shadow.store(is_shadow, Ordering::Relaxed);
     }
 
-    /// Whether the core's refusal is none, because its controller rehearses.
+    /// True if the core's rejection is not enforced, because its controller runs in shadow mode.
     pub fn is_shadow(&self, core: usize) -> bool {
         self.stripe(core).is_shadow.load(Ordering::Relaxed)
     }
 
-    /// The mean time for which requests of a method have occupied this core; nothing before one is known.
+    /// Mean time for which requests of a method occupied this core; zero until one is known.
     pub fn mean_cost(&self, core: usize, method: Method) -> Nanos {
         self.stripe(core).routes.mean_cost(self.routes.find(method.0))
     }
@@ -154,25 +154,26 @@ impl Watch {
         self.stripe(core).waits[stage as usize].record(span);
     }
 
-    /// Counts an answer to a request of a method that there is.
+    /// Counts an answer to a request of a method that exists.
     #[inline]
     pub fn record_answer(&self, core: usize, method: Method, answer: Answer) {
         self.stripe(core).routes.record_answer(self.routes.find_or_insert(method.0), answer);
     }
 
-    /// Counts an answer to a request of a method that there is not: clients may invent as many as they like.
+    /// Counts an answer to a request of an unknown method. Clients may invent any number of those.
     #[inline]
     pub fn record_unknown_answer(&self, core: usize, answer: Answer) {
         self.stripe(core).routes.record_answer(ROUTES_MAX, answer);
     }
 
-    /// Counts how long a request of a method has occupied its core.
+    /// Counts the time for which a request of a method occupied its core.
     #[inline]
     pub fn record_cost(&self, core: usize, method: Method, span: Nanos) {
         self.stripe(core).routes.record_cost(self.routes.find(method.0), span);
     }
 
-    /// Charges a decision about a request of a method to its tenant, at what such requests have taken on this core so far.
+    /// Charges a decision about a request to its tenant, at the mean cost of the method on this
+    /// core so far.
     #[inline]
     pub fn charge(&self, core: usize, tenant: Tenant, method: Method, is_admitted: bool) {
         if tenant != Tenant::DEFAULT {
@@ -181,51 +182,51 @@ impl Watch {
         }
     }
 
-    /// Accounts of the tenants.
+    /// Usage by tenant.
     pub fn tenants(&self) -> &Tenants {
         &self.tenants
     }
 
-    /// Counts by route, of those that have requests of their own; `None`: all others.
+    /// Counts by route, for the routes with slots of their own; `None`: all other routes.
     pub fn route_counts(&self) -> Vec<(Option<u32>, RouteCounts)> {
         let mut sums = [RouteCounts::default(); ROUTE_SLOTS];
         self.stripes.iter().for_each(|stripe| stripe.routes.add_to(&mut sums));
         let known = self.routes.to_vec().into_iter().map(Some).chain(std::iter::repeat(None));
         let others = sums[ROUTE_SLOTS - 1];
-        let told = known.zip(sums).take_while(|(route, _)| route.is_some());
-        told.chain((others != RouteCounts::default()).then_some((None, others))).collect()
+        let counts = known.zip(sums).take_while(|(route, _)| route.is_some());
+        counts.chain((others != RouteCounts::default()).then_some((None, others))).collect()
     }
 
-    /// Requests that were admitted so far.
+    /// Number of admitted requests so far.
     pub fn admitted(&self) -> u64 {
         self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe.admitted.load(Ordering::Relaxed)))
     }
 
-    /// Waits so far, of all cores together.
+    /// Waits so far, summed over all cores.
     pub fn waits(&self, stage: WaitStage) -> WaitCounts {
         let mut sum = WaitCounts::default();
         self.stripes.iter().for_each(|stripe| stripe.waits[stage as usize].add_to(&mut sum));
         sum
     }
 
-    /// The decisions.
+    /// Ring of decisions.
     pub fn ring(&self) -> &DecisionRing {
         &self.ring
     }
 
-    /// Tells the controller's state. Parts may be of two moments for a reader in between.
+    /// Publishes the controller's state. A concurrent reader may see parts of two states.
     pub fn publish(&self, now: Time, standing: Nanos, gauges: &Gauges) {
-        let told = &self.published;
-        told.at.store(now.0, Ordering::Relaxed);
-        told.standing_ns.store(standing.0, Ordering::Relaxed);
-        told.pool.store(gauges.credit_pool.unwrap_or(ABSENT), Ordering::Relaxed);
-        told.issued.store(gauges.credits_issued.unwrap_or(ABSENT), Ordering::Relaxed);
-        told.sessions.store(gauges.sessions.unwrap_or(ABSENT), Ordering::Relaxed);
-        told.level.store(gauges.priority_threshold.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
-        told.limit.store(gauges.concurrency_limit.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
+        let published = &self.published;
+        published.at.store(now.0, Ordering::Relaxed);
+        published.standing_ns.store(standing.0, Ordering::Relaxed);
+        published.pool.store(gauges.credit_pool.unwrap_or(ABSENT), Ordering::Relaxed);
+        published.issued.store(gauges.credits_issued.unwrap_or(ABSENT), Ordering::Relaxed);
+        published.sessions.store(gauges.sessions.unwrap_or(ABSENT), Ordering::Relaxed);
+        published.level.store(gauges.priority_threshold.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
+        published.limit.store(gauges.concurrency_limit.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
     }
 
-    /// The controller's state as it was last told.
+    /// The controller's last published state.
     pub fn controller_state(&self) -> ControllerState {
         let whole = |number: &AtomicI64| Some(number.load(Ordering::Relaxed)).filter(|number| *number != ABSENT);
         let real =
@@ -281,15 +282,15 @@ mod tests {
         watch.charge(1, Tenant(77), Method(4), true);
         watch.charge(1, Tenant(77), Method(4), false);
         watch.charge(0, Tenant::DEFAULT, Method(4), true);
-        let told = watch.route_counts();
-        let counts: Vec<_> = told.iter().map(|(route, of)| (*route, of.in_time, of.late, of.costs.sum_ns)).collect();
+        let routes = watch.route_counts();
+        let counts: Vec<_> = routes.iter().map(|(route, of)| (*route, of.in_time, of.late, of.costs.sum_ns)).collect();
         assert_eq!(counts, [(Some(0), 1, 0, 0), (Some(4), 0, 1, 2_000)]);
         let account = Usage { admitted_ns: 2_000, refused_ns: 2_000 };
         assert_eq!(watch.tenants().usage(), [(Some(Tenant(77)), account)]);
         (1..100).for_each(|method| watch.record_answer(0, Method(method), Answer::InTime));
-        let told = watch.route_counts();
-        assert_eq!((told.len(), told[ROUTE_SLOTS - 1].0), (ROUTE_SLOTS, None));
-        assert_eq!(told.iter().map(|(_, of)| of.in_time + of.late).sum::<u64>(), 101);
+        let routes = watch.route_counts();
+        assert_eq!((routes.len(), routes[ROUTE_SLOTS - 1].0), (ROUTE_SLOTS, None));
+        assert_eq!(routes.iter().map(|(_, of)| of.in_time + of.late).sum::<u64>(), 101);
     }
 
     #[test]

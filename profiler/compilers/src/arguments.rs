@@ -1,5 +1,7 @@
-//! Command line that `leeward cc` makes of a compiler's: clang's, with the profiler's plugin and run-time. A function
-//! of its arguments; finding the files and running clang is [`crate::clang`]'s.
+//! Converts a compiler's command line to clang's, with the profiler's plugin and run-time, for
+//! `leeward cc`.
+//!
+//! The result depends only on the arguments; [`crate::clang`] finds the files and runs clang.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,27 +17,27 @@ pub enum Language {
     Cxx,
 }
 
-/// The options that are ours: `--leeward-NAME=VALUE`, before or among the compiler's.
+/// Leeward's own options: `--leeward-NAME=VALUE`, before or among the compiler's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The clang to run instead of the one that the plugin was built for.
+    /// The clang to run, instead of the one that the plugin was built for.
     pub(crate) clang: Option<OsString>,
-    /// Words for the plugin, without `-mllvm`.
+    /// Options for the plugin, without `-mllvm`.
     pub(crate) plugin: Vec<OsString>,
 }
 
-/// Values that an option of the plugin's takes.
+/// Values of a plugin option.
 #[derive(Clone, Copy)]
 enum ValueKind {
-    /// Exactly the listed words.
+    /// Exactly one of the listed words.
     OneOf(&'static [&'static str]),
     /// A number from 0.
     Number,
-    /// A text that is not empty.
+    /// A nonempty text.
     Text,
 }
 
-/// Our options that the plugin takes as they are: names and values.
+/// Options that are passed to the plugin unchanged: names and values.
 const PLUGIN_OPTIONS: [(&str, ValueKind); 9] = [
     ("bounded-instructions", ValueKind::Number),
     ("engine", ValueKind::OneOf(&["tick", "scan", "none"])),
@@ -48,18 +50,18 @@ const PLUGIN_OPTIONS: [(&str, ValueKind); 9] = [
     ("unwind", ValueKind::OneOf(&["true", "false"])),
 ];
 
-/// Refuses a wrong value here: clang would end with the exit code of a program that does not compile.
+/// Rejects a wrong value here: clang's exit code would look like a compile error.
 fn check(name: &str, values: ValueKind, value: &str) -> Result<(), String> {
-    let refuse = |accepted: &str| Err(format!("--leeward-{name}={value}: accepted is {accepted}"));
+    let reject = |accepted: &str| Err(format!("--leeward-{name}={value}: accepted is {accepted}"));
     match values {
-        ValueKind::OneOf(accepted) if !accepted.contains(&value) => refuse(&accepted.join(", ")),
-        ValueKind::Number if value.parse::<u32>().is_err() => refuse("a number from 0 to 4294967295"),
-        ValueKind::Text if value.is_empty() => refuse("a text that is not empty"),
+        ValueKind::OneOf(accepted) if !accepted.contains(&value) => reject(&accepted.join(", ")),
+        ValueKind::Number if value.parse::<u32>().is_err() => reject("a number from 0 to 4294967295"),
+        ValueKind::Text if value.is_empty() => reject("a text that is not empty"),
         _ => Ok(()),
     }
 }
 
-/// Takes our options out of `words`; the rest is the compiler's. An error names the word that is wrong.
+/// Removes our options from `words`; the rest is the compiler's. An error names the wrong word.
 pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<(Options, Vec<OsString>), String> {
     let mut options = Options::default();
     let mut rest = Vec::new();
@@ -84,10 +86,10 @@ pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<
     Ok((options, rest))
 }
 
-/// Product that the compiler is asked for, as far as it matters here.
+/// Output of the compiler, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OutputKind {
-    /// Nothing that could hold our code: a version, freestanding code, another target.
+    /// No output that could contain our code: a version, freestanding code, another target.
     Nothing,
     /// Object files, assembly, precompiled headers, dependencies: compiled, but not linked.
     Object,
@@ -97,7 +99,7 @@ enum OutputKind {
     Library,
 }
 
-/// Options whose value is the next word, which is no input then.
+/// Options with the next word as their value; that word is not an input.
 const WITH_VALUE: [&str; 76] = [
     "-o",
     "-I",
@@ -177,10 +179,10 @@ const WITH_VALUE: [&str; 76] = [
     "--analyzer-output",
 ];
 
-/// Beginnings of options whose value is the next word, too.
+/// Prefixes of further options with the next word as their value.
 const WITH_VALUE_PREFIXES: [&str; 3] = ["-Xarch_", "-Xopenmp-target=", "-Xoffload-linker"];
 
-/// Options after which clang links nothing.
+/// Options with which clang links nothing.
 const WITHOUT_LINKING: [&str; 22] = [
     "-c",
     "-S",
@@ -206,7 +208,7 @@ const WITHOUT_LINKING: [&str; 22] = [
     "--migrate",
 ];
 
-/// Options that leave us out: code for which our run-time isn't there.
+/// Options that disable the instrumentation: our run-time does not exist for such code.
 const UNINSTRUMENTED: [&str; 11] = [
     "-ffreestanding",
     "-nostdlib",
@@ -221,58 +223,58 @@ const UNINSTRUMENTED: [&str; 11] = [
     "-mcmodel=kernel",
 ];
 
-/// The linker's options for an object file from others, which the final link puts into a program.
+/// The linker's options for a relocatable object file, which the final link puts into a program.
 const RELOCATABLE: [&str; 5] = ["-r", "-i", "-Ur", "-relocatable", "--relocatable"];
 /// The linker's options for a shared library.
 const SHARED: [&str; 4] = ["-shared", "--shared", "-Bshareable", "--Bshareable"];
 
-/// Ends of headers' names, as clang knows them.
+/// Extensions of header files, as in clang.
 const HEADERS: [&str; 5] = ["h", "H", "hh", "hpp", "hxx"];
 
 /// Facts about a command line.
 #[derive(Default)]
 struct ParsedCommand {
-    /// There is something to work on.
+    /// The command line has inputs.
     has_inputs: bool,
-    /// Of these, not all are headers, which are compiled and not linked.
+    /// Some inputs are not headers; headers are compiled and not linked.
     has_linked: bool,
     without_linking: bool,
     uninstrumented: bool,
     fixed: bool,
-    /// Words for the linker.
+    /// Arguments for the linker.
     linker: Vec<OsString>,
 }
 
 impl ParsedCommand {
-    /// Reads a command line without response files.
+    /// Parses a command line without response files.
     fn parse(arguments: &[OsString]) -> ParsedCommand {
-        let mut facts = ParsedCommand::default();
+        let mut command = ParsedCommand::default();
         let mut language = String::new();
         let mut words = arguments.iter().map(|word| word.to_string_lossy());
         while let Some(word) = words.next() {
             let mut value = || words.next().unwrap_or_default();
             match word.as_ref() {
-                "-shared" | "--shared" | "-r" => facts.linker.push(word.as_ref().into()),
-                "-static" | "--static" | "-static-pie" => facts.fixed = true,
+                "-shared" | "--shared" | "-r" => command.linker.push(word.as_ref().into()),
+                "-static" | "--static" | "-static-pie" => command.fixed = true,
                 "-x" | "--language" => language = value().into_owned(),
-                "-Xlinker" | "--for-linker" => facts.linker.push(value().as_ref().into()),
-                "-target" => facts.uninstrumented |= is_cross_target(&value()),
+                "-Xlinker" | "--for-linker" => command.linker.push(value().as_ref().into()),
+                "-target" => command.uninstrumented |= is_cross_target(&value()),
                 // A library alone can make a program, too.
                 "-l" => {
                     value();
-                    facts.link(false);
+                    command.link(false);
                 }
-                word if WITHOUT_LINKING.contains(&word) => facts.without_linking = true,
-                word if UNINSTRUMENTED.contains(&word) => facts.uninstrumented = true,
+                word if WITHOUT_LINKING.contains(&word) => command.without_linking = true,
+                word if UNINSTRUMENTED.contains(&word) => command.uninstrumented = true,
                 word if WITH_VALUE.contains(&word) => _ = value(),
                 word if WITH_VALUE_PREFIXES.iter().any(|begin| word.starts_with(begin)) => _ = value(),
-                word => facts.joined(word, &mut language),
+                word => command.joined(word, &mut language),
             }
         }
-        facts
+        command
     }
 
-    /// Reads a word that has its value in it, or is an input.
+    /// Parses a word that contains its value, or is an input.
     fn joined(&mut self, word: &str, language: &mut String) {
         let value = |option: &str| word.strip_prefix(option);
         if word == "-" || !word.starts_with('-') {
@@ -298,7 +300,7 @@ impl ParsedCommand {
         self.has_linked |= !is_header;
     }
 
-    /// Whether the linker is told one of these, also in a response file of its own.
+    /// Returns whether the linker gets one of these options, also through its own response file.
     fn has_linker_option(&self, options: &[&str]) -> bool {
         let expanded = response::expand(&self.linker).ok().flatten().map(|all| all.words);
         let words = expanded.as_ref().unwrap_or(&self.linker);
@@ -306,7 +308,7 @@ impl ParsedCommand {
     }
 
     fn product(&self) -> OutputKind {
-        // `cc --version`, `cc -print-search-dirs`: with an input they would try to link.
+        // `cc --version`, `cc -print-search-dirs`: an additional input would make them link.
         if self.uninstrumented || !self.has_inputs {
             OutputKind::Nothing
         } else if self.without_linking || !self.has_linked {
@@ -321,7 +323,8 @@ impl ParsedCommand {
     }
 }
 
-/// Whether code for a target can't be linked with the run-time, which is for this machine's architecture and Linux.
+/// Returns whether a target's code can't be linked with the run-time, which is for this
+/// architecture and Linux.
 fn is_cross_target(triple: &str) -> bool {
     let architecture = triple.split('-').next().unwrap_or_default();
     let is_ours = match std::env::consts::ARCH {
@@ -332,7 +335,7 @@ fn is_cross_target(triple: &str) -> bool {
     !is_ours || !triple.contains("linux")
 }
 
-/// Command line that says the same without `--`, behind which nothing of ours could stand.
+/// Returns an equivalent command line without `--`, after which our options could not follow.
 pub(crate) fn without_end_of_options(arguments: Vec<OsString>) -> Vec<OsString> {
     let Some(end) = arguments.iter().position(|word| word == "--") else { return arguments };
     let as_path = |word: OsString| match word.as_encoded_bytes() {
@@ -358,42 +361,44 @@ impl Files<'_> {
     }
 }
 
-/// Command line of the user's, without our options.
+/// The user's command line, without our options.
 pub(crate) struct CommandLine<'a> {
-    /// Words that clang gets.
+    /// Arguments for clang.
     pub(crate) arguments: &'a [OsString],
-    /// The same without response files; `None` where clang refuses one of these.
+    /// The same without response files; `None` if clang rejects one of them.
     pub(crate) expanded: Option<&'a [OsString]>,
 }
 
-/// clang's arguments for a command line.
+/// Returns clang's arguments for a command line.
 pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], line: &CommandLine) -> Vec<OsString> {
     let arguments = line.arguments;
-    // The parts of clang that it runs by itself, such as `-cc1`, are none of ours.
+    // Internal modes of clang, such as `-cc1`, stay unchanged.
     let is_inner = arguments.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-cc1"));
-    let meant = line.expanded.filter(|_| !is_inner);
-    let product = meant.map_or(OutputKind::Nothing, |meant| ParsedCommand::parse(meant).product());
+    let expanded = line.expanded.filter(|_| !is_inner);
+    let product = expanded.map_or(OutputKind::Nothing, |expanded| ParsedCommand::parse(expanded).product());
     let mut all: Vec<OsString> = Vec::new();
     if product == OutputKind::Nothing {
         all.extend_from_slice(arguments);
         return all;
     }
-    let mut say = |words: &[&OsStr]| all.extend(words.iter().map(|word| word.to_os_string()));
+    let mut push = |words: &[&OsStr]| all.extend(words.iter().map(|word| word.to_os_string()));
     let file = files.plugin();
     let mut pass = OsString::from("-fpass-plugin=");
     pass.push(&file);
-    // When it only links or only preprocesses, clang would warn of options that it doesn't need.
-    say(&["--start-no-unused-arguments".as_ref()]);
+    // When clang only links or only preprocesses, it would warn of unused options.
+    push(&["--start-no-unused-arguments".as_ref()]);
     // Loaded twice: by the front end, so that it knows the plugin's options, and for the pipeline.
-    say(&["-Xclang".as_ref(), "-load".as_ref(), "-Xclang".as_ref(), file.as_os_str(), &pass]);
-    // Marks functions, so that `__attribute__((no_instrument_function))` reaches the plugin, which takes the marks away.
-    say(&["-finstrument-functions-after-inlining".as_ref()]);
-    // To the front end alone: clang would give a plain `-mllvm` to its assembler, too, which loads no plugin and refuses the option.
+    push(&["-Xclang".as_ref(), "-load".as_ref(), "-Xclang".as_ref(), file.as_os_str(), &pass]);
+    // Marks functions, so that `__attribute__((no_instrument_function))` reaches the plugin; the
+    // plugin removes the marks.
+    push(&["-finstrument-functions-after-inlining".as_ref()]);
+    // Only for the front end: clang would also pass a plain `-mllvm` to its assembler, which loads
+    // no plugin and rejects the option.
     for option in std::iter::once(OsStr::new("-leeward-only-marked")).chain(plugin.iter().map(OsString::as_os_str)) {
-        say(&["-Xclang".as_ref(), "-mllvm".as_ref(), "-Xclang".as_ref(), option]);
+        push(&["-Xclang".as_ref(), "-mllvm".as_ref(), "-Xclang".as_ref(), option]);
     }
-    say(&["-idirafter".as_ref(), &files.path("include")]);
-    say(&["--end-no-unused-arguments".as_ref()]);
+    push(&["-idirafter".as_ref(), &files.path("include")]);
+    push(&["--end-no-unused-arguments".as_ref()]);
     all.extend_from_slice(arguments);
     all.extend(link_arguments(files, product));
     all
@@ -401,7 +406,8 @@ pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], line: &Command
 
 fn link_arguments(files: &Files, product: OutputKind) -> Vec<OsString> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-    // Behind `-x c` an archive would be read as a source. Where nothing is linked after all, clang would warn of libraries.
+    // After `-x c` an archive would be read as a source. Without linking, clang would warn of
+    // libraries.
     let mut all = words(&["--start-no-unused-arguments", "-x", "none"]);
     match product {
         OutputKind::Nothing | OutputKind::Object => return Vec::new(),
@@ -409,7 +415,7 @@ fn link_arguments(files: &Files, product: OutputKind) -> Vec<OsString> {
         OutputKind::Program { fixed } => {
             all.extend(words(&["-Wl,--whole-archive"]));
             all.push(files.path("libleeward_rt.a"));
-            // A static program has no next pthread_mutex_lock that could be called.
+            // A static program has no next pthread_mutex_lock to call.
             if !fixed {
                 all.push(files.path("libleeward_shim.a"));
             }
@@ -454,7 +460,7 @@ mod tests {
         check("-E -", OutputKind::Object);
         check("-MM a.c", OutputKind::Object);
         check("-shared -fPIC a.o -o liba.so", OutputKind::Library);
-        // Values are no inputs, and without inputs nothing is linked.
+        // Values are not inputs, and without inputs nothing is linked.
         check("-o a", OutputKind::Nothing);
         check("--version", OutputKind::Nothing);
         check("-v -I include -D X", OutputKind::Nothing);
@@ -475,7 +481,7 @@ mod tests {
         check("--for-linker=-Bshareable a.o", OutputKind::Library);
         check("-Wl,-r a.o b.o -o c.o", OutputKind::Nothing);
         check("-Xlinker --relocatable a.o", OutputKind::Nothing);
-        // Of a compiler that does not link they mean nothing.
+        // Without linking, the linker's options mean nothing.
         check("-Wl,-r -c a.c", OutputKind::Object);
         check("-Wl,-rpath,/l -Wl,-soname,x a.o", OutputKind::Program { fixed: false });
         let folder = tempfile::tempdir().unwrap();
@@ -544,8 +550,8 @@ mod tests {
     fn the_assembler_gets_none_of_the_plugins_options() {
         let all = arguments("-c a.S");
         let words: Vec<&str> = all.split(' ').collect();
-        for (place, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("-leeward-")) {
-            assert_eq!(words[place - 3..place], ["-Xclang", "-mllvm", "-Xclang"], "{word} in {all}");
+        for (index, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("-leeward-")) {
+            assert_eq!(words[index - 3..index], ["-Xclang", "-mllvm", "-Xclang"], "{word} in {all}");
         }
         assert!(all.contains("-leeward-only-marked"), "{all}");
     }

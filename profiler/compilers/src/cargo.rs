@@ -1,5 +1,8 @@
-//! `leeward cargo`: cargo, with the profiler's plugin in rustc and its run-time in the programs that are linked. It works where there is a
-//! plugin for the LLVM of the installed rustc; what is missing elsewhere is said.
+//! `leeward cargo`: runs cargo with the profiler's plugin in rustc, and links its run-time into
+//! programs.
+//!
+//! It requires a plugin for the LLVM of the installed rustc; otherwise the error lists what is
+//! missing.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,10 +17,11 @@ use crate::clang::{folder, with_environment};
 
 /// Variable from which the plugin reads its options: rustc parses its own before it loads plugins.
 const PLUGIN_OPTIONS: &str = "LEEWARD_PASS_OPTIONS";
-/// Between flags in CARGO_ENCODED_RUSTFLAGS.
+/// Separator of flags in CARGO_ENCODED_RUSTFLAGS.
 const SEPARATOR: &str = "\x1f";
 
-/// Becomes cargo with these arguments: only comes back if it can't be run, and says why.
+/// Replaces this process by cargo with these arguments. Returns only if cargo can't be run, with
+/// the reason.
 pub fn cargo(arguments: Vec<OsString>) -> WrapError {
     run(arguments).err().unwrap_or_else(|| WrapError("cargo could not be run".into()))
 }
@@ -30,12 +34,12 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
     let plugin_options: Vec<_> = options.plugin.iter().map(|word| word.to_string_lossy()).collect();
     let plugin_options = plugin_options.join("\n");
     let folder = folder()?;
-    // `leeward cargo +stable build` is about that toolchain's rustc.
+    // `leeward cargo +stable build` uses that toolchain's rustc.
     let toolchain = arguments.first().filter(|word| word.to_string_lossy().starts_with('+'));
     let rustc = Rustc::query(toolchain)?;
     let plugin = plugin(&folder, &rustc)?;
     let mut flags = user_flags();
-    // So that names have the parameters of types in them: a future is known by the `async fn` that it is of.
+    // The v0 mangling keeps the parameters of types in names: they identify a future's `async fn`.
     if !flags.iter().any(|flag| flag.contains("symbol-mangling-version")) {
         flags.push("-Csymbol-mangling-version=v0".into());
     }
@@ -50,32 +54,33 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
         let folder = root.join(named.as_deref().unwrap_or(&rustc.host)).join(line.profile);
         let here = env::current_dir().unwrap_or_default();
         let folder = folder.strip_prefix(&here).unwrap_or(&folder).display().to_string();
-        // A target is always named, so programs are not where cargo usually puts them.
+        // A target is always named, so programs are not in cargo's usual folder.
         let _ = writeln!(std::io::stderr(), "leeward: programs go to {folder}");
     }
     let mut cargo = Command::new(program);
     cargo.args(&arguments).env("CARGO_ENCODED_RUSTFLAGS", flags.join(SEPARATOR));
-    // Stable rustc takes plugins only so.
+    // Stable rustc accepts plugins only with this variable.
     cargo.env("RUSTC_BOOTSTRAP", "1").env(PLUGIN_OPTIONS, &plugin_options);
-    // With a target the flags are for it alone; without, they'd be for build scripts and procedural macros, too.
+    // With a target the flags apply only to it; otherwise they would also apply to build scripts
+    // and procedural macros.
     if env::var_os("CARGO_BUILD_TARGET").is_none() && !names_target(&arguments) {
         cargo.env("CARGO_BUILD_TARGET", &rustc.host);
     }
     Err(WrapError::because("cargo could not be run", cargo.exec()))
 }
 
-/// Words of cargo's command line that say where programs go.
+/// Arguments of cargo that determine the folder of programs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CargoArguments {
-    /// Whether programs are what it is for, and it says what it does.
+    /// The command builds programs, and is not quiet.
     is_build: bool,
-    /// The target that is named.
+    /// The named target.
     target: Option<String>,
-    /// Name of the folder of the profile.
+    /// Name of the profile's folder.
     profile: String,
-    /// The folder for everything that is built, if it is named.
+    /// The folder for all build products, if it is named.
     folder: Option<PathBuf>,
-    /// Words that cargo needs to find the workspace.
+    /// Arguments with which cargo finds the workspace.
     workspace: Vec<OsString>,
 }
 
@@ -86,9 +91,10 @@ impl CargoArguments {
         let (mut command, mut is_quiet) = (None, false);
         while let Some(word) = words.next() {
             let text = word.to_string_lossy();
-            let (option, given) =
+            let (option, inline_value) =
                 text.split_once('=').map_or((&*text, None), |(option, value)| (option, Some(value.to_string())));
-            let mut value = || given.clone().or_else(|| words.next().map(|word| word.to_string_lossy().into_owned()));
+            let mut value =
+                || inline_value.clone().or_else(|| words.next().map(|word| word.to_string_lossy().into_owned()));
             match option {
                 "--release" | "-r" => line.profile = "release".into(),
                 "--profile" => {
@@ -99,7 +105,7 @@ impl CargoArguments {
                     };
                 }
                 "--target" => {
-                    // A description of a target gives the folder its name.
+                    // The name of a target description's file is the name of the folder.
                     let name = value().map(|name| name.strip_suffix(".json").map_or(name.clone(), String::from));
                     line.target = name.and_then(|name| Some(name.rsplit('/').next()?.to_string()));
                 }
@@ -119,7 +125,8 @@ impl CargoArguments {
     }
 }
 
-/// The folder for everything that is built, as cargo knows it; none where it doesn't: it will say why itself.
+/// Returns the folder for all build products from cargo; `None` if cargo fails, because the build
+/// will report the error.
 fn target_folder(program: &OsStr, toolchain: Option<&OsString>, line: &CargoArguments) -> Option<PathBuf> {
     if let Some(folder) = &line.folder {
         return Some(folder.clone());
@@ -130,7 +137,7 @@ fn target_folder(program: &OsStr, toolchain: Option<&OsString>, line: &CargoArgu
     quoted(&String::from_utf8_lossy(&output.stdout), "\"target_directory\":\"").map(PathBuf::from)
 }
 
-/// Text of a field in JSON, behind its last occurrence.
+/// Returns the text of a field in JSON, from its last occurrence.
 fn quoted(json: &str, field: &str) -> Option<String> {
     let (_, rest) = json.rsplit_once(field)?;
     let mut text = String::new();
@@ -144,13 +151,13 @@ fn quoted(json: &str, field: &str) -> Option<String> {
     }
 }
 
-/// Whether cargo is told for which target; what follows `--` is the program's.
+/// Returns whether the arguments name a target; arguments after `--` are the program's.
 fn names_target(arguments: &[OsString]) -> bool {
     let is_named = |word: &OsString| word == "--target" || word.to_string_lossy().starts_with("--target=");
     arguments.iter().take_while(|word| *word != "--").any(is_named)
 }
 
-/// Version that `rustc -vV` prints of itself.
+/// Version information from `rustc -vV`.
 #[derive(Debug, PartialEq, Eq)]
 struct Rustc {
     release: String,
@@ -165,21 +172,21 @@ impl Rustc {
         let output = Command::new(&rustc).args(toolchain).arg("-vV").output();
         let output = output
             .map_err(|error| WrapError::because(format!("{} could not be run", Path::new(&rustc).display()), error))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        Rustc::read(&said).ok_or_else(|| {
-            let (rustc, complaint) = (Path::new(&rustc).display(), String::from_utf8_lossy(&output.stderr));
-            WrapError(format!("`{rustc} -vV` does not say which LLVM it has: {}", complaint.trim()))
+        let version_text = String::from_utf8_lossy(&output.stdout);
+        Rustc::read(&version_text).ok_or_else(|| {
+            let (rustc, stderr) = (Path::new(&rustc).display(), String::from_utf8_lossy(&output.stderr));
+            WrapError(format!("`{rustc} -vV` does not say which LLVM it has: {}", stderr.trim()))
         })
     }
 
-    fn read(said: &str) -> Option<Rustc> {
-        let field = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    fn read(text: &str) -> Option<Rustc> {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         let llvm = field("LLVM version")?.split('.').next()?.parse().ok()?;
         Some(Rustc { release: field("release")?.into(), host: field("host")?.into(), llvm })
     }
 }
 
-/// The plugin for rustc's LLVM.
+/// Returns the plugin for rustc's LLVM.
 fn plugin(folder: &Path, rustc: &Rustc) -> Result<PathBuf, WrapError> {
     let Rustc { release, llvm, .. } = rustc;
     let other = folder.join(format!("libleeward_pass-{llvm}.so"));
@@ -197,7 +204,8 @@ fn plugin(folder: &Path, rustc: &Rustc) -> Result<PathBuf, WrapError> {
     )))
 }
 
-/// rustc's flags that the user has given: cargo reads one of the two only, and ours has to be it.
+/// Returns the user's flags for rustc. Cargo reads only one of the two variables, and we set the
+/// encoded one.
 fn user_flags() -> Vec<String> {
     let all = |text: String, between: &str| {
         text.split(between).filter(|flag| !flag.is_empty()).map(String::from).collect::<Vec<_>>()
@@ -208,7 +216,7 @@ fn user_flags() -> Vec<String> {
     }
 }
 
-/// The plugin for what is compiled, the run-time for what is linked.
+/// Returns flags with the plugin for compiling and the run-time for linking.
 fn our_flags(folder: &Path, plugin: &Path, options: &str) -> Result<Vec<String>, WrapError> {
     let text = |path: &OsStr| {
         let text = path.to_str().filter(|path| !path.contains(char::is_whitespace));
@@ -217,7 +225,7 @@ fn our_flags(folder: &Path, plugin: &Path, options: &str) -> Result<Vec<String>,
     };
     let link = |word: &str| format!("-Clink-arg={word}");
     let mut all = vec![format!("-Zllvm-plugins={}", text(plugin.as_os_str())?)];
-    // Changed options are changed flags, or cargo would see nothing to do.
+    // Changed options must change the flags; otherwise cargo would rebuild nothing.
     let digits: String = options.bytes().map(|byte| format!("{byte:02x}")).collect();
     all.push(format!("--cfg=leeward_options=\"{digits}\""));
     all.push(link("-Wl,--whole-archive"));
@@ -279,9 +287,9 @@ mod tests {
 
     #[test]
     fn rustc_says_which_llvm_it_has() {
-        let said = "rustc 1.95.0 (5 2026)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\nLLVM version: 22.1.2\n";
+        let text = "rustc 1.95.0 (5 2026)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\nLLVM version: 22.1.2\n";
         let expected = Rustc { release: "1.95.0".into(), host: "x86_64-unknown-linux-gnu".into(), llvm: 22 };
-        assert_eq!(Rustc::read(said), Some(expected));
+        assert_eq!(Rustc::read(text), Some(expected));
         assert_eq!(Rustc::read("release: 1\nhost: x\nLLVM version: none\n"), None);
         assert_eq!(Rustc::read(""), None);
     }
@@ -291,8 +299,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let rustc = Rustc { release: "1.95.0".into(), host: "h".into(), llvm: 22 };
         std::fs::write(folder.path().join("llvm-version"), "19\n").unwrap();
-        let refused = plugin(folder.path(), &rustc).unwrap_err().to_string();
-        assert!(refused.contains("LLVM 22") && refused.contains("llvm-22-dev"), "{refused}");
+        let error = plugin(folder.path(), &rustc).unwrap_err().to_string();
+        assert!(error.contains("LLVM 22") && error.contains("llvm-22-dev"), "{error}");
         let other = folder.path().join("libleeward_pass-22.so");
         std::fs::write(&other, "").unwrap();
         assert_eq!(plugin(folder.path(), &rustc).unwrap(), other);

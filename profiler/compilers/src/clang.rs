@@ -1,4 +1,5 @@
-//! `leeward cc` and `leeward c++`: finds the profiler's files and clang, and becomes clang.
+//! `leeward cc` and `leeward c++`: finds the profiler's files and clang, and runs clang in place of
+//! this process.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,12 +12,13 @@ use crate::WrapError;
 use crate::arguments::{CommandLine, Files, Language, Options, clang_arguments, take_options, without_end_of_options};
 use crate::response;
 
-/// Names the folder of the profiler's files.
+/// Variable with the folder of the profiler's files.
 const FOLDER: &str = "LEEWARD_PROFILER_DIR";
-/// More of our options, for build systems whose compiler can't have any.
+/// Variable with further options of ours, for build systems with fixed compiler options.
 const OPTIONS: &str = "LEEWARD_CC_OPTIONS";
 
-/// Becomes clang with these arguments: only comes back if it can't be run, and says why.
+/// Replaces this process by clang with these arguments. Returns only if clang can't be run, with
+/// the reason.
 pub fn compile(language: Language, arguments: Vec<OsString>) -> WrapError {
     run(language, arguments).err().unwrap_or_else(|| WrapError("clang could not be run".into()))
 }
@@ -31,7 +33,8 @@ fn run(language: Language, arguments: Vec<OsString>) -> Result<(), WrapError> {
             let all = expanded.words.len();
             let (in_files, words) = take_options(expanded.words).map_err(WrapError)?;
             let words = without_end_of_options(words);
-            // clang reads the files by itself, which no limit of a command line bounds, unless they hold what is not for it.
+            // clang reads the files itself, without the length limit of a command line, unless they
+            // contain our options.
             if !expanded.is_repeatable || words.len() < all {
                 passed.clone_from(&words);
             }
@@ -57,14 +60,15 @@ fn run(language: Language, arguments: Vec<OsString>) -> Result<(), WrapError> {
     })
 }
 
-/// Our options, from the environment and among the arguments, and the other arguments.
+/// Returns our options, from the environment and the arguments, and the other arguments.
 pub(crate) fn with_environment(arguments: Vec<OsString>) -> Result<(Options, Vec<OsString>), WrapError> {
     let more = env::var(OPTIONS).unwrap_or_default();
     let words = more.split_whitespace().map(OsString::from).chain(arguments);
     take_options(words).map_err(WrapError)
 }
 
-/// Where the profiler's files are: as the environment says, beside the program as installed, or in the build folder.
+/// Finds the profiler's files: from the environment, beside the installed program, or in the build
+/// folder.
 pub(crate) fn folder() -> Result<PathBuf, WrapError> {
     let is_it = |folder: &Path| Files(folder).plugin().is_file();
     if let Some(folder) = env::var_os(FOLDER) {
@@ -78,7 +82,7 @@ pub(crate) fn folder() -> Result<PathBuf, WrapError> {
     let beside = program.parent().unwrap_or(Path::new("."));
     ["../lib/leeward", "../profiler", "profiler"]
         .iter()
-        .map(|place| beside.join(place))
+        .map(|path| beside.join(path))
         .find(|folder| is_it(folder))
         .map(|folder| folder.canonicalize().unwrap_or(folder))
         .ok_or_else(|| {
@@ -87,7 +91,7 @@ pub(crate) fn folder() -> Result<PathBuf, WrapError> {
         })
 }
 
-/// The clang that the plugin was built for: its Makefile wrote the version down.
+/// Returns the clang that the plugin was built for; its Makefile has recorded the version.
 fn clang_of(folder: &Path, language: Language) -> Result<OsString, WrapError> {
     let path = folder.join("llvm-version");
     let version = std::fs::read_to_string(&path)

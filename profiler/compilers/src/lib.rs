@@ -1,10 +1,11 @@
-//! Compilers in whose place `leeward cc`, `leeward c++` and `leeward cargo` stand: they run the real ones, with the
-//! profiler's plugin and run-time added.
+//! Wrappers of compilers: `leeward cc`, `leeward c++` and `leeward cargo` run the real ones with
+//! the profiler's plugin and run-time added.
 //!
-//! - [`clang`]: finds the profiler's files and clang, and becomes clang. [`cargo`]: becomes cargo.
-//! - `arguments`: what clang's command line becomes, as a function of it. `response`: the files that it names.
+//! - [`clang`]: finds the profiler's files and clang, and runs clang. [`cargo`]: runs cargo.
+//! - `arguments`: conversion of clang's command line. `response`: the response files that it names.
 //!
-//! Never here: the plugin and the run-time (`profiler/pass`, `profiler/rt`), reading traces (`leeward-profile`).
+//! Does not contain the plugin and the run-time (`profiler/pass`, `profiler/rt`), or the reading of
+//! traces (`leeward-profile`).
 
 #![forbid(unsafe_code)]
 
@@ -15,14 +16,14 @@ mod response;
 
 pub use arguments::Language;
 
-/// Why the real compiler could not be run: something is missing, or an option is wrong.
+/// Reason why the real compiler could not be run: something is missing, or an option is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrapError(String);
 
 impl WrapError {
-    /// `doing` failed because of `cause`.
-    fn because(doing: impl std::fmt::Display, cause: impl std::fmt::Display) -> Self {
-        WrapError(format!("{doing}: {cause}"))
+    /// Creates an error: `action` failed because of `cause`.
+    fn because(action: impl std::fmt::Display, cause: impl std::fmt::Display) -> Self {
+        WrapError(format!("{action}: {cause}"))
     }
 }

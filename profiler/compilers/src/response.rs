@@ -1,5 +1,7 @@
-//! Response files: arguments such as `@flags.rsp`, in whose place clang reads the words in that file. They are read here as clang reads
-//! them, so that options in them count; what clang is told is [`crate::clang`]'s.
+//! Response files: arguments such as `@flags.rsp`, which clang replaces by the words in the file.
+//!
+//! They are parsed here like in clang, so that options in them count. Does not contain the choice
+//! of clang's arguments ([`crate::clang`]).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -7,22 +9,24 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 
-/// Bytes that are read from the response files of one command line.
+/// Limit of bytes from the response files of one command line.
 const MOST: u64 = 64 << 20;
 
 /// A command line without response files.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expanded {
-    /// All words, those in files in the place of the file's name.
+    /// All words; a file's words replace its name.
     pub(crate) words: Vec<OsString>,
-    /// Whether clang can read every file again: a pipe gives its bytes only once.
+    /// clang can read every file again: a pipe gives its bytes only once.
     pub(crate) is_repeatable: bool,
 }
 
-/// Reads the response files among `arguments`; `None` where clang refuses one, and says why better than we could. An error says that there
-/// is too much to read.
+/// Expands the response files among `arguments`; `None` if clang rejects one, because its own
+/// message is better.
+///
+/// The error reports too many bytes.
 pub(crate) fn expand(arguments: &[OsString]) -> Result<Option<Expanded>, String> {
-    /// A word to look at, or the end of the innermost file.
+    /// A word to examine, or the end of the innermost file.
     enum Token {
         Word(OsString),
         EndOfFile,
@@ -31,8 +35,8 @@ pub(crate) fn expand(arguments: &[OsString]) -> Result<Option<Expanded>, String>
     let mut open: Vec<(u64, u64)> = Vec::new();
     let mut left = MOST;
     let mut stack: Vec<Token> = arguments.iter().rev().cloned().map(Token::Word).collect();
-    while let Some(next) = stack.pop() {
-        let Token::Word(word) = next else {
+    while let Some(token) = stack.pop() {
+        let Token::Word(word) = token else {
             open.pop();
             continue;
         };
@@ -42,7 +46,7 @@ pub(crate) fn expand(arguments: &[OsString]) -> Result<Option<Expanded>, String>
         };
         let (text, meta) = match read(OsStr::from_bytes(path), left) {
             Ok(read) => read,
-            // A file that isn't there is an argument like any other.
+            // A missing file is an argument like any other.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 expanded.words.push(word);
                 continue;
@@ -62,7 +66,7 @@ pub(crate) fn expand(arguments: &[OsString]) -> Result<Option<Expanded>, String>
     Ok(Some(expanded))
 }
 
-/// The content of a file, up to a byte more than `most`.
+/// Reads a file, up to one byte more than `most`.
 fn read(path: &OsStr, most: u64) -> std::io::Result<(Vec<u8>, Metadata)> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
@@ -77,14 +81,16 @@ fn read(path: &OsStr, most: u64) -> std::io::Result<(Vec<u8>, Metadata)> {
     Ok((text, meta))
 }
 
-/// UTF-16 as UTF-8.
+/// Converts UTF-16 to UTF-8.
 fn narrow(bytes: &[u8], order: fn([u8; 2]) -> u16) -> Vec<u8> {
     let letters: Vec<u16> = bytes.chunks_exact(2).map(|pair| order([pair[0], pair[1]])).collect();
     String::from_utf16_lossy(&letters).into_bytes()
 }
 
-/// Words of a response file, as LLVM's `TokenizeGNUCommandLine` splits it: quotes of both kinds, and a backslash before any letter, also
-/// within quotes. An empty word in quotes is none.
+/// Splits a response file into words like LLVM's `TokenizeGNUCommandLine`.
+///
+/// It knows both kinds of quotes, and a backslash before any letter, also within quotes. An empty
+/// quoted word is dropped.
 pub(crate) fn words(text: &[u8]) -> Vec<OsString> {
     let (mut all, mut word) = (Vec::new(), Vec::new());
     let mut quote = None;

@@ -1,5 +1,7 @@
-//! A small program to be recorded: a thread accepts requests, another serves them, and every hundredth is slow in
-//! `recompute`. `leeward profile record -- target/release/examples/served`, then `leeward profile tail TRACE`.
+//! A small program to record: one thread accepts requests, another serves them, and every hundredth
+//! is slow in `recompute`.
+//!
+//! `leeward profile record -- target/release/examples/served`, then `leeward profile tail TRACE`.
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -7,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use leeward_trace::{Queued, request, trace};
 
-/// Keeps the CPU busy. Calls are at least 200 us long here: the run-time sees them even where a busy machine makes its clock sleep.
+/// Keeps the CPU busy. Calls last at least 200 µs here, so the run-time sees them even if a busy
+/// machine delays its clock.
 fn spin(span: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < span {
@@ -40,7 +43,7 @@ impl Store {
 fn handle(store: &Store, id: u64) {
     store.look_up(id);
     store.unseen();
-    // A call that ends by a panic is a call.
+    // A call that ends with a panic counts as a call.
     if id % 100 == 7 {
         panicking();
     }

@@ -1,10 +1,10 @@
-//! A call of a traced function: from its beginning to its end, by the run-time's coarse clock.
+//! A call of a traced function: from its start to its end, by the run-time's coarse clock.
 
 use std::marker::PhantomData;
 
 use crate::runtime;
 
-/// A call that goes on; it ends when this is dropped. The attribute makes it.
+/// A running call; dropping it ends the call. The attribute creates it.
 #[derive(Debug)]
 #[must_use = "the call ends when this is dropped"]
 pub struct Call {
@@ -16,8 +16,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// The function that this stands in begins.
-    // Always: the address must be one in the function that is traced, also without optimisation.
+    /// Starts a call of the surrounding function.
+    // Always inlined: the address must lie in the traced function, also without optimisation.
     #[inline(always)]
     pub fn enter() -> Call {
         Call { start: runtime::now(), address: runtime::code_address(), _thread: PhantomData }

@@ -1,6 +1,9 @@
-//! Recording in a Rust program for Leeward's profiler, on stable Rust: calls of functions ([`trace`]), and which
-//! request a thread works on ([`request()`]). The run-time records (`libleeward_rt.so`, which `leeward profile record`
-//! preloads). Without the run-time a traced call costs four loads and a comparison, and nothing is written anywhere.
+//! Records calls of functions ([`trace`]) and requests of threads ([`request()`]) in a Rust
+//! program, for Leeward's profiler.
+//!
+//! Works on stable Rust. The run-time records (`libleeward_rt.so`, which `leeward profile record`
+//! preloads). Without the run-time a traced call costs four loads and a comparison, and nothing is
+//! written anywhere.
 //!
 //! ```
 //! struct Store(Vec<u64>);
@@ -24,12 +27,16 @@
 //! }
 //! ```
 //!
-//! Traced functions are never inlined: each has a symbol by which the profiler names it. A call is recorded if it takes longer
-//! than the threshold of recording, also when it ends by a panic. Who called it is not recorded, but which traced calls it is
-//! within shows by their times. `async` and `const` functions can't be traced. Locks of the standard library are not seen as
-//! locks, since they don't go through pthread: a thread that waits for one is off the CPU, blocked in the traced function.
+//! Traced functions are never inlined: the profiler names each by its symbol. A call is recorded if
+//! it lasts longer than the recording threshold, also when it ends with a panic. The caller is not
+//! recorded, but the times show the surrounding traced calls.
 //!
-//! Only on 64-bit Linux with glibc (x86-64 and ARM64) is anything recorded; elsewhere all of this does nothing.
+//! `async` and `const` functions can't be traced. Locks of the standard library don't appear as
+//! locks, because they don't use pthread: a waiting thread is off the CPU, blocked in the traced
+//! function.
+//!
+//! Recording works only on 64-bit Linux with glibc (x86-64 and ARM64); elsewhere all of this does
+//! nothing.
 
 mod call;
 mod request;
@@ -45,14 +52,16 @@ mod request;
 mod runtime;
 
 pub use call::Call;
-/// Shows the calls of a function, or of all functions of an `impl` block or trait, to the profiler; `#[trace(skip)]` leaves one
-/// of a block out.
+/// Records the calls of a function, or of all functions of an `impl` block or trait, for the
+/// profiler.
 ///
-/// `async` and `const` functions are refused, and left out of blocks.
+/// `#[trace(skip)]` excludes a function of a block. `async` and `const` functions are rejected, and
+/// skipped in blocks.
 pub use leeward_trace_attribute::trace;
 pub use request::{Queued, Request, request};
 
-/// Whether the profiler's run-time is in this process, so that calls and requests can be recorded.
+/// Returns whether the profiler's run-time is in this process, so that calls and requests can be
+/// recorded.
 pub fn is_recordable() -> bool {
     runtime::is_loaded()
 }

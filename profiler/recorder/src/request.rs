@@ -1,19 +1,20 @@
-//! Which request a thread works on.
+//! Requests on which a thread works.
 
 use std::marker::PhantomData;
 
 use crate::runtime;
 
-/// This thread works on request `id` until the returned guard is dropped; then the request is over.
+/// Starts work of this thread on request `id`; dropping the returned guard ends the request.
 ///
-/// A thread may work on several requests at a time, and several threads on one: then the first guard that is dropped ends it.
-/// What ids mean is the program's business; after its end an id may be used again.
+/// A thread may work on several requests at a time, and several threads on one: then the first
+/// dropped guard ends the request. The program chooses the ids; after a request's end its id may be
+/// reused.
 pub fn request(id: u64) -> Request {
     runtime::request_start(id, 0);
     Request { id, _thread: PhantomData }
 }
 
-/// A request that this thread works on.
+/// A request on which this thread works.
 #[derive(Debug)]
 #[must_use = "the request is over when this is dropped"]
 pub struct Request {
@@ -23,21 +24,24 @@ pub struct Request {
 }
 
 impl Request {
-    /// Its id.
+    /// Returns the request's id.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Says of what kind the request is: a command's name, a route. 63 bytes of it count, and a program has up to a thousand different ones.
-    /// `leeward profile tail --by label` compares requests with the same label.
+    /// Sets the request's kind: a command's name, a route. `leeward profile tail --by label`
+    /// compares requests with the same label.
+    ///
+    /// A label is cut to 63 bytes, and a program has up to a thousand different labels.
     pub fn label(&self, label: &str) {
         runtime::request_label(self.id, label);
     }
 
-    /// Puts the request into a queue, for another thread to go on with it. The queue's address tells queues apart.
+    /// Puts the request into a queue, from which another thread continues it. The queue's address
+    /// identifies the queue.
     pub fn into_queue<Q: ?Sized>(self, queue: &Q) -> Queued {
         let id = self.id;
-        // It isn't over.
+        // The request has not ended.
         std::mem::forget(self);
         let queue = std::ptr::from_ref(queue).addr();
         runtime::request_block(id, queue);
@@ -51,7 +55,7 @@ impl Drop for Request {
     }
 }
 
-/// A request in a queue. Dropped there, it is over.
+/// A request in a queue. Dropping it ends the request.
 #[derive(Debug)]
 #[must_use = "the request is over when this is dropped"]
 pub struct Queued {
@@ -60,12 +64,12 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Its id.
+    /// Returns the request's id.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// This thread takes it out of the queue and works on it.
+    /// Takes the request out of the queue and continues it on this thread.
     pub fn resume(self) -> Request {
         let (id, queue) = (self.id, self.queue);
         std::mem::forget(self);

@@ -1,12 +1,14 @@
-//! The run-time, as `profiler/rt/abi.h` and `leeward_profile.h` describe it: looked for once, when the program is
-//! loaded. It is there if it was preloaded or linked. If not, the clock stands still and nothing is recorded.
+//! Interface to the run-time, as in `profiler/rt/abi.h` and `leeward_profile.h`.
+//!
+//! Its symbols are resolved once, when the program is loaded. The run-time exists if it was
+//! preloaded or linked. Otherwise the clock is stopped and nothing is recorded.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// A clock that stands still: of it no call ever lasts.
+/// A stopped clock: by it every call lasts 0 ns.
 static STOPPED_CLOCK: AtomicU64 = AtomicU64::new(0);
 /// The first word of `__leeward_clock`: coarse nanoseconds, written by one thread of the run-time.
 static CLOCK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const STOPPED_CLOCK).cast_mut());
@@ -20,7 +22,7 @@ static BLOCK: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static END: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static LABEL: Function = Function(AtomicPtr::new(ptr::null_mut()));
 
-/// Run by the loader before `main`, and before anything of a library that is loaded later.
+/// The loader runs it before `main`, and before any code of a library that is loaded later.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static RESOLVE_SYMBOLS: extern "C" fn() = resolve_symbols;
@@ -30,12 +32,13 @@ unsafe extern "C" {
 }
 
 fn look_up(name: &CStr) -> *mut c_void {
-    // SAFETY: a null handle is RTLD_DEFAULT in glibc, which searches everything that is loaded; the name ends in a zero.
+    // SAFETY: a null handle is RTLD_DEFAULT in glibc, which searches everything that is loaded; the
+    // name ends with a zero.
     unsafe { dlsym(ptr::null_mut(), name.as_ptr()) }
 }
 
-// Relaxed throughout: what the pointers point to was there before they are set, by this thread, before there are others that
-// run this crate's code.
+// Relaxed throughout: the targets exist before this thread sets the pointers, and no other thread
+// runs this crate's code yet.
 extern "C" fn resolve_symbols() {
     let clock = look_up(c"__leeward_clock");
     if clock.is_null() {
@@ -57,16 +60,17 @@ pub(crate) fn is_loaded() -> bool {
     !ptr::eq(CLOCK.load(Ordering::Relaxed), &raw const STOPPED_CLOCK)
 }
 
-/// Nanoseconds of the coarse clock; always the same without a run-time and while nothing records.
+/// Returns the coarse clock's nanoseconds; constant without a run-time and while nothing records.
 #[inline(always)]
 pub(crate) fn now() -> u64 {
     let clock = CLOCK.load(Ordering::Relaxed);
-    // SAFETY: it points to STILL or to the run-time's clock, an aligned word of a library that is never unloaded, since
-    // the program was linked with it or it was preloaded. The run-time writes it with single stores of a word.
+    // SAFETY: the pointer is to STOPPED_CLOCK or to the run-time's clock, an aligned word of a
+    // library. That library is never unloaded: the program is linked with it, or it is preloaded.
+    // The run-time writes the word with single stores.
     unsafe { &*clock }.load(Ordering::Relaxed)
 }
 
-/// An address in the function that this is inlined into.
+/// Returns an address in the function that this is inlined into.
 #[inline(always)]
 pub(crate) fn code_address() -> usize {
     #[cfg(miri)]
@@ -88,7 +92,7 @@ pub(crate) fn code_address() -> usize {
     }
 }
 
-/// A call of the function around `here` ended.
+/// Records a call of the function that contains the address `here`.
 #[cold]
 #[inline(never)]
 pub(crate) fn call(start: u64, end: u64, here: usize) {
@@ -96,9 +100,9 @@ pub(crate) fn call(start: u64, end: u64, here: usize) {
     if function.is_null() {
         return;
     }
-    // SAFETY: the symbol is `void __leeward_tick_slow(uint64_t, uint64_t, const void *, const void *)`. It was compiled to
-    // keep more registers than a C function must, with parameters where C has them, so a C call is right. The addresses are
-    // only written down.
+    // SAFETY: the symbol is `void __leeward_tick_slow(uint64_t, uint64_t, const void *, const void
+    // *)`. It was compiled to preserve more registers than a C function must, with C's parameter
+    // registers, so a C call is correct. The addresses are only recorded.
     unsafe {
         let function = transmute::<*mut c_void, extern "C" fn(u64, u64, usize, usize)>(function);
         function(start, end, here, 0);
@@ -118,8 +122,8 @@ fn with_queue(function: &Function, id: u64, queue: usize) {
     if function.is_null() {
         return;
     }
-    // SAFETY: the symbols are `void leeward_req_start(uint64_t, const void *)` and `leeward_req_block` likewise; the queue's
-    // address is only written down.
+    // SAFETY: the symbols are `void leeward_req_start(uint64_t, const void *)` and
+    // `leeward_req_block` likewise; the queue's address is only recorded.
     unsafe { transmute::<*mut c_void, extern "C" fn(u64, usize)>(function)(id, queue) }
 }
 
@@ -132,7 +136,8 @@ pub(crate) fn request_label(id: u64, label: &str) {
     let mut text = [0_u8; 64];
     let length = label.floor_char_boundary(63);
     text[..length].copy_from_slice(&label.as_bytes()[..length]);
-    // SAFETY: the symbol is `void leeward_req_label(uint64_t, const char *)`, which copies the text; its last byte is zero.
+    // SAFETY: the symbol is `void leeward_req_label(uint64_t, const char *)`, which copies the
+    // text; its last byte is zero.
     unsafe { transmute::<*mut c_void, extern "C" fn(u64, *const u8)>(function)(id, text.as_ptr()) }
 }
 

@@ -1,4 +1,4 @@
-//! In the place of the run-time, where there is none for the target: nothing happens.
+//! Replaces the run-time on targets without one: every function does nothing.
 
 pub(crate) fn is_loaded() -> bool {
     false

@@ -1,5 +1,7 @@
-//! A Rust program from end to end: built with the attribute, run with the run-time in C preloaded, and its trace read. Skipped,
-//! with a word why, where the run-time is not built.
+//! Records a Rust program from end to end: built with the attribute, run with the C run-time
+//! preloaded, and its trace read.
+//!
+//! Skipped with a reason if the run-time is not built.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use leeward_profile::symbols::{self, Symbols};
 use leeward_profile::trace::{Trace, ignore_progress};
 use leeward_testkit::require::{Requirement, retry_if_busy};
 
-/// The folder of this build: `target/debug`.
+/// Returns the folder of this build: `target/debug`.
 fn built() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().and_then(Path::parent).unwrap().to_path_buf()
@@ -49,7 +51,8 @@ fn calls_and_requests_are_recorded() {
         Requirement::Profiler.missing("libleeward_rt.so is not built (`make profiler`)");
         return;
     };
-    // Where a busy machine stops the run-time's clock for long, calls are missing, and the recording says so.
+    // If a busy machine stops the run-time's clock for long, calls are missing, and the recording
+    // notes it.
     retry_if_busy(|| {
         let (mut last, mut steady) = (String::new(), false);
         for _ in 0..5 {
@@ -66,7 +69,7 @@ fn calls_and_requests_are_recorded() {
     });
 }
 
-/// Records the program once; what is not as it should be, and whether the recording has no excuse for it.
+/// Records the program once. An error has the reason, and whether the recording noted no problem.
 fn recorded(library: &Path) -> Result<(), (String, bool)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
@@ -88,7 +91,7 @@ fn recorded(library: &Path) -> Result<(), (String, bool)> {
     let count = |name: &str| {
         rows.iter().find(|row| row.sort == SpanKind::Call && row.name.ends_with(name)).map_or(0, |row| row.count)
     };
-    // What is not traced, or skipped, is never there.
+    // Untraced and skipped functions never appear.
     assert!(count("unseen") == 0 && count("spin") == 0, "{rows:?}");
     for (name, expected) in
         [("served::handle", 1000), ("Store::look_up", 1000), ("Store::recompute", 10), ("served::panicking", 10)]

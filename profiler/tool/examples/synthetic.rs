@@ -1,5 +1,7 @@
-//! Writes a synthetic trace of a key-value store under load: to measure how fast traces are read and how much memory that
-//! takes. `cargo run --release -p leeward-profile --example synthetic -- FOLDER EVENTS`.
+//! Writes a synthetic trace of a key-value store under load, to measure the reader's speed and
+//! memory.
+//!
+//! `cargo run --release -p leeward-profile --example synthetic -- FOLDER EVENTS`.
 
 use std::path::Path;
 

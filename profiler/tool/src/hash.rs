@@ -1,7 +1,8 @@
-//! The maps that are asked once per event. They are bounded, so nobody gains by choosing keys that collide.
+//! Maps that are queried once per event. They are bounded, so an attacker gains nothing from
+//! colliding keys.
 
-/// A map with a quick hash.
+/// A map with a fast hash.
 pub type Map<K, V> = rustc_hash::FxHashMap<K, V>;
 
-/// A set with a quick hash.
+/// A set with a fast hash.
 pub(crate) type Set<K> = rustc_hash::FxHashSet<K>;

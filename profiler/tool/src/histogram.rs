@@ -1,22 +1,25 @@
-//! A histogram of spans with buckets of at most 3 % width. It has room for the buckets between its least and its greatest value:
-//! little for what always takes much the same time, and never more than 8 KB.
+//! A histogram of durations with buckets of at most 3 % width.
+//!
+//! It stores only the buckets between its least and its greatest value: few for similar values, and
+//! never more than 8 KB.
 
 /// Buckets per doubling.
 const PER_OCTAVE: usize = 32;
-/// Room comes in pieces of so many buckets.
+/// Buckets per allocation step.
 const GROWTH: usize = 16;
 
-/// Counts values, and tells percentiles to within 1.6 %.
+/// Counts values, and computes percentiles to within 1.6 %.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    /// Of the buckets from `lowest` on. They stop at the largest 32-bit number: half as large for it.
+    /// Counts of the buckets from `lowest` on. They saturate at `u32::MAX`: 32 bits halve the
+    /// memory.
     counts: Box<[u32]>,
     lowest: u32,
     count: u64,
-    /// Stops at the largest number.
+    /// Saturates at `u64::MAX`.
     total: u64,
     max: u64,
-    /// The largest number while there is nothing.
+    /// `u64::MAX` for an empty histogram.
     min: u64,
 }
 
@@ -32,23 +35,24 @@ fn narrow(count: u64) -> u32 {
 
 #[inline(always)]
 fn bucket(value: u64) -> usize {
-    // The first two octaves have a bucket for each value; for those below the second, the bit that is set makes the shift none.
+    // The first two octaves have a bucket for each value. For smaller values the added bit makes
+    // the shift 0.
     let shift = (value | PER_OCTAVE as u64).ilog2() - PER_OCTAVE.ilog2();
     shift as usize * PER_OCTAVE + (value >> shift) as usize
 }
 
-/// The least value of a bucket.
+/// Returns the least value of a bucket.
 fn lowest(bucket: usize) -> u64 {
     let shift = shift(bucket);
     ((bucket - shift * PER_OCTAVE) as u64) << shift
 }
 
-/// The middle of a bucket.
+/// Returns the middle of a bucket.
 fn middle(bucket: usize) -> u64 {
     lowest(bucket) + ((1 << shift(bucket)) >> 1)
 }
 
-/// How many bits a bucket does not tell apart.
+/// Returns the number of low bits that a bucket ignores.
 fn shift(bucket: usize) -> usize {
     (bucket / PER_OCTAVE).saturating_sub(1)
 }
@@ -81,7 +85,7 @@ impl Histogram {
         }
     }
 
-    /// Counts in a bucket for which there is no room yet.
+    /// Counts in a bucket outside the stored range.
     #[cold]
     fn widen(&mut self, bucket: usize, times: u32) {
         let (from, to) = (bucket / GROWTH * GROWTH, bucket / GROWTH * GROWTH + GROWTH);
@@ -97,7 +101,7 @@ impl Histogram {
         (self.counts, self.lowest) = (wider.into(), from as u32);
     }
 
-    /// Adds another's values.
+    /// Adds the values of another histogram.
     pub fn add(&mut self, other: &Histogram) {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -106,58 +110,61 @@ impl Histogram {
         other.for_each(|bucket, count| self.count_in(bucket, narrow(count)));
     }
 
-    /// From the least bucket to the greatest.
+    /// Visits the nonempty buckets, from the least to the greatest.
     fn for_each(&self, mut visit: impl FnMut(usize, u64)) {
         let counted = (self.lowest as usize..).zip(&self.counts).filter(|(_, count)| **count > 0);
         counted.for_each(|(bucket, count)| visit(bucket, u64::from(*count)));
     }
 
-    /// The value below which this share of all lies, from 0 to 100; 0 of nothing.
+    /// Returns the percentile `percent`, from 0 to 100; 0 for an empty histogram.
     pub fn percentile(&self, percent: f64) -> u64 {
         let rank = (percent.clamp(0.0, 100.0) / 100.0 * self.count as f64).ceil().max(1.0) as u64;
-        let (mut seen, mut found) = (0, self.max);
+        let (mut below, mut found) = (0, self.max);
         self.for_each(|bucket, count| {
-            if seen < rank && seen + count >= rank {
+            if below < rank && below + count >= rank {
                 found = middle(bucket).clamp(self.min, self.max);
             }
-            seen += count;
+            below += count;
         });
         if rank >= self.count { self.max } else { found }
     }
 
-    /// The limit above or at which about this share of all lies, from 0 to 1: at least one value. Equal values stay together,
-    /// so it may be more or fewer: whichever is nearer as a ratio.
+    /// Returns the threshold at or above which about `share` of all values lie, from 0 to 1; at
+    /// least one value.
+    ///
+    /// Equal values stay together, so the share may be greater or smaller: the nearer ratio is
+    /// chosen.
     pub fn top_threshold(&self, share: f64) -> u64 {
-        let wanted = (self.count as f64 * share.clamp(0.0, 1.0)).max(1.0);
+        let expected = (self.count as f64 * share.clamp(0.0, 1.0)).max(1.0);
         let mut buckets = Vec::new();
         self.for_each(|bucket, count| buckets.push((bucket, count)));
         let (mut above, mut best) = (0, (f64::INFINITY, 0));
         for (bucket, count) in buckets.into_iter().rev() {
             above += count;
-            let off = (above as f64 / wanted).ln().abs();
-            if off < best.0 {
-                best = (off, lowest(bucket));
+            let error = (above as f64 / expected).ln().abs();
+            if error < best.0 {
+                best = (error, lowest(bucket));
             }
         }
         best.1
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Returns the sum of the values.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The largest; 0 of nothing.
+    /// Returns the greatest value; 0 for an empty histogram.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// Their mean; 0 of nothing.
+    /// Returns the mean; 0 for an empty histogram.
     pub fn mean(&self) -> u64 {
         self.total / self.count.max(1)
     }
@@ -175,7 +182,7 @@ mod tests {
             values.iter().enumerate().for_each(|(index, value)| halves[index % 2].record(*value));
             let [mut all, other] = halves;
             all.add(&other);
-            // What was counted apart and added is what would have been counted together, in whatever order.
+            // Separate counts that are added equal a common count, in any order.
             let mut together = Histogram::default();
             values.iter().rev().for_each(|value| together.record(*value));
             prop_assert_eq!(&all, &together);
@@ -201,7 +208,7 @@ mod tests {
         };
         // Six of a thousand are nearer to ten than the three hundred that share the next value.
         assert!((10_001..=500_000).contains(&limit(&[(9_000, 694), (10_000, 300), (500_000, 6)])));
-        // All alike: all of them.
+        // All values are equal: all of them are above the threshold.
         assert!(limit(&[(5_000, 1000)]) <= 5_000);
         assert_eq!(limit(&[]), 0);
         assert_eq!(limit(&[(1, 990), (60, 10)]), 60);

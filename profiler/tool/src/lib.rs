@@ -1,18 +1,22 @@
-//! The reading half of the profiler: traces (`docs/trace-format.md`) into statistics, requests, timelines across threads,
-//! what the slowest requests do that the others don't, and exports. It records nothing and runs nothing: the compiler
-//! pass and the run-time do that, and the program `leeward` starts them.
+//! The reading half of the profiler: converts traces (`docs/trace-format.md`) to statistics,
+//! requests, timelines across threads, comparisons of the slowest requests with the others, and
+//! exports.
 //!
-//! Everything streams: memory is bounded whatever a trace's size, and a damaged trace gives what can be read of it.
+//! It records nothing and runs nothing: the compiler pass and the run-time record, and the program
+//! `leeward` starts them.
+//!
+//! Everything is streamed: memory is bounded for any size of a trace, and the readable parts of a
+//! damaged trace are used.
 //!
 //! ```
-//! use leeward_profile::format::write::{Setup, TraceWriter};
-//! use leeward_profile::format::What;
-//! use leeward_profile::trace::{Trace, ignore};
+//! use leeward_profile::format::EventKind;
+//! use leeward_profile::format::write::{TraceConfig, TraceWriter};
+//! use leeward_profile::trace::{Trace, ignore_progress};
 //! let folder = tempfile::tempdir()?;
-//! let mut writer = TraceWriter::create(folder.path(), &Setup::default())?;
-//! writer.event(0, 5_000, What::RequestEnd { id: 7 })?;
+//! let mut writer = TraceWriter::create(folder.path(), &TraceConfig::default())?;
+//! writer.event(0, 5_000, EventKind::RequestEnd { id: 7 })?;
 //! writer.finish(9_000)?;
-//! let trace = Trace::open(folder.path(), &mut ignore)?;
+//! let trace = Trace::open(folder.path(), &mut ignore_progress)?;
 //! assert_eq!(trace.counts().events, 1);
 //! assert!(trace.damage().is_none());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

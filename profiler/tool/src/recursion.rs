@@ -1,5 +1,7 @@
-//! Totals of functions that call themselves, directly or through others: the time in which any call of the function ran counts once, as other
-//! profilers have it. The sum of all its calls would count the innermost as often as it is deep.
+//! Total time of functions that call themselves, directly or through others.
+//!
+//! The time in which any call of the function ran counts once, as in other profilers. The sum over
+//! all calls would count each level of recursion.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,7 +10,7 @@ use crate::hash::Map;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
-/// Functions of the system that begin threads and the program: a call from one of these is from nowhere.
+/// System functions that start threads and the program: calls from these have no caller.
 const ROOTS: [&str; 8] = [
     "in_new_thread",
     "start_thread",
@@ -20,11 +22,12 @@ const ROOTS: [&str; 8] = [
     "clone3",
 ];
 
-/// Names of functions that may be running twice at a time in a thread, from who called whom: pairs of function and caller.
+/// Returns the names of functions that may run twice at a time in a thread, from pairs of function
+/// and caller.
 pub(crate) fn candidates(calls: &[(String, String)]) -> HashSet<String> {
     let recorded: HashSet<&str> = calls.iter().map(|(function, _)| function.as_str()).collect();
     let mut calls_of: HashMap<&str, Vec<&str>> = HashMap::new();
-    // Functions that code calls of which nothing is known, such as a comparison that is sorted by.
+    // Functions that unrecorded code calls, such as the comparison function of a sort.
     let mut callbacks: Vec<&str> = Vec::new();
     for (function, caller) in calls {
         if recorded.contains(caller.as_str()) {
@@ -37,7 +40,7 @@ pub(crate) fn candidates(calls: &[(String, String)]) -> HashSet<String> {
         let (mut seen, mut next) = (HashSet::new(), vec![start]);
         let mut called_back = false;
         while let Some(function) = next.pop() {
-            // Any function may call the unknown code, which may call any of these.
+            // Any function may call unrecorded code, and that code may call any of these.
             let more = if called_back { [].iter() } else { callbacks.iter() };
             called_back = true;
             for callee in calls_of.get(function).into_iter().flatten().chain(more) {
@@ -54,15 +57,15 @@ pub(crate) fn candidates(calls: &[(String, String)]) -> HashSet<String> {
     recorded.into_iter().filter(|function| reaches_itself(function)).map(String::from).collect()
 }
 
-/// Time that calls cover which come in the order of their ends. Of those long ago only sums are kept.
+/// Time covered by calls that arrive in the order of their ends. Older calls are kept only as sums.
 #[derive(Clone, Debug, Default)]
 struct Coverage {
     total: u64,
-    /// Disjoint stretches: from, until, and how much of that is covered.
+    /// Disjoint ranges: start, end, and the covered time within.
     recent: Vec<(u64, u64, u64)>,
 }
 
-/// Stretches that are kept apart.
+/// Limit of ranges that are kept separately.
 const RECENT: usize = 64;
 
 impl Coverage {
@@ -73,7 +76,7 @@ impl Coverage {
                 break;
             }
             if from < start {
-                // It reaches into this one by a tick; nothing that is covered counts again.
+                // The range overlaps this call by a tick; covered time must not count again.
                 begin = until.min(end);
                 break;
             }
@@ -93,10 +96,10 @@ impl Coverage {
     }
 }
 
-/// Totals by function, and by caller where callers are told apart.
+/// Totals by function, and by caller if callers are distinguished.
 pub(crate) type Totals = BTreeMap<(String, Option<String>), u64>;
 
-/// The totals of these functions, in one pass over the trace in the order of time.
+/// Computes the totals of these functions, in one pass over the trace in the order of time.
 pub(crate) fn totals(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -105,7 +108,7 @@ pub(crate) fn totals(
     thread: Option<u32>,
     watch: &mut ProgressCallback<'_>,
 ) -> Result<Totals, TraceError> {
-    /// Functions and callers that are remembered; those of more are counted by name each time.
+    /// Limit of remembered functions and callers; beyond it the names are looked up again.
     const KNOWN: usize = 1 << 18;
     let mut keys: Vec<(String, Option<String>)> = Vec::new();
     let mut numbers: HashMap<(String, Option<String>), u32> = HashMap::new();
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("b", "a")]), Vec::<String>::new());
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("a", "a")]), ["a"]);
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("b", "a"), ("a", "b")]), ["a", "b"]);
-        // `a` sorts, and the comparison may call `a`.
+        // `a` sorts, and the comparison function may call `a`.
         assert_eq!(
             found(&[("main", "_start"), ("a", "main"), ("compares", "qsort"), ("a", "compares")]),
             ["a", "compares"]
@@ -175,7 +178,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_moment_counts_once(lengths in prop::collection::vec((1_u64..20, 1_u64..6), 1..200)) {
-            // A stack of calls that is unwound and grown at random, each return an event.
+            // A stack of calls that is unwound and grown at random; each return is an event.
             let (mut now, mut open, mut covered) = (0_u64, Vec::new(), Coverage::default());
             let mut moments = HashSet::new();
             let mut close = |start: u64, now: u64, covered: &mut Coverage| {

@@ -1,10 +1,11 @@
-//! Spans of time in words: `1.23 µs`.
+//! Formats durations and shares: `1.23 µs`.
 
-/// A span in nanoseconds with a unit that fits and three digits.
+/// Formats a duration in nanoseconds with a suitable unit and three digits.
 ///
 /// ```
-/// use leeward_profile::span::show;
-/// assert_eq!([show(0), show(999), show(1_234), show(45_678_000)], ["0 ns", "999 ns", "1.23 µs", "45.7 ms"]);
+/// use leeward_profile::span::format_nanos;
+/// let texts = [0, 999, 1_234, 45_678_000].map(format_nanos);
+/// assert_eq!(texts, ["0 ns", "999 ns", "1.23 µs", "45.7 ms"]);
 /// ```
 pub fn format_nanos(nanos: u64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e3, "µs"), (1e6, "ms"), (1e9, "s")];
@@ -18,7 +19,7 @@ pub fn format_nanos(nanos: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A share of a whole in per cent.
+/// Formats a share of a whole in per cent.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();

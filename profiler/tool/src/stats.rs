@@ -1,4 +1,5 @@
-//! Statistics of calls, waits and holds: one histogram per function and caller, of bounded number, in one pass.
+//! Statistics of calls, waits and holds: a bounded number of histograms, one per function and
+//! caller, in one pass.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,18 +20,18 @@ use crate::recursion;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
-/// Histograms in all: at worst 250 MB. Of more pairs the caller is dropped, then the function.
+/// Limit of histograms: at most 250 MB. Beyond it new pairs drop the caller, then the function.
 const MOST: usize = 1 << 14;
 
-/// Kind of measured span.
+/// Kind of a measured duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpanKind {
     /// A call of a function.
     Call,
-    /// A wait for a lock or the like; the function is the one that waited.
+    /// A wait for a lock or a similar object; the function is the one that waited.
     Wait,
-    /// A lock was held; the function is the one that took it.
+    /// A hold of a lock; the function is the one that took it.
     Hold,
 }
 
@@ -38,48 +39,48 @@ pub enum SpanKind {
 struct Key {
     kind: SpanKind,
     object: ObjectKind,
-    /// The function, or the site of a wait or hold.
+    /// The function, or the address of a wait or hold.
     address: u64,
     caller: u64,
 }
 
-/// Row of statistics. Spans in nanoseconds.
+/// A row of statistics. Durations in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct StatsRow {
-    /// Kind of measured span.
+    /// Kind of the measured durations.
     pub sort: SpanKind,
-    /// The function; for waits and holds what was waited for, and where.
+    /// The function; for waits and holds the object and location.
     pub name: String,
     /// The caller, with its line.
     pub caller: Option<String>,
-    /// How many were recorded; per request: how many requests there are.
+    /// Number of recorded durations; per request: the number of requests.
     pub count: u64,
-    /// All of them together; of calls within calls of the same function, only the outermost.
+    /// Sum of the durations; of nested calls of a function only the outermost counts.
     pub total: u64,
-    /// Their mean.
+    /// Mean duration.
     pub mean: u64,
-    /// Half are shorter.
+    /// Median duration.
     pub p50: u64,
-    /// 99 % are shorter.
+    /// 99th percentile of the duration.
     pub p99: u64,
-    /// The percentile that was asked for.
+    /// The requested percentile.
     pub wanted: u64,
-    /// The longest.
+    /// Greatest duration.
     pub max: u64,
-    /// Whether the percentile that was asked for is within one tick of nothing: no finding.
+    /// The requested percentile is at most one tick, so it shows nothing.
     pub unresolved: bool,
-    /// How many functions around it only call it, and have no row of their own.
+    /// Number of wrappers of the function, which have no row of their own.
     pub wrappers: usize,
 }
 
 /// Selection of the statistics to show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// By which percentile to rank.
+    /// Percentile for the ranking.
     pub percentile: f64,
-    /// Whether callers are told apart.
+    /// Distinguish callers.
     pub by_caller: bool,
-    /// Only names that contain this.
+    /// Only names that contain this text.
     pub filter: Option<String>,
     /// Only this thread, by the writer's number.
     pub thread: Option<u32>,
@@ -91,10 +92,11 @@ impl Default for Options {
     }
 }
 
-/// Keys that are found without asking the map.
+/// Number of cached keys that need no map lookup.
 const RECENT: usize = 1 << 10;
 
-/// Opens a trace and counts its events on the way, on up to so many threads. The result is the same whatever their number.
+/// Opens a trace and counts its events meanwhile, on up to `threads` threads. The result does not
+/// depend on their number.
 ///
 /// # Errors
 /// See [`Trace::open`].
@@ -104,23 +106,26 @@ pub fn open(
     threads: usize,
     watch: &mut ProgressCallback<'_>,
 ) -> Result<(Trace, Collector), TraceError> {
-    let together = Arc::new(AtomicUsize::new(0));
-    let new = |of: usize| Collector { total_keys: (of > 1).then(|| Arc::clone(&together)), ..Collector::new(options) };
+    let key_count = Arc::new(AtomicUsize::new(0));
+    let new = |of: usize| Collector { total_keys: (of > 1).then(|| Arc::clone(&key_count)), ..Collector::new(options) };
     let (trace, parts) = Trace::open_on(path, threads, watch, new)?;
     if let Some(collector) = Collector::merged(parts) {
         return Ok((trace, collector));
     }
-    // So many keys that some share a histogram. Which ones depends on which came first: that takes one thread.
+    // So many keys that some share a histogram. The order of events determines which ones, and that
+    // requires one thread.
     let mut collector = Collector::new(options);
     trace.overlapping(0, u64::MAX, watch, |event| collector.event(event))?;
     Ok((trace, collector))
 }
 
-/// The lines, ranked by the wanted percentile. The total of a function that calls itself counts each moment once: where there is such a
-/// function, the trace is read again for that.
+/// Returns the rows, ranked by the requested percentile.
+///
+/// The total of a recursive function counts each moment once; such a function requires a second
+/// pass over the trace.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn rows(
     trace: &Trace,
     collector: Collector,
@@ -146,33 +151,35 @@ pub fn rows(
     Ok(rows)
 }
 
-/// Collects statistics from events. The order matters only for which keys share a histogram, should there be too many.
+/// Collects statistics from events. With too many keys, the order of events determines which share
+/// a histogram.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    /// Where in `keys` and `counted` each key is.
+    /// Index of each key in `keys` and `counted`.
     indices: Map<Key, usize>,
     keys: Vec<Key>,
     counted: Vec<KeyCounts>,
-    /// Keys that were looked for lately and their places, by a hash of function and caller.
+    /// Recently used keys and their indices, by a hash of function and caller.
     recent: Vec<CachedKey>,
     thread: Option<u32>,
-    /// How many keys this and other collectors of the same trace have; each knows a part of the events.
+    /// Number of keys in all collectors of the same trace; each collector sees a part of the
+    /// events.
     total_keys: Option<Arc<AtomicUsize>>,
-    /// Whether there were so many that this part gave up.
+    /// There were too many keys, and this collector has stopped counting.
     overflowed: bool,
 }
 
-/// A key and its place, within one line of the cache.
+/// A key and its index, within one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct CachedKey(Key, usize);
 
-/// Counts of a key, within one line of the cache.
+/// Counts of a key, within one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct KeyCounts {
     spans: Histogram,
-    /// When it was there last: at that time its addresses can be looked up.
+    /// Time of the last event: the key's addresses can be resolved at that time.
     latest: u64,
 }
 
@@ -184,7 +191,7 @@ impl Sink for Collector {
 }
 
 impl Collector {
-    /// A collector for these options.
+    /// Creates a collector with these options.
     pub fn new(options: &Options) -> Collector {
         Collector { thread: options.thread, ..Collector::default() }
     }
@@ -222,32 +229,32 @@ impl Collector {
     }
 
     #[inline(always)]
-    fn count(&mut self, sort: SpanKind, object: ObjectKind, what: u64, caller: u64, span: u64, time: u64) {
-        let key = Key { kind: sort, object, address: what, caller };
-        let slot = ((what ^ caller.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
-        let place = match self.recent.get(slot) {
-            Some(CachedKey(known, place)) if *known == key => *place,
+    fn count(&mut self, span_kind: SpanKind, object: ObjectKind, function: u64, caller: u64, span: u64, time: u64) {
+        let key = Key { kind: span_kind, object, address: function, caller };
+        let slot = ((function ^ caller.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
+        let index = match self.recent.get(slot) {
+            Some(CachedKey(known, index)) if *known == key => *index,
             _ => self.find(key, slot),
         };
-        if let Some(counted) = self.counted.get_mut(place) {
+        if let Some(counted) = self.counted.get_mut(index) {
             counted.spans.record(span);
             counted.latest = counted.latest.max(time);
         }
     }
 
-    /// Where a key is counted, from now on if it was not known; nowhere if this part gave up.
+    /// Returns the index of a key, and adds an unknown key; `usize::MAX` after an overflow.
     #[cold]
     fn find(&mut self, wanted: Key, slot: usize) -> usize {
         if self.overflowed {
             return usize::MAX;
         }
         let mut key = wanted;
-        let known = |places: &Map<Key, usize>, key: &Key| places.get(key).copied();
-        if let Some(together) = &self.total_keys
+        let known = |indices: &Map<Key, usize>, key: &Key| indices.get(key).copied();
+        if let Some(key_count) = &self.total_keys
             && known(&self.indices, &key).is_none()
         {
-            // All parts together take no more memory than one collector that has all keys it may have.
-            if self.counted.len() >= MOST || together.fetch_add(1, Ordering::Relaxed) >= 2 * MOST {
+            // All parts together use no more memory than one collector with all possible keys.
+            if self.counted.len() >= MOST || key_count.fetch_add(1, Ordering::Relaxed) >= 2 * MOST {
                 *self = Collector { total_keys: self.total_keys.take(), overflowed: true, ..Collector::default() };
                 return usize::MAX;
             }
@@ -258,19 +265,21 @@ impl Collector {
                 key.address = 0;
             }
         }
-        let place = known(&self.indices, &key).unwrap_or_else(|| {
+        let index = known(&self.indices, &key).unwrap_or_else(|| {
             self.keys.push(key);
             self.counted.push(KeyCounts { spans: Histogram::default(), latest: 0 });
             self.indices.insert(key, self.counted.len() - 1);
             self.counted.len() - 1
         });
-        self.recent.resize(RECENT, CachedKey(wanted, place));
-        self.recent[slot] = CachedKey(wanted, place);
-        place
+        self.recent.resize(RECENT, CachedKey(wanted, index));
+        self.recent[slot] = CachedKey(wanted, index);
+        index
     }
 
-    /// Merges the counts of several threads over one trace; `None` when there were so many keys that the result would
-    /// depend on which thread counted what.
+    /// Merges the counts of several threads over one trace.
+    ///
+    /// Returns `None` with so many keys that the result would depend on the distribution of events
+    /// to threads.
     fn merged(parts: Vec<Collector>) -> Option<Collector> {
         let mut parts = parts.into_iter();
         let mut all = parts.next()?;
@@ -278,8 +287,8 @@ impl Collector {
             all.overflowed |= part.overflowed;
             for (key, KeyCounts { spans, latest }) in part.keys.into_iter().zip(part.counted) {
                 match all.indices.get(&key) {
-                    Some(place) => {
-                        let counted = &mut all.counted[*place];
+                    Some(index) => {
+                        let counted = &mut all.counted[*index];
                         counted.spans.add(&spans);
                         counted.latest = counted.latest.max(latest);
                     }
@@ -295,7 +304,7 @@ impl Collector {
         (!all.overflowed && !too_many).then_some(all)
     }
 
-    /// Names of functions and of their callers.
+    /// Returns the names of functions and of their callers.
     fn calls(&self, symbols: &mut Symbols) -> Vec<(String, String)> {
         let calls = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.kind == SpanKind::Call);
         calls
@@ -307,7 +316,8 @@ impl Collector {
             .collect()
     }
 
-    /// Functions that only call another one, and which. `names` as [`Collector::calls`] has them.
+    /// Returns functions that only call another one, with that function. `names` is the result of
+    /// [`Collector::calls`].
     fn wrappers(&self, names: &[(String, String)]) -> HashMap<String, String> {
         let counted = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.kind == SpanKind::Call);
         let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
@@ -332,7 +342,9 @@ impl Collector {
         wrappers.into_iter().map(|(outer, (_, inner))| (outer, inner)).collect()
     }
 
-    /// The lines, ranked by the wanted percentile. Totals are sums of all calls: [`rows`] puts those of recursive functions right.
+    /// Returns the rows, ranked by the requested percentile.
+    ///
+    /// Totals are sums of all calls; the function [`rows`] corrects recursive functions.
     pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<StatsRow> {
         let mut merged: HashMap<(SpanKind, String, Option<String>), Histogram> = HashMap::new();
         for (key, KeyCounts { spans, latest: time }) in self.keys.into_iter().zip(self.counted) {
@@ -353,10 +365,11 @@ impl Collector {
     }
 }
 
-/// Leaves out the rows of wrappers, and counts them in that of the function behind them.
+/// Removes the rows of wrappers, and counts them in the row of the wrapped function.
 fn fold(rows: &mut Vec<StatsRow>, wrappers: &HashMap<String, String>) {
-    // A wrapper may be wrapped; as many steps as there are wrappers end any circle, whose functions keep their rows.
-    let behind = |name: &str| {
+    // A wrapper may be wrapped. After as many steps as there are wrappers, a cycle ends; its
+    // functions keep their rows.
+    let wrapped = |name: &str| {
         let mut at = name;
         for _ in 0..=wrappers.len() {
             match wrappers.get(at) {
@@ -366,13 +379,13 @@ fn fold(rows: &mut Vec<StatsRow>, wrappers: &HashMap<String, String>) {
         }
         None
     };
-    let mut around: HashMap<String, usize> = HashMap::new();
-    for function in wrappers.keys().filter_map(|outer| behind(outer)) {
-        *around.entry(function).or_default() += 1;
+    let mut wrapper_counts: HashMap<String, usize> = HashMap::new();
+    for function in wrappers.keys().filter_map(|outer| wrapped(outer)) {
+        *wrapper_counts.entry(function).or_default() += 1;
     }
-    rows.retain(|row| row.sort != SpanKind::Call || behind(&row.name).is_none());
+    rows.retain(|row| row.sort != SpanKind::Call || wrapped(&row.name).is_none());
     for row in rows.iter_mut().filter(|row| row.sort == SpanKind::Call) {
-        row.wrappers = around.get(&row.name).copied().unwrap_or(0);
+        row.wrappers = wrapper_counts.get(&row.name).copied().unwrap_or(0);
     }
 }
 
@@ -413,11 +426,13 @@ fn ranked(
     rows
 }
 
-/// Statistics of the time per request that functions take with all they call; requests in which a function was not seen
-/// count as nothing. So percentiles are of requests, not of recorded calls.
+/// Returns statistics of the time per request in each function, its calls included.
+///
+/// A request without the function counts as 0, so percentiles refer to requests, not to recorded
+/// calls.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn per_request(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -431,9 +446,9 @@ pub fn per_request(
         requests += 1;
         for (function, nanos) in inclusive.iter() {
             let function = if functions.len() < MOST || functions.contains_key(&function) { function } else { 0 };
-            let (histogram, seen) = functions.entry(function).or_default();
+            let (histogram, latest) = functions.entry(function).or_default();
             histogram.record(nanos);
-            *seen = time;
+            *latest = time;
         }
     };
     let mut follower = Follower::new(trace, selection);
@@ -441,10 +456,10 @@ pub fn per_request(
         watch,
         |_| true,
         |event| {
-            follower.event(event, symbols, |request, memory, _| count(memory.inclusive(request), request.end));
+            follower.event(event, symbols, |request, history, _| count(history.inclusive(request), request.end));
         },
     )?;
-    follower.finish(symbols, |request, memory, _| count(memory.inclusive(request), request.end));
+    follower.finish(symbols, |request, history, _| count(history.inclusive(request), request.end));
     let mut merged: HashMap<(SpanKind, String, Option<String>), Histogram> = HashMap::new();
     for (function, (histogram, time)) in functions {
         let name = symbols.location(function, time).function();
@@ -507,7 +522,7 @@ mod tests {
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         let shown: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.wrappers)).collect();
         assert_eq!(shown, [("a::Router::serve", 0), ("app::dear", 2), ("app::work", 0)]);
-        // Two that seem to wrap each other keep their rows.
+        // Two functions that seem to wrap each other keep their rows.
         let circle =
             HashMap::from([("a::poll".to_string(), "b::poll".to_string()), ("b::poll".into(), "a::poll".into())]);
         let mut rows = vec![row("a::poll"), row("b::poll")];

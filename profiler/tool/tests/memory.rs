@@ -1,4 +1,5 @@
-//! Memory stays bounded whatever a trace's size: counted by the allocator, for a trace and for one three times as large.
+//! Memory is bounded for any trace size: the allocator counts it for a trace and for one three
+//! times as large.
 
 use std::path::Path;
 
@@ -17,7 +18,7 @@ mod store;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// The most memory that any question about a trace of so many events takes, in MB.
+/// Peak memory of all questions about a trace of `events` events, in MB.
 fn most(folder: &Path, events: u64) -> usize {
     let path = folder.join(events.to_string());
     store::write(&path, events).unwrap();
@@ -38,7 +39,7 @@ fn most(folder: &Path, events: u64) -> usize {
 #[test]
 fn three_times_the_trace_takes_no_more_memory() {
     let folder = tempfile::tempdir().unwrap();
-    // Large enough that everything that is bounded has reached its bound.
+    // Large enough that each bounded structure has reached its bound.
     let small = most(folder.path(), 2_500_000);
     let large = most(folder.path(), 7_500_000);
     println!("{small} MB, {large} MB");

@@ -1,7 +1,8 @@
-//! A call into Python from a simulation: cheap, and over when it raises.
+//! One call from a simulation into Python: it is cheap, and ends the simulation if it raises.
 //!
-//! A thread that simulates keeps its interpreter state between calls: making one takes longer than a control tick. Calls are counted and
-//! not timed: reading a clock would be a good part of one, and whoever watches sees that a count stands still. An exception leaves the
+//! A simulation's thread keeps its interpreter state between calls, because making one takes longer
+//! than a control tick. Calls are counted and not timed: reading a clock would be a good part of
+//! the cost, and a watching thread sees that the count stands still. An exception leaves the
 //! simulation as a panic without a message, which `patience` turns back into the exception.
 
 use crate::patience::Raised;
@@ -13,21 +14,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The calls of a thread.
+/// Counter of one thread's calls.
 struct Watch {
-    /// Calls that have begun and calls that are over: an odd number while one is under way.
+    /// Started plus finished calls: odd while a call is in progress.
     calls: AtomicU64,
-    /// The class that is asked.
+    /// Slot of the called class.
     slot: AtomicU64,
-    /// Python's name of the thread.
+    /// Python's identifier of the thread.
     ident: c_ulong,
-    /// Number that a watcher saw, and when it saw it first, in nanoseconds since [`began`].
+    /// Last count that the watching thread saw, and the time at which it first saw that count, in
+    /// nanoseconds since [`clock_origin`].
     seen: AtomicU64,
     seen_at: AtomicU64,
 }
 
 impl Watch {
-    /// How long the call under way has been seen.
+    /// Time for which the current call has been observed; `None` between calls.
     fn lasted(&self, now: Duration) -> Option<Duration> {
         let calls = self.calls.load(Ordering::Relaxed);
         if calls.is_multiple_of(2) {
@@ -42,28 +44,28 @@ impl Watch {
 
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
-/// An instant before all calls.
+/// A fixed instant before the first use of the clock.
 #[expect(clippy::disallowed_methods, reason = "how long a callback lasts decides nothing in a simulation")]
-fn began() -> Instant {
+fn clock_origin() -> Instant {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     *BEGAN.get_or_init(Instant::now)
 }
 
-/// Interpreter state of this thread.
-struct Residence {
+/// The interpreter state that this thread keeps between calls.
+struct InterpreterState {
     state: ffi::PyGILState_STATE,
     thread: *mut ffi::PyThreadState,
     watch: Arc<Watch>,
 }
 
 thread_local! {
-    static RESIDENCE: RefCell<Option<Residence>> = const { RefCell::new(None) };
+    static INTERPRETER_STATE: RefCell<Option<InterpreterState>> = const { RefCell::new(None) };
 }
 
-impl Residence {
+impl InterpreterState {
     fn new() -> Self {
-        // SAFETY: the interpreter runs, or nobody could have asked for a simulation. The state stays this thread's until `drop`;
-        // the lock itself is given back at once.
+        // SAFETY: the interpreter runs, because Python started the simulation. The state belongs to
+        // this thread until `drop`; the lock itself is released at once.
         let (state, ident, thread) = unsafe {
             let state = ffi::PyGILState_Ensure();
             let ident = ffi::PyThread_get_thread_ident();
@@ -74,14 +76,14 @@ impl Residence {
         let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
         watches.retain(|watch| watch.strong_count() > 0);
         watches.push(Arc::downgrade(&watch));
-        Residence { state, thread, watch }
+        InterpreterState { state, thread, watch }
     }
 }
 
-impl Drop for Residence {
+impl Drop for InterpreterState {
     fn drop(&mut self) {
-        // SAFETY: a state that is still this thread's has the reference that `new` took, which is given up here. Threads that Python
-        // has made end their state by themselves, before this.
+        // SAFETY: the state still belongs to this thread, so it has the reference that `new` took;
+        // it is released here. Threads made by Python end their state by themselves, before this.
         unsafe {
             if ffi::Py_IsInitialized() != 0 && ffi::PyGILState_GetThisThreadState() == self.thread {
                 ffi::PyEval_RestoreThread(self.thread);
@@ -91,14 +93,14 @@ impl Drop for Residence {
     }
 }
 
-/// Asks with the interpreter; does not come back when `call` raises.
-pub(super) fn ask<T>(slot: u64, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
-    let watch = RESIDENCE.with(|residence| {
-        let mut residence = residence.borrow_mut();
-        Arc::clone(&residence.get_or_insert_with(Residence::new).watch)
+/// Calls `call` with the interpreter; does not return if `call` raises.
+pub(super) fn call_python<T>(slot: u64, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
+    let watch = INTERPRETER_STATE.with(|interpreter_state| {
+        let mut interpreter_state = interpreter_state.borrow_mut();
+        Arc::clone(&interpreter_state.get_or_insert_with(InterpreterState::new).watch)
     });
     watch.slot.store(slot, Ordering::Relaxed);
-    // Nobody else writes it. A call never asks again on its way.
+    // Only this thread writes the counter. Calls are never nested.
     let calls = watch.calls.load(Ordering::Relaxed);
     watch.calls.store(calls + 1, Ordering::Relaxed);
     let answer = Python::attach(call);
@@ -111,35 +113,36 @@ fn raise(error: PyErr) -> ! {
     std::panic::resume_unwind(Box::new(Raised(error)))
 }
 
-/// State of calls that last too long.
+/// Result of a check for calls that last too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
-    /// Nothing lasts too long.
+    /// No call lasts too long.
     No,
-    /// An exception was sent to it.
-    Told,
-    /// A call does not hear of exceptions.
-    Deaf,
+    /// An exception was sent to a call.
+    Notified,
+    /// A call ignores exceptions.
+    Unresponsive,
 }
 
-/// How long after an exception was sent to it a call counts as deaf.
-const DEAF: Duration = Duration::from_secs(1);
+/// Time after the exception from which a call counts as unresponsive.
+const UNRESPONSIVE: Duration = Duration::from_secs(1);
 
 /// Sends `exception` to calls into one of `slots` that last longer than `patience`.
 pub(crate) fn overdue(py: Python<'_>, slots: &[u64], patience: Duration, exception: &Bound<'_, PyAny>) -> Overdue {
     let _ = py;
-    let now = began().elapsed();
+    let now = clock_origin().elapsed();
     let watches: Vec<Arc<Watch>> =
         WATCHES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     let mut found = Overdue::No;
     for watch in watches.iter().filter(|watch| slots.contains(&watch.slot.load(Ordering::Relaxed))) {
         let Some(lasted) = watch.lasted(now).filter(|lasted| *lasted >= patience) else { continue };
-        if lasted > patience + DEAF {
-            return Overdue::Deaf;
+        if lasted > patience + UNRESPONSIVE {
+            return Overdue::Unresponsive;
         }
-        // SAFETY: this thread has the interpreter; a thread that is gone has no state that is found.
+        // SAFETY: this thread holds the interpreter. If the other thread has ended, Python finds no
+        // state for its identifier and does nothing.
         unsafe { ffi::PyThreadState_SetAsyncExc(watch.ident as c_long, exception.as_ptr()) };
-        found = Overdue::Told;
+        found = Overdue::Notified;
     }
     found
 }

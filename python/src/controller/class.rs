@@ -1,10 +1,12 @@
-//! A Python class as an algorithm: its parameters, and how its halves are made. An algorithm's functions are plain ones, so the class
-//! that they are for is a parameter, which is a number, too.
+//! A Python class as an algorithm: its parameters, and the construction of its halves.
+//!
+//! An algorithm's functions are plain functions, so they get their class from a parameter, which is
+//! a number.
 
-use super::ask::ask;
-use super::dials::{Dialled, Dials};
-use super::halves::{Asked, FastHalf, Law, SendAll, SlowHalf};
-use super::seen::{self, Shown};
+use super::ask::call_python;
+use super::dials::{DialAdmission, Dials};
+use super::halves::{FastHalf, Law, PythonController, SendAll, SlowHalf};
+use super::seen::{self, ViewCache};
 use crate::errors;
 use leeward_controllers::breakwater;
 use leeward_core::client::{ClientConfig, ClientParts};
@@ -18,12 +20,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The parameter that names the class.
+/// The parameter with the number of the class.
 const CLASS: &str = "python_class";
-/// The most numbers that name classes.
+/// Upper limit of the numbers of classes.
 const CLASSES_MAX: u64 = 1 << 53;
 
-/// A class and what it declares.
+/// A class and its declarations.
 struct Class {
     slot: u64,
     label: String,
@@ -35,18 +37,18 @@ struct Class {
 static CLASSES: Mutex<BTreeMap<u64, Arc<Class>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A controller of a scenario that is written in Python.
-pub(crate) struct Written {
+/// An algorithm of a scenario that is written in Python.
+pub(crate) struct PyAlgorithm {
     class: Arc<Class>,
-    /// Parameters that its section in the scenario has, as TOML.
+    /// Parameters in the scenario's section of this controller, as TOML.
     params: Vec<(String, String)>,
     name: &'static str,
     specs: &'static [ParamSpec],
-    laws_pool: bool,
+    has_pool_law: bool,
     per_request: bool,
 }
 
-impl Written {
+impl PyAlgorithm {
     pub(crate) fn new(
         py: Python<'_>,
         label: String,
@@ -57,14 +59,14 @@ impl Written {
         let wrong = |problem: &str| errors::plain(py, "ControllerError", &format!("{label}: {problem}"));
         bound.cast::<PyType>().map_err(|_| wrong("not a class; accepted: a class made from leeward.Controller"))?;
         let has = |name: &str| bound.getattr(name).is_ok_and(|method| method.is_callable());
-        let (laws_pool, per_request, ticks) = (has("pool"), has("request"), has("tick"));
-        if laws_pool && (per_request || ticks) {
+        let (has_pool_law, per_request, ticks) = (has("pool"), has("request"), has("tick"));
+        if has_pool_law && (per_request || ticks) {
             return Err(wrong("has `pool` and another method; accepted: `pool` alone, or `tick`, `request` or both"));
         }
-        if !laws_pool && !per_request && !ticks {
+        if !has_pool_law && !per_request && !ticks {
             return Err(wrong("decides nothing; accepted: a class with `tick`, `request` or both, or with `pool`"));
         }
-        let (own, defaults) = declared(bound, &wrong)?;
+        let (own, defaults) = declared_params(bound, &wrong)?;
         let slot = NEXT.fetch_add(1, Ordering::Relaxed);
         let hidden = ParamSpec {
             name: CLASS,
@@ -73,25 +75,25 @@ impl Written {
             doc: "number of the class in this process",
             tuning_values: &[],
         };
-        let theirs = if laws_pool { breakwater::ALGORITHM.params } else { &[] };
-        let theirs = theirs.iter().filter(|spec| !own.iter().any(|mine| mine.name == spec.name)).copied();
-        let specs = kept_specs(std::iter::once(hidden).chain(own.iter().copied()).chain(theirs).collect());
+        let inherited = if has_pool_law { breakwater::ALGORITHM.params } else { &[] };
+        let inherited = inherited.iter().filter(|spec| !own.iter().any(|mine| mine.name == spec.name)).copied();
+        let specs = intern_specs(std::iter::once(hidden).chain(own.iter().copied()).chain(inherited).collect());
         let class = Arc::new(Class { slot, label: label.clone(), class, own, defaults });
         CLASSES.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, Arc::clone(&class));
-        Ok(Written { class, params, name: kept_name(&label), specs, laws_pool, per_request })
+        Ok(PyAlgorithm { class, params, name: intern_name(&label), specs, has_pool_law, per_request })
     }
 
-    /// The same once more.
+    /// Returns a copy that shares the class.
     pub(crate) fn clone_ref(&self, _: Python<'_>) -> Self {
-        Written { class: Arc::clone(&self.class), params: self.params.clone(), ..*self }
+        PyAlgorithm { class: Arc::clone(&self.class), params: self.params.clone(), ..*self }
     }
 
-    /// The number of its class.
+    /// The number of the class.
     pub(crate) fn slot(&self) -> u64 {
         self.class.slot
     }
 
-    /// Whether Python is asked about every request.
+    /// Returns true if Python decides about each request.
     pub(crate) fn per_request(&self) -> bool {
         self.per_request
     }
@@ -104,11 +106,11 @@ impl Written {
             source: "yours",
             params: self.specs,
             build_server: |params, environment| class_of(params)?.server(params, environment),
-            build_client: if self.laws_pool { breakwater::ALGORITHM.build_client } else { |_, _| Ok(client()) },
+            build_client: if self.has_pool_law { breakwater::ALGORITHM.build_client } else { |_, _| Ok(client()) },
         }
     }
 
-    /// Its section in the scenario's file.
+    /// The controller's section in the scenario file.
     pub(crate) fn section(&self) -> String {
         let params: String = self.params.iter().map(|(name, value)| format!(", {name} = {value}")).collect();
         let (name, slot) = (self.name, self.class.slot);
@@ -116,8 +118,8 @@ impl Written {
     }
 }
 
-impl Drop for Written {
-    /// The list of classes keeps one reference; the last `Written` ends it.
+impl Drop for PyAlgorithm {
+    /// Removes the class with the last reference: the list of classes holds the other one.
     fn drop(&mut self) {
         if Arc::strong_count(&self.class) == 2 {
             let removed = CLASSES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.class.slot);
@@ -137,29 +139,29 @@ fn class_of(params: &Params) -> Result<Arc<Class>, ParamError> {
 }
 
 impl Class {
-    /// Makes an object, and the halves that ask it.
+    /// Makes a Python object, and the halves that call it.
     fn server(&self, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
-        let asked = Arc::new(ask(self.slot, |py| self.object(py, params, environment)));
-        if asked.pool.is_some() {
+        let object = Arc::new(call_python(self.slot, |py| self.object(py, params, environment)));
+        if object.pool.is_some() {
             return breakwater::server_with_law(
-                Box::new(Law { asked, signals: Shown::default(), pool: Shown::default() }),
+                Box::new(Law { object, signals: ViewCache::default(), pool: ViewCache::default() }),
                 params,
                 environment,
             );
         }
         let dials = Arc::new(Dials::open());
         let fast = || -> Box<dyn Admission> {
-            let dialled = Dialled { dials: Arc::clone(&dials) };
-            match asked.request {
-                Some(_) => Box::new(FastHalf { asked: Arc::clone(&asked), dialled, arrival: Shown::default() }),
-                None => Box::new(dialled),
+            let base = DialAdmission { dials: Arc::clone(&dials) };
+            match object.request {
+                Some(_) => Box::new(FastHalf { object: Arc::clone(&object), base, arrival: ViewCache::default() }),
+                None => Box::new(base),
             }
         };
         let cores = (0..environment.cores).map(|_| fast()).collect();
-        Ok(ServerHalves { cores, control: Box::new(SlowHalf { asked, dials, signals: Shown::default() }) })
+        Ok(ServerHalves { cores, control: Box::new(SlowHalf { object, dials, signals: ViewCache::default() }) })
     }
 
-    fn object(&self, py: Python<'_>, params: &Params, environment: &Environment) -> PyResult<Asked> {
+    fn object(&self, py: Python<'_>, params: &Params, environment: &Environment) -> PyResult<PythonController> {
         let arguments = PyDict::new(py);
         for (spec, (name, default)) in self.own.iter().zip(&self.defaults) {
             let set = params.pairs().find(|(set, _)| set == name).map(|(_, raw)| raw);
@@ -184,7 +186,7 @@ impl Class {
             .map_err(|_| wrong("period: accepted: a duration such as \"1ms\"".into()))?;
         let period = parse_duration(&period).ok().filter(|period| period.0 >= 1_000);
         let period = period.ok_or_else(|| wrong("period: accepted: a duration from 1us, such as \"1ms\"".into()))?;
-        Ok(Asked {
+        Ok(PythonController {
             slot: self.slot,
             label: self.label.clone(),
             tick: method("tick"),
@@ -195,9 +197,9 @@ impl Class {
     }
 }
 
-/// The parameters that a class declares, by its attribute `params`: names and defaults.
+/// The parameters that a class declares in its attribute `params`: specifications and defaults.
 #[expect(clippy::type_complexity, reason = "two lists of one length")]
-fn declared(
+fn declared_params(
     class: &Bound<'_, PyAny>,
     wrong: &dyn Fn(&str) -> PyErr,
 ) -> PyResult<(&'static [ParamSpec], Vec<(&'static str, RawParam)>)> {
@@ -224,7 +226,7 @@ fn declared(
         if matches!(raw, RawParam::Number(number) if !number.is_finite()) {
             return Err(wrong(&format!("params: {name}: accepted: a finite number")));
         }
-        let name = kept_name(&name);
+        let name = intern_name(&name);
         specs.push(ParamSpec {
             name,
             kind,
@@ -234,29 +236,29 @@ fn declared(
         });
         defaults.push((name, raw));
     }
-    Ok((kept_specs(specs), defaults))
+    Ok((intern_specs(specs), defaults))
 }
 
-/// Names that live as long as the process, as those of every algorithm do; each is kept once.
-fn kept_name(name: &str) -> &'static str {
-    static KEPT: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = kept.iter().find(|known| **known == name) {
+/// Interns a name for the lifetime of the process, as the registry requires.
+fn intern_name(name: &str) -> &'static str {
+    static INTERNED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = interned.iter().find(|known| **known == name) {
         return known;
     }
     let new: &'static str = Box::leak(name.to_string().into_boxed_str());
-    kept.push(new);
+    interned.push(new);
     new
 }
 
-/// Declarations likewise.
-fn kept_specs(specs: Vec<ParamSpec>) -> &'static [ParamSpec] {
-    static KEPT: Mutex<Vec<&'static [ParamSpec]>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = kept.iter().find(|known| **known == specs) {
+/// Interns specifications for the lifetime of the process.
+fn intern_specs(specs: Vec<ParamSpec>) -> &'static [ParamSpec] {
+    static INTERNED: Mutex<Vec<&'static [ParamSpec]>> = Mutex::new(Vec::new());
+    let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = interned.iter().find(|known| **known == specs) {
         return known;
     }
     let new: &'static [ParamSpec] = Box::leak(specs.into_boxed_slice());
-    kept.push(new);
+    interned.push(new);
     new
 }

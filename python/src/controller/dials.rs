@@ -1,5 +1,6 @@
-//! Settings of a slow half in Python, and the fast half that goes by it: a share of requests, a queueing delay, requests at once, a
-//! priority.
+//! Settings by a slow half in Python, and the fast half that applies them.
+//!
+//! There are four: a share of requests, a queueing delay, a concurrency limit and a priority.
 
 use super::seen::fraction;
 use crate::errors;
@@ -12,20 +13,20 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Settings that all cores read.
 pub(super) struct Dials {
-    /// Share of requests that are admitted, as bits.
+    /// Share of requests to admit, as bits of an `f64`.
     admit: AtomicU64,
-    /// Queueing delay from which requests are rejected, ns.
+    /// Queueing delay from which requests are rejected, in ns.
     delay: AtomicU64,
-    /// Requests that may be in the server at once.
+    /// Limit of requests in the server.
     limit: AtomicU64,
-    /// Requests that are there.
+    /// Requests in the server.
     in_flight: AtomicU64,
     /// Requests less important than this are rejected.
     priority: AtomicU8,
 }
 
 impl Dials {
-    /// Everything is admitted.
+    /// Settings that admit every request.
     pub(super) fn open() -> Self {
         Dials {
             admit: AtomicU64::new(1f64.to_bits()),
@@ -44,7 +45,7 @@ impl Dials {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Takes over what a tick returned; a key that is not there stays as it was.
+    /// Applies the result of a tick; missing keys leave their settings unchanged.
     pub(super) fn set(&self, label: &str, answer: &Bound<'_, PyAny>) -> PyResult<()> {
         if answer.is_none() {
             return Ok(());
@@ -53,11 +54,11 @@ impl Dials {
         let wrong =
             |problem: String| errors::plain(py, "ControllerError", &format!("{label}: tick returned {problem}"));
         let Ok(settings) = answer.cast::<PyDict>() else {
-            return Err(wrong(format!("{}; accepted: a dict, or None", told(answer))));
+            return Err(wrong(format!("{}; accepted: a dict, or None", short_repr(answer))));
         };
         for (key, value) in settings.iter() {
-            let name = key.cast::<PyString>().map(ToString::to_string).unwrap_or_else(|_| told(&key));
-            let bad = |accepted: &str| wrong(format!("{name} = {}; accepted: {accepted}", told(&value)));
+            let name = key.cast::<PyString>().map(ToString::to_string).unwrap_or_else(|_| short_repr(&key));
+            let bad = |accepted: &str| wrong(format!("{name} = {}; accepted: {accepted}", short_repr(&value)));
             let number = || value.extract::<f64>().ok().filter(|number| number.is_finite());
             match name.as_str() {
                 "admit" => {
@@ -94,21 +95,21 @@ impl Dials {
     }
 }
 
-/// A value in a message, not longer than a line.
-pub(super) fn told(value: &Bound<'_, PyAny>) -> String {
+/// The representation of a value for a message, at most 80 characters.
+pub(super) fn short_repr(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map(|text| text.to_string()).unwrap_or_else(|_| "something".into());
     text.chars().take(80).collect()
 }
 
 /// The fast half of a core.
-pub(super) struct Dialled {
+pub(super) struct DialAdmission {
     pub(super) dials: Arc<Dials>,
 }
 
-impl Admission for Dialled {
+impl Admission for DialAdmission {
     fn request(&mut self, _: &mut Session, event: &Arrival) -> Verdict {
         let dials = &self.dials;
-        let in_flight = dials.in_flight.fetch_add(1, Ordering::Relaxed); // until its reply, which a drop has, too
+        let in_flight = dials.in_flight.fetch_add(1, Ordering::Relaxed); // reply() decrements it, for rejections, too
         if event.delay.0 >= dials.delay.load(Ordering::Relaxed) {
             Verdict::Reject(RejectReason::Delay)
         } else if event.priority.level() > dials.priority.load(Ordering::Relaxed) {

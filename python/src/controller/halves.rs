@@ -1,8 +1,8 @@
-//! The halves of a controller that ask an object in Python.
+//! The halves of a controller that call a Python object.
 
-use super::ask::ask;
-use super::dials::{Dialled, Dials, told};
-use super::seen::{self, Shown};
+use super::ask::call_python;
+use super::dials::{DialAdmission, Dials, short_repr};
+use super::seen::{self, ViewCache};
 use crate::errors;
 use leeward_controllers::breakwater::{PoolLaw, PoolState};
 use leeward_core::client::{ClientHalf, Gate};
@@ -14,11 +14,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use std::sync::Arc;
 
-/// An object of a controller's class, which halves share.
-pub(super) struct Asked {
+/// A controller object that all halves share.
+pub(super) struct PythonController {
     pub(super) slot: u64,
     pub(super) label: String,
-    /// Bound methods; `None` where the class has none.
+    /// Bound methods; `None` if the class has none.
     pub(super) tick: Option<Py<PyAny>>,
     pub(super) request: Option<Py<PyAny>>,
     pub(super) pool: Option<Py<PyAny>>,
@@ -27,22 +27,22 @@ pub(super) struct Asked {
 
 /// The slow half.
 pub(super) struct SlowHalf {
-    pub(super) asked: Arc<Asked>,
+    pub(super) object: Arc<PythonController>,
     pub(super) dials: Arc<Dials>,
-    pub(super) signals: Shown<seen::Signals>,
+    pub(super) signals: ViewCache<seen::Signals>,
 }
 
 impl ControlLoop for SlowHalf {
     fn period(&self) -> Nanos {
-        self.asked.period
+        self.object.period
     }
 
     fn tick(&mut self, signals: &Signals) {
-        let Some(tick) = &self.asked.tick else { return };
-        ask(self.asked.slot, |py| {
-            let shown = self.signals.with(py, |view| view.show(signals))?;
-            let answer = tick.bind(py).call1((shown,))?;
-            self.dials.set(&self.asked.label, &answer)
+        let Some(tick) = &self.object.tick else { return };
+        call_python(self.object.slot, |py| {
+            let view = self.signals.with(py, |view| view.show(signals))?;
+            let answer = tick.bind(py).call1((view,))?;
+            self.dials.set(&self.object.label, &answer)
         });
     }
 
@@ -55,61 +55,61 @@ impl ControlLoop for SlowHalf {
     }
 }
 
-/// A fast half that asks about every request, after the dials have let it pass.
+/// A fast half that calls Python for each request that the settings admit.
 pub(super) struct FastHalf {
-    pub(super) asked: Arc<Asked>,
-    pub(super) dialled: Dialled,
-    pub(super) arrival: Shown<seen::Arrival>,
+    pub(super) object: Arc<PythonController>,
+    pub(super) base: DialAdmission,
+    pub(super) arrival: ViewCache<seen::Arrival>,
 }
 
 impl Admission for FastHalf {
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
-        let verdict = self.dialled.request(session, event);
-        let Some(request) = self.asked.request.as_ref().filter(|_| verdict == Verdict::Admit) else { return verdict };
-        let admits = ask(self.asked.slot, |py| {
-            let shown = self.arrival.with(py, |view| view.show(event, session.core.0))?;
-            let answer = request.bind(py).call1((shown,))?;
+        let verdict = self.base.request(session, event);
+        let Some(request) = self.object.request.as_ref().filter(|_| verdict == Verdict::Admit) else { return verdict };
+        let admits = call_python(self.object.slot, |py| {
+            let view = self.arrival.with(py, |view| view.show(event, session.core.0))?;
+            let answer = request.bind(py).call1((view,))?;
             answer.cast::<PyBool>().map(|admits| admits.is_true()).map_err(|_| {
-                let words =
-                    format!("{}: request returned {}; accepted: True or False", self.asked.label, told(&answer));
-                errors::plain(py, "ControllerError", &words)
+                let message =
+                    format!("{}: request returned {}; accepted: True or False", self.object.label, short_repr(&answer));
+                errors::plain(py, "ControllerError", &message)
             })
         });
         if admits { Verdict::Admit } else { Verdict::Reject(RejectReason::Concurrency) }
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
-        self.dialled.reply(session, event)
+        self.base.reply(session, event)
     }
 }
 
 /// The law of Breakwater's pool.
 pub(super) struct Law {
-    pub(super) asked: Arc<Asked>,
-    pub(super) signals: Shown<seen::Signals>,
-    pub(super) pool: Shown<seen::Pool>,
+    pub(super) object: Arc<PythonController>,
+    pub(super) signals: ViewCache<seen::Signals>,
+    pub(super) pool: ViewCache<seen::Pool>,
 }
 
 impl PoolLaw for Law {
     fn total(&mut self, pool: &PoolState, signals: &Signals) -> i64 {
-        let Some(law) = &self.asked.pool else { return pool.total };
-        ask(self.asked.slot, |py| {
+        let Some(law) = &self.object.pool else { return pool.total };
+        call_python(self.object.slot, |py| {
             let signals = self.signals.with(py, |view| view.show(signals))?;
             let answer = law.bind(py).call1((signals, self.pool.with(py, |view| view.show(pool))?))?;
             let credits = answer.extract::<f64>().ok().filter(|credits| credits.is_finite() && *credits >= 0.0);
             credits.map(|credits| credits as i64).ok_or_else(|| {
-                let words = format!(
+                let message = format!(
                     "{}: pool returned {}; accepted: a number of credits from 0",
-                    self.asked.label,
-                    told(&answer)
+                    self.object.label,
+                    short_repr(&answer)
                 );
-                errors::plain(py, "ControllerError", &words)
+                errors::plain(py, "ControllerError", &message)
             })
         })
     }
 }
 
-/// A client that sends whatever the connection takes.
+/// A client half that never holds back requests.
 pub(super) struct SendAll;
 
 impl ClientHalf for SendAll {

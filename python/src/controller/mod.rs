@@ -1,10 +1,10 @@
 //! Controllers that are written in Python, as algorithms of a registry.
 //!
-//! - `class`: a Python class with its parameters: what the registry's entry is made of.
-//! - `halves`: the server's halves that ask an object of it.
-//! - `dials`: what a slow half may set, and the fast half that goes by it.
-//! - `seen`: what the object is shown: signals, arrivals, the pool, the environment.
-//! - `ask`: one call into Python, with its exceptions on their way out and an eye on its length.
+//! - `class`: a Python class with its parameters, and the registry's entry for it.
+//! - `halves`: the server's halves that call an object of the class.
+//! - `dials`: the settings of a slow half, and the fast half that applies them.
+//! - `seen`: views for the object: signals, arrivals, the pool, the environment.
+//! - `ask`: one call into Python, its exceptions, and a check of its duration.
 
 mod ask;
 mod class;
@@ -13,5 +13,5 @@ mod halves;
 mod seen;
 
 pub(crate) use ask::{Overdue, overdue};
-pub(crate) use class::Written;
+pub(crate) use class::PyAlgorithm;
 pub(crate) use seen::{Arrival, Environment, Pool, Signals};

@@ -1,6 +1,7 @@
-//! Views of the plant that a controller in Python is shown. Times are in microseconds, as in the tables.
+//! Views of the plant for a controller in Python. Times are in microseconds, as in the tables.
 //!
-//! Making an object costs as much as a short method. A view is used again in the next call, unless the controller has kept it.
+//! Making an object costs as much as a short method. A view is reused in the next call, unless the
+//! controller has kept it.
 
 use leeward_controllers::breakwater::PoolState;
 use leeward_core::registry;
@@ -15,7 +16,7 @@ fn micros(span: Nanos) -> f64 {
     span.as_micros_f64()
 }
 
-/// Surroundings that a controller must know and can't decide.
+/// The environment of a controller: facts that it must know and can't change.
 #[pyclass(frozen, get_all, module = "leeward._leeward")]
 pub(crate) struct Environment {
     /// Cores of the server.
@@ -32,7 +33,8 @@ impl Environment {
     }
 }
 
-/// A number of a view. Written before a call, read in it, on one thread.
+/// A floating-point field of a view. One thread writes it before a call and reads it during the
+/// call.
 #[derive(Default)]
 struct Real(AtomicU64);
 
@@ -52,7 +54,7 @@ impl<'py> IntoPyObject<'py> for &Real {
     }
 }
 
-/// A whole number of a view.
+/// An integer field of a view.
 #[derive(Default)]
 struct Whole(AtomicU64);
 
@@ -72,31 +74,32 @@ impl<'py> IntoPyObject<'py> for &Whole {
     }
 }
 
-/// A view that shows one thing after the other.
+/// A view that is refilled for each call.
 pub(super) trait View: pyo3::PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Default + Sync {}
 
-/// The view that was shown last.
-pub(super) struct Shown<V>(Option<Py<V>>);
+/// Cache of the last view.
+pub(super) struct ViewCache<V>(Option<Py<V>>);
 
-impl<V> Default for Shown<V> {
+impl<V> Default for ViewCache<V> {
     fn default() -> Self {
-        Shown(None)
+        ViewCache(None)
     }
 }
 
-impl<V> Shown<V>
+impl<V> ViewCache<V>
 where
     V: View + Into<pyo3::PyClassInitializer<V>>,
 {
-    /// A view that `fill` has filled: the last one, or another where that is kept by somebody.
+    /// Returns a view filled by `fill`: the cached one, or a new one if Python code kept that.
     pub(super) fn with<'py>(&mut self, py: Python<'py>, fill: impl FnOnce(&V)) -> PyResult<Bound<'py, V>> {
-        // SAFETY: the interpreter is held, so nobody takes or gives up a reference meanwhile.
+        // SAFETY: this thread holds the interpreter, so no other thread changes the reference
+        // count.
         let free = self.0.take().filter(|view| unsafe { ffi::Py_REFCNT(view.as_ptr()) } == 1);
         let view = free.map_or_else(|| Py::new(py, V::default()), Ok)?;
         fill(view.get());
-        let shown = view.bind(py).clone();
+        let bound = view.bind(py).clone();
         self.0 = Some(view);
-        Ok(shown)
+        Ok(bound)
     }
 }
 
@@ -104,13 +107,13 @@ where
 #[pyclass(frozen, get_all, module = "leeward._leeward")]
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// Now, µs from the run's begin.
+    /// Now, µs from the start of the run.
     now_us: Real,
-    /// Queueing delay: that of the packet and that of the task which wait longest, µs.
+    /// Queueing delay: the delays of the oldest packet and of the oldest task together, µs.
     delay_us: Real,
-    /// Age of the oldest packet that waits, µs.
+    /// Age of the oldest waiting packet, µs.
     packet_delay_us: Real,
-    /// Age of the oldest task that waits, µs.
+    /// Age of the oldest waiting task, µs.
     run_delay_us: Real,
     /// Requests received.
     arrivals: Whole,
@@ -118,7 +121,7 @@ pub(crate) struct Signals {
     completions: Whole,
     /// Requests rejected.
     drops: Whole,
-    /// Of these, requests that were refused a lock.
+    /// Of these, requests that were rejected at a lock.
     lock_drops: Whole,
 }
 
@@ -141,21 +144,21 @@ impl View for Signals {}
 #[pyclass(frozen, get_all, module = "leeward._leeward")]
 #[derive(Default)]
 pub(crate) struct Arrival {
-    /// Now, µs from the run's begin.
+    /// Now, µs from the start of the run.
     now_us: Real,
     /// Queueing delay of the server, µs.
     delay_us: Real,
     /// Requests that still wait at the client.
     demand: Whole,
-    /// How important the request is: 1 is the most important, 128 the least.
+    /// Priority of the request, from 1 (most important) to 128 (least).
     priority: Whole,
-    /// A random number from 0 up to and without 1, drawn from the run's seed.
+    /// A random number in [0, 1), drawn from the run's seed.
     random: Real,
-    /// Tenant for which the request was sent.
+    /// Tenant of the request.
     tenant: Whole,
-    /// How much work the request is.
+    /// Cost of the request.
     cost: Whole,
-    /// Core that received it.
+    /// Core that received the request.
     core: Whole,
 }
 
@@ -174,7 +177,7 @@ impl Arrival {
 
 impl View for Arrival {}
 
-/// Random bits as a number from 0 up to and without 1.
+/// Converts random bits to a number in [0, 1).
 pub(super) fn fraction(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -183,11 +186,11 @@ pub(super) fn fraction(bits: u64) -> f64 {
 #[pyclass(frozen, get_all, module = "leeward._leeward")]
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// Credits that there are.
+    /// Total number of credits.
     total: Whole,
     /// Credits that clients hold.
     issued: Whole,
-    /// Clients that are registered.
+    /// Registered clients.
     sessions: Whole,
 }
 

@@ -1,7 +1,11 @@
-//! Arrow's C data and stream interfaces, by hand: three structures and their ends. Buffers are the table's own memory, which every
-//! array of it keeps alive; only bits of presence and of flags are made for it.
+//! Arrow's C data and stream interfaces, written by hand: three structures and their release
+//! functions.
 //!
-//! <https://arrow.apache.org/docs/format/CDataInterface.html>, <https://arrow.apache.org/docs/format/CStreamInterface.html>
+//! Buffers are the table's own memory, which every array keeps alive. Only the bitmaps of presence
+//! and of flags are allocated for an array.
+//!
+//! <https://arrow.apache.org/docs/format/CDataInterface.html>,
+//! <https://arrow.apache.org/docs/format/CStreamInterface.html>
 
 use super::{Column, Table, Values};
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -39,7 +43,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// An array that is over: what a stream ends with.
+    /// A released array: the end of a stream.
     const RELEASED: Array = Array {
         length: 0,
         null_count: 0,
@@ -64,10 +68,10 @@ pub(crate) struct Stream {
     private_data: *mut c_void,
 }
 
-// SAFETY: all that it points to is its own, or memory that nobody changes, kept alive by an `Arc`.
+// SAFETY: its pointers lead to memory of its own, or to immutable memory that an `Arc` keeps alive.
 unsafe impl Send for Stream {}
 
-/// State of a stream.
+/// Private data of a stream.
 struct Source {
     table: Table,
     done: bool,
@@ -89,7 +93,7 @@ struct ArrayParts {
 }
 
 impl Stream {
-    /// The whole of `table` as one batch.
+    /// Exports all of `table` as one batch.
     pub(crate) fn of(table: &Table) -> Stream {
         let source = Box::new(Source { table: table.clone(), done: false });
         Stream {
@@ -103,17 +107,19 @@ impl Stream {
 }
 
 impl Drop for Stream {
-    /// Nobody has taken it over, or its taker has released it and left no `release` behind.
+    /// Releases the stream if no consumer has taken it over; a consumer that released it has
+    /// cleared `release`.
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: `release` is there, so the stream is whole.
+            // SAFETY: `release` is set, so the stream is valid.
             unsafe { release(self) }
         }
     }
 }
 
 unsafe extern "C" fn stream_schema(stream: *mut Stream, out: *mut Schema) -> c_int {
-    // SAFETY: the consumer passes a stream that is not released, whose private data is a `Source`, and room for a schema.
+    // SAFETY: the consumer passes a stream that is not released, whose private data is a `Source`,
+    // and memory for a schema.
     unsafe {
         let source = &*(*stream).private_data.cast::<Source>();
         let children = source.table.columns.iter().map(|column| schema(format_of(column), &column.name, Vec::new()));
@@ -123,7 +129,7 @@ unsafe extern "C" fn stream_schema(stream: *mut Stream, out: *mut Schema) -> c_i
 }
 
 unsafe extern "C" fn stream_next(stream: *mut Stream, out: *mut Array) -> c_int {
-    // SAFETY: as above, with room for an array.
+    // SAFETY: as above, with memory for an array.
     unsafe {
         let source = &mut *(*stream).private_data.cast::<Source>();
         if std::mem::replace(&mut source.done, true) {
@@ -140,7 +146,7 @@ unsafe extern "C" fn stream_error(_: *mut Stream) -> *const c_char {
 }
 
 unsafe extern "C" fn stream_release(stream: *mut Stream) {
-    // SAFETY: called once, by the consumer or by `drop`: `release` is taken out.
+    // SAFETY: called once, by the consumer or by `drop`, because `release` is cleared.
     unsafe {
         drop(Box::from_raw((*stream).private_data.cast::<Source>()));
         (*stream).private_data = null_mut();
@@ -153,14 +159,14 @@ fn format_of(column: &Column) -> &'static str {
         Values::Float(_) => "g",
         Values::Whole(_) => "l",
         Values::Flag(_) => "b",
-        // 64-bit offsets: a column of texts may be larger than 2 GB.
+        // 64-bit offsets, because a column of texts may be larger than 2 GB.
         Values::Text(_) => "U",
     }
 }
 
 fn schema(format: &str, name: &str, children: Vec<*mut Schema>) -> Schema {
     let format = CString::new(format).unwrap_or_default();
-    let name = CString::new(name).unwrap_or_default(); // a name with a NUL in it is not shown
+    let name = CString::new(name).unwrap_or_default(); // a name that contains NUL becomes empty
     let (format_at, name_at) = (format.as_ptr(), name.as_ptr());
     let mut parts = Box::new(SchemaParts { _format: format, _name: name, children });
     Schema {
@@ -177,7 +183,8 @@ fn schema(format: &str, name: &str, children: Vec<*mut Schema>) -> Schema {
 }
 
 unsafe extern "C" fn schema_release(schema: *mut Schema) {
-    // SAFETY: called once for a schema that `schema` above has made; a child that was moved out has no `release` any more.
+    // SAFETY: called once for a schema that `schema` above has made; a child that was moved out has
+    // no `release` any more.
     unsafe {
         let parts = Box::from_raw((*schema).private_data.cast::<SchemaParts>());
         for child in &parts.children {
@@ -190,7 +197,7 @@ unsafe extern "C" fn schema_release(schema: *mut Schema) {
     }
 }
 
-/// The struct array of all columns.
+/// Builds the struct array of all columns.
 fn batch(table: &Table) -> Array {
     let children = table.columns.iter().map(|column| Box::into_raw(Box::new(of_column(&table.columns, column))));
     let children = children.collect();
@@ -199,10 +206,10 @@ fn batch(table: &Table) -> Array {
 
 fn of_column(columns: &Arc<Vec<Arc<Column>>>, column: &Column) -> Array {
     let rows = column.len();
-    let absent = column.present.as_ref().map_or(0, |present| present.iter().filter(|there| !**there).count());
+    let absent = column.present.as_ref().map_or(0, |present| present.iter().filter(|has| !**has).count());
     let mut bits = Vec::new();
     let mut buffers: Vec<*const c_void> = Vec::new();
-    let presence = column.present.as_ref().filter(|_| absent > 0).map(|present| packed(present, |there| *there));
+    let presence = column.present.as_ref().filter(|_| absent > 0).map(|present| packed(present, |has| *has));
     buffers.push(presence.as_ref().map_or(null(), |bits| bits.as_ptr().cast()));
     bits.extend(presence);
     match &column.values {
@@ -220,10 +227,10 @@ fn of_column(columns: &Arc<Vec<Arc<Column>>>, column: &Column) -> Array {
     array(columns, rows, absent, buffers, bits, Vec::new())
 }
 
-/// Bits, the first in the lowest place.
+/// Packs values into bits, least significant bit first.
 fn packed<T>(values: &[T], is_set: impl Fn(&T) -> bool) -> Vec<u8> {
     let byte = |eight: &[T]| {
-        let bits = eight.iter().enumerate().map(|(place, value)| u8::from(is_set(value)) << place);
+        let bits = eight.iter().enumerate().map(|(bit, value)| u8::from(is_set(value)) << bit);
         bits.fold(0, |all, bit| all | bit)
     };
     values.chunks(8).map(byte).collect()
@@ -253,7 +260,8 @@ fn array(
 }
 
 unsafe extern "C" fn array_release(array: *mut Array) {
-    // SAFETY: called once for an array that `array` above has made; a child that was moved out has no `release` any more.
+    // SAFETY: called once for an array that `array` above has made; a child that was moved out has
+    // no `release` any more.
     unsafe {
         let parts = Box::from_raw((*array).private_data.cast::<ArrayParts>());
         for child in &parts.children {

@@ -1,4 +1,4 @@
-//! Rows of the results into columns.
+//! Conversion of rows of the results to columns.
 
 use super::{Column, Table, Texts, Values};
 use leeward_outcome::results::Results;
@@ -7,12 +7,12 @@ use leeward_outcome::table::{self as rows, Cell, Storage};
 /// Columns that grow by rows.
 pub(crate) struct Builder {
     columns: Vec<Column>,
-    /// How many of them are not the results' own.
+    /// Number of columns that are not the results' own.
     extra: usize,
 }
 
 impl Builder {
-    /// The columns of a table of the results.
+    /// Creates the columns of a table of the results.
     pub(crate) fn of(table: rows::Table) -> Self {
         let column = |name: &&str| {
             let values = match table.column(name).map(|column| column.storage) {
@@ -26,7 +26,7 @@ impl Builder {
         Builder { columns: table.fields().iter().map(column).collect(), extra: 0 }
     }
 
-    /// A column more, after the results' own, whose texts are numbers if all of `values` are.
+    /// Adds a column after the results' own; it has numbers if all of `values` are numbers.
     pub(crate) fn extra(&mut self, name: &str, values: &[String]) {
         let numbers = values.iter().all(|value| value.parse::<f64>().is_ok_and(f64::is_finite));
         let values = if numbers { Values::Float(Vec::new()) } else { Values::Text(Texts::default()) };
@@ -54,7 +54,7 @@ impl Builder {
         }
     }
 
-    /// The table.
+    /// Returns the table.
     pub(crate) fn finish(self) -> Table {
         Table::new(self.columns)
     }
@@ -70,7 +70,7 @@ fn push(column: &mut Column, cell: Cell<'_>) {
     let number = cell.number().unwrap_or_default();
     match &mut column.values {
         Values::Float(values) => values.push(number),
-        // Seeds that are larger are refused before they are run.
+        // Larger seeds are rejected before a run.
         Values::Whole(values) => values.push(if let Cell::Whole(whole) = cell { whole as i64 } else { number as i64 }),
         Values::Flag(values) => values.push(u8::from(number != 0.0)),
         Values::Text(texts) => texts.push(if let Cell::Text(text) = cell { text } else { "" }),

@@ -1,8 +1,9 @@
-//! A table in memory: columns of numbers and texts in Arrow's layout, so that data-frame libraries take it without a copy.
+//! A table in memory: columns of numbers and texts in Arrow's layout, so that data-frame libraries
+//! use it without a copy.
 //!
-//! - `build`: rows of the results into columns.
+//! - `build`: conversion of rows of the results to columns.
 //! - `arrow`: Arrow's C stream interface.
-//! - `records`: other rows into columns.
+//! - `records`: conversion of other rows to columns.
 //! - `parquet`: a file that every data-frame library reads.
 
 mod arrow;
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A column's values. What is absent has some value all the same.
+/// Values of a column. Absent rows contain a placeholder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "values", rename_all = "snake_case")]
 pub(crate) enum Values {
@@ -35,7 +36,8 @@ pub(crate) enum Values {
     Text(Texts),
 }
 
-/// Texts one after the other, and where each begins; the last entry is where the last one ends.
+/// Concatenated texts and the offsets of their beginnings; the last offset is the end of the last
+/// text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Texts {
     begins: Vec<i64>,
@@ -64,7 +66,7 @@ impl Texts {
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) values: Values,
-    /// Whether each row has a value; `None` if all have.
+    /// True for each row with a value; `None` if all rows have one.
     pub(crate) present: Option<Vec<bool>>,
 }
 
@@ -113,7 +115,7 @@ impl Column {
     }
 }
 
-/// Columns of equal length. Tables share those that they have in common.
+/// Columns of equal length. Tables share common columns.
 #[pyclass(frozen, module = "leeward._leeward")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
@@ -136,7 +138,7 @@ impl Table {
 
 #[pymethods]
 impl Table {
-    /// Rows.
+    /// Number of rows.
     fn __len__(&self) -> usize {
         self.rows()
     }
@@ -168,17 +170,17 @@ impl Table {
         Ok(list)
     }
 
-    /// The same without columns in which no row has a value.
+    /// The table without columns in which no row has a value.
     fn dense(&self) -> Table {
         Table::of(self.columns.iter().filter(|column| !column.is_empty()).cloned().collect())
     }
 
-    /// The same without the column called `name`.
+    /// The table without the column `name`.
     fn without(&self, name: &str) -> Table {
         Table::of(self.columns.iter().filter(|column| column.name != name).cloned().collect())
     }
 
-    /// Bytes that [`Table::from_bytes`] reads; the same for the same table.
+    /// Returns bytes for [`Table::from_bytes`]; equal tables have equal bytes.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let columns: Vec<&Column> = self.columns.iter().map(|column| &**column).collect();
         let bytes =
@@ -186,7 +188,7 @@ impl Table {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The table of these bytes.
+    /// Reads the table in these bytes.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Table> {
         let columns: Vec<Column> =
@@ -198,7 +200,7 @@ impl Table {
         Ok(Table::new(columns))
     }
 
-    /// The rows of all, one after the other; all have the same columns.
+    /// Concatenates the rows of tables with the same columns.
     #[staticmethod]
     fn concat(py: Python<'_>, tables: Vec<Py<Table>>) -> PyResult<Table> {
         let mut all: Option<Vec<Column>> = None;
@@ -224,21 +226,21 @@ impl Table {
         written.map_err(|(path, error)| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
     }
 
-    /// The rows of Parquet files of this library, one after the other.
+    /// Concatenates the rows of Parquet files that this library wrote.
     #[staticmethod]
     fn read_parquet(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Table> {
         let read = py.detach(move || parquet::read(&paths));
         read.map_err(|(path, error)| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
     }
 
-    /// Arrow's C stream interface: whoever takes it shares this table's memory.
+    /// Arrow's C stream interface: the consumer shares this table's memory.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let _ = requested_schema; // a wish that need not be granted
+        let _ = requested_schema; // the interface allows ignoring it
         PyCapsule::new_with_value(py, Stream::of(self), c"arrow_array_stream")
     }
 

@@ -1,5 +1,7 @@
-//! A table as a Parquet file, the same bytes for the same table. The file is written under another name and renamed, so that a
-//! file which is there is whole.
+//! A table as a Parquet file; equal tables give equal bytes.
+//!
+//! The file is written under a temporary name and then renamed, so that an existing file is always
+//! complete.
 
 use super::{Column, Table, Texts, Values};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 pub(super) fn write(table: &Table, path: &Path) -> Result<(), ParquetError> {
     let partial = path.with_extension(format!("partial-{}", std::process::id()));
     let written = whole(table, &partial).and_then(|()| Ok(std::fs::rename(&partial, path)?));
-    written.inspect_err(|_| drop(std::fs::remove_file(&partial))) // best effort: the first error is the one to tell
+    written.inspect_err(|_| drop(std::fs::remove_file(&partial))) // best effort: only the first error is reported
 }
 
 fn whole(table: &Table, path: &Path) -> Result<(), ParquetError> {
@@ -35,7 +37,8 @@ fn whole(table: &Table, path: &Path) -> Result<(), ParquetError> {
     Ok(())
 }
 
-/// Every field may be absent: a sweep's files have the same columns whether a part of it uses them or not.
+/// The type of a column. Every field is optional: a sweep's files have the same columns, even if a
+/// part of the sweep does not use them.
 fn field(column: &Column) -> Result<TypePtr, ParquetError> {
     let (physical, logical) = match column.values {
         Values::Float(_) => (Physical::DOUBLE, None),
@@ -49,31 +52,31 @@ fn field(column: &Column) -> Result<TypePtr, ParquetError> {
 
 fn write_column(group: &mut SerializedRowGroupWriter<'_, File>, column: &Column) -> Result<(), ParquetError> {
     let rows = 0..column.len();
-    let there: Vec<i16> = rows.clone().map(|row| i16::from(column.has(row))).collect();
+    let levels: Vec<i16> = rows.clone().map(|row| i16::from(column.has(row))).collect();
     let rows = rows.filter(|row| column.has(*row));
     match &column.values {
-        Values::Float(values) => next::<DoubleType>(group, &rows.map(|row| values[row]).collect::<Vec<_>>(), &there),
-        Values::Whole(values) => next::<Int64Type>(group, &rows.map(|row| values[row]).collect::<Vec<_>>(), &there),
-        Values::Flag(values) => next::<BoolType>(group, &rows.map(|row| values[row] != 0).collect::<Vec<_>>(), &there),
+        Values::Float(values) => next::<DoubleType>(group, &rows.map(|row| values[row]).collect::<Vec<_>>(), &levels),
+        Values::Whole(values) => next::<Int64Type>(group, &rows.map(|row| values[row]).collect::<Vec<_>>(), &levels),
+        Values::Flag(values) => next::<BoolType>(group, &rows.map(|row| values[row] != 0).collect::<Vec<_>>(), &levels),
         Values::Text(texts) => {
             let values: Vec<ByteArray> = rows.map(|row| ByteArray::from(texts.get(row))).collect();
-            next::<ByteArrayType>(group, &values, &there)
+            next::<ByteArrayType>(group, &values, &levels)
         }
     }
 }
 
-/// Writes the next column of the group.
+/// Writes the next column of the row group.
 fn next<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: &[T::T],
-    there: &[i16],
+    levels: &[i16],
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else { return Ok(()) };
-    column.typed::<T>().write_batch(values, Some(there), None)?;
+    column.typed::<T>().write_batch(values, Some(levels), None)?;
     column.close()
 }
 
-/// The rows of files that [`write`] wrote, one after the other.
+/// Reads and concatenates files that [`write`] wrote.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Table, (PathBuf, ParquetError)> {
     let mut all: Vec<Column> = Vec::new();
     for path in paths {
@@ -113,45 +116,45 @@ fn file(path: &Path) -> Result<Vec<Column>, ParquetError> {
 fn column_of(name: &str, reader: ColumnReader, rows: usize) -> Result<Column, ParquetError> {
     let (values, present) = match reader {
         ColumnReader::DoubleColumnReader(reader) => {
-            let (values, there) = typed(reader, rows)?;
-            (Values::Float(spread(values, &there)), there)
+            let (values, present) = typed(reader, rows)?;
+            (Values::Float(spread(values, &present)), present)
         }
         ColumnReader::Int64ColumnReader(reader) => {
-            let (values, there) = typed(reader, rows)?;
-            (Values::Whole(spread(values, &there)), there)
+            let (values, present) = typed(reader, rows)?;
+            (Values::Whole(spread(values, &present)), present)
         }
         ColumnReader::BoolColumnReader(reader) => {
-            let (values, there) = typed(reader, rows)?;
-            (Values::Flag(spread(values.into_iter().map(u8::from).collect(), &there)), there)
+            let (values, present) = typed(reader, rows)?;
+            (Values::Flag(spread(values.into_iter().map(u8::from).collect(), &present)), present)
         }
         ColumnReader::ByteArrayColumnReader(reader) => {
-            let (values, there) = typed(reader, rows)?;
+            let (values, present) = typed(reader, rows)?;
             let (mut texts, mut values) = (Texts::default(), values.into_iter());
-            for there in &there {
-                let value = if *there { values.next() } else { None };
+            for present in &present {
+                let value = if *present { values.next() } else { None };
                 texts.push(value.as_ref().map_or(Ok(""), |value| value.as_utf8())?);
             }
-            (Values::Text(texts), there)
+            (Values::Text(texts), present)
         }
         _ => return Err(ParquetError::General(format!("column {name}: a type that no sweep writes"))),
     };
     Ok(Column { name: name.into(), values, present: Some(present).filter(|present| present.contains(&false)) })
 }
 
-/// Values that are there, and which rows have one.
+/// Returns the present values, and the presence of each row.
 fn typed<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize) -> Result<(Vec<T::T>, Vec<bool>), ParquetError> {
-    let (mut values, mut there) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    while there.len() < rows {
-        let (read, _, _) = reader.read_records(rows - there.len(), Some(&mut there), None, &mut values)?;
+    let (mut values, mut present) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+    while present.len() < rows {
+        let (read, _, _) = reader.read_records(rows - present.len(), Some(&mut present), None, &mut values)?;
         if read == 0 {
             return Err(ParquetError::General("fewer rows than the file says".into()));
         }
     }
-    Ok((values, there.into_iter().map(|level: i16| level > 0).collect()))
+    Ok((values, present.into_iter().map(|level: i16| level > 0).collect()))
 }
 
-/// Values at their rows; those without one have a default.
-fn spread<T: Default>(values: Vec<T>, there: &[bool]) -> Vec<T> {
+/// Places values at their rows; rows without one get the default.
+fn spread<T: Default>(values: Vec<T>, present: &[bool]) -> Vec<T> {
     let mut values = values.into_iter();
-    there.iter().map(|there| if *there { values.next().unwrap_or_default() } else { T::default() }).collect()
+    present.iter().map(|present| if *present { values.next().unwrap_or_default() } else { T::default() }).collect()
 }

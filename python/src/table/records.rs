@@ -1,4 +1,4 @@
-//! Columns that grow by rows of which not every one has every value.
+//! Columns that grow by rows in which values may be missing.
 
 use super::{Column, Table, Texts, Values};
 
@@ -13,7 +13,7 @@ pub(crate) enum Field {
     Text,
 }
 
-/// A table that grows: [`Records::row`], then the row's values.
+/// A growing table: call [`Records::row`], then set the row's values.
 pub(crate) struct Records {
     columns: Vec<Column>,
     rows: usize,
@@ -38,28 +38,28 @@ impl Records {
         self.rows += 1;
     }
 
-    /// Gives the row a number.
+    /// Sets a number in the row.
     pub(crate) fn float(&mut self, name: &str, value: f64) {
         if let Some(Values::Float(values)) = self.column(name) {
             values.push(value);
         }
     }
 
-    /// Gives the row a whole number.
+    /// Sets an integer in the row.
     pub(crate) fn whole(&mut self, name: &str, value: i64) {
         if let Some(Values::Whole(values)) = self.column(name) {
             values.push(value);
         }
     }
 
-    /// Gives the row a text.
+    /// Sets a text in the row.
     pub(crate) fn text(&mut self, name: &str, value: &str) {
         if let Some(Values::Text(texts)) = self.column(name) {
             texts.push(value);
         }
     }
 
-    /// The table. Columns of which every row has a value say so.
+    /// Returns the table. Columns without missing values get no presence bits.
     pub(crate) fn finish(mut self) -> Table {
         self.fill();
         for column in &mut self.columns {
@@ -68,14 +68,14 @@ impl Records {
         Table::new(self.columns)
     }
 
-    /// The values of a column, one of which is about to be added.
+    /// Returns the values of a column, to which the caller adds one.
     fn column(&mut self, name: &str) -> Option<&mut Values> {
         let column = self.columns.iter_mut().find(|column| column.name == name)?;
         column.present.iter_mut().for_each(|present| present.push(true));
         Some(&mut column.values)
     }
 
-    /// Values of the last row that it was not given.
+    /// Fills the missing values of the last row.
     fn fill(&mut self) {
         let rows = self.rows;
         for column in self.columns.iter_mut().filter(|column| column.len() < rows) {

@@ -1,17 +1,18 @@
-//! A keyed mark of an address that a socket's filter can compute: classic BPF has no loops and few operations. It keeps a flood
-//! of foreign datagrams out of the queue; what passes is looked up by its session's key, which is no mark's affair.
+//! Keyed mark of an address that a socket filter can compute: classic BPF has no loops and few
+//! operations. The mark keeps a flood of foreign datagrams out of the queue. The session's key, not
+//! the mark, identifies a session.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// The server's secret for marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressMark {
-    /// Keys of the mix, in the order in which they are used. The multipliers are odd.
+    /// Keys of the mix, in their order of use. The multipliers are odd.
     pub keys: [u32; 4],
 }
 
 impl AddressMark {
-    /// A secret from random bits.
+    /// Creates a secret from random bits.
     pub fn new(bits: [u64; 2]) -> Self {
         let [low, high] = bits;
         let keys = [low as u32, (low >> 32) as u32 | 1, high as u32 | 1, (high >> 32) as u32 | 1];

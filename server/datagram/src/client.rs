@@ -1,5 +1,5 @@
-//! The client's end of a link: a handshake that proves the client's address, calls that are sent again until they are answered,
-//! and answers that are handed on once.
+//! The client's end of a link: a handshake that validates the client's address, calls that are sent
+//! again until they are answered, and answers that are passed on once.
 
 use crate::DatagramSize;
 use crate::congestion::CongestionWindow;
@@ -12,26 +12,26 @@ use crate::server::LANES;
 use leeward_core::units::{Nanos, Time};
 use leeward_wire::Kind as FrameKind;
 
-/// A server that owes something and from which nothing has come for this long is gone.
+/// Silence after which a server that still has something to answer counts as gone.
 const PEER_TIMEOUT: Nanos = Nanos::from_secs(5);
 
-/// Why a link carries nothing any more.
+/// Error that ended a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// The server does not know the session, or has ended it.
     #[error("the server has ended the session, or was started again")]
     SessionClosed,
-    /// Nothing has come for seconds, though it was asked for again and again.
+    /// Nothing arrived for 5 s, although the client sent its datagrams again and again.
     #[error("the server does not answer")]
     TimedOut,
 }
 
-/// Counts of a link, of everything so far.
+/// Counters of a link, since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
     /// Datagrams that were sent again.
     pub retransmitted: u64,
-    /// Answers and words that came again.
+    /// Duplicate answers and control frames.
     pub duplicates: u64,
 }
 
@@ -44,9 +44,9 @@ impl std::ops::AddAssign for LinkCounts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Asks for a cookie.
+    /// Requests a cookie.
     AwaitingCookie,
-    /// Has a cookie and asks for a session.
+    /// Has a cookie and requests a session.
     AwaitingWelcome,
     Open,
     Closed,
@@ -58,22 +58,23 @@ pub struct Link {
     size: DatagramSize,
     stage: Stage,
     nonce: u64,
-    /// Header with what names the session: after the cookie its cookie, after the welcome its slot and key.
+    /// Header fields that identify the session: after the cookie the cookie, after the welcome slot
+    /// and key.
     session_header: Header,
     port: Option<u16>,
     register: Vec<u8>,
     lanes: Lanes,
     control_sender: ControlSender,
     control_receiver: ControlReceiver,
-    /// The newest window that was told, and its place in the order.
+    /// The newest window that arrived, and its position in the server's order.
     newest_feedback: (u64, Feedback),
     rtt: RttEstimator,
     congestion_window: CongestionWindow,
-    /// When the link was made.
+    /// Creation time of the link.
     created: Time,
-    /// When anything came last.
+    /// Arrival time of the last datagram.
     last_received: Time,
-    /// The handshake's next datagram, how often it was sent, and when first.
+    /// Time of the handshake's next datagram, number of transmissions, and time of the first one.
     due: Time,
     tries: u32,
     first_sent: Time,
@@ -82,8 +83,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link about to be made. The nonce is random: it names the session until it has a key. No datagram is longer than `size`,
-    /// and the server is told to send none.
+    /// Creates a link that has sent nothing. The random nonce identifies the session until it has a
+    /// key.
+    ///
+    /// No datagram is longer than `size`, and the server learns this limit from the registration.
     pub fn new(nonce: u64, size: DatagramSize, now: Time) -> Self {
         Link {
             size,
@@ -108,28 +111,28 @@ impl Link {
         }
     }
 
-    /// The port to which everything goes from now on, told once: the core that has the session.
+    /// The port of the core that holds the session, once. All later datagrams go to it.
     pub fn take_port(&mut self) -> Option<u16> {
         self.port.take()
     }
 
-    /// Calls that may be under way: fewer after a loss.
+    /// Calls that may be in flight: fewer after a loss.
     pub fn congestion_window(&self) -> u32 {
         self.congestion_window.calls()
     }
 
-    /// Counts so far.
+    /// Counters so far.
     pub fn counts(&self) -> LinkCounts {
         self.counts
     }
 
-    /// The smoothed round trip; zero before anything was measured.
+    /// The smoothed round trip; zero before the first measurement.
     pub fn round_trip(&self) -> Nanos {
         self.rtt.smoothed()
     }
 
-    /// Takes whole frames at the beginning of `frames`, which the connection says, and sends them. Returns the length of those
-    /// taken; the others have to wait, until the session is open or for a lane.
+    /// Sends the whole frames at the beginning of `frames`. Returns the length of the frames that
+    /// were taken; the others wait for the session or for a free lane.
     pub fn send(&mut self, now: Time, frames: &[u8], out: &mut impl FnMut(&[u8])) -> usize {
         let mut taken = 0;
         while let Some(length) = frame::length(&frames[taken..]) {
@@ -139,7 +142,7 @@ impl Link {
                 (_, Stage::Closed) => true,
                 (_, Stage::AwaitingCookie | Stage::AwaitingWelcome) => false,
                 (Some(FrameKind::Call), Stage::Open) => self.call(now, frame, out),
-                // A call that has to be sent again must not come after it.
+                // A retransmitted call must not arrive after the deregistration.
                 (Some(FrameKind::Deregister), Stage::Open) if self.lanes.busy() > 0 => false,
                 (_, Stage::Open) => {
                     self.control_sender.push(frame, 0);
@@ -167,7 +170,8 @@ impl Link {
 
     fn call(&mut self, now: Time, frame: &[u8], out: &mut impl FnMut(&[u8])) -> bool {
         if frame.len() + LEN > self.size.bytes() {
-            // The welcome has said what fits, and the connection keeps to it.
+            // The welcome has announced the longest payload that fits, and the connection respects
+            // it.
             debug_assert!(false, "a call that is too long for a datagram");
             return true;
         }
@@ -179,10 +183,11 @@ impl Link {
         true
     }
 
-    /// Takes a datagram. Returns the frame to be handed on, if there is one that has not been before.
+    /// Handles a datagram. Returns its frame if it is to be passed on, which happens once per
+    /// frame.
     ///
     /// # Errors
-    /// Why the link is over.
+    /// The reason for which the link has ended.
     pub fn receive<'a>(&mut self, now: Time, datagram: &'a mut [u8]) -> Result<Option<&'a [u8]>, LinkError> {
         let Some((header, _)) = Header::read(datagram) else { return Ok(None) };
         let frame = &mut datagram[LEN..];
@@ -237,7 +242,7 @@ impl Link {
 
     fn on_welcome(&mut self, now: Time, welcome: &Header, frame: &mut [u8]) -> bool {
         if frame::kind(frame) == Some(FrameKind::Welcome) {
-            // The server may take longer ones than this end may send.
+            // The server may accept longer payloads than this end may send.
             frame::limit_payload(frame, self.size.payload() as u32);
         }
         if self.tries == 1 {
@@ -264,20 +269,21 @@ impl Link {
     }
 
     fn on_control(&mut self, header: &Header, frame: &[u8]) -> bool {
-        let is_word = frame.is_empty()
+        let is_valid = frame.is_empty()
             || frame::kind(frame)
                 .is_some_and(|kind| matches!(kind, FrameKind::Credit | FrameKind::Pong | FrameKind::Ping));
-        let is_next = is_word && self.control_receiver.receive(header.number);
+        let is_next = is_valid && self.control_receiver.receive(header.number);
         self.counts.duplicates += u64::from(!is_next);
         is_next
     }
 
-    /// "The newest window replaces the last one as a whole", and the network may bring an older one later.
+    /// The protocol: "The newest window replaces the last one as a whole." The network may deliver
+    /// an older window later.
     fn refresh_feedback(&mut self, order: u64, frame: &mut [u8]) {
-        let Some(told) = Feedback::of(frame) else { return };
+        let Some(carried) = Feedback::of(frame) else { return };
         let (newest, feedback) = self.newest_feedback;
         if order >= newest {
-            self.newest_feedback = (order, told);
+            self.newest_feedback = (order, carried);
         } else {
             feedback.write_to(frame);
         }
@@ -287,7 +293,7 @@ impl Link {
         if self.stage != Stage::Open {
             return;
         }
-        let Some(OutgoingControl { number, frame, is_retransmit: again, .. }) =
+        let Some(OutgoingControl { number, frame, is_retransmit: sent_before, .. }) =
             self.control_sender.next(now, self.rtt.timeout(0))
         else {
             return;
@@ -300,18 +306,18 @@ impl Link {
         };
         header.write(frame, &mut self.scratch);
         self.control_receiver.ack_pending = false;
-        self.counts.retransmitted += u64::from(again);
+        self.counts.retransmitted += u64::from(sent_before);
         out(&self.scratch);
     }
 
-    /// Ends a turn: words that came are acknowledged, unless something that was sent has done so.
+    /// Ends a poll: acknowledges control frames, unless another datagram has done so.
     pub fn flush(&mut self, out: &mut impl FnMut(&[u8])) {
         if std::mem::take(&mut self.control_receiver.ack_pending) && self.stage == Stage::Open {
             out(&Header { kind: Kind::Ack, ack: self.control_receiver.last_received, ..self.session_header }.bytes());
         }
     }
 
-    /// Says that this side has gone: as a reset of a stream, told once.
+    /// Notifies the server, once, that this side has gone, like a stream's reset.
     pub fn close(&mut self, out: &mut impl FnMut(&[u8])) {
         if self.stage == Stage::Open {
             out(&Header { kind: Kind::Close, ..self.session_header }.bytes());
@@ -319,7 +325,8 @@ impl Link {
         self.stage = Stage::Closed;
     }
 
-    /// Sends what is due: the handshake, calls and words that were not answered in time. A spurious call does nothing.
+    /// Sends due datagrams: the handshake, and calls and control frames that were not answered in
+    /// time. A spurious call has no effect.
     ///
     /// # Errors
     /// The server is gone.
@@ -332,26 +339,26 @@ impl Link {
             Stage::AwaitingCookie | Stage::AwaitingWelcome => self.send_handshake(now, out),
             Stage::Closed => return Err(LinkError::SessionClosed),
             Stage::Open => {
-                let owed = self.lanes.oldest_wait(now).max(self.control_sender.unacked_time(now));
-                if owed.min(now.since(self.last_received)) > PEER_TIMEOUT {
+                let unanswered = self.lanes.oldest_wait(now).max(self.control_sender.unacked_time(now));
+                if unanswered.min(now.since(self.last_received)) > PEER_TIMEOUT {
                     self.stage = Stage::Closed;
                     return Err(LinkError::TimedOut);
                 }
                 let Link {
                     lanes,
-                    rtt: trip,
-                    congestion_window: bound,
-                    control_receiver: listener,
-                    session_header: name,
+                    rtt: estimator,
+                    congestion_window: window,
+                    control_receiver: receiver,
+                    session_header: identity,
                     counts,
                     ..
                 } = self;
-                let (busy, timeout) = (lanes.busy(), trip.timeout(0));
-                lanes.retransmit(now, |tries| trip.timeout(tries), &mut |datagram, number, tries| {
-                    bound.on_loss(now, busy, timeout);
+                let (busy, timeout) = (lanes.busy(), estimator.timeout(0));
+                lanes.retransmit(now, |tries| estimator.timeout(tries), &mut |datagram, number, tries| {
+                    window.on_loss(now, busy, timeout);
                     counts.retransmitted += 1;
                     let order = u64::from(tries);
-                    let header = Header { kind: Kind::Call, number, order, ack: listener.last_received, ..*name };
+                    let header = Header { kind: Kind::Call, number, order, ack: receiver.last_received, ..*identity };
                     datagram[..LEN].copy_from_slice(&header.bytes());
                     out(datagram);
                 });
@@ -385,7 +392,7 @@ impl Link {
         out(&self.scratch);
     }
 
-    /// When [`Link::on_timer`] has something to do; perhaps earlier.
+    /// Time of the next [`Link::on_timer`] with something to do; perhaps too early.
     pub fn next_timeout(&self) -> Time {
         match self.stage {
             Stage::AwaitingCookie | Stage::AwaitingWelcome => self.due,

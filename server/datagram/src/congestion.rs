@@ -1,30 +1,30 @@
-//! Calls that a client may have under way: halved when one is lost, regrown by one per round of answers.
+//! Limit of a client's calls in flight: halved at a loss, increased by one per round of answers.
 
 use leeward_core::units::{Nanos, Time};
 
-/// The bound of one session.
+/// Congestion window of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionWindow {
     calls: u32,
     max: u32,
-    /// Answers since it grew last.
+    /// Answers since the last increase.
     answers: u32,
-    /// Losses up to then are one event.
+    /// Losses before this time belong to the same loss event.
     recovery_until: Time,
 }
 
 impl CongestionWindow {
-    /// A bound that has seen no loss.
-    pub fn new(most: u32) -> Self {
-        CongestionWindow { calls: most, max: most, answers: 0, recovery_until: Time::ZERO }
+    /// A window of `limit` calls, before any loss.
+    pub fn new(limit: u32) -> Self {
+        CongestionWindow { calls: limit, max: limit, answers: 0, recovery_until: Time::ZERO }
     }
 
-    /// Calls that may be under way now: at least one.
+    /// Calls that may be in flight now: at least one.
     pub fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// A call was answered.
+    /// Handles an answer.
     pub fn on_answer(&mut self) {
         if self.calls < self.max {
             self.answers += 1;
@@ -35,11 +35,11 @@ impl CongestionWindow {
         }
     }
 
-    /// A call was lost, of so many under way. Losses within one time-out are one event.
-    pub fn on_loss(&mut self, now: Time, under_way: u32, timeout: Nanos) {
+    /// Handles the loss of a call, of `in_flight` calls. Losses within one time-out are one event.
+    pub fn on_loss(&mut self, now: Time, in_flight: u32, timeout: Nanos) {
         if now >= self.recovery_until {
             self.recovery_until = now + timeout;
-            self.calls = (self.calls.min(under_way) / 2).max(1);
+            self.calls = (self.calls.min(in_flight) / 2).max(1);
             self.answers = 0;
         }
     }
@@ -51,18 +51,18 @@ mod tests {
 
     #[test]
     fn losses_halve_it_once_per_time_out_and_answers_regrow_it() {
-        let mut bound = CongestionWindow::new(64);
-        bound.on_loss(Time(100), 40, Nanos(50));
-        assert_eq!(bound.calls(), 20);
-        bound.on_loss(Time(149), 40, Nanos(50));
-        assert_eq!(bound.calls(), 20, "the same event");
-        (0..20).for_each(|_| bound.on_answer());
-        assert_eq!(bound.calls(), 21);
+        let mut window = CongestionWindow::new(64);
+        window.on_loss(Time(100), 40, Nanos(50));
+        assert_eq!(window.calls(), 20);
+        window.on_loss(Time(149), 40, Nanos(50));
+        assert_eq!(window.calls(), 20, "the same event");
+        (0..20).for_each(|_| window.on_answer());
+        assert_eq!(window.calls(), 21);
         for round in 0..10 {
-            bound.on_loss(Time(200 + 100 * round), 40, Nanos(50));
+            window.on_loss(Time(200 + 100 * round), 40, Nanos(50));
         }
-        assert_eq!(bound.calls(), 1);
-        (0..10_000).for_each(|_| bound.on_answer());
-        assert_eq!(bound.calls(), 64);
+        assert_eq!(window.calls(), 1);
+        (0..10_000).for_each(|_| window.on_answer());
+        assert_eq!(window.calls(), 64);
     }
 }

@@ -1,5 +1,5 @@
-//! The few fields of an encoded frame that a link reads or changes. Their places are those of `docs/protocol.md`; a test
-//! holds them against the encoder.
+//! The few fields of an encoded frame that a link reads or changes. Their offsets are those of
+//! `docs/protocol.md`; a test compares them with the encoder.
 
 use leeward_core::units::Nanos;
 use leeward_wire::{HEADER_LEN, Kind};
@@ -13,7 +13,7 @@ const WINDOW: std::ops::Range<usize> = 44..48;
 const BUDGET: usize = 52;
 const THRESHOLD: usize = 61;
 
-/// Length of the whole frame at the beginning of `bytes`; `None` if it is not all there.
+/// Length of the whole frame at the beginning of `bytes`; `None` if a part is missing.
 #[inline]
 pub fn length(bytes: &[u8]) -> Option<usize> {
     if bytes.len() < HEADER_LEN {
@@ -23,37 +23,38 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
     (length <= bytes.len()).then_some(length)
 }
 
-/// Kind of a frame; `None` if there is no such kind, or no header.
+/// Kind of a frame; `None` for an unknown kind or a missing header.
 #[inline]
 pub fn kind(frame: &[u8]) -> Option<Kind> {
     frame.get(..HEADER_LEN).and_then(|head| Kind::from_number(head[KIND]))
 }
 
-/// Whether these bytes are one frame, the whole of it and nothing else.
+/// Whether these bytes are exactly one frame.
 #[inline]
 pub fn is_whole(bytes: &[u8]) -> bool {
     length(bytes) == Some(bytes.len())
 }
 
-/// The call that a frame is, answers or cancels.
+/// Identifier of the call that the frame makes, answers or cancels.
 #[inline]
 pub fn request(frame: &[u8]) -> u64 {
     u64::from(read_u32(frame, REQUEST)) | u64::from(read_u32(frame, REQUEST + 4)) << 32
 }
 
-/// Whether it answers a call.
+/// Whether this kind answers a call.
 #[inline]
 pub fn is_answer(kind: Kind) -> bool {
     matches!(kind, Kind::Response | Kind::Drop | Kind::Failure)
 }
 
-/// Lowers the longest payload that a `Register` or a `Welcome` promises to take.
-pub fn limit_payload(frame: &mut [u8], most: u32) {
-    let limit = read_u32(frame, PAYLOAD_MAX).min(most);
+/// Lowers the longest payload that a `Register` or a `Welcome` announces.
+pub fn limit_payload(frame: &mut [u8], max: u32) {
+    let limit = read_u32(frame, PAYLOAD_MAX).min(max);
     frame[PAYLOAD_MAX..PAYLOAD_MAX + 4].copy_from_slice(&limit.to_le_bytes());
 }
 
-/// Takes a wait off a call's budget for queues: a limited one stays limited.
+/// Subtracts a wait from a call's queueing budget. A limited budget stays limited: at least 1 ns
+/// remains.
 pub fn charge(frame: &mut [u8], waited: Nanos) {
     let budget = read_u32(frame, BUDGET);
     if budget > 0 && budget < u32::MAX {
@@ -62,7 +63,7 @@ pub fn charge(frame: &mut [u8], waited: Nanos) {
     }
 }
 
-/// The fields by which a server tells a session's window, as they were said last.
+/// The fields of a frame that carry a session's window, as sent last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     credit: [u8; 16],
@@ -71,17 +72,18 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// The fields of a frame that tells a window; `None` if it tells none.
+    /// The fields of a frame that carries a window; `None` for other frames.
     pub fn of(frame: &[u8]) -> Option<Self> {
-        let tells = kind(frame).is_some_and(|kind| is_answer(kind) || matches!(kind, Kind::Welcome | Kind::Credit));
-        tells.then(|| Feedback {
-            credit: std::array::from_fn(|place| frame[CREDIT.start + place]),
-            window: std::array::from_fn(|place| frame[WINDOW.start + place]),
+        let has_window =
+            kind(frame).is_some_and(|kind| is_answer(kind) || matches!(kind, Kind::Welcome | Kind::Credit));
+        has_window.then(|| Feedback {
+            credit: std::array::from_fn(|index| frame[CREDIT.start + index]),
+            window: std::array::from_fn(|index| frame[WINDOW.start + index]),
             threshold: frame[THRESHOLD],
         })
     }
 
-    /// Has a frame that tells an older window tell this one.
+    /// Replaces an older window in a frame by this one.
     pub fn write_to(&self, frame: &mut [u8]) {
         frame[CREDIT].copy_from_slice(&self.credit);
         frame[WINDOW].copy_from_slice(&self.window);

@@ -1,19 +1,19 @@
-//! The 40 bytes in front of every frame of a datagram, to bytes and back.
+//! The 40 bytes before the frame in every datagram: encoding and decoding.
 
-/// Bytes of every header.
+/// Length of every header, in bytes.
 pub const LEN: usize = 40;
 /// The first two bytes, `LU`.
 pub const MAGIC: [u8; 2] = *b"LU";
-/// The version of the header. A datagram of another one is dropped.
+/// Version of the header. Datagrams of another version are dropped.
 pub const VERSION: u8 = 1;
-/// Bytes of a [`Kind::Hello`], padding included: more than of the cookie that answers it.
+/// Length of a [`Kind::Hello`] with padding, in bytes: more than the cookie that answers it.
 pub const HELLO_LEN: usize = 64;
 
 /// Kind of a datagram. The number is the header's kind byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A client asks for a cookie.
+    /// A client requests a cookie.
     Hello = 1,
     /// The server's cookie.
     Cookie = 2,
@@ -25,13 +25,13 @@ pub enum Kind {
     Call = 5,
     /// The answer to a call.
     Answer = 6,
-    /// The call has come before and is not answered yet.
+    /// The server received the call before and has not answered it yet.
     InProgress = 7,
-    /// A frame that is neither call nor answer; without a frame, a question for a sign of life.
+    /// A control frame, neither call nor answer; without a frame, a probe.
     Control = 8,
-    /// Words have come.
+    /// Acknowledges control frames.
     Ack = 9,
-    /// There is no such session, or none any more; with a frame, the reason.
+    /// The session does not exist or has ended; with a frame, the reason.
     Close = 10,
 }
 
@@ -50,38 +50,40 @@ impl Kind {
         Kind::Close,
     ];
 
-    /// `None` for a number that means nothing.
+    /// `None` for an unknown number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).wrapping_sub(1)).copied()
     }
 }
 
-/// A header. The meaning of each field depends on the kind: `docs/datagrams.md` has the table.
+/// A datagram header. The meaning of each field depends on the kind: `docs/datagrams.md` has the
+/// table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Kind of the datagram.
     pub kind: Kind,
-    /// The sender's mark, where a client sends it.
+    /// The sender's mark, in datagrams from a client.
     pub mark: [u8; 4],
-    /// The session's place at the server; in a cookie, the port of the core.
+    /// The session's slot at the server; in a cookie, the port of the core.
     pub slot: u32,
-    /// Number of the newest word that the sender has heard.
+    /// Number of the newest control frame that the sender has received.
     pub ack: u32,
-    /// The session's key; before there is a session, the client's nonce.
+    /// The session's key; before the session exists, the client's nonce.
     pub key: u64,
-    /// Number of the call or word; the cookie; in a welcome, the client's nonce.
+    /// Number of the call or control frame; the cookie; in a welcome, the client's nonce.
     pub number: u64,
-    /// Place of what the server says in the order in which it was said; with a cookie, the epoch of the cookie.
+    /// Position of the server's frame in the order in which frames were sent; with a cookie, the
+    /// cookie's epoch.
     pub order: u64,
 }
 
 impl Header {
-    /// A header of this kind with nothing in it.
+    /// A header of this kind with all other fields zero.
     pub fn of(kind: Kind) -> Self {
         Header { kind, mark: [0; 4], slot: 0, ack: 0, key: 0, number: 0, order: 0 }
     }
 
-    /// The header of a datagram and what stands behind it. `None` if it is no datagram of ours.
+    /// Splits a datagram into header and frame. `None` for a datagram of another protocol.
     #[inline]
     pub fn read(datagram: &[u8]) -> Option<(Header, &[u8])> {
         let (head, frame) = datagram.split_first_chunk::<LEN>()?;
@@ -117,7 +119,7 @@ impl Header {
         head
     }
 
-    /// Makes `datagram` this header and `frame` behind it.
+    /// Replaces `datagram` by this header and `frame`.
     pub fn write(&self, frame: &[u8], datagram: &mut Vec<u8>) {
         datagram.clear();
         datagram.extend_from_slice(&self.bytes());
@@ -132,5 +134,5 @@ fn four(head: &[u8; LEN], at: usize) -> [u8; 4] {
 
 #[inline]
 fn eight(head: &[u8; LEN], at: usize) -> [u8; 8] {
-    std::array::from_fn(|place| head[at + place])
+    std::array::from_fn(|index| head[at + index])
 }

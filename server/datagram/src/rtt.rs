@@ -1,16 +1,16 @@
-//! The time-out of a request, from the round trips of those before it.
+//! Time-out of a request, from the round trips of earlier requests.
 
 use leeward_core::units::Nanos;
 
-/// The least time-out. RFC 6298 §2.4 has a second, for networks where a round trip takes a tenth of that; the objective here
-/// is far below a millisecond.
+/// The shortest time-out. RFC 6298 §2.4 has one second, for networks with a round trip of a tenth
+/// of that; the objective here is far below a millisecond.
 pub const TIMEOUT_MIN: Nanos = Nanos::from_millis(1);
 /// The longest time-out.
 pub const TIMEOUT_MAX: Nanos = Nanos::from_millis(200);
-/// The time-out before anything was measured.
+/// Time-out before the first measurement.
 const FIRST: Nanos = Nanos::from_millis(50);
 
-/// A round trip counts as no longer than this.
+/// Longer round trips count as this long.
 const LONGEST: Nanos = Nanos::from_secs(60);
 
 /// Smoothed round trip and its variation, in nanoseconds.
@@ -21,7 +21,8 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// Notes a round trip, of which it is known which copy was answered (Karn's rule: another's says nothing).
+    /// Adds a round trip. The caller must know which copy was answered (Karn's rule); otherwise the
+    /// round trip is ambiguous.
     pub fn sample(&mut self, trip: Nanos) {
         let trip = trip.0.clamp(1, LONGEST.0);
         if self.smoothed == 0 {
@@ -34,13 +35,13 @@ impl RttEstimator {
         }
     }
 
-    /// How long to wait for an answer to what was sent `tries` times before: doubled each time (RFC 6298 §5.5).
+    /// Wait for an answer after `tries` retransmissions: doubled each time (RFC 6298 §5.5).
     pub fn timeout(&self, tries: u32) -> Nanos {
         let once = if self.smoothed == 0 { FIRST.0 } else { (self.smoothed + 4 * self.variation).max(TIMEOUT_MIN.0) };
         Nanos(once.saturating_mul(1 << tries.min(10)).min(TIMEOUT_MAX.0))
     }
 
-    /// The smoothed round trip; zero before anything was measured.
+    /// The smoothed round trip; zero before the first measurement.
     pub fn smoothed(&self) -> Nanos {
         Nanos(self.smoothed)
     }

@@ -1,10 +1,11 @@
-//! The server's end of a link: every call is handed on once, and its answer is remembered until the client shows that it has
-//! come, by using the call's lane again.
+//! The server's end of a link: every call is passed on once. Its answer is kept until the client
+//! reuses the call's lane, which implies that the answer has arrived.
 //!
 //! # Why memory is bounded
-//! A client has [`LANES`] lanes at most, and one call under way in each. A lane's next call says that the answer to the one
-//! before has come. So the server keeps one answer per lane that was ever used, which is as many as the client ever had under
-//! way at once: its window.
+//! A client has at most [`LANES`] lanes, and one call in flight in each. A lane's next call implies
+//! that the answer to the previous one has arrived. So the server keeps one answer per lane that
+//! was ever used. The number of used lanes is the greatest number of calls that the client ever had
+//! in flight: its window.
 
 use crate::DatagramSize;
 use crate::control::{ControlReceiver, ControlSender, OutgoingControl};
@@ -13,42 +14,43 @@ use crate::header::{Header, Kind, LEN};
 use leeward_core::units::{Nanos, Time};
 use leeward_wire::Kind as FrameKind;
 
-/// Calls of a session that may be under way.
+/// Calls of a session that may be in flight.
 pub const LANES: usize = 256;
-/// A word that was not heard is said again after this long, doubled each time.
+/// Time-out of a control frame without acknowledgement, doubled each time.
 const CONTROL_TIMEOUT: Nanos = Nanos::from_millis(4);
-/// An answer is not said again sooner than this: whoever repeats a call without a pause is not repeated to.
+/// Minimum interval between two transmissions of an answer. A client that repeats a call without a
+/// pause gets no copy.
 const RESEND_INTERVAL: Nanos = Nanos::from_micros(400);
-/// A client that hears no word for this long is gone.
+/// Time without acknowledgement after which a client counts as gone.
 const PEER_TIMEOUT: Nanos = Nanos::from_secs(3);
 
-/// Names of a session on the wire.
+/// Identifiers of a session on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionId {
-    /// Its place on its core.
+    /// The session's slot on its core.
     pub slot: u32,
-    /// Its key, which nobody can guess.
+    /// The session's unguessable key.
     pub key: u64,
     /// The client's nonce.
     pub nonce: u64,
 }
 
-/// Counts of a link, of everything so far.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
-    /// Datagrams that were said again.
+    /// Datagrams that were sent again.
     pub retransmitted: u64,
-    /// Calls and words that came again.
+    /// Duplicate calls and control frames.
     pub duplicates: u64,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Nothing has come in this lane.
+    /// No call has arrived in this lane.
     Empty,
-    /// The call of this name is with the session.
+    /// The session executes the call with this identifier.
     InProgress(u64),
-    /// Answered: the lane's datagram is the answer.
+    /// Answered at this time: the lane's datagram is the answer.
     Answered(Time),
 }
 
@@ -56,7 +58,7 @@ enum State {
 struct Lane {
     /// Number of the newest call in this lane.
     sequence: u64,
-    /// How often it had been sent before the copy that came first.
+    /// Transmissions of the call before the copy that arrived first.
     tries: u32,
     state: State,
     answer: Vec<u8>,
@@ -70,9 +72,9 @@ pub struct Link {
     lanes: Vec<Lane>,
     control_sender: ControlSender,
     control_receiver: ControlReceiver,
-    /// Datagrams with frames that were said so far.
+    /// Datagrams with frames that were sent so far.
     order: u64,
-    /// The first datagram that was said, which answers the client's opening as often as that comes.
+    /// The first datagram sent, which answers each copy of the client's `Open`.
     welcome: Vec<u8>,
     is_closed: bool,
     scratch: Vec<u8>,
@@ -80,10 +82,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// A session that a client has opened with a good cookie. No datagram is longer than `size`.
-    pub fn new(name: SessionId, size: DatagramSize) -> Self {
+    /// Creates a session that a client has opened with a valid cookie. No datagram is longer than
+    /// `size`.
+    pub fn new(session_id: SessionId, size: DatagramSize) -> Self {
         Link {
-            id: name,
+            id: session_id,
             size,
             lanes: Vec::new(),
             control_sender: ControlSender::new(),
@@ -96,17 +99,18 @@ impl Link {
         }
     }
 
-    /// The session's names.
+    /// The session's identifiers.
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// Takes the counts since they were taken last.
+    /// Takes the counters since the last call.
     pub fn take_counts(&mut self) -> LinkCounts {
         std::mem::take(&mut self.counts)
     }
 
-    /// The registration that opened the session, with its promise lowered to what fits. `None` if it is none.
+    /// The registration in an `Open`, its payload limit lowered to what fits a datagram. `None` if
+    /// there is none.
     pub fn registration(open: &mut [u8], size: DatagramSize) -> Option<&[u8]> {
         let registers = frame::is_whole(open) && frame::kind(open) == Some(FrameKind::Register);
         registers.then(|| {
@@ -115,8 +119,8 @@ impl Link {
         })
     }
 
-    /// Takes a datagram of this session. Returns the frame to be handed on, if there is one that has not been before and the
-    /// session `may` take one; `None` otherwise. What was not taken may come again.
+    /// Handles a datagram of this session. Returns its frame if it is new and the session `may`
+    /// take one; otherwise `None`. The client sends a frame again that was not taken.
     pub fn receive<'a>(
         &mut self,
         now: Time,
@@ -145,24 +149,24 @@ impl Link {
         None
     }
 
-    /// Whether this is a call that has not come before.
+    /// Whether this is a new call.
     fn call(&mut self, now: Time, header: &Header, frame: &[u8], may: bool, out: &mut impl FnMut(&[u8])) -> bool {
         let number = header.number;
-        let (place, sequence) = ((number & 0xFFFF) as usize, number >> 16);
-        if place >= LANES || !frame::is_whole(frame) || frame::kind(frame) != Some(FrameKind::Call) {
+        let (index, sequence) = ((number & 0xFFFF) as usize, number >> 16);
+        if index >= LANES || !frame::is_whole(frame) || frame::kind(frame) != Some(FrameKind::Call) {
             return false;
         }
-        let newest = self.lanes.get(place).map_or(0, |lane| lane.sequence);
+        let newest = self.lanes.get(index).map_or(0, |lane| lane.sequence);
         if sequence > newest {
-            let is_taken = self.lanes.get(place).is_some_and(|lane| matches!(lane.state, State::InProgress(_)));
-            // No client of ours uses a lane whose call is unanswered.
+            let is_taken = self.lanes.get(index).is_some_and(|lane| matches!(lane.state, State::InProgress(_)));
+            // No client of this crate reuses a lane whose call is unanswered.
             if is_taken || !may || self.is_closed {
                 return false;
             }
-            while self.lanes.len() <= place {
+            while self.lanes.len() <= index {
                 self.lanes.push(Lane { sequence: 0, tries: 0, state: State::Empty, answer: Vec::new() });
             }
-            let lane = &mut self.lanes[place];
+            let lane = &mut self.lanes[index];
             (lane.sequence, lane.state) = (sequence, State::InProgress(frame::request(frame)));
             lane.tries = header.order as u32;
             return true;
@@ -171,7 +175,7 @@ impl Link {
         if sequence < newest {
             return false;
         }
-        let Some(lane) = self.lanes.get_mut(place) else { return false };
+        let Some(lane) = self.lanes.get_mut(index) else { return false };
         match &mut lane.state {
             State::Empty => {}
             State::InProgress(_) => {
@@ -185,8 +189,8 @@ impl Link {
                 }
                 .bytes());
             }
-            State::Answered(said) if now.since(*said) >= RESEND_INTERVAL => {
-                *said = now;
+            State::Answered(sent_at) if now.since(*sent_at) >= RESEND_INTERVAL => {
+                *sent_at = now;
                 self.counts.retransmitted += 1;
                 out(&lane.answer);
             }
@@ -195,11 +199,11 @@ impl Link {
         false
     }
 
-    /// Whether this is the next word.
+    /// Whether this is the next control frame.
     fn accept_control(&mut self, number: u64, frame: &[u8], may: bool) -> bool {
         let is_call = frame::kind(frame).is_none_or(|kind| matches!(kind, FrameKind::Call | FrameKind::Register));
-        let is_word = frame.is_empty() || (frame::is_whole(frame) && !is_call);
-        if !is_word || (self.control_receiver.is_next(number) && (!may || self.is_closed)) {
+        let is_valid = frame.is_empty() || (frame::is_whole(frame) && !is_call);
+        if !is_valid || (self.control_receiver.is_next(number) && (!may || self.is_closed)) {
             return false;
         }
         let is_next = self.control_receiver.receive(number);
@@ -207,7 +211,7 @@ impl Link {
         is_next
     }
 
-    /// Takes the whole frames at the beginning of `frames`, which the session says, and sends them. Returns their length.
+    /// Sends the whole frames at the beginning of `frames`. Returns their length.
     pub fn send(&mut self, now: Time, frames: &[u8], out: &mut impl FnMut(&[u8])) -> usize {
         let mut taken = 0;
         while let Some(length) = frame::length(&frames[taken..]) {
@@ -229,7 +233,8 @@ impl Link {
             order: self.order,
             ..Header::of(Kind::Close)
         };
-        // Longer is only what the session was told not to say; the client's time-out ends it.
+        // Only a session that ignores its limit sends a longer frame. The frame is dropped, and the
+        // client times out.
         let is_short = frame.len() + LEN <= self.size.bytes();
         match kind {
             FrameKind::Error => {
@@ -250,25 +255,25 @@ impl Link {
             }
             kind if frame::is_answer(kind) => {
                 let request = frame::request(frame);
-                let is_it = |lane: &Lane| matches!(lane.state, State::InProgress(taken) if taken == request);
-                let Some(place) = self.lanes.iter().position(is_it).filter(|_| is_short) else { return };
-                let lane = &mut self.lanes[place];
+                let matches_call = |lane: &Lane| matches!(lane.state, State::InProgress(call) if call == request);
+                let Some(index) = self.lanes.iter().position(matches_call).filter(|_| is_short) else { return };
+                let lane = &mut self.lanes[index];
                 lane.state = State::Answered(now);
-                let number = lane.sequence << 16 | place as u64;
+                let number = lane.sequence << 16 | index as u64;
                 let mark = lane.tries.to_le_bytes();
                 Header { kind: Kind::Answer, mark, number, ..header }.write(frame, &mut lane.answer);
                 self.control_receiver.ack_pending = false;
                 out(&lane.answer);
             }
-            // Told later, it is as old as now.
+            // A later transmission keeps the position in the order that the frame has now.
             _ => self.control_sender.push(frame, self.order),
         }
     }
 
-    /// Says the word that is due, if one is.
+    /// Sends the control frame that is due, if any.
     fn send_control(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
         let SessionId { slot, key, .. } = self.id;
-        let Some(OutgoingControl { number, frame, order, is_retransmit: again }) =
+        let Some(OutgoingControl { number, frame, order, is_retransmit: sent_before }) =
             self.control_sender.next(now, CONTROL_TIMEOUT)
         else {
             return;
@@ -276,11 +281,11 @@ impl Link {
         let header = Header { slot, key, ack: self.control_receiver.last_received, order, ..Header::of(Kind::Control) };
         Header { number: u64::from(number), ..header }.write(frame, &mut self.scratch);
         self.control_receiver.ack_pending = false;
-        self.counts.retransmitted += u64::from(again);
+        self.counts.retransmitted += u64::from(sent_before);
         out(&self.scratch);
     }
 
-    /// Ends a turn: what came is acknowledged, unless something that was sent has done so.
+    /// Ends a poll: acknowledges arrivals, unless another datagram has done so.
     pub fn flush(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
         self.send_control(now, out);
         if std::mem::take(&mut self.control_receiver.ack_pending) {
@@ -289,26 +294,26 @@ impl Link {
         }
     }
 
-    /// Asks the client for a sign of life.
+    /// Sends a probe to the client.
     pub fn probe(&mut self, now: Time, out: &mut impl FnMut(&[u8])) {
         self.control_sender.probe();
         self.send_control(now, out);
     }
 
-    /// When [`Link::finish`] has something to say by itself.
+    /// Time at which [`Link::flush`] has something to send by itself.
     pub fn next_timeout(&self) -> Time {
         self.control_sender.due()
     }
 
-    /// Whether the client has not heard the server for so long that it is gone.
+    /// Whether the client has acknowledged nothing for so long that it counts as gone.
     pub fn is_timed_out(&self, now: Time) -> bool {
         self.control_sender.unacked_time(now) > PEER_TIMEOUT
     }
 
-    /// The answer to a datagram of a session that there is not, or not any more. `None` where none is due: only somebody who
-    /// knows a session's key is told, and never more than what was said.
+    /// The reply to a datagram of an unknown or ended session; `None` if none is due. Only a sender
+    /// that knows a session's key gets a reply, and it is never longer than the datagram.
     pub fn close_reply(header: &Header) -> Option<[u8; LEN]> {
-        let asks = matches!(header.kind, Kind::Call | Kind::Control | Kind::Ack);
-        asks.then(|| Header { slot: header.slot, key: header.key, ..Header::of(Kind::Close) }.bytes())
+        let is_due = matches!(header.kind, Kind::Call | Kind::Control | Kind::Ack);
+        is_due.then(|| Header { slot: header.slot, key: header.key, ..Header::of(Kind::Close) }.bytes())
     }
 }

@@ -1,32 +1,34 @@
-//! How long a datagram may be. Never here: what is in it.
+//! Limit of a datagram's length. Does not contain the datagram's layout.
 
 use crate::header;
 use leeward_wire::{HEADER_LEN, MESSAGE_MAX};
 
-/// A bound on the datagrams of one end, in bytes. An end sends none that is longer, and tells the other what fits into one.
+/// Limit of the datagrams of one end, in bytes. An end sends no longer ones, and announces to its
+/// peer the longest payload that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DatagramSize(u16);
 
 impl DatagramSize {
-    /// Room for the longest message of a frame that ends something.
+    /// Fits the longest message of a frame that ends a request or a connection.
     pub const MIN: Self = DatagramSize((header::LEN + HEADER_LEN + MESSAGE_MAX) as u16);
-    /// 1,400 bytes: passes through nearly every network in one piece.
+    /// 1,400 bytes: passes nearly every network in one piece.
     pub const DEFAULT: Self = DatagramSize(1400);
-    /// Fits a frame of 9,000 bytes of a network of one's own, over IPv4: 20 bytes for its header and 8 for UDP's.
+    /// Fits a frame of 9,000 bytes in a private network, over IPv4: 20 bytes for the IPv4 header
+    /// and 8 for UDP's.
     pub const MAX: Self = DatagramSize(8972);
 
-    /// So many bytes; `None` below [`DatagramSize::MIN`] and above [`DatagramSize::MAX`].
+    /// Limit of so many bytes; `None` below [`DatagramSize::MIN`] and above [`DatagramSize::MAX`].
     pub fn new(bytes: usize) -> Option<Self> {
         let size = DatagramSize(u16::try_from(bytes).ok()?);
         (Self::MIN..=Self::MAX).contains(&size).then_some(size)
     }
 
-    /// The bound, in bytes.
+    /// The limit in bytes.
     pub fn bytes(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The longest argument or result that fits, in bytes. What is longer goes over TCP.
+    /// The longest argument or result that fits, in bytes. Longer ones need TCP.
     pub fn payload(self) -> usize {
         self.bytes() - header::LEN - HEADER_LEN
     }

@@ -1,4 +1,4 @@
-//! Taking new connections and dealing them out to the cores.
+//! Listening sockets: accepting new connections and distributing them among the cores.
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
@@ -6,13 +6,13 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections that are taken at one look at the network: each takes as long as a few requests.
+/// Connections accepted per poll; accepting one takes as long as a few requests.
 const BATCH: usize = 2;
 
-/// Listens with room for a crowd that connects at once, on the first of the address's meanings that can be had.
+/// Binds a listener to the first resolved address that can be bound.
 ///
 /// # Errors
-/// The last meaning's, or that there is none.
+/// The error of the last address tried, or that the name resolves to no address.
 pub(crate) fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
     for address in address.to_socket_addrs()? {
@@ -24,17 +24,18 @@ pub(crate) fn listen(address: &str) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// A socket that listens already, on its way to the server that is to have it: from systemd, for one. Clones are the same one.
+/// A socket that listens already, for example one from systemd, to be handed to a server. Clones
+/// share the socket.
 #[derive(Clone, Debug, Default)]
 pub struct InheritedListener(Arc<Mutex<Option<std::net::TcpListener>>>);
 
 impl InheritedListener {
-    /// Of this socket.
+    /// Wraps a listening socket.
     pub fn new(listener: std::net::TcpListener) -> Self {
         InheritedListener(Arc::new(Mutex::new(Some(listener))))
     }
 
-    /// Takes the socket, if nobody has.
+    /// Takes the socket; `None` if another server has taken it.
     pub(crate) fn take(&self) -> io::Result<Option<TcpListener>> {
         let Some(listener) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(None) };
         listener.set_nonblocking(true)?;
@@ -42,7 +43,7 @@ impl InheritedListener {
     }
 }
 
-/// A core's listener, if it is the one that has it.
+/// A core's listener. Only one core has a listener.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     listener: Option<TcpListener>,
@@ -51,10 +52,10 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Has new connections told under `token`.
+    /// Registers the listener, so that the poll reports new connections under `token`.
     ///
     /// # Errors
-    /// The registry's.
+    /// Registration with the poll failed.
     pub(crate) fn new(mut listener: Option<TcpListener>, registry: &Registry, token: Token) -> io::Result<Self> {
         if let Some(listener) = &mut listener {
             registry.register(listener, token, Interest::READABLE)?;
@@ -62,18 +63,18 @@ impl Acceptor {
         Ok(Acceptor { listener, next_core: 0, has_more: false })
     }
 
-    /// Whether more connections may wait than were taken: the poll does not say it again.
+    /// Returns whether more connections may be pending. The poll does not report these again.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Leaves those that wait until somebody asks again.
+    /// Leaves pending connections in the listener's queue until the next scan or poll event.
     pub(crate) fn wait(&mut self) {
         self.has_more = false;
     }
 
-    /// Takes some of those that wait, each for one of so many cores in turn, as long as there `may` be more of them. What is
-    /// not taken waits in the listener's bounded queue.
+    /// Accepts up to [`BATCH`] pending connections if `may` allows it, each for the next of `cores`
+    /// in turn. Other connections stay in the listener's bounded queue.
     pub(crate) fn accept(&mut self, cores: usize, may: bool) -> Vec<(usize, TcpStream)> {
         let mut taken = Vec::new();
         self.has_more = false;
@@ -84,9 +85,9 @@ impl Acceptor {
                     taken.push((self.next_core, stream));
                     self.next_core = (self.next_core + 1) % cores;
                 }
-                // It has gone already: no reason to let the next one wait.
+                // The client has gone already. Go on with the next connection.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Nothing there; or out of descriptors, and then whoever asks again finds out.
+                // Nothing is pending, or descriptors are exhausted. The next call finds out.
                 Err(_) => return taken,
             }
         }
@@ -94,7 +95,7 @@ impl Acceptor {
         taken
     }
 
-    /// Takes no more.
+    /// Stops accepting.
     pub(crate) fn stop(&mut self, registry: &Registry) {
         if let Some(mut listener) = self.listener.take() {
             let _ = registry.deregister(&mut listener);

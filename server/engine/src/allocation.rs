@@ -1,20 +1,22 @@
-//! The server's allocator: a policy of `leeward-core` with what it costs a real system to bring a core, and its
-//! acquaintance with admission. Never here: how cores park and come back (`leeward-runtime`).
+//! The server's core allocator: a policy of `leeward-allocation` with defaults for a real system
+//! and admission control. Does not contain how cores park and resume (`leeward-runtime`).
 
 use leeward_allocation::registry::AllocationPolicy;
 use leeward_allocation::{Allocator, CoreLimits, PollSchedule};
 use leeward_core::params::{ParamError, Params, RawParam};
 
-/// Defaults of the policies' parameters that differ from their own tables. An operating system takes some tens of
-/// microseconds to bring a parked thread, the simulator 5: a core that parked after 3.1 us would be gone between two
-/// requests. And there is admission control, whose rejections keep queues younger than a threshold of waiting: without
-/// counting them one core may be there for ever.
+/// Parameter defaults that differ from the policies' own tables.
+///
+/// `search`: an operating system takes some tens of microseconds to resume a parked thread, the
+/// simulator 5. A core that parked after 3.1 us would be gone between two requests. `rejections`:
+/// admission control keeps queues below a delay threshold. Without counting rejections, the
+/// allocator might never grant a second core.
 pub const DEFAULTS: &[(&str, &str)] = &[("search", "50us"), ("rejections", "on")];
 
-/// The policy with these parameters and [`DEFAULTS`].
+/// Builds the policy with these parameters and [`DEFAULTS`].
 ///
 /// # Errors
-/// Parameters that can't stand together, and a policy that only a simulator can follow.
+/// Conflicting parameters, or a policy that only a simulator can follow.
 pub fn build(policy: &AllocationPolicy, params: &Params, limits: CoreLimits) -> Result<Box<dyn Allocator>, ParamError> {
     let mut pairs: Vec<(&str, RawParam)> = params.pairs().collect();
     for (name, value) in DEFAULTS {
@@ -24,8 +26,8 @@ pub fn build(policy: &AllocationPolicy, params: &Params, limits: CoreLimits) -> 
     }
     let allocator = policy.build(&policy.params(&pairs)?, limits)?;
     if allocator.poll_schedule() == (PollSchedule::EveryEvent { instant: true }) {
-        let words = format!("`{}` wants cores that come at once: only the simulator has them", policy.name);
-        return Err(ParamError::Conflict(words));
+        let message = format!("`{}` wants cores that come at once: only the simulator has them", policy.name);
+        return Err(ParamError::Conflict(message));
     }
     Ok(allocator)
 }
@@ -43,8 +45,8 @@ mod tests {
             build(policy, &policy.params(pairs).unwrap(), CoreLimits::new(1, 4))
         };
         assert_eq!(built("delay", &[]).unwrap().search(), Some(Nanos::from_micros(50)));
-        let told = [("search", RawParam::Text("7us".into()))];
-        assert_eq!(built("per-request", &told).unwrap().search(), Some(Nanos::from_micros(7)));
+        let pairs = [("search", RawParam::Text("7us".into()))];
+        assert_eq!(built("per-request", &pairs).unwrap().search(), Some(Nanos::from_micros(7)));
         assert_eq!(built("utilization", &[]).unwrap().search(), None);
         assert!(built("ideal", &[]).err().unwrap().to_string().contains("simulator"));
     }

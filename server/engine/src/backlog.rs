@@ -1,62 +1,66 @@
-//! Memory of answers that peers have not taken: one bound for all connections of a core.
+//! Bounds the memory of responses that peers have not taken, for all connections of a core.
 //!
-//! How long an answer will be is not known before its request is executed. So the bound stops requests, not bytes: beyond it
-//! connections are not read that have never taken an answer or wait to take one, beyond twice as much no connection is. Those
-//! that take nothing, or little, while memory is short end soon, so that the others go on.
+//! The length of a response is unknown until its request has run. So the bound stops requests, not
+//! bytes. Above the limit, a core reads only connections that have proven to take their responses.
+//! Above twice the limit, it reads no connection. While memory is short, connections that take
+//! little or nothing end soon, so that the others go on.
 //!
-//! A protocol that can bound its answers says no to those alone that would be long: then whoever asks for little is answered all the time,
-//! and to have taken an answer means to have taken a long one.
+//! A protocol that can bound its responses rejects only requests with long responses. Short
+//! requests are then always answered, and only a long response that was taken counts as proof.
 
 use crate::trim::{HighWaterMark, MANY_BYTES};
 use leeward_core::units::Nanos;
 
-/// A connection that takes nothing has this long while memory is short: some round trips of a far client.
+/// Time for which a connection may take nothing while memory is short: some round trips of a far
+/// client.
 const STUCK: Nanos = Nanos::from_millis(500);
-/// A connection that takes a byte now and then has this long for all that waits for it.
+/// Time in which a connection that takes only some bytes must take everything that is pending.
 const LAG_TIMEOUT: Nanos = Nanos::from_secs(5);
 
-/// An answer that is no longer is made even when memory is short, bytes.
+/// Longest response, in bytes, that is made even while memory is short.
 pub(crate) const SHORT_ANSWER: usize = 16 * 1024;
 
-/// Account of a core, in bytes.
+/// Account of the bytes that a core's connections hold.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     limit: usize,
     held: usize,
-    /// Watch over what is held, so that memory is given back to the system.
+    /// High-water mark of `held`, so that freed memory is given back to the system.
     high_water: HighWaterMark,
 }
 
 impl Backlog {
-    /// A bound of `limit` bytes.
+    /// Makes an account with a limit of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Backlog { limit, held: 0, high_water: HighWaterMark::new(MANY_BYTES) }
     }
 
-    /// Changes what a connection's buffer holds from `held` to `now`.
+    /// Changes the bytes that a connection's buffer holds from `held` to `now`.
     pub(crate) fn change(&mut self, held: &mut usize, now: usize) {
         self.held = self.held - *held + now;
         *held = now;
         self.high_water.note(self.held);
     }
 
-    /// Whether memory is short.
+    /// Returns whether memory is short.
     pub(crate) fn is_short(&self) -> bool {
         self.held > self.limit
     }
 
-    /// Whether so much is left that a connection whose socket is full may have short answers made beyond its first few: those that never read
-    /// are not to make memory short for the others.
+    /// Returns whether at most half of the limit is used. A connection with a full socket may then
+    /// have more short responses than its first few. Clients that never read must not make memory
+    /// short for the others.
     pub(crate) fn is_plentiful(&self) -> bool {
         self.held <= self.limit / 2
     }
 
-    /// Whether even those wait that take their answers.
+    /// Returns whether even connections that take their responses must wait.
     fn is_full(&self) -> bool {
         self.held > self.limit.saturating_mul(2)
     }
 
-    /// How long a connection may take nothing, and how long it may leave something, if the first is `stuck` while there is memory.
+    /// Returns the longest time without progress, and the longest time with unsent bytes. `stuck`
+    /// is the first of these while memory is not short.
     pub(crate) fn timeouts(&self, stuck: Nanos) -> (Nanos, Nanos) {
         match (self.is_short(), self.is_full()) {
             (false, _) => (stuck, Nanos::MAX),
@@ -65,12 +69,13 @@ impl Backlog {
         }
     }
 
-    /// Whether another request may be executed of a connection that has proven to take its answers, or has not.
+    /// Returns whether another request may run. `takes`: the connection has proven to take its
+    /// responses.
     pub(crate) fn admits(&self, takes: bool) -> bool {
         !self.is_short() || (takes && !self.is_full())
     }
 
-    /// Whether much was held and hardly anything is now. Says so once.
+    /// Returns, once, whether much was held and hardly anything is now.
     pub(crate) fn has_receded(&mut self) -> bool {
         self.high_water.has_receded(self.held)
     }

@@ -1,21 +1,21 @@
-//! Reading bytes that are thrown away: closing a connection with unread bytes would reset it, and its last words could
-//! be lost with it.
+//! Reads and discards bytes of a closing connection. Closing it with unread bytes would reset it,
+//! and its final response could be lost.
 
 use std::io::{ErrorKind, Read};
 
-/// State of a connection that is ending, after a look at its bytes.
+/// State of a closing connection after its bytes were discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosingHandshake {
-    /// More may come.
+    /// More bytes may arrive.
     Pending,
     /// The peer has ended its half.
     Done,
-    /// The peer goes on and on, or the connection is broken.
+    /// The peer has sent more than the bound, or the connection is broken.
     Abandoned,
 }
 
-/// Reads what is there and throws it away, as long as not more than `most` bytes have come since the connection began to end,
-/// which `discarded` counts.
+/// Reads and discards the bytes that are there. `discarded` counts them since the connection began
+/// to close; above `most` the connection is abandoned.
 pub(crate) fn discard(mut stream: impl Read, discarded: &mut usize, most: usize) -> ClosingHandshake {
     let mut bytes = [0; 16 * 1024];
     while *discarded <= most {

@@ -1,4 +1,4 @@
-//! Configuration of a server, whatever it speaks, and its start.
+//! Configuration and start of a server, for any protocol.
 
 use crate::acceptor::{InheritedListener, listen};
 use crate::allocation;
@@ -37,82 +37,87 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address is in use, not ours, or no address at all.
+    /// The address is in use, not local, or doesn't resolve.
     #[error("can't listen on {address}: {source}")]
     Listen {
-        /// Address that was asked for.
+        /// Requested address.
         address: String,
         /// The system's reason.
         source: io::Error,
     },
-    /// The system has no thread, poll or descriptor to give.
+    /// The system has no thread, poll or descriptor left.
     #[error("can't start the server's cores: {0}")]
     Cores(#[from] io::Error),
-    /// The controller refuses its parameters.
+    /// The controller rejects its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
-    /// A rehearsal where it foresees nothing.
+    /// Shadow mode was requested where its predictions would not hold.
     #[error("a rehearsal is of a fixed number of cores that execute the requests themselves")]
     ShadowMode,
-    /// The recording has had its server.
+    /// The recording was used by another server.
     #[error("a recording is of one server, and this one has had its server")]
     RecordingUsed,
-    /// The service can't be started; in words.
+    /// The service can't be started, with the reason.
     #[error("{0}")]
     Other(String),
 }
 
-/// Configuration of a server. A protocol's builder holds one and has its setters by
+/// Configuration of a server. A protocol's builder holds one and gets its setters from
 /// [`server_settings!`](crate::server_settings).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The admission controller.
     pub algorithm: Algorithm,
-    /// Its parameters.
+    /// The controller's parameters.
     pub params: Params,
-    /// The network's round trip, as the controller is told.
+    /// Network round trip, for the controller.
     pub rtt: Nanos,
-    /// The objective, as the controller is told.
+    /// Latency objective, for the controller.
     pub slo: Nanos,
-    /// Cores, CPUs, and what an idle core does.
+    /// Number of cores, their CPUs, and the behaviour of an idle core.
     pub options: CoreOptions,
-    /// Bounds of connections.
+    /// Limits of connections.
     pub limits: Limits,
-    /// Where the controller is recorded.
+    /// Recording of the controller.
     pub recording: Option<Recording>,
-    /// Allocator that grants and takes back cores.
+    /// Allocator that grants and revokes cores.
     pub allocator: Option<AllocatorConfig>,
-    /// A socket that listens already, instead of the address. The first server that starts has it.
+    /// A socket that listens already, used instead of the address. The first server that starts
+    /// takes it.
     pub inherited: InheritedListener,
-    /// Whether a watch is kept over it, for metrics and for those who ask why ([`crate::Running::source`]).
+    /// Whether the server is observed, for metrics and explanations of rejections
+    /// ([`crate::RunningServer::source`]).
     pub watched: bool,
-    /// Clients of a hundred to whom the controller's refusals happen, if it is to rehearse; 0: to none.
+    /// Percentage of clients for which rejections are enforced in shadow mode; 0: none. `None`: no
+    /// shadow mode.
     pub shadow_percent: Option<u8>,
-    /// Guests that the cores poll besides their connections.
+    /// Event sources that the cores poll besides their connections.
     pub event_sources: EventSources,
-    /// Description of what is served; the controller's name is added to it.
+    /// Description of the service. The controller's name is added to it.
     pub about: ServiceInfo,
-    /// Address at which datagrams are served, too. For a protocol whose bytes are frames of `leeward-wire`, and no other.
+    /// Address that serves datagrams, too. Only for a protocol whose bytes are frames of
+    /// `leeward-wire`.
     pub datagrams: Option<String>,
-    /// Encryption of all connections; whoever comes without is told so. Datagrams are never encrypted.
+    /// Encryption of all connections. An unencrypted client gets an error response. Datagrams are
+    /// never encrypted.
     pub encryption: Option<Arc<dyn Encryption>>,
     /// Tenants of clients that prove an identity.
     pub tenants: Arc<TenantTable>,
 }
 
-/// A policy of core allocation, and between how many cores it may choose.
+/// A core allocation policy with its bounds.
 #[derive(Clone, Debug)]
 pub struct AllocatorConfig {
     /// The policy.
     pub policy: AllocationPolicy,
-    /// Its parameters.
+    /// The policy's parameters.
     pub params: Params,
-    /// The cores that are always there.
+    /// Minimum number of granted cores.
     pub fewest: u32,
 }
 
 impl Default for Config {
-    /// A core that spins, no admission control, the papers' objective, requests without a budget.
+    /// One spinning core, no admission control, the papers' objective, requests without a budget.
     fn default() -> Self {
         Config {
             algorithm: leeward_core::none::ALGORITHM,
@@ -144,7 +149,7 @@ impl Config {
         self.start_on::<P, TcpStream>(address, protocol)
     }
 
-    /// As [`Config::start`], on another transport than TCP's own.
+    /// Starts a server as [`Config::start`] does, on another transport than plain TCP.
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -169,7 +174,7 @@ impl Config {
         Ok(Server::new(bound, datagrams, cores, handle))
     }
 
-    /// Listens on `address` for threads that the caller brings: see [`Front`].
+    /// Listens on `address` for threads that the caller brings: see [`ExternalEventLoop`].
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -178,10 +183,11 @@ impl Config {
         address: &str,
         protocol: impl Fn(&Handle<P>) -> P,
     ) -> Result<ExternalEventLoop<P>, ServerError> {
-        // One half of the controller for what comes, one for what is executed elsewhere. An allocator has no cores to grant here.
+        // One half of the controller serves arrivals, one the requests executed elsewhere. An
+        // allocator has no cores to grant here.
         self.options.cores = self.options.cores.max(2);
         self.allocator = None;
-        // Threads that come and go look at one poll; nobody has asked for datagrams there.
+        // External threads share one poll, which serves no datagrams.
         self.datagrams = None;
         let ServerParts { bound, handle, networks, halves, .. } =
             self.assemble::<P, TcpStream>(address, 1, protocol)?;
@@ -190,17 +196,17 @@ impl Config {
         Ok(ExternalEventLoop::new(bound, handle, core, admission))
     }
 
-    /// Makes so many networks of a server, the first of them with the listener.
+    /// Makes `networks` networks of a server. The first has the listener.
     fn assemble<P: Protocol, S: Stream>(
         self,
         address: &str,
         networks: usize,
         protocol: impl Fn(&Handle<P>) -> P,
     ) -> Result<ServerParts<P, S>, ServerError> {
-        let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
-        let inherited = self.inherited.take().map_err(refused)?;
-        let listener = inherited.map_or_else(|| listen(address), Ok).map_err(refused)?;
-        let bound = listener.local_addr().map_err(refused)?;
+        let listen_error = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
+        let inherited = self.inherited.take().map_err(listen_error)?;
+        let listener = inherited.map_or_else(|| listen(address), Ok).map_err(listen_error)?;
+        let bound = listener.local_addr().map_err(listen_error)?;
         let cores = self.options.cores;
         let mut environment = Environment::new(cores as u32, self.rtt, self.slo);
         let mut allocator = None;
@@ -214,22 +220,22 @@ impl Config {
             let header = Header::new("server", &self.algorithm, &self.params, &environment);
             halves = recording.attach(halves, &header).ok_or(ServerError::RecordingUsed)?;
         }
-        // A rehearsal learns from the watch how long requests of a method take.
+        // Shadow mode learns from the watch how long requests of a method take.
         let is_watched = self.watched || self.shadow_percent.is_some();
         let watch = is_watched.then(|| Arc::new(Watch::new(cores, RING_CAPACITY)));
         let bounds = ControllerBounds::of(&self.algorithm, &self.params, &environment);
         if let Some(watch) = &watch {
-            // Outside of a recording: what is recorded is the controller's alone.
+            // Added outside of a recording, which then holds the controller's calls alone.
             halves = with_watch(halves, watch, bounds);
         }
-        let mut rehearsal = None;
+        let mut shadow_mode = None;
         if let Some(percent) = self.shadow_percent {
             if allocator.is_some() || networks != cores {
                 return Err(ServerError::ShadowMode);
             }
-            let rehearsed;
-            (halves, rehearsed) = ShadowMode::of(halves, percent, watch.clone());
-            rehearsal = Some(rehearsed);
+            let attached;
+            (halves, attached) = ShadowMode::of(halves, percent, watch.clone());
+            shadow_mode = Some(attached);
         }
         let polls = (0..networks).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
         let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
@@ -246,7 +252,7 @@ impl Config {
             slo: self.slo,
             target: bounds.target,
             watch,
-            shadow: rehearsal,
+            shadow: shadow_mode,
             about: ServiceInfo { admission: Some(self.algorithm.name.into()), ..self.about },
             encryption: self.encryption,
             tenants: self.tenants,
@@ -255,12 +261,14 @@ impl Config {
         let waking = Arc::clone(&common);
         let shared = Shared::<Job<P::Call>>::new(networks, Clock::start(), move |core| waking.mailboxes.wake(core));
         let handle = Handle { engine: common, shared: Arc::new(shared) };
-        if let Some(rehearsal) = &handle.engine.shadow {
-            // The cores' state holds the rehearsal: a strong count would never end.
+        if let Some(shadow_mode) = &handle.engine.shadow {
+            // The cores' state holds the shadow mode. A strong count would keep both alive for
+            // ever.
             let shared = Arc::downgrade(&handle.shared);
-            rehearsal.set_idle_source(move || shared.upgrade().map_or(Nanos::ZERO, |shared| shared.idle()));
+            shadow_mode.set_idle_source(move || shared.upgrade().map_or(Nanos::ZERO, |shared| shared.idle()));
         }
-        // Rounded up: the limit holds for all networks together, and connections are dealt out in turn.
+        // Rounded up: the limits hold for all networks together, and connections are distributed in
+        // turn.
         let connections = self.limits.connections.div_ceil(networks);
         let receiving = self.limits.receive_memory.div_ceil(networks);
         let sending = self.limits.send_memory.div_ceil(networks);
@@ -268,9 +276,9 @@ impl Config {
             Limits { connections, receive_memory: receiving, send_memory: sending, slo: self.slo, ..self.limits };
         let (mut sockets, mut at) = (Vec::new(), None);
         if let Some(address) = &self.datagrams {
-            let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
+            let listen_error = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
             let DatagramSockets { bound, validation_socket: door, cores, validation: secrets, ports } =
-                datagrams::bind(address, networks).map_err(refused)?;
+                datagrams::bind(address, networks).map_err(listen_error)?;
             let mut door = Some((door, ports));
             let inbound = |socket| (socket, InboundDatagrams::new(Arc::clone(&secrets), door.take(), limits.datagram));
             sockets.extend(cores.into_iter().map(inbound));
@@ -283,8 +291,8 @@ impl Config {
         let networks = parts
             .map(|(index, ((poll, first), admission))| {
                 let local = CoreState::new(index, handle.clone(), admission, limits);
-                let guests = self.event_sources.take(index, networks);
-                let mut core = Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), guests)?;
+                let sources = self.event_sources.take(index, networks);
+                let mut core = Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), sources)?;
                 if let Some((socket, inbound)) = sockets.next() {
                     core.serve_datagrams(socket, inbound)?;
                 }
@@ -295,24 +303,24 @@ impl Config {
     }
 }
 
-/// A server without threads.
+/// A server without its threads.
 struct ServerParts<P: Protocol, S> {
     bound: SocketAddr,
-    /// Where datagrams are served.
+    /// Address that serves datagrams.
     datagrams: Option<SocketAddr>,
     handle: Handle<P>,
     networks: Vec<Core<P, S>>,
     allocator: Option<(Box<dyn leeward_allocation::Allocator>, CoreLimits)>,
-    /// Fast halves of the controller that no network has.
+    /// The controller's fast halves that no network has.
     halves: Vec<Box<dyn Admission>>,
 }
 
-/// The setters that every server's builder has. To be used inside of its `impl`; the builder's field `port` is a
-/// [`Config`](crate::Config).
+/// Setters that every server's builder has. Use it inside the builder's `impl`; the builder's field
+/// `port` is a [`Config`](crate::Config).
 #[macro_export]
 macro_rules! server_settings {
     () => {
-        /// The admission controller and its parameters.
+        /// Sets the admission controller and its parameters.
         #[must_use]
         pub fn admission(
             mut self,
@@ -332,19 +340,20 @@ macro_rules! server_settings {
             self
         }
 
-        /// How many cores (at least one).
+        /// Sets the number of cores (at least one).
         #[must_use]
         pub fn cores(mut self, cores: usize) -> Self {
             self.port.options.cores = cores.clamp(1, 1024);
             self
         }
 
-        /// Cores that come and go: `policy` decides, between `fewest` cores (at least one, the first, which always stays)
-        /// and as many as `cores` says. The admission controller is told of it. A parked core's CPU is the system's; what
-        /// its connections send is read by the first core meanwhile.
+        /// Lets `policy` grant and revoke cores, between `fewest` and the number that `cores` sets.
+        /// At least one core, the first, always stays. The admission controller knows of the
+        /// allocator. A parked core's CPU is free for other programs, and the first core reads its
+        /// connections meanwhile.
         ///
-        /// What is not set of the policy's parameters is as [`leeward_engine::allocation::DEFAULTS`] says: threads of an
-        /// operating system come more slowly than the simulator's cores.
+        /// Parameters of the policy that are not set take [`leeward_engine::allocation::DEFAULTS`]:
+        /// an operating system resumes threads more slowly than the simulator resumes cores.
         #[must_use]
         pub fn allocator(
             mut self,
@@ -357,7 +366,7 @@ macro_rules! server_settings {
             self
         }
 
-        /// The CPUs to pin the cores to, in turn; none: wherever the system puts them.
+        /// Pins the cores to these CPUs in turn. Without CPUs the system places them.
         #[must_use]
         pub fn cpus(mut self, cpus: Vec<usize>) -> Self {
             self.port.options.cpus = cpus;
@@ -371,97 +380,105 @@ macro_rules! server_settings {
             self
         }
 
-        /// Connections that may be open at once.
+        /// Sets the maximum number of open connections.
         #[must_use]
         pub fn connection_limit(mut self, connections: usize) -> Self {
             self.port.limits.connections = connections;
             self
         }
 
-        /// Sets the budget of a request for queues, for cores and for locks, if it brings none itself. Unlimited unless
-        /// set. The request's wait since its packet came is taken off before it is executed. Its waits for locks from
-        /// then on ([`leeward_runtime::locks`]) are taken off as it goes.
+        /// Sets the budget of a request that brings none, for queues, cores and locks. Unlimited
+        /// unless set. The request's wait since its packet arrived is subtracted before it runs.
+        /// Its later waits for locks ([`leeward_runtime::locks`]) are subtracted as they occur.
         #[must_use]
         pub fn budget(mut self, budget: leeward_core::budget::Budget) -> Self {
             self.port.limits.budget = budget;
             self
         }
 
-        /// Bytes that may wait for a peer: while more do, nothing of it is read or executed. While its socket is full 64 KiB are enough, if an
-        /// answer longer than 16 KiB is among them or more than half of the [memory for answers](Self::sending_limit) is in use.
+        /// Sets the bytes that may wait for a peer. While more wait, the core neither reads nor
+        /// runs the peer's requests. While the peer's socket is full and a response above 16 KiB
+        /// waits, the limit is 64 KiB. It is also 64 KiB while more than half of the [memory for
+        /// responses](Self::sending_limit) is used.
         #[must_use]
         pub fn unsent_limit(mut self, bytes: usize) -> Self {
             self.port.limits.unsent = bytes;
             self
         }
 
-        /// Memory, in bytes, for requests that are coming and are longer than a connection's own buffer of 16 KiB (32 KiB
-        /// with memcached's protocol): of all connections together, in equal shares per core. While it is used up, the
-        /// others' long requests are not read, and who does not go on with his own within seconds is sent away.
+        /// Sets the memory, in bytes, for incoming requests that exceed a connection's own buffer
+        /// of 16 KiB (32 KiB with memcached's protocol). All connections share it, in equal parts
+        /// per core. While it is used up, long requests of other connections are not read. A client
+        /// that doesn't continue its long request within seconds is disconnected.
         #[must_use]
         pub fn receiving_limit(mut self, bytes: usize) -> Self {
             self.port.limits.receive_memory = bytes;
             self
         }
 
-        /// Memory, in bytes, of answers that have not been taken: of all connections together, in equal shares per core. While it is used
-        /// up, only connections are read that take their answers, and those that take nothing for half a second are ended; while twice
-        /// as much is used, none is read. With memcached's protocol it is long answers alone that these may have, and others have not.
+        /// Sets the memory, in bytes, for responses that were not taken. All connections share it,
+        /// in equal parts per core. While it is used up, only connections that take their responses
+        /// are read, and those that take nothing for half a second are closed. While twice as much
+        /// is used, no connection is read. With memcached's protocol these limits apply to long
+        /// responses only.
         #[must_use]
         pub fn sending_limit(mut self, bytes: usize) -> Self {
             self.port.limits.send_memory = bytes;
             self
         }
 
-        /// How long a stop waits for requests that are under way, before it abandons them.
+        /// Sets how long a stop waits for requests in flight before it abandons them.
         #[must_use]
-        pub fn drain(mut self, patience: leeward_core::units::Nanos) -> Self {
-            self.port.limits.drain_timeout = patience;
+        pub fn drain(mut self, timeout: leeward_core::units::Nanos) -> Self {
+            self.port.limits.drain_timeout = timeout;
             self
         }
 
-        /// Whether a core may read and write several sockets in one system call, by io_uring, where the kernel has it; it
-        /// may unless set. Where the kernel has it not, or forbids it, the server works without.
+        /// Sets whether a core may read and write several sockets in one io_uring call. Allowed
+        /// unless set. The server works without it where the kernel lacks or forbids it.
         #[must_use]
         pub fn io_uring(mut self, io_uring: $crate::IoUring) -> Self {
             self.port.limits.io_uring = io_uring;
             self
         }
 
-        /// Has core `core` (counted from 0 and around) poll `guest` beside its own connections: an `rpc` client that
-        /// was made by `build_polled`, for one. It is dropped when the server has stopped.
+        /// Makes core `core` (counted from 0, modulo the number of cores) poll an event source
+        /// besides its connections, for example an `rpc` client made by `build_polled`. The source
+        /// is dropped when the server has stopped.
         #[must_use]
-        pub fn poll_also(self, core: usize, guest: impl $crate::EventSource + 'static) -> Self {
-            self.port.event_sources.add(core, Box::new(guest));
+        pub fn poll_also(self, core: usize, source: impl $crate::EventSource + 'static) -> Self {
+            self.port.event_sources.add(core, Box::new(source));
             self
         }
 
-        /// Has the server accept from a socket that listens already, instead of from its address.
+        /// Accepts from a socket that listens already, instead of from the server's address.
         #[must_use]
         pub fn inherited(mut self, socket: $crate::InheritedListener) -> Self {
             self.port.inherited = socket;
             self
         }
 
-        /// Keeps a watch over the server: waits and decisions, for metrics and for those who ask why they were refused. Costs some
-        /// nanoseconds per request and 4 MiB.
+        /// Observes the server: waits and decisions, for metrics and explanations of rejections.
+        /// Costs some nanoseconds per request and 4 MiB.
         #[must_use]
         pub fn watched(mut self, watched: bool) -> Self {
             self.port.watched = watched;
             self
         }
 
-        /// Has the controller rehearse: it decides on the queue that would be if its refusals happened, and they happen to `percent` of a
-        /// hundred tenants (connections, where there are no tenants); 0: to none. Clients hear of no credits and no thresholds meanwhile.
-        /// All cores decide under one mutex. For a fixed number of cores that execute requests themselves.
+        /// Enables shadow mode: the controller decides on the shadow queue that enforced rejections
+        /// would leave. Rejections are enforced for `percent` of 100 tenants (connections, without
+        /// tenants); 0: for none. Clients get no credits and no thresholds meanwhile. All cores
+        /// decide under one mutex. Requires a fixed number of cores that execute requests
+        /// themselves.
         #[must_use]
         pub fn rehearse(mut self, percent: u8) -> Self {
             self.port.shadow_percent = Some(percent.min(100));
             self
         }
 
-        /// Records what the controller is asked and decides, for `leeward replay`. See [`leeward_host::Recording`] for what
-        /// it costs.
+        /// Records the controller's calls and decisions, for `leeward replay`. See
+        /// [`leeward_host::Recording`] for the cost.
         #[must_use]
         pub fn record(mut self, recording: &leeward_host::Recording) -> Self {
             self.port.recording = Some(recording.clone());

@@ -1,4 +1,4 @@
-//! Means by which a connection's bytes travel: a stream of its own, encrypted or not, or the core's datagrams.
+//! Input and output of a connection: a stream, encrypted or not, or the core's datagrams.
 
 use crate::batch::messages::Outgoing;
 use crate::closing_handshake::ClosingHandshake;
@@ -13,31 +13,31 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A session whose frames come and go in datagrams.
+/// A session whose frames travel in datagrams.
 pub(crate) struct DatagramSession {
     pub(crate) link: Link,
     pub(crate) address: SocketAddr,
-    /// Whether it is in the core's list of those that have something to say again.
+    /// Whether the core's list of sessions with pending retransmissions has it.
     pub(crate) is_timed: bool,
 }
 
-/// Carrier of a connection.
+/// Transport of a connection.
 pub(crate) enum ConnectionIo<S> {
     Stream(S),
     Encrypted(Box<EncryptedStream<S>>),
     Datagrams(Box<DatagramSession>),
 }
 
-/// A core's datagrams on their way out.
+/// A core's outgoing datagrams.
 pub(crate) struct OutboundDatagrams {
     pub(crate) socket: UdpSocket,
     pub(crate) outgoing: Outgoing,
-    /// Datagrams and bytes that the socket took since they were counted last, and calls to the kernel.
+    /// Datagrams and bytes that the socket took since they were last counted, and system calls.
     pub(crate) sent: (usize, usize, usize),
 }
 
 impl OutboundDatagrams {
-    /// Puts a datagram to those that wait; sends them if there is no room.
+    /// Adds a datagram. Sends the pending ones first if there is no slot.
     pub(crate) fn push(&mut self, datagram: &[u8], to: &SocketAddr) {
         if self.outgoing.is_full() {
             self.send();
@@ -45,7 +45,7 @@ impl OutboundDatagrams {
         self.outgoing.push(datagram, to);
     }
 
-    /// Sends what waits.
+    /// Sends the pending datagrams.
     pub(crate) fn send(&mut self) {
         if !self.outgoing.is_empty() {
             let (count, bytes) = self.outgoing.send(self.socket.as_fd());
@@ -55,7 +55,7 @@ impl OutboundDatagrams {
 }
 
 impl DatagramSession {
-    /// Takes frames that the session says and sends them, with all that is due besides.
+    /// Takes frames of the session and sends them, together with all other datagrams that are due.
     pub(crate) fn send(&mut self, frames: &[u8], now: Time, out: &mut OutboundDatagrams) -> usize {
         let DatagramSession { link, address, .. } = self;
         let mut push = |datagram: &[u8]| out.push(datagram, address);
@@ -69,7 +69,7 @@ impl<S: Stream> ConnectionIo<S> {
     pub(crate) fn datagram_session(&mut self) -> Option<&mut DatagramSession> {
         match self {
             ConnectionIo::Stream(_) | ConnectionIo::Encrypted(_) => None,
-            ConnectionIo::Datagrams(far) => Some(far),
+            ConnectionIo::Datagrams(session) => Some(session),
         }
     }
 
@@ -85,7 +85,8 @@ impl<S: Stream> ConnectionIo<S> {
         }
     }
 
-    /// Reads a stream. What comes in datagrams has been put where the next requests come from.
+    /// Reads a stream. Datagrams reach the protocol's buffer another way, so a session reads
+    /// nothing.
     pub(crate) fn receive(&mut self, receiver: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome> {
         match self {
             ConnectionIo::Stream(stream) => stream.receive(receiver, into),
@@ -98,12 +99,12 @@ impl<S: Stream> ConnectionIo<S> {
         match (self, out) {
             (ConnectionIo::Stream(stream), _) => stream.send(bytes),
             (ConnectionIo::Encrypted(stream), _) => stream.send(bytes),
-            (ConnectionIo::Datagrams(far), Some(out)) => Ok(far.send(bytes, now, out)),
+            (ConnectionIo::Datagrams(session), Some(out)) => Ok(session.send(bytes, now, out)),
             (ConnectionIo::Datagrams(_), None) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
-    /// Whether the next read is of the socket, if it has one.
+    /// Returns whether the next read is from the socket, if there is one.
     pub(crate) fn reads_socket(&self) -> bool {
         match self {
             ConnectionIo::Stream(_) => true,
@@ -112,7 +113,8 @@ impl<S: Stream> ConnectionIo<S> {
         }
     }
 
-    /// Bytes that the last read took off the network, where these are others than those it gave.
+    /// Bytes that the last read took off the network, if these differ from the bytes that it
+    /// returned.
     pub(crate) fn ciphertext_bytes(&self) -> usize {
         match self {
             ConnectionIo::Encrypted(stream) => stream.ciphertext_bytes(),
@@ -120,7 +122,7 @@ impl<S: Stream> ConnectionIo<S> {
         }
     }
 
-    /// Parts in which bytes came since this was asked last, as far as they cost more than bytes do.
+    /// Records that arrived since the last call and cost more than their bytes do.
     pub(crate) fn parts(&mut self) -> u32 {
         match self {
             ConnectionIo::Encrypted(stream) => stream.empty_records(),
@@ -128,7 +130,7 @@ impl<S: Stream> ConnectionIo<S> {
         }
     }
 
-    /// Puts what somebody else has `received` from the socket into `into`.
+    /// Puts bytes that a batch call `received` from the socket into `into`.
     pub(crate) fn decode(&mut self, received: ReadOutcome, bytes: &[u8], into: &mut [u8]) -> io::Result<ReadOutcome> {
         match self {
             ConnectionIo::Encrypted(stream) => stream.decrypt(received, bytes, into),
@@ -139,7 +141,7 @@ impl<S: Stream> ConnectionIo<S> {
         }
     }
 
-    /// Bytes for the socket that say the beginning of `bytes`, if that can be said now.
+    /// Returns bytes for the socket that carry the beginning of `bytes`, if these can be sent now.
     pub(crate) fn seal_for_batch<'a>(&'a mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self {
             ConnectionIo::Stream(_) => Some(bytes),
@@ -148,7 +150,8 @@ impl<S: Stream> ConnectionIo<S> {
         }
     }
 
-    /// So many bytes for the socket have left; how many of the connection's have, by that.
+    /// Notes that `count` bytes left by the socket. Returns how many of the connection's bytes left
+    /// with these.
     pub(crate) fn sent(&mut self, count: usize) -> usize {
         match self {
             ConnectionIo::Stream(_) | ConnectionIo::Datagrams(_) => count,
@@ -156,7 +159,7 @@ impl<S: Stream> ConnectionIo<S> {
         }
     }
 
-    /// The socket, if there is one of the connection's own: then several may be read or written in one system call.
+    /// The connection's own socket, if it has one. Several such sockets can share one system call.
     pub(crate) fn raw(&self) -> Option<BorrowedFd<'_>> {
         match self {
             ConnectionIo::Stream(stream) => stream.raw(),
@@ -169,7 +172,7 @@ impl<S: Stream> ConnectionIo<S> {
         match self {
             ConnectionIo::Stream(stream) => stream.shutdown(),
             ConnectionIo::Encrypted(stream) => stream.shutdown(),
-            // Nothing is left in a queue of the kernel's that closing would throw away.
+            // The kernel holds no queued bytes that closing would discard.
             ConnectionIo::Datagrams(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }

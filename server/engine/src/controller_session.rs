@@ -1,5 +1,5 @@
-//! A connection's account with the controller, for protocols that know no credits: one request at a time, and of a controller
-//! only what it refuses takes effect.
+//! A connection's session with the controller, for protocols without credits. Requests run one at a
+//! time, and only the controller's rejections take effect.
 
 use crate::poll_context::PollContext;
 use leeward_core::server::{
@@ -9,120 +9,122 @@ use leeward_core::units::{CreditId, Method, Priority, Tenant, Time};
 use leeward_host::ConnectionContext;
 use leeward_wire::RejectCode;
 
-/// The account of one connection: its session, and the request that is under way.
+/// A connection's controller session and its request in flight.
 #[derive(Debug)]
 pub struct ControllerSession {
-    /// `None` once its window was given back.
+    /// `None` once the window was returned.
     session: Option<Session>,
     in_flight: Option<InFlight>,
-    /// On whose behalf all its requests are.
+    /// Tenant of all requests of the connection.
     tenant: Tenant,
 }
 
-/// How the controller sees the request that is under way.
+/// How the controller sees the request in flight.
 #[derive(Debug)]
 enum InFlight {
-    /// The controller has been asked.
+    /// The controller has decided about it.
     Controlled(PendingRequest, Method),
-    /// The controller does not know of it: the request is about the server.
+    /// The controller doesn't know it: the request is about the server.
     Uncontrolled,
 }
 
-/// How a request has ended.
+/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// Executed, with an answer.
+    /// Executed, with a response.
     Answered {
-        /// Its answer is a result, and no failure of the server's.
+        /// The response is a result, not a failure of the server.
         succeeded: bool,
     },
-    /// Refused.
+    /// Rejected.
     Rejected(RejectCode),
 }
 
 impl ControllerSession {
-    /// Opens the session of the connection that is visited.
-    pub fn open<C>(visit: &mut PollContext<'_, C>) -> Self {
-        let mut session = Session::new(SessionSlot(visit.id.slot), CoreId(visit.core as u32));
-        let opened = Registration { now: visit.now, demand: 0 };
-        visit.admission().open(&mut session, &opened);
+    /// Opens the session of the connection in `context`.
+    pub fn open<C>(context: &mut PollContext<'_, C>) -> Self {
+        let mut session = Session::new(SessionSlot(context.id.slot), CoreId(context.core as u32));
+        let opened = Registration { now: context.now, demand: 0 };
+        context.admission().open(&mut session, &opened);
         ControllerSession { session: Some(session), in_flight: None, tenant: Tenant::DEFAULT }
     }
 
-    /// Counts its requests for this tenant from now on.
+    /// Counts later requests for this tenant.
     pub fn count_for(&mut self, tenant: Tenant) {
         self.tenant = tenant;
     }
 
-    /// A request is under way of which the controller shall not hear.
+    /// Begins a request that the controller is not told of.
     pub fn begin_uncontrolled(&mut self) {
         self.in_flight = Some(InFlight::Uncontrolled);
     }
 
-    /// Asks the controller about a request of a method that has come, and counts it. Whatever the verdict, the request is under way until
-    /// [`Account::settle`].
+    /// Asks the controller about a request, and counts it. Whatever the verdict, the request stays
+    /// in flight until [`ControllerSession::finish`].
     ///
     /// # Errors
-    /// Why the request is to be dropped.
-    pub fn admit<C>(&mut self, method: Method, visit: &mut PollContext<'_, C>) -> Result<(), RejectCode> {
+    /// Why the request is rejected.
+    pub fn admit<C>(&mut self, method: Method, context: &mut PollContext<'_, C>) -> Result<(), RejectCode> {
         let Some(session) = &mut self.session else { return Err(RejectCode::ShuttingDown) };
-        visit.count_received();
-        let random = visit.random();
-        let arrival = Arrival::new(visit.now)
+        context.count_received();
+        let random = context.random();
+        let arrival = Arrival::new(context.now)
             .with_priority(Priority::from_random(random))
             .with_tenant(self.tenant)
-            .with_delay(visit.delay())
+            .with_delay(context.delay())
             .with_random(random)
             .with_method(method)
-            .with_age(visit.wait);
-        let (verdict, ticket) = session.request(visit.admission(), &arrival);
-        self.in_flight = Some(InFlight::Controlled(ticket, method));
+            .with_age(context.wait);
+        let (verdict, permit) = session.request(context.admission(), &arrival);
+        self.in_flight = Some(InFlight::Controlled(permit, method));
         match verdict {
             Verdict::Reject(reason) => Err(reason.into()),
-            Verdict::Admit if visit.is_stopping() => Err(RejectCode::ShuttingDown),
+            Verdict::Admit if context.is_stopping() => Err(RejectCode::ShuttingDown),
             Verdict::Admit => Ok(()),
         }
     }
 
-    /// Settles the request under way, which came at `arrived`, with the controller, and counts it. Whether there was one.
-    pub fn finish<C>(&mut self, arrived: Time, end: RequestOutcome, visit: &mut PollContext<'_, C>) -> bool {
-        let (ticket, method) = match self.in_flight.take() {
+    /// Reports the end of the request in flight, which arrived at `arrived`, and counts it. Returns
+    /// whether there was one.
+    pub fn finish<C>(&mut self, arrived: Time, result: RequestOutcome, context: &mut PollContext<'_, C>) -> bool {
+        let (permit, method) = match self.in_flight.take() {
             None => return false,
             Some(InFlight::Uncontrolled) => return true,
-            Some(InFlight::Controlled(ticket, method)) => (ticket, method),
+            Some(InFlight::Controlled(permit, method)) => (permit, method),
         };
-        let sojourn = visit.now.since(arrived);
-        let outcome = if let RequestOutcome::Rejected(_) = end { Outcome::Rejected } else { Outcome::Completed };
+        let sojourn = context.now.since(arrived);
+        let outcome = if let RequestOutcome::Rejected(_) = result { Outcome::Rejected } else { Outcome::Completed };
         if let Some(session) = &mut self.session {
-            // The client names no credit, and hears of none.
-            let departure = Departure { now: visit.now, outcome, sojourn, credit: CreditId::NONE };
-            let _ = session.reply(visit.admission(), ticket, &departure);
+            // The client sends no credit and receives none.
+            let departure = Departure { now: context.now, outcome, sojourn, credit: CreditId::NONE };
+            let _ = session.reply(context.admission(), permit, &departure);
         }
-        match end {
-            RequestOutcome::Answered { succeeded } => visit.count_completed(Some(method), succeeded, sojourn),
-            RequestOutcome::Rejected(reason) => visit.count_refused(reason, sojourn),
+        match result {
+            RequestOutcome::Answered { succeeded } => context.count_completed(Some(method), succeeded, sojourn),
+            RequestOutcome::Rejected(reason) => context.count_refused(reason, sojourn),
         }
         true
     }
 
-    /// Requests that are under way: one or none.
+    /// Number of requests in flight: one or none.
     pub fn owed(&self) -> usize {
         usize::from(self.in_flight.is_some())
     }
 
-    /// Takes an explicit credit of which the client hears nothing: the controller's lists are emptied all the same.
-    pub fn credit<C>(&mut self, visit: &mut PollContext<'_, C>) {
-        let now = visit.now;
+    /// Takes an explicit credit, to empty the controller's lists. The client is not told.
+    pub fn credit<C>(&mut self, context: &mut PollContext<'_, C>) {
+        let now = context.now;
         if let Some(session) = &mut self.session {
-            let _ = visit.admission().wake(session, now);
+            let _ = context.admission().wake(session, now);
         }
     }
 
-    /// Gives the session's window back, exactly once. Returns the requests that nobody will hear of.
-    pub fn abandon<C>(&mut self, visit: &mut PollContext<'_, C>) -> usize {
-        let now = visit.now;
+    /// Returns the session's window, exactly once. Returns the number of requests that stay
+    /// unanswered.
+    pub fn abandon<C>(&mut self, context: &mut PollContext<'_, C>) -> usize {
+        let now = context.now;
         if let Some(mut session) = self.session.take() {
-            visit.admission().close(&mut session, now);
+            context.admission().close(&mut session, now);
         }
         usize::from(matches!(self.in_flight.take(), Some(InFlight::Controlled(..))))
     }

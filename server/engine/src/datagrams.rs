@@ -1,5 +1,6 @@
-//! A server's sockets for datagrams: a door, at the address that clients know, and one socket per core at a port of its own,
-//! whose filter lets nobody in who has not been told a mark at the door.
+//! A server's datagram sockets. One validation socket has the address that clients know. Each core
+//! has a socket at a port of its own, whose filter drops datagrams without the mark that the
+//! validation socket gave.
 
 use crate::batch::filter;
 use crate::batch::messages::Incoming;
@@ -14,13 +15,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Room in a core's socket, in bytes as the kernel counts them, about a thousand for a short datagram. With credits a call does
-/// not wait there; it is room for all clients to speak at once.
+/// Buffer of a core's socket, in bytes by the kernel's account: about a thousand for a short
+/// datagram. With credits a call does not wait there; the space is for all clients sending at once.
 const BUFFER: usize = 16 << 20;
-/// Room at the door: a flood of greetings loses greetings.
+/// Buffer of the validation socket: a flood of greetings loses greetings.
 const VALIDATION_BUFFER: usize = 256 << 10;
 
-/// Sockets of a server that is to be.
+/// Sockets of a server that is about to start.
 pub(crate) struct DatagramSockets {
     pub(crate) bound: SocketAddr,
     pub(crate) validation_socket: UdpSocket,
@@ -29,16 +30,18 @@ pub(crate) struct DatagramSockets {
     pub(crate) ports: Arc<[u16]>,
 }
 
-/// A core's side of the sockets.
+/// A core's receiving side.
 pub(crate) struct InboundDatagrams {
     pub(crate) incoming: Incoming,
     pub(crate) validation: Arc<AddressValidation>,
-    /// The first core's: where strangers come, the cores' ports, and whose turn it is to have the next stranger.
+    /// First core only: the validation socket, the cores' ports, and the index of the next port to
+    /// assign.
     pub(crate) validation_socket: Option<(UdpSocket, Arc<[u16]>, usize)>,
-    /// More may wait in the core's socket, and at the door, than was taken: the poll does not say it again.
+    /// Whether the core's socket, and the validation socket, may hold more datagrams. The poll does
+    /// not report these again.
     pub(crate) has_more: bool,
     pub(crate) validation_has_more: bool,
-    /// Datagrams lost for want of room, as the kernel said last.
+    /// The kernel's last count of datagrams lost for lack of buffer space.
     pub(crate) lost: u32,
     /// Randomness for keys.
     pub(crate) random: RandomState,
@@ -47,14 +50,14 @@ pub(crate) struct InboundDatagrams {
 
 impl InboundDatagrams {
     pub(crate) fn new(
-        secrets: Arc<AddressValidation>,
-        door: Option<(UdpSocket, Arc<[u16]>)>,
+        validator: Arc<AddressValidation>,
+        entry: Option<(UdpSocket, Arc<[u16]>)>,
         size: DatagramSize,
     ) -> Self {
         InboundDatagrams {
             incoming: Incoming::new(size.bytes()),
-            validation: secrets,
-            validation_socket: door.map(|(socket, ports)| (socket, ports, 0)),
+            validation: validator,
+            validation_socket: entry.map(|(socket, ports)| (socket, ports, 0)),
             has_more: false,
             validation_has_more: false,
             lost: 0,
@@ -63,17 +66,17 @@ impl InboundDatagrams {
         }
     }
 
-    /// Random bits for the next session's key.
+    /// Returns random bits for the next session's key.
     pub(crate) fn draw(&mut self) -> u64 {
         self.opened += 1;
         self.random.hash_one(self.opened)
     }
 }
 
-/// Binds a door at `address` and a socket for each of so many cores.
+/// Binds a validation socket at `address`, and one socket for each core.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(crate) fn bind(address: &str, cores: usize) -> io::Result<DatagramSockets> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
     for address in address.to_socket_addrs()? {
@@ -86,28 +89,28 @@ pub(crate) fn bind(address: &str, cores: usize) -> io::Result<DatagramSockets> {
 }
 
 fn bind_one(address: SocketAddr, cores: usize) -> io::Result<DatagramSockets> {
-    // Secrets of this server alone: cookies of an earlier one are no good here.
-    let bits = std::array::from_fn(|place| RandomState::new().hash_one(place));
-    let secrets = Arc::new(AddressValidation::new(bits));
-    let door = UdpSocket::bind(address)?;
-    enlarge(&door, VALIDATION_BUFFER);
-    let bound = door.local_addr()?;
+    // Secrets of this server alone: cookies of an earlier server are invalid.
+    let bits = std::array::from_fn(|index| RandomState::new().hash_one(index));
+    let validator = Arc::new(AddressValidation::new(bits));
+    let entry = UdpSocket::bind(address)?;
+    enlarge(&entry, VALIDATION_BUFFER);
+    let bound = entry.local_addr()?;
     let core = |_| {
         let socket = UdpSocket::bind(SocketAddr::new(bound.ip(), 0))?;
         enlarge(&socket, BUFFER);
-        // A kernel without them is no error: nothing but a number is missing then.
+        // Without these options only statistics are missing, so their failure is no error.
         let _ = setsockopt(&socket, ReceiveTimestampns, &true);
         let _ = setsockopt(&socket, RxqOvfl, &1);
-        // Without the filter every foreign datagram costs a look, no more.
-        let _ = filter::attach(socket.as_fd(), secrets.mark(), bound.is_ipv6());
+        // Without the filter each foreign datagram is checked in user space.
+        let _ = filter::attach(socket.as_fd(), validator.mark(), bound.is_ipv6());
         Ok(socket)
     };
     let cores = (0..cores).map(core).collect::<io::Result<Vec<_>>>()?;
     let ports = cores.iter().map(|core| Ok(core.local_addr()?.port())).collect::<io::Result<Vec<_>>>()?;
-    Ok(DatagramSockets { bound, validation_socket: door, cores, validation: secrets, ports: ports.into() })
+    Ok(DatagramSockets { bound, validation_socket: entry, cores, validation: validator, ports: ports.into() })
 }
 
-/// As much room as the system gives.
+/// Enlarges the socket's buffers as far as the system allows.
 fn enlarge(socket: &UdpSocket, bytes: usize) {
     if setsockopt(socket, RcvBufForce, &bytes).is_err() {
         let _ = setsockopt(socket, RcvBuf, &bytes);

@@ -1,6 +1,8 @@
-//! Encryption of streams: the seam to whoever knows how (TLS, in `leeward-rpc`), and a stream with it.
+//! Encryption of streams: the interface to an implementation (TLS, in `leeward-rpc`), and a stream
+//! that uses it.
 //!
-//! Handshakes are `pending_handshakes`' and `core::handshakes`'; here is what comes after. Never here: certificates, and what a record looks like.
+//! Handshakes are in `pending_handshakes` and `core::handshakes`; this file has the stream after
+//! them. Does not contain certificates, or the layout of a record.
 
 use crate::closing_handshake::ClosingHandshake;
 use crate::receive::{ReadOutcome, ReadState, SocketReader};
@@ -15,67 +17,68 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Encryption of a server's connections, shared by its cores.
 pub trait Encryption: Send + Sync + Debug {
-    /// Whether a connection that begins with this byte may be an encrypted one.
+    /// Returns whether a connection that begins with this byte may be encrypted.
     fn recognises(&self, first: u8) -> bool;
 
     /// Begins the server's side of a connection.
     ///
     /// # Errors
-    /// There can be none at this time.
+    /// No encrypted connection can be accepted at this time.
     fn accept(&self) -> Result<Box<dyn SecureChannel>, EncryptionError>;
 
-    /// How often new certificates were taken, and why the newest are not, if they are not.
+    /// Returns how often new certificates were loaded, and why the newest are not used, if so.
     fn renewals(&self) -> (u64, Option<String>);
 }
 
-/// Encryption of a connection, sans I/O.
+/// Encryption of a connection, without I/O.
 pub trait SecureChannel: Send {
-    /// Takes all of `ciphertext` and puts plaintext into `into`; how many bytes of it. The rest of the plaintext waits for
-    /// [`Channel::take`], and no more is fed until then.
+    /// Takes all of `ciphertext` and puts plaintext into `into`, returning its length.
+    /// [`SecureChannel::take`] returns the rest of the plaintext; until then the caller feeds no
+    /// more.
     ///
     /// # Errors
-    /// The connection is over; [`Channel::send`] may have something for the peer yet.
+    /// The connection is broken. [`SecureChannel::send`] may still have bytes for the peer.
     fn absorb(&mut self, ciphertext: &[u8], into: &mut [u8]) -> Result<usize, EncryptionError>;
 
-    /// Takes plaintext that waits; how many bytes.
+    /// Takes pending plaintext and returns its length.
     fn take(&mut self, into: &mut [u8]) -> usize;
 
-    /// Whether plaintext waits.
+    /// Returns whether plaintext is pending.
     fn holds_plaintext(&self) -> bool;
 
-    /// Whether the peer has said that nothing more comes.
+    /// Returns whether the peer has announced its end.
     fn has_ended(&self) -> bool;
 
-    /// Whether the handshake is not over.
+    /// Returns whether the handshake is in progress.
     fn is_handshaking(&self) -> bool;
 
-    /// Whether the handshake has taken up an earlier session.
+    /// Returns whether the handshake resumed an earlier session.
     fn is_resumed(&self) -> bool;
 
-    /// Identity of the peer, if it has proven one.
+    /// Returns the peer's identity, if the peer has proven one.
     fn identity(&self) -> Option<PeerIdentity>;
 
-    /// Encrypts the beginning of `bytes`; how many of them.
+    /// Encrypts the beginning of `bytes` and returns how many of them.
     fn seal(&mut self, bytes: &[u8]) -> usize;
 
-    /// Whether there is ciphertext to send.
+    /// Returns whether ciphertext is pending to be sent.
     fn wants_send(&self) -> bool;
 
-    /// Sends ciphertext until there is none left.
+    /// Sends ciphertext until none is left.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer's error.
     fn send(&mut self, to: &mut dyn Write) -> io::Result<()>;
 
-    /// Says that nothing more will come.
+    /// Announces the end of this side.
     fn close(&mut self);
 }
 
-/// End of an encrypted connection, or of the attempt at one.
+/// Failure of an encrypted connection, or of its handshake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct EncryptionError {
-    /// The reason as it is counted.
+    /// The reason by which it is counted.
     pub reason: &'static str,
     /// The reason for people.
     pub message: String,
@@ -88,13 +91,14 @@ pub enum PeerIdentity {
     Uri(String),
     /// A DNS name, of a certificate without a URI.
     Dns(String),
-    /// The SHA-256 of a certificate without either, in hexadecimal.
+    /// The SHA-256 of a certificate without URI and name, in hexadecimal.
     Fingerprint(String),
 }
 
 impl PeerIdentity {
-    /// The tenant that the identity's requests count for, by whichever connections they come: FNV-1a of the identity as it is written,
-    /// folded to 32 bits. Never [`Tenant::DEFAULT`], which is everybody else's.
+    /// Tenant of the identity's requests, whatever their connection: FNV-1a of the identity as
+    /// written, folded to 32 bits. Never [`Tenant::DEFAULT`], which is the tenant of everybody
+    /// else.
     pub fn tenant(&self) -> Tenant {
         let mixed = self
             .to_string()
@@ -114,27 +118,28 @@ impl Display for PeerIdentity {
     }
 }
 
-/// Handshakes of a server, as it tells of them.
+/// Handshake statistics of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HandshakeStatistics {
-    /// Done.
+    /// Completed.
     pub done: u64,
-    /// Done by taking up an earlier session, which costs a part of a full one.
+    /// Completed by resuming an earlier session, at a part of the cost of a full one.
     pub resumed: u64,
-    /// Done with a client that has proven an identity.
+    /// Completed with a client that has proven an identity.
     pub identified: u64,
-    /// Under way, or waiting for their turn.
+    /// In progress, or waiting for a step.
     pub waiting: u64,
-    /// Refused or given up, by reason.
+    /// Rejected or given up, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// New certificates that were taken since the start.
+    /// New certificates that were loaded since the start.
     pub renewed: u64,
-    /// Why the newest certificates are not used, if they are not.
+    /// Why the newest certificates are not used, if so.
     pub trouble: Option<String>,
 }
 
-/// Handshakes of all cores, counted. Each is far dearer than an atomic or a lock that nobody else has.
+/// Handshake counters of all cores. A handshake costs far more than an atomic or an uncontended
+/// lock.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeCounters {
     done: AtomicU64,
@@ -159,7 +164,7 @@ impl HandshakeCounters {
         *self.reasons().entry(reason).or_default() += 1;
     }
 
-    /// The tally of a server with this encryption.
+    /// Returns the statistics of a server with this encryption.
     pub(crate) fn statistics(&self, encryption: &dyn Encryption) -> HandshakeStatistics {
         let (renewed, trouble) = encryption.renewals();
         HandshakeStatistics {
@@ -174,26 +179,28 @@ impl HandshakeCounters {
     }
 }
 
-/// A stream whose handshake is over.
+/// A stream whose handshake is done.
 pub(crate) struct EncryptedStream<S> {
     pub(crate) socket: S,
     channel: Box<dyn SecureChannel>,
-    /// Plaintext that is encrypted and has not left as a whole. Its owner still counts it as unsent, so that it is flushed, waited
-    /// for and given up as any other bytes.
+    /// Plaintext bytes that are encrypted and have not left as a whole. The send buffer still
+    /// counts these as unsent, so it flushes, waits for and gives up encrypted bytes like any
+    /// others.
     sealed: usize,
-    /// Ciphertext that was to leave together with others' and has not left as a whole.
+    /// Ciphertext sealed for a batch write that has not left as a whole.
     pending: Vec<u8>,
-    /// Ciphertext that came less the plaintext that it gave, in bytes: what its records cost besides, and one that is not whole.
+    /// Ciphertext received less plaintext produced, in bytes: the records' overhead, and an
+    /// incomplete record.
     excess: usize,
-    /// Ciphertext that the last read brought, in bytes: a part of a long record is no small talk.
+    /// Ciphertext of the last read, in bytes. A read of a part of a long record is no idle read.
     ciphertext_bytes: usize,
 }
 
-/// As much ciphertext as may give no plaintext yet: a record that is not whole.
+/// Maximum ciphertext that may give no plaintext yet: one incomplete record.
 const RECORD_MAX: usize = 17 * 1024;
-/// Bytes that each record has besides its plaintext, at least.
+/// Minimum bytes of a record besides its plaintext.
 const OVERHEAD: usize = 22;
-/// A buffer of ciphertext that was longer is given back.
+/// A longer ciphertext buffer is given back.
 const KEPT: usize = 1024;
 
 impl<S: Stream> EncryptedStream<S> {
@@ -201,7 +208,7 @@ impl<S: Stream> EncryptedStream<S> {
         EncryptedStream { socket, channel, sealed: 0, pending: Vec::new(), excess: 0, ciphertext_bytes: 0 }
     }
 
-    /// Reads once what is there, plaintext that waits first.
+    /// Reads once, pending plaintext first.
     pub(crate) fn receive(&mut self, receiver: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome> {
         let bytes = self.channel.take(into);
         if bytes > 0 {
@@ -212,14 +219,14 @@ impl<S: Stream> EncryptedStream<S> {
             return Ok(ReadOutcome { bytes: 0, state: ReadState::End, wait: None });
         }
         let mut scratch = receiver.borrow_scratch();
-        let room = into.len().min(scratch.len());
-        let received = self.socket.receive(receiver, &mut scratch[..room]);
+        let length = into.len().min(scratch.len());
+        let received = self.socket.receive(receiver, &mut scratch[..length]);
         let received = received.and_then(|received| self.decrypt(received, &scratch[..received.bytes], into));
         receiver.give_back(scratch);
         received
     }
 
-    /// Plaintext of the `ciphertext` that was just `received`.
+    /// Decrypts `ciphertext` that was just `received`.
     pub(crate) fn decrypt(
         &mut self,
         received: ReadOutcome,
@@ -232,23 +239,24 @@ impl<S: Stream> EncryptedStream<S> {
         }
         let absorbed = self.channel.absorb(ciphertext, into);
         if self.sealed == 0 && self.pending.is_empty() && self.channel.wants_send() {
-            // Words of the encryption's own: a new key, or why it ends. If there is no room, they go with the next answer.
+            // The encryption's own message: a new key, or an alert. If the socket is full, the next
+            // response carries it.
             let _ = self.channel.send(&mut StreamWriter(&mut self.socket));
         }
-        let bytes = absorbed.map_err(|broken| io::Error::new(ErrorKind::InvalidData, broken))?;
+        let bytes = absorbed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
         self.excess = (self.excess + ciphertext.len()).saturating_sub(bytes);
-        let came = match received.state {
+        let read_state = match received.state {
             _ if self.channel.holds_plaintext() => ReadState::More,
-            // The end is told by the next read.
+            // The next read returns the end.
             _ if self.channel.has_ended() && bytes > 0 => ReadState::More,
             _ if self.channel.has_ended() => ReadState::End,
-            came => came,
+            read_state => read_state,
         };
-        Ok(ReadOutcome { bytes, state: came, ..received })
+        Ok(ReadOutcome { bytes, state: read_state, ..received })
     }
 
-    /// Sends the beginning of `bytes`; how many of them have left. Whoever has been told that there is no room comes back with the
-    /// same bytes, and perhaps more behind them.
+    /// Sends the beginning of `bytes` and returns how many of them left. After `WouldBlock` the
+    /// caller comes back with the same bytes, and perhaps more after them.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         while !self.pending.is_empty() {
             let count = self.socket.send(&self.pending)?;
@@ -264,36 +272,38 @@ impl<S: Stream> EncryptedStream<S> {
         Ok(std::mem::take(&mut self.sealed))
     }
 
-    /// Ciphertext that the last read brought, in bytes.
+    /// Ciphertext of the last read, in bytes.
     pub(crate) fn ciphertext_bytes(&self) -> usize {
         self.ciphertext_bytes
     }
 
-    /// Records that came since this was asked last and had little in them, about: each costs as much as one that is full of requests.
+    /// Returns about how many records with little content arrived since the last call. Each costs
+    /// as much as one full of requests.
     pub(crate) fn empty_records(&mut self) -> u32 {
         let beyond = self.excess.saturating_sub(RECORD_MAX);
         self.excess -= beyond;
         (beyond / OVERHEAD) as u32
     }
 
-    /// Whether the next read is of the socket.
+    /// Returns whether the next read is from the socket.
     pub(crate) fn reads_socket(&self) -> bool {
         !self.channel.holds_plaintext() && !self.channel.has_ended()
     }
 
-    /// Ciphertext of the beginning of `bytes`, which somebody else sends and then says [how much](Encrypted::sent) of it; `None` if
-    /// something else is to be sent first.
+    /// Encrypts the beginning of `bytes` for a batch call, which reports [the bytes
+    /// sent](EncryptedStream::sent). `None` if other bytes must be sent first.
     pub(crate) fn seal_for_batch(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         if self.sealed > 0 || !self.pending.is_empty() || self.channel.wants_send() {
             return None;
         }
         self.sealed = self.channel.seal(bytes);
-        // Memory takes everything.
+        // Writing into memory takes everything.
         let _ = self.channel.send(&mut self.pending);
         Some(&self.pending)
     }
 
-    /// So much of what was [sealed apart](Encrypted::seal_apart) has left; how many bytes of plaintext have, by that.
+    /// Notes that `count` bytes [sealed for a batch](EncryptedStream::seal_for_batch) left. Returns
+    /// how many plaintext bytes left with these.
     pub(crate) fn sent(&mut self, count: usize) -> usize {
         self.has_left(count);
         if self.pending.is_empty() && !self.channel.wants_send() { std::mem::take(&mut self.sealed) } else { 0 }
@@ -306,10 +316,10 @@ impl<S: Stream> EncryptedStream<S> {
         }
     }
 
-    /// Says that nothing more will come, and ends this half.
+    /// Announces the end of this side, and shuts it down.
     pub(crate) fn shutdown(&mut self) -> io::Result<()> {
         self.channel.close();
-        // As much as there is room for: the peer knows from its protocol where the words end.
+        // As far as the socket has space: the peer knows from its protocol where the response ends.
         let _ = self.channel.send(&mut StreamWriter(&mut self.socket));
         self.socket.shutdown()
     }
@@ -344,7 +354,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::os::fd::BorrowedFd;
 
-    /// A cipher for tests: records of a length in two bytes, and bytes that are turned over.
+    /// A test cipher: records of a two-byte length and inverted bytes.
     #[derive(Default)]
     struct ToyChannel {
         coming: Vec<u8>,
@@ -352,7 +362,7 @@ mod tests {
         sendable: VecDeque<u8>,
     }
 
-    /// The longest record of the toy.
+    /// The longest record of the test cipher.
     const RECORD: usize = 300;
 
     impl SecureChannel for ToyChannel {
@@ -373,7 +383,7 @@ mod tests {
 
         fn take(&mut self, into: &mut [u8]) -> usize {
             let count = into.len().min(self.plaintext.len());
-            self.plaintext.drain(..count).zip(into).for_each(|(byte, place)| *place = byte);
+            self.plaintext.drain(..count).zip(into).for_each(|(byte, slot)| *slot = byte);
             count
         }
 
@@ -419,7 +429,7 @@ mod tests {
         fn close(&mut self) {}
     }
 
-    /// A socket that takes and gives as many bytes at a time as it is told to; 0 is none for now.
+    /// A socket that reads and writes the given numbers of bytes, one per call; 0 is `WouldBlock`.
     #[derive(Default)]
     struct ScriptedStream {
         gives: VecDeque<u8>,
@@ -449,7 +459,7 @@ mod tests {
             if count == 0 {
                 return Ok(ReadOutcome::NOTHING);
             }
-            self.gives.drain(..count).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
+            self.gives.drain(..count).zip(into.iter_mut()).for_each(|(byte, slot)| *slot = byte);
             Ok(ReadOutcome::of(count, into.len(), None))
         }
 
@@ -492,46 +502,47 @@ mod tests {
     }
 
     proptest! {
-        /// The outbox counts bytes as unsent until the whole record has left, and none leaves twice.
+        /// The send buffer counts bytes as unsent until the whole record has left, and none leaves
+        /// twice.
         #[test]
         fn everything_leaves_once_and_in_order(
             pieces in prop::collection::vec((0usize..3_000, any::<bool>()), 1..10), cuts in cuts(),
         ) {
             let socket = ScriptedStream { cuts, ..ScriptedStream::default() };
             let mut stream = EncryptedStream::new(socket, Box::<ToyChannel>::default());
-            let (mut outbox, mut wanted) = (SendBuffer::default(), Vec::new());
-            for (step, (length, apart)) in pieces.into_iter().enumerate() {
+            let (mut buffer, mut expected) = (SendBuffer::default(), Vec::new());
+            for (step, (length, is_batch)) in pieces.into_iter().enumerate() {
                 let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + step) as u8).collect();
-                outbox.bytes().extend_from_slice(&bytes);
-                wanted.extend(bytes);
-                if apart && let Some(ciphertext) = outbox.sendable().and_then(|bytes| stream.seal_for_batch(bytes)) {
-                    // Somebody else sends some of it.
+                buffer.bytes().extend_from_slice(&bytes);
+                expected.extend(bytes);
+                if is_batch && let Some(ciphertext) = buffer.sendable().and_then(|bytes| stream.seal_for_batch(bytes)) {
+                    // A batch call sends some of it.
                     let ciphertext = ciphertext.to_vec();
                     let count = stream.socket.cut().min(ciphertext.len());
                     stream.socket.taken.extend_from_slice(&ciphertext[..count]);
-                    outbox.advance(stream.sent(count));
+                    buffer.advance(stream.sent(count));
                 }
-                outbox.flush(|bytes| stream.send(bytes), Time(step as u64)).unwrap();
+                buffer.flush(|bytes| stream.send(bytes), Time(step as u64)).unwrap();
                 let waits = stream.sealed > 0 || !stream.pending.is_empty() || stream.channel.wants_send();
-                prop_assert!(!waits || outbox.unsent() > 0, "what has not left is not known to wait");
+                prop_assert!(!waits || buffer.unsent() > 0, "what has not left is not known to wait");
             }
-            while outbox.unsent() > 0 {
-                outbox.flush(|bytes| stream.send(bytes), Time(99)).unwrap();
+            while buffer.unsent() > 0 {
+                buffer.flush(|bytes| stream.send(bytes), Time(99)).unwrap();
             }
-            prop_assert!(opened(&stream.socket.taken) == wanted);
+            prop_assert!(opened(&stream.socket.taken) == expected);
         }
 
-        /// Nothing is left behind that neither the socket nor the result of a read tells of.
+        /// No plaintext stays behind without the socket or the result of a read showing it.
         #[test]
         fn everything_is_read_once_and_in_order(pieces in prop::collection::vec(1usize..3_000, 1..10), cuts in cuts(), room in 1usize..900) {
-            let (mut toy, mut wanted) = (ToyChannel::default(), Vec::new());
+            let (mut toy, mut expected) = (ToyChannel::default(), Vec::new());
             for (step, length) in pieces.into_iter().enumerate() {
                 let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + step) as u8).collect();
                 let mut sealed = 0;
                 while sealed < length {
                     sealed += toy.seal(&bytes[sealed..]);
                 }
-                wanted.extend(bytes);
+                expected.extend(bytes);
             }
             let socket = ScriptedStream { gives: toy.sendable, cuts, ..ScriptedStream::default() };
             let mut stream = EncryptedStream::new(socket, Box::<ToyChannel>::default());
@@ -539,13 +550,13 @@ mod tests {
             loop {
                 let received = stream.receive(&mut receiver, &mut into).unwrap();
                 read.extend_from_slice(&into[..received.bytes]);
-                let told = received.state == ReadState::More || !stream.socket.gives.is_empty();
-                prop_assert!(told || !stream.channel.holds_plaintext());
-                if !told {
+                let has_more = received.state == ReadState::More || !stream.socket.gives.is_empty();
+                prop_assert!(has_more || !stream.channel.holds_plaintext());
+                if !has_more {
                     break;
                 }
             }
-            prop_assert!(read == wanted);
+            prop_assert!(read == expected);
         }
     }
 }

@@ -1,68 +1,71 @@
-//! Something else that a server's cores poll beside their own connections: a client's connections, above all, so that a
-//! mid-tier's answers come on the core that waits for them and no thread stands between.
+//! Event sources that a server's cores poll besides their connections. The main one is a client's
+//! connections: a mid-tier's responses then arrive on the core that waits for them, without another
+//! thread.
 
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Something that a core polls.
+/// An event source that a core polls.
 pub trait EventSource: Send {
-    /// The descriptor that becomes readable when there is something to do. It stays the same.
+    /// Returns the descriptor that is readable while there is work. It never changes.
     fn descriptor(&self) -> RawFd;
 
-    /// Does what there is to do, without waiting.
+    /// Does the pending work, without blocking.
     fn poll(&mut self) -> PollStatus;
 }
 
-/// Outcome of a [`Guest`]'s turn.
+/// Result of [`EventSource::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollStatus {
-    /// Nothing more is to be done until the descriptor says so.
+    /// Nothing to do until the descriptor is readable.
     Idle,
-    /// The guest wants another turn soon.
+    /// Poll again soon.
     Busy,
-    /// The guest has ended: it is dropped.
+    /// The source has ended and is dropped.
     Done,
 }
 
-/// Guests on their way to the cores of a server that is to be. Clones are the same ones: the first server that starts has them.
+/// Event sources for the cores of a server that is about to start. Clones share the list; the first
+/// server that starts takes it.
 #[derive(Clone, Default)]
 pub struct EventSources(Arc<Mutex<Vec<CoreSource>>>);
 
-/// A core's number, and a guest for it.
+/// A core's index, and an event source for it.
 type CoreSource = (usize, Box<dyn EventSource>);
 
 impl std::fmt::Debug for EventSources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let guests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_tuple("Guests").field(&guests.len()).finish()
+        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_tuple("Guests").field(&sources.len()).finish()
     }
 }
 
 impl EventSources {
-    /// Adds a guest for `core`, counted from 0 and around.
-    pub fn add(&self, core: usize, guest: Box<dyn EventSource>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((core, guest));
+    /// Adds a source for `core`, counted from 0, modulo the number of cores.
+    pub fn add(&self, core: usize, source: Box<dyn EventSource>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((core, source));
     }
 
-    /// Takes the guests of `core`, of so many cores.
+    /// Takes the sources of `core` among `cores`.
     pub(crate) fn take(&self, core: usize, cores: usize) -> Vec<Box<dyn EventSource>> {
-        let mut guests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (here, elsewhere) = guests.drain(..).partition(|(at, _)| at % cores == core);
-        *guests = elsewhere;
+        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (here, elsewhere) = sources.drain(..).partition(|(at, _)| at % cores == core);
+        *sources = elsewhere;
         let here: Vec<CoreSource> = here;
-        here.into_iter().map(|(_, guest)| guest).collect()
+        here.into_iter().map(|(_, source)| source).collect()
     }
 }
 
-/// Gives each guest a turn; those that are over, or panic, go. Whether any wants another turn soon.
-pub(crate) fn poll_all(guests: &mut Vec<Box<dyn EventSource>>) -> bool {
+/// Polls each source, and removes those that have ended or panicked. Returns whether any wants
+/// another poll soon.
+pub(crate) fn poll_all(sources: &mut Vec<Box<dyn EventSource>>) -> bool {
     let mut busy = false;
-    guests.retain_mut(|guest| {
-        // A panic is the guest's alone.
-        let turn = catch_unwind(AssertUnwindSafe(|| guest.poll())).unwrap_or(PollStatus::Done);
-        busy |= turn == PollStatus::Busy;
-        turn != PollStatus::Done
+    sources.retain_mut(|source| {
+        // A panic ends only its own source.
+        let status = catch_unwind(AssertUnwindSafe(|| source.poll())).unwrap_or(PollStatus::Done);
+        busy |= status == PollStatus::Busy;
+        status != PollStatus::Done
     });
     busy
 }

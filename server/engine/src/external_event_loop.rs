@@ -1,5 +1,6 @@
-//! The engine without its threads: listener, connections and admission for a server that brings threads of its own. One thread at a time
-//! has the connections; what is admitted waits in one queue for whichever thread executes it. Never here: which thread does what.
+//! The engine without its threads: listener, connections and admission for a server with threads of
+//! its own. One thread at a time has the connections. Admitted requests wait in one queue for any
+//! thread. Does not contain the threads' roles.
 
 use crate::core::{Core, FlushMode};
 use crate::handle::Handle;
@@ -18,14 +19,15 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A thread with an answer tries so long to have the connections. Then it leaves the answer to the thread that has them: less than the
-/// wake-up that waiting would cost.
+/// Time for which a thread with a response tries to get the connections. After that it leaves the
+/// response to the thread that has them. Trying costs less than the wake-up that waiting would
+/// cost.
 const MAX_SPIN: Nanos = Nanos(2_000);
 
-/// Connections of a server whose threads come from elsewhere. Shared by all of them.
+/// Connections of a server with external threads. All of the threads share it.
 pub struct ExternalEventLoop<P: Protocol> {
     slot: ExclusiveClaim<LoopSlot<P>, Completion<P>>,
-    /// Half of the controller for requests whose turn has come.
+    /// The controller's half for dequeued requests.
     execution: Mutex<Box<dyn Admission>>,
     handle: Handle<P>,
     state: Arc<State>,
@@ -33,10 +35,10 @@ pub struct ExternalEventLoop<P: Protocol> {
     descriptor: RawFd,
 }
 
-/// The end of a call on its way to its connection.
+/// A completed call for its connection.
 type Completion<P> = (ConnectionId, <P as Protocol>::Completion);
 
-/// The connections, and what is told of them to threads that don't have them.
+/// The connections, and their state for threads that don't have them.
 struct LoopSlot<P: Protocol> {
     core: Core<P, TcpStream>,
     state: Arc<State>,
@@ -44,28 +46,28 @@ struct LoopSlot<P: Protocol> {
 
 #[derive(Default)]
 struct State {
-    /// Whether there is something to do that no socket will tell of.
+    /// Whether there is work that no socket reports.
     needs_poll: AtomicBool,
-    /// When there is something to do whatever comes.
+    /// Time at which a poll is due even without events.
     next_timeout: AtomicU64,
     is_drained: AtomicBool,
     has_failed: AtomicBool,
 }
 
-/// An admitted request whose turn has come.
+/// An admitted and dequeued request.
 pub struct AdmittedRequest<P: Protocol> {
-    /// Where its answer goes.
+    /// Connection that gets its response.
     pub connection: ConnectionId,
-    /// When its packet came.
+    /// Arrival time of its packet.
     pub arrival: Time,
-    /// How long it has waited since.
+    /// Time since its arrival.
     pub wait: Nanos,
     /// The request.
     pub call: P::Call,
 }
 
 impl<P: Protocol> LoopSlot<P> {
-    /// Looks at the connections once, without waiting.
+    /// Polls the connections once, without blocking.
     fn poll(&mut self) -> bool {
         self.core.housekeeping(self.core.now());
         let found = self.core.poll(None);
@@ -81,12 +83,12 @@ impl<P: Protocol> LoopSlot<P> {
 }
 
 impl<P: Protocol> MessageHandler<Completion<P>> for LoopSlot<P> {
-    fn handle_messages(&mut self, letters: &mut Vec<Completion<P>>) {
+    fn handle_messages(&mut self, messages: &mut Vec<Completion<P>>) {
         let now = self.core.now();
-        for (to, done) in letters.drain(..) {
-            self.core.answer(to, done, now, FlushMode::Immediate);
+        for (connection, done) in messages.drain(..) {
+            self.core.answer(connection, done, now, FlushMode::Immediate);
         }
-        // Whoever has the connections next may have them in a while only.
+        // The next thread may get the connections only after a while.
         self.core.flush_all(now);
         self.publish();
     }
@@ -100,74 +102,78 @@ impl<P: Protocol> ExternalEventLoop<P> {
         execution: Box<dyn Admission>,
     ) -> Self {
         let (descriptor, state) = (core.descriptor(), Arc::new(State::default()));
-        let seat = ExclusiveClaim::new(LoopSlot { core, state: Arc::clone(&state) });
-        ExternalEventLoop { slot: seat, execution: Mutex::new(execution), handle, state, address, descriptor }
+        let claim = ExclusiveClaim::new(LoopSlot { core, state: Arc::clone(&state) });
+        ExternalEventLoop { slot: claim, execution: Mutex::new(execution), handle, state, address, descriptor }
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The running engine: its clock, its counters.
+    /// The running engine, with its clock and counters.
     pub fn handle(&self) -> &Handle<P> {
         &self.handle
     }
 
-    /// Descriptor that is readable while something has come that nobody has looked at.
+    /// Descriptor that is readable while events are pending.
     pub fn descriptor(&self) -> RawFd {
         self.descriptor
     }
 
-    /// Looks at the connections once and queues what is admitted. Whether anything had come; `None` if another thread has them.
+    /// Polls the connections once and queues admitted requests. Returns whether there were events;
+    /// `None` if another thread has the connections.
     pub fn poll(&self) -> Option<bool> {
         self.slot.try_with(LoopSlot::poll)
     }
 
-    /// Whether a look is due although the descriptor may not say so. True only of a moment that may be over.
+    /// Returns whether a poll is due although the descriptor may not be readable. The answer may be
+    /// outdated already.
     pub fn needs_poll(&self) -> bool {
         self.state.needs_poll.load(Ordering::Relaxed) || self.slot.has_messages()
     }
 
-    /// When a look is due whatever comes.
+    /// Time at which a poll is due even without events.
     pub fn next_timeout(&self) -> Time {
         Time(self.state.next_timeout.load(Ordering::Relaxed))
     }
 
-    /// Whether requests wait in the queue.
+    /// Returns whether requests wait in the queue.
     pub fn has_queued(&self) -> bool {
         !self.handle.shared.queues.are_empty()
     }
 
-    /// Takes the oldest request from the queue. Those that the controller refuses in their turn are answered on the way.
+    /// Takes the oldest request from the queue. Requests that the controller rejects when dequeued
+    /// are answered on the way.
     pub fn take(&self) -> Option<AdmittedRequest<P>> {
         let shared = &self.handle.shared;
         while let Some((_, work)) = shared.queues.pop(0) {
-            // A front has no tasks.
-            let Work::Job(Job { reply_to: parcel, arrival: arrived, is_admitted, call, .. }) = work else { continue };
+            // An external event loop has no tasks.
+            let Work::Job(Job { reply_to: address, arrival: arrived, is_admitted, call, .. }) = work else { continue };
             let waited = shared.clock.now().since(arrived);
             if is_admitted && let Verdict::Reject(reason) = lock(&self.execution).on_dequeue(waited) {
-                self.answer(parcel.connection, P::reject(call, reason));
+                self.answer(address.connection, P::reject(call, reason));
                 continue;
             }
-            return Some(AdmittedRequest { connection: parcel.connection, arrival: arrived, wait: waited, call });
+            return Some(AdmittedRequest { connection: address.connection, arrival: arrived, wait: waited, call });
         }
         None
     }
 
-    /// Answers a call: sends the answer, or leaves it to the thread that has the connections. Whether a look is due that nobody may know
-    /// of: then the caller sees to it that a thread looks.
+    /// Answers a call: sends the response, or leaves it to the thread that has the connections.
+    /// Returns whether a poll is due that no thread may know of. The caller must then make a thread
+    /// poll.
     pub fn answer(&self, to: ConnectionId, done: P::Completion) -> bool {
         let mut done = Some(done);
         let clock = &self.handle.shared.clock;
         let mut since = None;
         loop {
-            let answered = self.slot.try_with(|seat| {
+            let answered = self.slot.try_with(|slot| {
                 if let Some(done) = done.take() {
-                    let now = seat.core.now();
-                    seat.core.answer(to, done, now, FlushMode::Immediate);
-                    seat.core.flush_all(now);
-                    seat.publish();
+                    let now = slot.core.now();
+                    slot.core.answer(to, done, now, FlushMode::Immediate);
+                    slot.core.flush_all(now);
+                    slot.publish();
                 }
             });
             if answered.is_some() {
@@ -185,35 +191,36 @@ impl<P: Protocol> ExternalEventLoop<P> {
         self.needs_poll()
     }
 
-    /// Takes no more connections and calls from now on.
+    /// Accepts no more connections and calls.
     pub fn stop(&self) {
         self.handle.shared.stop();
     }
 
-    /// Whether all that was owed when it stopped is done, or its patience is over; the connections have ended then.
+    /// Returns whether all requests before the stop are answered, or the drain timeout has passed.
+    /// The connections are then closed.
     pub fn is_drained(&self) -> bool {
         if !self.state.is_drained.load(Ordering::SeqCst) {
-            let drained = self.slot.try_with(|seat| {
-                let now = seat.core.now();
-                seat.core.housekeeping(now);
-                let is_drained = seat.core.is_drained(now);
-                seat.state.is_drained.fetch_or(is_drained, Ordering::SeqCst);
-                seat.publish();
+            let drained = self.slot.try_with(|slot| {
+                let now = slot.core.now();
+                slot.core.housekeeping(now);
+                let is_drained = slot.core.is_drained(now);
+                slot.state.is_drained.fetch_or(is_drained, Ordering::SeqCst);
+                slot.publish();
             });
             let _: Option<()> = drained;
         }
         self.state.is_drained.load(Ordering::SeqCst)
     }
 
-    /// Whether its sockets can't be looked at any more.
+    /// Returns whether polling the sockets has failed.
     pub fn has_failed(&self) -> bool {
         self.state.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Outcome of the connections, once all threads have ended.
+    /// Returns the result of the connections after all threads have ended.
     ///
     /// # Errors
-    /// The sockets can't be looked at.
+    /// Polling the sockets failed.
     pub fn outcome(&self) -> io::Result<()> {
         if self.has_failed() { Err(io::Error::other("the server's sockets could not be looked at")) } else { Ok(()) }
     }

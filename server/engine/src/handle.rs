@@ -1,4 +1,4 @@
-//! State that the cores of a server share, and requests of a protocol and its tasks to the engine.
+//! State that the cores of a server share, and the handle to it for protocols and their tasks.
 
 use crate::encryption::{Encryption, HandshakeCounters};
 use crate::job::{ConnectionId, Job};
@@ -17,26 +17,27 @@ use mio::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// From one core to another.
+/// Message from one core to another.
 pub(crate) enum CoreMessage<D> {
-    /// Look after this connection.
+    /// A new connection for the receiving core.
     Adopt(TcpStream),
-    /// A call of yours has ended: stolen, or a task.
+    /// A completed call of the receiving core's connection: a stolen call, or a task.
     Completion(ConnectionId, D),
 }
 
-/// State that the cores share besides their run queues: the controller's slow half, counters, messages.
+/// State that the cores share besides their run queues: the controller's slow half, counters,
+/// messages.
 pub(crate) struct EngineState<D> {
     pub(crate) ticker: ControlTicker,
     pub(crate) counters: Vec<Counters>,
     pub(crate) mailboxes: Mailboxes<CoreMessage<D>>,
-    /// The objective.
+    /// Latency objective.
     pub(crate) slo: Nanos,
-    /// The delay that the controller aims at, if it aims at one.
+    /// The delay that the controller aims at, if it has one.
     pub(crate) target: Option<Nanos>,
-    /// Watch over the server, if one is kept.
+    /// Observer of the server, if it is watched.
     pub(crate) watch: Option<Arc<Watch>>,
-    /// The controller's rehearsal, if it rehearses.
+    /// The controller's shadow mode, if enabled.
     pub(crate) shadow: Option<ShadowMode>,
     pub(crate) about: ServiceInfo,
     /// Encryption of all connections, if they are encrypted, and their handshakes.
@@ -64,7 +65,7 @@ impl<D: Send> AllocationMessages for SlowHalf<D> {
     }
 }
 
-/// A running engine. Clones are the same one.
+/// A running engine. Clones share it.
 pub struct Handle<P: Protocol> {
     pub(crate) engine: Arc<EngineState<P::Completion>>,
     pub(crate) shared: Arc<Shared<Job<P::Call>>>,
@@ -92,31 +93,31 @@ impl<P: Protocol> Handle<P> {
         self.engine.ticker.gauges()
     }
 
-    /// Whether the controller rehearses.
+    /// Returns whether the controller is in shadow mode.
     pub fn is_shadow(&self) -> bool {
         self.engine.shadow.is_some()
     }
 
-    /// Tells the controller what the servers behind this one let through, before its next tick.
+    /// Reports the downstream servers' acceptance to the controller, before its next tick.
     pub fn downstream(&self, event: &Downstream) {
         self.engine.ticker.downstream(event);
     }
 
-    /// The queueing delay at this moment.
+    /// The current queueing delay.
     pub fn delay(&self) -> Nanos {
         self.shared.delay(self.shared.clock.now())
     }
 
-    /// Hands the end of a call to the core that answers it, from wherever a task has ended.
-    pub fn finish(&self, core: usize, to: ConnectionId, done: P::Completion) {
-        // A core that runs the task itself looks at its messages next.
-        self.engine.mailboxes.leave(core, CoreMessage::Completion(to, done));
+    /// Hands a completed call to the core that answers it, from any thread.
+    pub fn finish(&self, core: usize, connection: ConnectionId, done: P::Completion) {
+        // A core that runs the task itself reads its messages next.
+        self.engine.mailboxes.leave(core, CoreMessage::Completion(connection, done));
         if current_core() != Some(core) {
             self.engine.mailboxes.wake(core);
         }
     }
 
-    /// Statistics of the server.
+    /// Returns the server's statistics.
     pub fn statistics(&self) -> Statistics {
         let now = self.shared.clock.now();
         let (counts, gauges) = (self.counts(), self.gauges());

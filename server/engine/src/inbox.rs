@@ -1,47 +1,48 @@
-//! Messages from one core to another, and waking the other for them.
+//! Messages from one core to another, and the wake-up of the receiver.
 
 use leeward_host::sync::{Mutex, lock};
 
-/// Means of waking a core from its poll, now or the next time it would wait.
+/// Wakes a core from its poll, now or the next time it would wait.
 pub(crate) trait Wake {
-    /// Wakes it.
+    /// Wakes the core.
     fn wake(&self);
 }
 
 impl Wake for mio::Waker {
     fn wake(&self) {
-        // A waker fails only when its event counter is full, and then the core is being woken already.
+        // A waker fails only when its event counter is full. The core is then being woken already.
         let _ = mio::Waker::wake(self);
     }
 }
 
-/// Messages for a core. Their number is bounded: a message is a connection or an unanswered call, and those are
-/// bounded.
+/// Messages for a core. A message is a connection or an unanswered call, and both are bounded in
+/// number.
 pub(crate) struct Inbox<M, W> {
     messages: Mutex<Vec<M>>,
     waker: W,
 }
 
 impl<M, W: Wake> Inbox<M, W> {
-    /// Empty, for the core that `waker` wakes.
+    /// Makes an empty inbox for the core that `waker` wakes.
     pub(crate) fn new(waker: W) -> Self {
         Inbox { messages: Mutex::new(Vec::new()), waker }
     }
 
-    /// Leaves a message and wakes the core: in this order, so that the woken finds it.
+    /// Leaves a message, then wakes the core. In this order the woken core finds the message.
     pub(crate) fn send(&self, message: M) {
         self.leave(message);
         self.waker.wake();
     }
 
-    /// Leaves a message for a core that is awake and will look, or that the caller wakes afterwards.
+    /// Leaves a message for a core that is awake and will read it, or that the caller wakes
+    /// afterwards.
     pub(crate) fn leave(&self, message: M) {
         lock(&self.messages).push(message);
     }
 
     /// Takes the messages into `into`, which is empty.
     pub(crate) fn receive(&self, into: &mut Vec<M>) {
-        // Uncontended, and empty nearly always with one core: a lock of some nanoseconds.
+        // Uncontended, and with one core nearly always empty: a lock of some nanoseconds.
         std::mem::swap(&mut *lock(&self.messages), into);
     }
 
@@ -57,7 +58,7 @@ mod model {
     use leeward_host::sync::{AtomicU64, Ordering};
     use loom::{sync::Arc, thread};
 
-    /// A poll's event counter: waking raises it, waiting takes it.
+    /// A poll's event counter: waking increments it, waiting takes it.
     struct Counter(AtomicU64);
 
     impl Wake for Arc<Counter> {
@@ -66,7 +67,7 @@ mod model {
         }
     }
 
-    /// A core that has looked into its inbox and then waits has every message, or is woken for those it has not.
+    /// A core that has read its inbox and then waits has every message, or is woken for the others.
     #[test]
     fn no_message_is_lost() {
         loom::model(|| {
@@ -84,7 +85,7 @@ mod model {
                 inbox.receive(&mut messages);
                 received.extend(messages);
             };
-            // Looks, and would then wait: only if nothing has woken it.
+            // Waits only if nothing has woken it since it read the inbox.
             take(&mut received);
             while counter.0.swap(0, Ordering::SeqCst) > 0 {
                 take(&mut received);

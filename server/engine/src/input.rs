@@ -1,26 +1,26 @@
-//! Bytes of a connection between its socket and its protocol. Never here: what the bytes mean.
+//! Bytes of a connection between its socket and its protocol. Does not contain their meaning.
 
 use leeward_wire::Decoder;
 
 /// Receive buffer of a connection: the engine reads into it, the protocol takes requests out of it.
 pub trait Input {
-    /// Room for the next read. Empty only if the protocol takes something out before more can come.
+    /// Space for the next read. Empty only if the protocol must take bytes out first.
     fn spare(&mut self) -> &mut [u8];
 
-    /// The first `count` bytes of [`Input::spare`] have come.
+    /// Notes that the first `count` bytes of [`Input::spare`] were filled.
     fn filled(&mut self, count: usize);
 
-    /// Bytes that have come and are not handled.
+    /// Bytes received and not handled.
     fn buffered(&self) -> usize;
 
-    /// Memory that the request which is coming needs, and that was needed for those that came, in
-    /// bytes; 0 if it is no more than any connection may have.
+    /// Memory, in bytes, for the incoming request and for those received. 0 if every connection may
+    /// have as much.
     fn wanted(&self) -> usize {
         0
     }
 
-    /// Gives the memory back, if nothing is buffered. The engine says when: a client that sends one
-    /// long request after the other would pay for each.
+    /// Frees the memory, if nothing is buffered. The engine decides when, since a client that sends
+    /// one long request after the other would pay for each release.
     fn release(&mut self) {}
 }
 
@@ -51,8 +51,7 @@ impl Input for Decoder {
     }
 }
 
-/// A receive buffer for requests of bounded length, for protocols whose parser has no buffer of its
-/// own.
+/// A receive buffer for requests of bounded length, for protocols whose parser has no buffer.
 #[derive(Debug)]
 pub struct ReceiveBuffer {
     bytes: Vec<u8>,
@@ -61,18 +60,18 @@ pub struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// An empty buffer for requests of up to `longest` bytes. It holds no memory before the first
-    /// read.
+    /// Makes an empty buffer for requests of up to `longest` bytes. It holds no memory before the
+    /// first read.
     pub fn new(longest: usize) -> Self {
         ReceiveBuffer { bytes: Vec::new(), filled: 0, longest }
     }
 
-    /// Bytes that have come and are not handled.
+    /// Bytes received and not handled.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 
-    /// Forgets the first `count` bytes, or all if there are fewer.
+    /// Removes the first `count` bytes, or all if there are fewer.
     pub fn consume(&mut self, count: usize) {
         let count = count.min(self.filled);
         self.bytes.copy_within(count..self.filled, 0);

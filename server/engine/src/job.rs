@@ -1,18 +1,18 @@
-//! Requests on their way from a connection to the core that executes them. Never here: what a
-//! request says.
+//! Requests between a connection and the core that executes them. Does not contain a request's
+//! content.
 
 use leeward_core::units::Time;
 
-/// A connection's place on its core, and which of the place's successive connections is meant.
+/// A connection's slot on its core, and the generation that tells the slot's connections apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionId {
-    /// The place. It is also the slot of the connection's session.
+    /// Slot index. The connection's session has the same slot.
     pub slot: u32,
-    /// How many connections the place has had before.
+    /// Number of connections that the slot had before.
     pub generation: u32,
 }
 
-/// Where a call came from, and its end goes.
+/// Core and connection that get a call's response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyAddress {
     /// The core that owns the connection.
@@ -24,7 +24,7 @@ pub(crate) struct ReplyAddress {
 pub struct Job<C> {
     pub(crate) reply_to: ReplyAddress,
     pub(crate) arrival: Time,
-    /// When it was put into the queue.
+    /// Time at which it was queued.
     pub(crate) queued: Time,
     pub(crate) is_admitted: bool,
     pub(crate) call: C,

@@ -1,22 +1,30 @@
-//! The engine under every protocol: listeners, sockets and cores, with a controller's fast half on each core.
+//! The engine under every protocol: listeners, sockets and cores, with a controller's fast half on
+//! each core.
 //!
-//! - [`Protocol`]: the seam. Bytes go in; calls, words and endings come out.
-//! - [`Config`]: what every server can be told; [`Config::start`] starts it. [`Server`]: looking at it, stopping it.
-//! - [`Handle`]: what a protocol and its tasks may ask of the running engine. [`Visit`]: what a protocol works with while it
-//!   handles one connection.
-//! - [`Account`]: a connection's account with the controller, for protocols without credits.
+//! - [`Protocol`]: the interface of a protocol. Bytes go in; calls, responses and closes come out.
+//! - [`Config`]: settings of every server; [`Config::start`] starts it. [`Server`]: observing and
+//!   stopping it.
+//! - [`Handle`]: the running engine, for a protocol and its tasks. [`PollContext`]: a protocol's
+//!   access to the engine while it handles one connection.
+//! - [`ControllerSession`]: a connection's session with the controller, for protocols without
+//!   credits.
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
-//! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
-//!   one system call. `carrier`, `datagrams`: sessions without a socket of their own. [`Encryption`]: the seam to TLS. `acceptor`, `outbox`, `backlog`, `farewell`, `room`, `trim`: small parts.
-//! - `fair_shares`: quotas of a core's time. `readiness`: which connections are read and flushed next. `pending_handshakes`: whose
-//!   turn it is, and when a handshake is given up. `mail`, `inbox`: messages between cores.
+//! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps.
+//!   [`batch`]: several sockets in one system call. `connection_io`, `datagrams`: sessions without
+//!   a socket of their own. [`Encryption`]: the interface to TLS. `acceptor`, `send_buffer`,
+//!   `backlog`, `closing_handshake`, `receive_budget`, `trim`: small parts.
+//! - `fair_shares`: quotas of a core's time. `readiness`: order of reads and flushes.
+//!   `pending_handshakes`: order and timeouts of handshakes. `mailboxes`, `inbox`: messages between
+//!   cores.
 //! - [`Input`], [`ReceiveBuffer`]: bytes on their way to a protocol.
-//! - [`Front`]: the engine without its threads, for servers that bring their own; one of them at a time has it. [`wait`]: how such a
-//!   thread sleeps.
-//! - [`Guest`]: what cores poll besides their connections, such as a client's. [`AlarmClock`]: times to the microsecond.
-//! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
+//! - [`ExternalEventLoop`]: the engine without its threads, for servers with threads of their own;
+//!   one thread at a time has it. [`wait`]: sleep of such a thread.
+//! - [`EventSource`]: sources that cores poll besides their connections, such as a client.
+//!   [`TaskTimer`]: timers to the microsecond.
+//! - [`allocation`]: core allocation. [`Statistics`]: a server's statistics.
 //!
-//! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-core`), what it does (a service's).
+//! Does not contain the meaning of bytes (a protocol's), the admission decision (`leeward-core`),
+//! or a request's work (a service's).
 
 mod acceptor;
 pub mod allocation;
@@ -72,7 +80,7 @@ pub use input::{Input, ReceiveBuffer};
 pub use job::{ConnectionId, Job};
 pub use leeward_allocation::registry::AllocationPolicy;
 pub use leeward_host::RequestCounts;
-/// For servers that tell more of themselves than the engine knows.
+/// For servers that report more about themselves than the engine knows.
 pub use leeward_observe as observe;
 pub use leeward_observe::Source;
 pub use leeward_wire::{ClientProtocol, RejectCode};

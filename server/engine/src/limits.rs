@@ -1,42 +1,46 @@
-//! Bounds of a server's connections and of the memory that they hold. Never here: what happens at a bound.
+//! Limits of a server's connections and of their memory. Does not contain the reaction at a limit.
 
 use crate::receive::IoUring;
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
 use leeward_datagram::DatagramSize;
 
-/// Bounds of a connection.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that may be open at once.
+    /// Maximum open connections.
     pub connections: usize,
-    /// Bytes that may wait for a peer; nothing of it is read while more do. While its socket is full 64 KiB are enough, if an answer longer
-    /// than 16 KiB is among them or more than half of `sending` is in use.
+    /// Maximum bytes that may wait for a peer; the peer is not read while more wait. While its
+    /// socket is full, the limit is 64 KiB if a response longer than 16 KiB waits, or if more than
+    /// half of `send_memory` is used.
     pub unsent: usize,
-    /// Memory for requests that are coming and are longer than a connection's own buffer, in bytes, of all connections
-    /// together.
+    /// Memory, in bytes, for incoming requests that exceed a connection's own buffer, for all
+    /// connections together.
     pub receive_memory: usize,
-    /// Memory of answers that have not been taken, in bytes, of all connections together. Beyond it only connections are read that take
-    /// theirs, and beyond twice as much none; with a protocol that [bounds](crate::Protocol::BOUNDS_ANSWERS) its answers these are the ones
-    /// that may have long answers.
+    /// Memory, in bytes, for responses that were not taken, for all connections together. Above it
+    /// only connections that take their responses are read, above twice as much none. With a
+    /// protocol that [bounds](crate::Protocol::BOUNDS_ANSWERS) its responses, this applies to long
+    /// responses only.
     pub send_memory: usize,
-    /// A connection from which nothing has come for this long, and which is owed nothing, ends. `None`: never.
+    /// A connection that sends nothing for this long, with no response pending, is closed. `None`:
+    /// never.
     pub idle_timeout: Option<Nanos>,
-    /// A connection that takes longer for one request ends.
+    /// Maximum time for receiving one request.
     pub request_timeout: Nanos,
-    /// A connection that takes nothing for this long ends.
+    /// Maximum time for which a peer may take nothing.
     pub write_timeout: Nanos,
-    /// A stop waits this long for answers to go out.
+    /// Maximum time that a stop waits for responses to leave.
     pub drain_timeout: Nanos,
-    /// An encrypted connection has this long from its beginning to the end of its handshake, its wait for a turn included.
+    /// Maximum time from the beginning of an encrypted connection to the end of its handshake,
+    /// waits included.
     pub handshake_timeout: Nanos,
     /// Whether several sockets may be read and written in one system call.
     pub io_uring: IoUring,
-    /// Budget of a request for queues if it brings none.
+    /// Budget of a request for queues, if it brings none.
     pub budget: Budget,
-    /// The objective, for counting what was in time.
+    /// Latency objective, for counting requests in time.
     pub slo: Nanos,
-    /// The longest datagram, where datagrams are served.
+    /// The longest datagram, if datagrams are served.
     pub datagram: DatagramSize,
 }
 

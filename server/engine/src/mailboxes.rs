@@ -1,48 +1,50 @@
-//! Mail from core to core: messages, and connections on their way to the core that is to have them.
+//! Messages between cores, and new connections on their way to their cores.
 
 use super::inbox::Inbox;
 use mio::Waker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Connections that may wait for a core that takes no messages. They count in no other limit, so their number must have
-/// a bound.
+/// Maximum connections on their way to cores. No other limit counts these, so their number needs a
+/// bound.
 const ADOPTING: usize = 256;
 
 /// The inboxes of all cores.
 pub(crate) struct Mailboxes<M> {
     inboxes: Vec<Inbox<M, Waker>>,
-    /// Connections on their way from the core that has accepted them to their own.
+    /// Connections sent by the accepting core that have not reached their own core.
     adopting: AtomicUsize,
 }
 
 impl<M> Mailboxes<M> {
-    /// For the cores that these wake.
+    /// Makes one inbox per waker.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         Mailboxes { inboxes: wakers.into_iter().map(Inbox::new).collect(), adopting: AtomicUsize::new(0) }
     }
 
-    /// How many cores there are.
+    /// Number of cores.
     pub(crate) fn cores(&self) -> usize {
         self.inboxes.len()
     }
 
-    /// Whether more connections may be sent to their cores.
+    /// Returns whether more connections may be sent to their cores.
     pub(crate) fn may_adopt(&self) -> bool {
         self.adopting.load(Ordering::Relaxed) < ADOPTING
     }
 
-    /// Sends a connection to `core`, which says when it has it.
+    /// Sends a connection to `core`, which calls [`Mailboxes::adopted`] when it takes the
+    /// connection.
     pub(crate) fn send_adopt(&self, core: usize, message: M) {
         self.adopting.fetch_add(1, Ordering::Relaxed);
         self.send(core, message);
     }
 
-    /// A connection has come to its core.
+    /// Notes that a connection has reached its core.
     pub(crate) fn adopted(&self) {
         self.adopting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Leaves a message for `core`, whose mail the caller will look through before it sleeps.
+    /// Leaves a message for `core` without a wake-up. The caller wakes `core` afterwards, or reads
+    /// its messages before `core` sleeps.
     pub(crate) fn leave(&self, core: usize, message: M) {
         self.inboxes[core].leave(message);
     }

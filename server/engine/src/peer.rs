@@ -1,4 +1,4 @@
-//! A connection: its socket, its protocol's state, its unsent bytes, and what is known of its readiness.
+//! A connection: its socket, its protocol's state, its unsent bytes, and its readiness.
 
 use crate::connection_io::{ConnectionIo, OutboundDatagrams};
 use crate::fair_shares::Share;
@@ -19,38 +19,42 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) id: ConnectionId,
     pub(crate) connection: P::Connection,
     pub(crate) out: SendBuffer,
-    /// The last time that anything came.
+    /// Last time at which bytes were received.
     pub(crate) last_received: Time,
-    /// When the incomplete request began; `None` if there is none, or its rest was not to be read.
+    /// Time at which the incomplete request began; `None` if there is none, or its rest was not to
+    /// be read.
     pub(crate) partial_since: Option<Time>,
-    /// Time at which the peer was told its last words: what waits goes out, what comes is thrown away.
+    /// Time at which the connection began to close: pending bytes still leave, received bytes are
+    /// discarded.
     pub(crate) closing_since: Option<Time>,
-    /// Bytes that were read since then.
+    /// Bytes discarded since then.
     pub(crate) discarded: usize,
-    /// Whether the socket, or the protocol's buffer, may hold bytes that are not handled.
+    /// Whether the socket, or the protocol's buffer, may hold unhandled bytes.
     pub(crate) readable: bool,
-    /// Whether the poll has said that the peer sends nothing more: then reading comes to the end of the stream.
+    /// Whether the poll has reported that the peer sends nothing more. Reading then reaches the end
+    /// of the stream.
     pub(crate) hung_up: bool,
-    /// Whether the end of the stream has been read.
+    /// Whether the end of the stream was read.
     pub(crate) has_ended: bool,
-    /// When its last turn ended, or when a poll last put it off. Since then its requests have waited for
-    /// others; before, for its own requests and messages.
+    /// Time at which its last quantum ended, or a poll last put it off. Its requests have waited
+    /// for other connections since then, and for its own requests and messages before.
     pub(crate) quantum_end: Time,
-    /// Whether what is not handled may have waited because the connection was not to be read.
+    /// Whether unhandled bytes may have waited because the connection was not to be read.
     pub(crate) held_back: bool,
     /// Its share of the core's time.
     pub(crate) share: Share,
-    /// Memory that was granted for a long request, in bytes.
+    /// Memory granted for a long request, in bytes.
     pub(crate) receive_grant: usize,
-    /// Whether it waits for such memory, or for that of answers.
+    /// Whether it waits for such memory, or for memory for responses.
     pub(crate) is_short_of_memory: bool,
-    /// Memory that its unsent answers hold, in bytes, when they were last sent.
+    /// Memory, in bytes, that its unsent responses held after the last flush.
     pub(crate) backlog: usize,
-    /// Whether it has taken all that was last sent to it; of a protocol that bounds its answers, a long one as a whole.
+    /// Whether it has taken everything at the last flush. With a protocol that bounds its
+    /// responses: whether it took a whole long one.
     pub(crate) drains_output: bool,
-    /// The core's lists that have it.
+    /// The core's lists that contain it.
     pub(crate) listed: ListFlags,
-    /// Result of a read ahead, together with other sockets; the bytes are in the protocol's buffer.
+    /// Result of a batch read; the bytes are in the protocol's buffer.
     pub(crate) ahead: Option<io::Result<ReadOutcome>>,
 }
 
@@ -80,7 +84,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
         }
     }
 
-    /// Whether bytes that come are to be taken from the socket.
+    /// Returns whether the socket may be read.
     pub(crate) fn may_be_read(&self, limits: &Limits) -> bool {
         self.closing_since.is_none()
             && !self.share.is_paused()
@@ -88,18 +92,19 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             && P::may_read(&self.connection)
     }
 
-    /// Whether there is memory for what is coming. Gives back what is not needed.
-    pub(crate) fn reserve_memory(&mut self, room: &mut ReceiveBudget) -> bool {
-        if self.receive_grant > 0 && room.is_tight() {
+    /// Adjusts the memory grant to the incoming request, and returns unneeded memory. Returns
+    /// whether there is enough.
+    pub(crate) fn reserve_memory(&mut self, budget: &mut ReceiveBudget) -> bool {
+        if self.receive_grant > 0 && budget.is_tight() {
             P::input(&mut self.connection).release();
         }
-        let may = room.resize(&mut self.receive_grant, P::input(&mut self.connection).wanted());
-        // It may be short of memory for answers as well, and the sweep must come back to it for that.
+        let may = budget.resize(&mut self.receive_grant, P::input(&mut self.connection).wanted());
+        // The flag also stands for memory for responses, for which the scan must return to it.
         self.is_short_of_memory |= !may;
         may
     }
 
-    /// Whether reading it is all there is to do before its requests can be handled.
+    /// Returns whether only a read is missing before its requests can be handled.
     pub(crate) fn may_be_read_ahead(&mut self, limits: &Limits) -> bool {
         P::input(&mut self.connection).buffered() == 0
             && self.ahead.is_none()
@@ -109,9 +114,10 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             && self.may_be_read(limits)
     }
 
-    /// How long what was just `received` has waited for others, which is the server's queue. What it has waited for more of
-    /// the same connection, or because the connection was not to be read, says nothing about the server and must not cost
-    /// others: a client that is paused, or that sends without a pause, would else make the controller think of overload.
+    /// Time that the bytes just `received` waited for other connections, in the server's queue.
+    /// Excludes waits for the same connection's requests, and waits while the connection was not to
+    /// be read. Otherwise a paused client, or one that sends without pause, would make the
+    /// controller see an overload.
     pub(crate) fn queueing_delay(&self, received: &ReadOutcome, unseen: Nanos, now: Time) -> Nanos {
         if self.held_back { Nanos::ZERO } else { received.wait.unwrap_or(unseen).min(now.since(self.quantum_end)) }
     }
@@ -119,20 +125,20 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     /// Reads once into the protocol's buffer.
     pub(crate) fn receive(&mut self, receiver: &mut SocketReader) -> io::Result<ReadOutcome> {
         let spare = P::input(&mut self.connection).spare();
-        let room = spare.len().min(self.share.read_bytes());
-        let received = self.stream.receive(receiver, &mut spare[..room]);
+        let length = spare.len().min(self.share.read_bytes());
+        let received = self.stream.receive(receiver, &mut spare[..length]);
         P::input(&mut self.connection).filled(received.as_ref().map_or(0, |received| received.bytes));
         self.note(received)
     }
 
-    /// As [`Peer::receive`], of what was read for it up to `room` bytes: puts it where the next requests come from.
+    /// Does the same with the result of a batch read of up to `room` bytes.
     pub(crate) fn receive_ahead(&mut self, room: usize, received: io::Result<crate::batch::ReadBytes<'_>>) {
         let received = match received {
             Ok(received) => {
-                let came = ReadOutcome::of(received.bytes.len(), room, received.stamp.and_then(age));
-                let came = self.stream.decode(came, received.bytes, P::input(&mut self.connection).spare());
-                P::input(&mut self.connection).filled(came.as_ref().map_or(0, |came| came.bytes));
-                came
+                let outcome = ReadOutcome::of(received.bytes.len(), room, received.stamp.and_then(age));
+                let outcome = self.stream.decode(outcome, received.bytes, P::input(&mut self.connection).spare());
+                P::input(&mut self.connection).filled(outcome.as_ref().map_or(0, |outcome| outcome.bytes));
+                outcome
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(ReadOutcome::NOTHING),
             Err(error) => Err(error),
@@ -142,36 +148,36 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
 
     fn note(&mut self, received: io::Result<ReadOutcome>) -> io::Result<ReadOutcome> {
         if matches!(received, Ok(ReadOutcome { state: ReadState::Empty, .. })) {
-            // What the poll said was meant for this place's last connection.
+            // The hang-up was reported for the slot's previous connection.
             self.hung_up = false;
         }
         received
     }
 
-    /// Sends what the socket takes; how many bytes that was.
+    /// Sends as much as the socket takes, and returns the number of bytes.
     pub(crate) fn send(&mut self, now: Time, datagrams: &mut Option<OutboundDatagrams>) -> io::Result<usize> {
         let stream = &mut self.stream;
         self.out.flush(|bytes| stream.send(bytes, now, datagrams), now)
     }
 
-    /// Bytes for the socket that say what is to be sent, if that may leave together with others'.
+    /// Returns the bytes for the socket, if these may leave in a batch call.
     pub(crate) fn sendable(&mut self) -> Option<&[u8]> {
         self.stream.seal_for_batch(self.out.sendable()?)
     }
 
-    /// The socket took so much of what was [sendable](Peer::sendable); tries the rest, if there is one.
+    /// Notes that the socket took `count` bytes of [`Peer::sendable`], and sends the rest, if any.
     pub(crate) fn finish_write(&mut self, count: usize, now: Time) -> io::Result<usize> {
         let count = self.stream.sent(count);
         self.out.advance(count);
         Ok(count + self.send(now, &mut None)?)
     }
 
-    /// Whether everything owed has gone out of a connection that is to end.
+    /// Returns whether a closing connection has sent everything.
     pub(crate) fn is_over(&self) -> bool {
         if self.out.unsent() > 0 {
             return false;
         }
-        let leaves = P::is_closing(&self.connection) || (self.has_ended && !self.listed.is_unread() && !self.readable);
-        self.closing_since.is_some() || (leaves && P::unanswered(&self.connection) == 0)
+        let may_end = P::is_closing(&self.connection) || (self.has_ended && !self.listed.is_unread() && !self.readable);
+        self.closing_since.is_some() || (may_end && P::unanswered(&self.connection) == 0)
     }
 }

@@ -1,9 +1,9 @@
 //! Pending handshakes of a core: connections that wait for a step of their handshake, or for their
-//! client. A step costs as much as dozens of requests, and no request has asked for it: so each new
-//! connection has one step per turn.
+//! client. A step costs as much as dozens of requests, and no request has asked for it. So each new
+//! connection takes one step before the others' next steps.
 //!
-//! Here is whose turn it is, what a step makes of the connection, and when it is given up. Never
-//! here: how much time handshakes have (`fair_shares`), and what a handshake consists of
+//! Contains the order of handshakes, the result of a step, and the timeouts. Does not contain the
+//! time that handshakes may take (`fair_shares`), or a handshake's messages
 //! ([`crate::Encryption`]).
 
 use crate::closing_handshake::ClosingHandshake;
@@ -15,104 +15,105 @@ use leeward_core::units::{Nanos, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-/// Ciphertext that one step reads, bytes: more than a hello, less than a long chain of
+/// Ciphertext that one step reads, bytes: more than a client hello, less than a long chain of
 /// certificates.
 const STEP: usize = 4 * 1024;
-/// While all places are taken, a new connection that has sent nothing for so long makes room.
+/// While all slots are taken, time after which a new connection without progress is closed.
 const CROWDED_TIMEOUT: Nanos = Nanos::from_millis(250);
 
-/// Reasons to refuse a connection besides those of the encryption itself.
+/// Reasons to reject a connection, besides the encryption's own.
 pub(crate) mod reason {
-    /// The peer did not go on in time.
+    /// The peer did not continue in time.
     pub(crate) const STALLED: &str = "stalled";
-    /// The server had no time for it in time.
+    /// The server had no time for the handshake before its timeout.
     pub(crate) const WAITED: &str = "waited";
     /// The peer has gone.
     pub(crate) const LEFT: &str = "left";
-    /// The server has as many connections as it takes, or is stopping.
+    /// The server has reached its connection limit, or is stopping.
     pub(crate) const FULL: &str = "full";
-    /// The peer speaks something else.
+    /// The peer does not use encryption.
     pub(crate) const PLAINTEXT: &str = "plaintext";
-    /// The peer's identity is not in the table of tenants, and such are refused.
+    /// The peer's identity is not in the table of tenants, which rejects unknown identities.
     pub(crate) const UNKNOWN_IDENTITY: &str = "stranger";
 }
 
-/// Bounds of a handshake.
+/// Limits of a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandshakeLimits {
-    /// Time from the beginning of a connection to the end of its handshake.
+    /// Maximum time from the beginning of a connection to the end of its handshake.
     pub(crate) timeout: Nanos,
-    /// Time in which a refused connection may take its reason.
+    /// Time in which a rejected connection may take the reason.
     pub(crate) linger: Nanos,
-    /// Bytes of a refused connection that are thrown away meanwhile.
+    /// Maximum bytes of a rejected connection that are discarded meanwhile.
     pub(crate) discarded: usize,
 }
 
-/// A connection whose handshake is not over.
+/// A connection whose handshake is not done.
 struct PendingHandshake<S> {
     socket: S,
     id: ConnectionId,
-    /// `None` before anything has come.
+    /// `None` before the first byte.
     channel: Option<Box<dyn SecureChannel>>,
     since: Time,
-    /// When its handshake last went on: a byte now and then is no reason to keep its place.
+    /// Last time at which the handshake made progress. A byte now and then does not keep the slot.
     last_progress: Time,
     is_queued: bool,
     hung_up: bool,
-    /// Poll in which it came: readiness that this poll tells of its place is another connection's.
+    /// Poll in which it arrived. Readiness of its slot from this poll belongs to another
+    /// connection.
     poll: u64,
-    /// When it was refused. It may take the reason before it is closed.
+    /// Time of its rejection. It may take the reason before it is closed.
     closing_since: Option<Time>,
     discarded: usize,
 }
 
-/// Fate of a connection after a step.
+/// Outcome of a handshake step.
 enum StepOutcome {
     /// Waits for its peer.
     Waits,
-    /// May go on at once, after others.
+    /// May continue at once, after other connections.
     GoesOn,
-    /// The handshake is over.
+    /// The handshake is done.
     Done,
-    /// Speaks something else.
+    /// The peer does not use encryption.
     Plaintext,
-    /// Refused without a word.
+    /// Rejected without a message.
     Closed(&'static str),
-    /// Refused, and takes the reason.
+    /// Rejected with a message that tells the reason.
     Refused(&'static str),
 }
 
-/// A connection whose handshake is over.
+/// A connection whose handshake is done.
 pub(crate) struct EstablishedConnection<S> {
     pub(crate) id: ConnectionId,
     pub(crate) socket: S,
     pub(crate) channel: Box<dyn SecureChannel>,
-    /// Whether the poll has said that the peer sends nothing more.
+    /// Whether the poll has reported that the peer sends nothing more.
     pub(crate) hung_up: bool,
 }
 
-/// A connection that is to be closed.
+/// A connection to be closed.
 pub(crate) struct ClosedConnection<S> {
     pub(crate) id: ConnectionId,
     pub(crate) socket: S,
 }
 
-/// Outcome of a turn. A connection that it holds is no longer pending.
+/// Result of a step for the core. A connection in it is no longer pending.
 pub(crate) enum HandshakeOutcome<S> {
-    /// The handshake goes on.
+    /// The handshake continues.
     Pending,
     Done(EstablishedConnection<S>),
-    /// The peer speaks something else, and is told so by its protocol.
+    /// The peer does not use encryption; its protocol sends it an error.
     Plaintext(ClosedConnection<S>),
-    /// The connection is refused now, for this reason, or was refused before. Without a connection
-    /// it takes its reason first.
+    /// The connection was rejected, now with this reason or before. Without a connection here, the
+    /// peer takes its reason first.
     Refused(Option<&'static str>, Option<ClosedConnection<S>>),
 }
 
 /// Pending handshakes of a core.
 pub(crate) struct PendingHandshakes<S> {
     pending: BTreeMap<u32, PendingHandshake<S>>,
-    /// Connections with something to read, in turn.
+    /// Connections with something to read, in order.
     ready: VecDeque<ConnectionId>,
     poll: u64,
     limits: HandshakeLimits,
@@ -123,17 +124,17 @@ impl<S: Stream> PendingHandshakes<S> {
         PendingHandshakes { pending: BTreeMap::new(), ready: VecDeque::new(), poll: 0, limits }
     }
 
-    /// How many there are.
+    /// Number of pending handshakes.
     pub(crate) fn count(&self) -> usize {
         self.pending.len()
     }
 
-    /// The poll has been asked: places that are given from now on have no part in its answer.
+    /// Begins a poll. Its readiness does not apply to slots that are assigned from now on.
     pub(crate) fn begin_poll(&mut self) {
         self.poll += 1;
     }
 
-    /// Whether a connection waits for a step.
+    /// Returns whether a connection waits for a step.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -155,7 +156,7 @@ impl<S: Stream> PendingHandshakes<S> {
         self.pending.insert(id.slot, pending);
     }
 
-    /// The poll tells of the socket at a place.
+    /// Handles a readiness event of the socket in a slot.
     pub(crate) fn ready(&mut self, slot: u32, readable: bool, writable: bool, hung_up: bool) {
         let poll = self.poll;
         let Some(pending) = self.pending.get_mut(&slot).filter(|pending| pending.poll != poll) else { return };
@@ -175,7 +176,7 @@ impl<S: Stream> PendingHandshakes<S> {
         }
     }
 
-    /// Gives the next connection its turn: one step. `None` if none waits.
+    /// Takes one step of the next connection. `None` if none waits.
     pub(crate) fn step_next(
         &mut self,
         encryption: &dyn Encryption,
@@ -189,8 +190,8 @@ impl<S: Stream> PendingHandshakes<S> {
         };
         pending.is_queued = false;
         if pending.closing_since.is_some() {
-            let left = pending.socket.discard(&mut pending.discarded, limits.discarded);
-            let closed = if left == ClosingHandshake::Pending { None } else { self.remove(id.slot) };
+            let state = pending.socket.discard(&mut pending.discarded, limits.discarded);
+            let closed = if state == ClosingHandshake::Pending { None } else { self.remove(id.slot) };
             return Some(HandshakeOutcome::Refused(None, closed));
         }
         let mut scratch = receiver.borrow_scratch();
@@ -222,8 +223,8 @@ impl<S: Stream> PendingHandshakes<S> {
             StepOutcome::Refused(reason) => {
                 let Some(pending) = self.pending.get_mut(&slot) else { return HandshakeOutcome::Pending };
                 pending.closing_since = Some(now);
-                let left = pending.socket.discard(&mut pending.discarded, self.limits.discarded);
-                let is_over = pending.socket.shutdown().is_err() || left != ClosingHandshake::Pending;
+                let state = pending.socket.discard(&mut pending.discarded, self.limits.discarded);
+                let is_over = pending.socket.shutdown().is_err() || state != ClosingHandshake::Pending;
                 HandshakeOutcome::Refused(Some(reason), if is_over { self.remove(slot) } else { None })
             }
         }
@@ -233,16 +234,16 @@ impl<S: Stream> PendingHandshakes<S> {
         self.pending.remove(&slot).map(|PendingHandshake { id, socket, .. }| ClosedConnection { id, socket })
     }
 
-    /// Gives up connections whose time is over, and on a crowded server those that keep it waiting:
-    /// each with its reason, unless it was refused before.
+    /// Removes connections past their timeout. On a crowded server, also those without progress.
+    /// Each has its reason, unless it was rejected before.
     pub(crate) fn scan(&mut self, is_crowded: bool, now: Time) -> Vec<(Option<&'static str>, ClosedConnection<S>)> {
-        let HandshakeLimits { timeout: patience, linger, .. } = self.limits;
+        let HandshakeLimits { timeout: max_age, linger, .. } = self.limits;
         let mut over = Vec::new();
         for (slot, pending) in &self.pending {
             let stalls = !pending.is_queued && is_crowded && now.since(pending.last_progress) > CROWDED_TIMEOUT;
             match pending.closing_since {
                 Some(since) if now.since(since) > linger || is_crowded => over.push((*slot, None)),
-                None if stalls || now.since(pending.since) > patience => {
+                None if stalls || now.since(pending.since) > max_age => {
                     over.push((*slot, Some(if pending.is_queued { reason::WAITED } else { reason::STALLED })));
                 }
                 _ => {}
@@ -251,7 +252,7 @@ impl<S: Stream> PendingHandshakes<S> {
         over.into_iter().filter_map(|(slot, reason)| Some((reason, self.remove(slot)?))).collect()
     }
 
-    /// Takes all connections: the server stops.
+    /// Takes all connections, when the server stops.
     pub(crate) fn close(&mut self) -> Vec<ClosedConnection<S>> {
         let slots: Vec<u32> = self.pending.keys().copied().collect();
         slots.into_iter().filter_map(|slot| self.remove(slot)).collect()
@@ -259,28 +260,29 @@ impl<S: Stream> PendingHandshakes<S> {
 }
 
 impl<S: Stream> PendingHandshake<S> {
-    /// Goes on with the handshake after `received`.
+    /// Continues the handshake after `received`.
     fn step(
         &mut self,
         received: ReadOutcome,
         ciphertext: &[u8],
         encryption: &dyn Encryption,
-        patience: Nanos,
+        max_age: Nanos,
         now: Time,
     ) -> StepOutcome {
         match received.state {
             ReadState::End => return StepOutcome::Closed(reason::LEFT),
-            // Perhaps there is room for the words that are left.
+            // The socket may have space for the rest of the message.
             ReadState::Empty => return self.send(StepOutcome::Waits),
             ReadState::Drained | ReadState::More => {}
         }
         let has_begun = self.channel.is_some();
-        // Of a hello that is as old as that the client has given up, or is about to.
+        // Age of the client hello. The client of one beyond the timeout has given up, or is about
+        // to.
         let age = now.since(self.since) + received.wait.unwrap_or(Nanos::ZERO);
         if self.channel.is_none() {
             match ciphertext.first() {
                 Some(first) if !encryption.recognises(*first) => return StepOutcome::Plaintext,
-                _ if age > patience => return StepOutcome::Closed(reason::WAITED),
+                _ if age > max_age => return StepOutcome::Closed(reason::WAITED),
                 _ if self.hung_up => return StepOutcome::Closed(reason::LEFT),
                 _ => {}
             }
@@ -289,12 +291,12 @@ impl<S: Stream> PendingHandshake<S> {
             Some(channel) => channel,
             empty => match encryption.accept() {
                 Ok(channel) => empty.insert(channel),
-                Err(broken) => return StepOutcome::Closed(broken.reason),
+                Err(error) => return StepOutcome::Closed(error.reason),
             },
         };
-        if let Err(broken) = channel.absorb(ciphertext, &mut []) {
-            return match self.send(StepOutcome::Refused(broken.reason)) {
-                StepOutcome::Closed(_) => StepOutcome::Closed(broken.reason),
+        if let Err(error) = channel.absorb(ciphertext, &mut []) {
+            return match self.send(StepOutcome::Refused(error.reason)) {
+                StepOutcome::Closed(_) => StepOutcome::Closed(error.reason),
                 step => step,
             };
         }
@@ -304,20 +306,20 @@ impl<S: Stream> PendingHandshake<S> {
         let next = match received.state {
             _ if !channel.is_handshaking() => StepOutcome::Done,
             ReadState::More => StepOutcome::GoesOn,
-            // The poll does not tell again of an end that came together with bytes.
+            // The poll does not report again an end that arrived together with bytes.
             _ if self.hung_up => StepOutcome::GoesOn,
             _ => StepOutcome::Waits,
         };
         self.send(next)
     }
 
-    /// Sends what the handshake has to say, and goes on so.
+    /// Sends the handshake's pending bytes, and returns `next`.
     fn send(&mut self, next: StepOutcome) -> StepOutcome {
         let Some(channel) = &mut self.channel else { return next };
         match channel.send(&mut StreamWriter(&mut self.socket)) {
             Ok(()) => next,
-            // The rest goes when the poll says that there is room; of a session that has begun,
-            // with its first answer.
+            // The rest leaves when the socket is writable, or with the first response of an
+            // established session.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => next,
             Err(_) => StepOutcome::Closed(reason::LEFT),
         }

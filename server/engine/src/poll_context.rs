@@ -1,4 +1,4 @@
-//! Means of a protocol while it handles one connection.
+//! A protocol's access to the engine while it handles one connection.
 
 use crate::free_buffers::{self, FreeBuffers};
 use crate::job::{ConnectionId, Job, ReplyAddress};
@@ -11,21 +11,22 @@ use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::Work;
 use leeward_wire::RejectCode;
 
-/// A look at one connection, whose requests are `C`: its core's means, and the connection's output.
+/// Context of one connection, whose requests are `C`: its core's state, and the connection's
+/// output.
 pub struct PollContext<'a, C> {
-    /// Now.
+    /// Current time.
     pub now: Time,
-    /// How long what came last had waited since its packet arrived.
+    /// Wait of the last received bytes since their packet arrived.
     pub wait: Nanos,
     /// The connection.
     pub id: ConnectionId,
-    /// Its core.
+    /// The connection's core.
     pub core: usize,
-    /// Bounds of the connection.
+    /// Limits of the connection.
     pub limits: &'a Limits,
     /// The core's counters.
     pub counters: &'a Counters,
-    /// Buffers to use again.
+    /// Free buffers.
     pub free_buffers: &'a mut FreeBuffers,
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) longest_answer: usize,
@@ -37,28 +38,30 @@ pub struct PollContext<'a, C> {
 }
 
 impl<C> PollContext<'_, C> {
-    /// The longest answer that there is memory for, in bytes, if the protocol [bounds](crate::Protocol::BOUNDS_ANSWERS) its answers.
+    /// Longest response, in bytes, for which there is memory, if the protocol
+    /// [bounds](crate::Protocol::BOUNDS_ANSWERS) its responses.
     pub fn longest_answer(&self) -> usize {
         self.longest_answer
     }
 
-    /// Says `words` that have a buffer of their own. A long answer is not copied for it.
-    pub fn write_owned(&mut self, words: Vec<u8>) {
-        if self.out.is_empty() && words.len() >= free_buffers::LARGEST {
-            *self.out = words;
+    /// Appends a message that has a buffer of its own. A long message is not copied if the output
+    /// is empty.
+    pub fn write_owned(&mut self, message: Vec<u8>) {
+        if self.out.is_empty() && message.len() >= free_buffers::LARGEST {
+            *self.out = message;
         } else {
-            self.out.extend_from_slice(&words);
-            self.free_buffers.keep(words);
+            self.out.extend_from_slice(&message);
+            self.free_buffers.keep(message);
         }
     }
 
-    /// When what came last had come.
+    /// Arrival time of the last received bytes.
     pub fn arrival(&self) -> Time {
         Time(self.now.0.saturating_sub(self.wait.0))
     }
 
-    /// Counts a request that was executed, whether it has `succeeded` or not, and is answered `sojourn` after it came; of a method, if
-    /// there is the one that it names.
+    /// Counts an executed request, `succeeded` or not, that is answered `sojourn` after its
+    /// arrival. `method`: its method, if it exists.
     pub fn count_completed(&self, method: Option<Method>, succeeded: bool, sojourn: Nanos) {
         let answer = Answer::classify(succeeded, sojourn <= self.limits.slo);
         self.counters.complete(answer, sojourn);
@@ -70,7 +73,7 @@ impl<C> PollContext<'_, C> {
         }
     }
 
-    /// Counts a request that has come.
+    /// Counts an arrived request.
     pub fn count_received(&self) {
         add(&self.counters.received, 1);
         if let Some(watch) = self.watch {
@@ -78,12 +81,12 @@ impl<C> PollContext<'_, C> {
         }
     }
 
-    /// Counts a request that is dropped `sojourn` after it came. Whatever the controller did not refuse is kept for those who ask
-    /// why: a controller's refusals are kept where it makes them.
+    /// Counts a request rejected `sojourn` after its arrival. The watch records rejections that are
+    /// not the controller's. The controller's own are recorded where it makes them.
     pub fn count_refused(&self, reason: RejectCode, sojourn: Nanos) {
         self.counters.reject(reason);
         let Some(watch) = self.watch else { return };
-        let (reason, moment) = match reason {
+        let (reason, stage) = match reason {
             RejectCode::Lock => (DecisionReason::Lock, LifecycleStage::Execution),
             RejectCode::NoCredit => (DecisionReason::Credit, LifecycleStage::Arrival),
             RejectCode::ShuttingDown => (DecisionReason::Stopping, LifecycleStage::Arrival),
@@ -91,11 +94,11 @@ impl<C> PollContext<'_, C> {
             _ => return,
         };
         let mut decision = Decision::rejected(self.now, reason);
-        (decision.stage, decision.wait, decision.delay) = (moment, sojourn, self.delay());
+        (decision.stage, decision.wait, decision.delay) = (stage, sojourn, self.delay());
         watch.record_rejection(self.core, &decision);
     }
 
-    /// Counts a request that is dropped because the controller says so, and says under which reason.
+    /// Counts a rejection by the controller, and returns its reject code.
     pub fn count_controller_reject(&self, reason: RejectReason) -> RejectCode {
         let reason = RejectCode::from(reason);
         self.counters.reject(reason);
@@ -104,8 +107,8 @@ impl<C> PollContext<'_, C> {
 
     /// Queues a call on this core.
     pub(crate) fn queue(&mut self, call: C, is_admitted: bool) {
-        let parcel = ReplyAddress { core: self.core, connection: self.id };
-        let job = Job { reply_to: parcel, arrival: self.arrival(), queued: self.now, is_admitted, call };
+        let address = ReplyAddress { core: self.core, connection: self.id };
+        let job = Job { reply_to: address, arrival: self.arrival(), queued: self.now, is_admitted, call };
         self.shared.queues.push(self.core, self.now, Work::Job(job));
     }
 }

@@ -1,5 +1,5 @@
-//! Which connections a core reads and writes next, besides what its poll says; and how long
-//! messages wait until they are read. Pure: no socket, and time is an argument.
+//! Connections that a core reads and writes next, besides those with poll events, and the waits of
+//! messages until they are read. Pure: no socket, and time is an argument.
 
 use crate::job::ConnectionId;
 use leeward_core::units::{Nanos, Time};
@@ -8,15 +8,15 @@ use std::collections::VecDeque;
 /// A core's lists of connections.
 #[derive(Debug)]
 pub(crate) struct Readiness {
-    /// Connections that may hold unread bytes. Each once, or a client that always sends more would
-    /// be read more and more often.
+    /// Connections that may hold unread bytes, each at most once. Otherwise a client that always
+    /// sends more would be read more and more often.
     unread: VecDeque<ConnectionId>,
-    /// Places of connections with bytes to send.
+    /// Slots of connections with bytes to send.
     dirty: Vec<u32>,
     dirty_since: Time,
 }
 
-/// The lists that have a connection.
+/// The lists that contain a connection.
 #[derive(Debug, Default)]
 pub(crate) struct ListFlags {
     is_unread: bool,
@@ -24,25 +24,25 @@ pub(crate) struct ListFlags {
 }
 
 impl ListFlags {
-    /// Whether the next poll reads the connection.
+    /// Returns whether the next poll reads the connection.
     #[inline]
     pub(crate) fn is_unread(&self) -> bool {
         self.is_unread
     }
 
-    /// Whether the connection waits to be flushed.
+    /// Returns whether the connection waits for a flush.
     #[inline]
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_dirty
     }
 
-    /// The connection is read.
+    /// Notes that the connection is read.
     #[inline]
     pub(crate) fn read(&mut self) {
         self.is_unread = false;
     }
 
-    /// The connection is flushed. Whether it waited for that.
+    /// Notes that the connection is flushed. Returns whether it waited for that.
     #[inline]
     pub(crate) fn flush(&mut self) -> bool {
         std::mem::take(&mut self.is_dirty)
@@ -56,7 +56,7 @@ impl Readiness {
 
     // ---- reading ----
 
-    /// Has a connection read at the next poll: once, however often this is asked.
+    /// Lists a connection to be read at the next poll. Listing it again has no effect.
     #[inline]
     pub(crate) fn read_later(&mut self, listed: &mut ListFlags, id: ConnectionId) {
         if !listed.is_unread {
@@ -65,15 +65,15 @@ impl Readiness {
         }
     }
 
-    /// Moves the first `most` connections that are to be read into `turns`. The others come first
-    /// at the next poll: a crowd would else make one poll a long one.
+    /// Moves the first `most` unread connections into `turns`. The others come first at the next
+    /// poll, so that many connections don't make one poll long.
     #[inline]
     pub(crate) fn take_unread(&mut self, most: usize, turns: &mut Vec<ConnectionId>) {
         let most = self.unread.len().min(most);
         turns.extend(self.unread.drain(..most));
     }
 
-    /// Whether connections are to be read.
+    /// Returns whether connections are to be read.
     #[inline]
     pub(crate) fn has_unread(&self) -> bool {
         !self.unread.is_empty()
@@ -81,7 +81,7 @@ impl Readiness {
 
     // ---- writing ----
 
-    /// Has a connection flushed with others.
+    /// Lists a connection to be flushed with others.
     #[inline]
     pub(crate) fn flush_later(&mut self, listed: &mut ListFlags, slot: u32, now: Time) {
         if !listed.is_dirty {
@@ -93,43 +93,43 @@ impl Readiness {
         }
     }
 
-    /// Places of connections that wait to be flushed. A place with a new connection may be in it
+    /// Slots of connections that wait for a flush. A slot with a new connection may be in the list
     /// twice.
     #[inline]
     pub(crate) fn dirty(&self) -> &[u32] {
         &self.dirty
     }
 
-    /// Takes a place from the end of [`Readiness::dirty`].
+    /// Takes a slot from the end of [`Readiness::dirty`].
     #[inline]
     pub(crate) fn pop_dirty(&mut self) -> Option<u32> {
         self.dirty.pop()
     }
 
-    /// How long the first of those connections has waited.
+    /// Time for which the first of these connections has waited.
     #[inline]
     pub(crate) fn dirty_for(&self, now: Time) -> Nanos {
         now.since(self.dirty_since)
     }
 }
 
-/// Waits of a core's messages until it reads them.
+/// Waits of a core's messages until they are read.
 #[derive(Debug, Default)]
 pub(crate) struct PollWaits {
-    /// Longest wait that a message may have had where the kernel does not say: since the last poll.
+    /// Maximum wait of a message without a kernel timestamp: the time since the last poll.
     unseen: Nanos,
     polled: Time,
-    /// When the core last woke from a sleep.
+    /// Time at which the core last woke.
     woke: Time,
-    /// The longest wait found by the poll under way.
+    /// The longest wait found by the current poll.
     found: Nanos,
 }
 
 impl PollWaits {
-    /// A poll begins: `awake` if the core has not slept for it.
+    /// Begins a poll. `awake`: the core has not slept in it.
     #[inline]
     pub(crate) fn begin(&mut self, now: Time, awake: bool) {
-        // After a sleep what is there has just come.
+        // After a sleep, pending messages have just arrived.
         self.unseen = if awake { now.since(self.polled) } else { Nanos::ZERO };
         if !awake {
             self.woke = now;
@@ -138,10 +138,10 @@ impl PollWaits {
         self.found = Nanos::ZERO;
     }
 
-    /// A message has waited for so long. The wait that counts, if it is the longest of this poll.
+    /// Notes a message's wait. Returns the wait that counts, if it is the longest of this poll.
     #[inline]
     pub(crate) fn note(&mut self, waited: Nanos, now: Time) -> Option<Nanos> {
-        // While the core slept, nothing was ahead of the message: that is no queueing delay.
+        // While the core slept, nothing was queued ahead of the message. That is no queueing delay.
         let waited = waited.min(now.since(self.woke));
         if waited > self.found {
             self.found = waited;
@@ -150,19 +150,19 @@ impl PollWaits {
         None
     }
 
-    /// Longest wait of a message for which the kernel has no timestamp.
+    /// Maximum wait of a message without a kernel timestamp.
     #[inline]
     pub(crate) fn unseen(&self) -> Nanos {
         self.unseen
     }
 
-    /// When the last poll began.
+    /// Time at which the last poll began.
     #[inline]
     pub(crate) fn polled(&self) -> Time {
         self.polled
     }
 
-    /// The longest wait found by the poll under way.
+    /// The longest wait found by the current poll.
     #[inline]
     pub(crate) fn found(&self) -> Nanos {
         self.found

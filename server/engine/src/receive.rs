@@ -1,5 +1,5 @@
-//! Reading a socket and learning when the kernel got what is read: the part of the queue that no program can see from
-//! outside. Where the kernel gives no timestamps, reading works without.
+//! Reads a socket together with the kernel's receive timestamps. Programs cannot see this part of
+//! the queue otherwise. Reading works without timestamps where the kernel has none.
 
 use crate::batch::Batch;
 use leeward_core::units::Nanos;
@@ -11,28 +11,28 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Ciphertext that is read at once, bytes: no more than the plaintext that a channel may hold.
+/// Maximum ciphertext of one read, bytes: no more than the plaintext that a channel may hold.
 const SCRATCH: usize = 16 * 1024;
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOutcome {
-    /// How many bytes.
+    /// Number of bytes read.
     pub bytes: usize,
-    /// Prospect of reading again.
+    /// Whether another read may bring more.
     pub state: ReadState,
-    /// How long the last of the bytes had been with the kernel, if it says.
+    /// Time that the kernel held the last of the bytes, if it has a timestamp.
     pub wait: Option<Nanos>,
 }
 
-/// State of the socket after reading.
+/// State of the socket after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadState {
-    /// Nothing, not even an end.
+    /// Neither bytes nor an end.
     Empty,
-    /// All that was there.
+    /// The read took everything.
     Drained,
-    /// Something; more may be there.
+    /// The read took some; more may be there.
     More,
     /// The peer has closed its half.
     End,
@@ -41,45 +41,47 @@ pub enum ReadState {
 impl ReadOutcome {
     pub(crate) const NOTHING: ReadOutcome = ReadOutcome { bytes: 0, state: ReadState::Empty, wait: None };
 
-    /// So many bytes into room for so many.
+    /// Makes the result of a read of `bytes` into a buffer of `room` bytes.
     pub(crate) fn of(bytes: usize, room: usize, waited: Option<Nanos>) -> Self {
-        let came = match bytes {
+        let read_state = match bytes {
             0 => ReadState::End,
-            // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering).
+            // A stream socket that returns less than requested has no more (epoll(7), on edge
+            // triggering).
             _ if bytes < room => ReadState::Drained,
             _ => ReadState::More,
         };
-        ReadOutcome { bytes, state: came, wait: waited }
+        ReadOutcome { bytes, state: read_state, wait: waited }
     }
 }
 
 /// Whether the server may read and write several sockets in one system call, by io_uring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoUring {
-    /// Where the kernel has it and allows it.
+    /// Where the kernel has and allows it.
     #[default]
     Auto,
     /// Never: one call per socket.
     Off,
 }
 
-/// Means of reading for a core: room for the kernel's control messages.
+/// A core's reader, with buffers for the kernel's control messages.
 pub struct SocketReader {
     control: Vec<u8>,
-    /// Several sockets in one call, if the kernel can.
+    /// Batch of several sockets per call, if allowed and supported.
     pub(crate) batch: Option<Batch>,
-    /// Room for ciphertext, which is decrypted before anything else is read. Empty until something is encrypted.
+    /// Ciphertext buffer; each read is decrypted before the next. Empty until a connection is
+    /// encrypted.
     scratch: Box<[u8]>,
 }
 
 impl SocketReader {
-    /// Room for them, and for several sockets in one call where that may be and the kernel can.
+    /// Makes a reader, with a batch if `io_uring` allows it and the kernel supports it.
     pub fn new(io_uring: IoUring) -> Self {
         let batch = (io_uring == IoUring::Auto).then(Batch::new).and_then(Result::ok);
         SocketReader { control: nix::cmsg_space!([TimeSpec; 3]), batch, scratch: Box::default() }
     }
 
-    /// Room for ciphertext, to be [given back](Receiver::give_back).
+    /// Lends the ciphertext buffer, to be [given back](SocketReader::give_back).
     pub(crate) fn borrow_scratch(&mut self) -> Box<[u8]> {
         let scratch = std::mem::take(&mut self.scratch);
         if scratch.is_empty() { vec![0; SCRATCH].into() } else { scratch }
@@ -89,16 +91,16 @@ impl SocketReader {
         self.scratch = scratch;
     }
 
-    /// Asks the kernel for timestamps of what this socket receives. A kernel that has none is no error.
+    /// Enables the kernel's receive timestamps for a socket. A kernel without these is no error.
     pub fn prepare(stream: &TcpStream) {
         let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
         let _ = setsockopt(stream, Timestamping, &flags);
     }
 
-    /// Reads once what is there.
+    /// Reads once.
     ///
     /// # Errors
-    /// The socket's, but for having nothing.
+    /// The socket's error, except that nothing was there.
     pub fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<ReadOutcome> {
         loop {
             match self.receive_once(stream, into) {
@@ -114,7 +116,7 @@ impl SocketReader {
         let mut slices = [IoSliceMut::new(into)];
         let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut self.control), MsgFlags::empty())?;
         let mut waited = None;
-        // A control message that was cut off is a timestamp we don't get.
+        // A truncated control message only loses its timestamp.
         for control in message.cmsgs().into_iter().flatten() {
             if let ControlMessageOwned::ScmTimestampsns(stamps) = control {
                 waited = age(Duration::from(stamps.system));
@@ -124,18 +126,19 @@ impl SocketReader {
     }
 }
 
-/// How long ago the kernel's clock showed `stamp`. The kernel stamps with the system's time, which may be set: a stamp
-/// from the future has waited for nothing, and a leap shows as one odd reading.
+/// Time since the kernel's clock showed `stamp`. The kernel stamps with the system's time, which
+/// may be set. A stamp from the future counts as no wait, and a step of the clock shows as one odd
+/// reading.
 pub(crate) fn age(stamp: Duration) -> Option<Nanos> {
     (!stamp.is_zero()).then(|| age_at(stamp, wall_clock()))
 }
 
-/// As [`age`], when the system's clock shows `now`.
+/// Time from `stamp` to `now`, both by the system clock.
 pub(crate) fn age_at(stamp: Duration, now: Duration) -> Nanos {
     Nanos(u64::try_from(now.saturating_sub(stamp).as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The system's clock, with which the kernel stamps.
+/// The system clock, which the kernel stamps with.
 pub(crate) fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -153,7 +156,7 @@ mod tests {
         let (stream, _) = listener.accept().unwrap();
         let stream = TcpStream::from_std(stream);
         SocketReader::prepare(&stream);
-        // The kernel begins to stamp a moment after the first socket asks for it.
+        // The kernel begins to stamp a moment after the first socket requests it.
         std::thread::sleep(Duration::from_millis(50));
         peer.write_all(b"hello").unwrap();
         std::thread::sleep(Duration::from_millis(20));

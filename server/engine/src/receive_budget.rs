@@ -1,29 +1,31 @@
-//! Memory for requests that are longer than any connection's own buffer: one bound for all connections of a core.
+//! Bounds the memory of requests longer than a connection's own buffer, for all connections of a
+//! core.
 //!
-//! A request's whole length is granted before more of it is read, so that whoever has begun can end. Who finds no room is
-//! not read until there is some; who has room and lets others wait for it has little time.
+//! A request's whole length is granted before more of it is read, so that a request that has begun
+//! can finish. A connection without a grant is not read. While others wait, a connection with a
+//! grant has little time to continue.
 
 use crate::trim::{HighWaterMark, MANY_BYTES};
 
-/// Account of a core, in bytes.
+/// Account of the bytes granted to a core's connections.
 #[derive(Debug)]
 pub(crate) struct ReceiveBudget {
     limit: usize,
     granted: usize,
-    /// Watch over what is granted, so that memory is given back to the system.
+    /// High-water mark of `granted`, so that freed memory is given back to the system.
     high_water: HighWaterMark,
-    /// Whether somebody waits for room.
+    /// Whether a connection waits for memory.
     pub(crate) is_short: bool,
 }
 
 impl ReceiveBudget {
-    /// Room for `limit` bytes.
+    /// Makes an account with a limit of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         ReceiveBudget { limit, granted: 0, high_water: HighWaterMark::new(MANY_BYTES), is_short: false }
     }
 
-    /// Changes what a connection has from `held` to `wanted`, if there is room. A single request always finds some: it may
-    /// be longer than the limit where it is the only one.
+    /// Changes a connection's grant from `held` to `wanted` bytes, if the limit allows. A single
+    /// request always gets its memory: without others, it may exceed the limit.
     pub(crate) fn resize(&mut self, held: &mut usize, wanted: usize) -> bool {
         let others = self.granted - *held;
         if wanted > *held && others > 0 && others + wanted > self.limit {
@@ -36,12 +38,12 @@ impl ReceiveBudget {
         true
     }
 
-    /// Whether much was needed and hardly anything is now. Says so once.
+    /// Returns, once, whether much was granted and hardly anything is now.
     pub(crate) fn has_receded(&mut self) -> bool {
         self.high_water.has_receded(self.granted)
     }
 
-    /// Whether memory is to be given back as soon as it is not needed.
+    /// Returns whether connections should free memory as soon as they don't need it.
     pub(crate) fn is_tight(&self) -> bool {
         self.granted > self.limit / 2
     }
@@ -53,37 +55,37 @@ mod tests {
 
     #[test]
     fn what_is_granted_stays_within_the_limit() {
-        let mut room = ReceiveBudget::new(100);
+        let mut budget = ReceiveBudget::new(100);
         let mut held = [0; 3];
-        assert!(room.resize(&mut held[0], 60));
-        assert!(room.resize(&mut held[1], 40));
-        assert!(room.is_tight() && !room.is_short);
-        assert!(!room.resize(&mut held[2], 1), "full");
-        assert!(room.is_short);
-        assert!(room.resize(&mut held[0], 0));
-        assert!(room.resize(&mut held[2], 60));
-        assert_eq!((room.granted, held), (100, [0, 40, 60]));
+        assert!(budget.resize(&mut held[0], 60));
+        assert!(budget.resize(&mut held[1], 40));
+        assert!(budget.is_tight() && !budget.is_short);
+        assert!(!budget.resize(&mut held[2], 1), "full");
+        assert!(budget.is_short);
+        assert!(budget.resize(&mut held[0], 0));
+        assert!(budget.resize(&mut held[2], 60));
+        assert_eq!((budget.granted, held), (100, [0, 40, 60]));
     }
 
     #[test]
     fn the_end_of_much_is_said_once() {
-        let mut room = ReceiveBudget::new(10 * MANY_BYTES);
+        let mut budget = ReceiveBudget::new(10 * MANY_BYTES);
         let mut held = 0;
-        assert!(room.resize(&mut held, MANY_BYTES));
-        assert!(!room.has_receded());
-        assert!(room.resize(&mut held, 0));
-        assert!(room.has_receded());
-        assert!(!room.has_receded());
+        assert!(budget.resize(&mut held, MANY_BYTES));
+        assert!(!budget.has_receded());
+        assert!(budget.resize(&mut held, 0));
+        assert!(budget.has_receded());
+        assert!(!budget.has_receded());
     }
 
     #[test]
     fn what_is_longer_than_the_limit_is_taken_alone() {
-        let mut room = ReceiveBudget::new(100);
+        let mut budget = ReceiveBudget::new(100);
         let mut held = [0; 2];
-        assert!(room.resize(&mut held[0], 150));
-        assert!(!room.resize(&mut held[1], 1));
-        assert!(room.resize(&mut held[0], 150), "it has it already");
-        assert!(room.resize(&mut held[0], 0));
-        assert!(room.resize(&mut held[1], 1));
+        assert!(budget.resize(&mut held[0], 150));
+        assert!(!budget.resize(&mut held[1], 1));
+        assert!(budget.resize(&mut held[0], 150), "it has it already");
+        assert!(budget.resize(&mut held[0], 0));
+        assert!(budget.resize(&mut held[1], 1));
     }
 }

@@ -1,4 +1,4 @@
-//! A running server: looking at it, stopping it.
+//! A running server: observing and stopping it.
 
 use crate::handle::Handle;
 use crate::job::Job;
@@ -14,16 +14,16 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A running server, whatever it speaks: see [`Running`] for what can be asked. Dropping it does not stop it: see
-/// [`Server::stop`].
+/// A running server of any protocol: see [`RunningServer`] for its state. Dropping it does not stop
+/// it: see [`Server::stop`].
 pub struct Server(Box<dyn RunningServer>);
 
-/// Questions to a running server. Asked seldom, so a virtual call is no matter.
+/// State of a running server. Asked for seldom, so the cost of a virtual call doesn't matter.
 pub trait RunningServer: Send + Sync {
-    /// Where it listens.
+    /// The listening address.
     fn address(&self) -> SocketAddr;
 
-    /// Where datagrams are served; `None` if they are not.
+    /// Address that serves datagrams; `None` without datagrams.
     fn datagram_address(&self) -> Option<SocketAddr> {
         None
     }
@@ -34,30 +34,32 @@ pub trait RunningServer: Send + Sync {
     /// The controller's state.
     fn gauges(&self) -> Gauges;
 
-    /// The queueing delay at this moment.
+    /// The current queueing delay.
     fn delay(&self) -> Nanos;
 
-    /// How long the cores have had nothing to do since the start, all together.
+    /// Idle time of all cores since the start.
     fn idle(&self) -> Nanos;
 
-    /// Use of the cores so far; `None` without an allocator.
+    /// Core usage so far; `None` without an allocator.
     fn core_usage(&self) -> Option<CoreUsage>;
 
-    /// Statistics of the server.
+    /// The server's statistics.
     fn statistics(&self) -> Statistics;
 
-    /// The server for those who watch it ([`Config::watched`](crate::Config)); `None` where no watch is kept.
+    /// The server as an observed source ([`Config::watched`](crate::Config)); `None` if it is not
+    /// watched.
     fn source(&self) -> Option<Arc<dyn Source>> {
         None
     }
 
-    /// Whether a core could not go on, and has ended the others with it: [`Server::stop`] then says why.
+    /// Returns whether a core has failed and ended the others with it. [`Server::stop`] then
+    /// returns the error.
     fn has_failed(&self) -> bool;
 
-    /// See [`Server::stop`].
+    /// Stops the server, see [`Server::stop`].
     ///
     /// # Errors
-    /// What made a core end before its time.
+    /// The error that made a core end early.
     fn stop(self: Box<Self>) -> io::Result<RequestCounts>;
 }
 
@@ -106,7 +108,7 @@ impl<P: Protocol> RunningServer for Engine<P> {
     }
 
     fn has_failed(&self) -> bool {
-        // Nobody else asks the cores to end while there is a server.
+        // While the server exists, only a failing core ends the others.
         self.handle.shared().is_stopping()
     }
 
@@ -127,15 +129,16 @@ impl Server {
         Server(Box::new(Engine { address, datagrams, cores, handle }))
     }
 
-    /// A server of another kind than the engine's own.
+    /// Wraps a server of another kind than the engine's own.
     pub fn of(running: impl RunningServer + 'static) -> Self {
         Server(Box::new(running))
     }
 
-    /// Takes no more connections and requests, sends the answers that it owes, and ends. Returns what became of all requests.
+    /// Stops the server: it accepts no more connections and requests, sends the pending responses,
+    /// and ends. Returns the final counts of all requests.
     ///
     /// # Errors
-    /// What made a core end before its time.
+    /// The error that made a core end early.
     pub fn stop(self) -> io::Result<RequestCounts> {
         self.0.stop()
     }

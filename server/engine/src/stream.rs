@@ -1,4 +1,4 @@
-//! The transport of a connection: ordered bytes, whatever carries them. TCP is one.
+//! The transport of a connection: ordered bytes. TCP is one implementation.
 
 use crate::batch::lowat;
 use crate::closing_handshake::{ClosingHandshake, discard};
@@ -9,60 +9,64 @@ use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes that the kernel keeps of what has not left, about: enough to go on with while more is written.
+/// Bytes that the kernel buffers before sending, about: enough to keep sending while more is
+/// written.
 const NOT_SENT: u32 = 128 * 1024;
 
-/// A connection's transport, told of by readiness. A protocol never sees it.
+/// A connection's transport with readiness events. A protocol never sees it.
 pub trait Stream: Sized + Send + 'static {
-    /// Takes over a connection that was accepted.
+    /// Takes over an accepted connection.
     ///
     /// # Errors
     /// The connection can't be used.
     fn accept(stream: TcpStream) -> io::Result<Self>;
 
-    /// Has readiness told under `token`.
+    /// Registers the socket, so that the poll reports its readiness under `token`.
     ///
     /// # Errors
-    /// The registry's.
+    /// Registration with the poll failed.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
 
-    /// Has readiness told no more.
+    /// Ends the reports of readiness.
     fn deregister(&mut self, registry: &Registry);
 
-    /// Reads once what is there.
+    /// Reads once.
     ///
     /// # Errors
-    /// The transport's, but for having nothing.
+    /// The transport's error, except that nothing was there.
     fn receive(&mut self, receiver: &mut SocketReader, into: &mut [u8]) -> io::Result<ReadOutcome>;
 
     /// Writes some of `bytes`.
     ///
     /// # Errors
-    /// The transport's, [`io::ErrorKind::WouldBlock`] among them.
+    /// The transport's error, including [`io::ErrorKind::WouldBlock`].
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// The socket, if its bytes are the stream's own: then several may be read or written in one system call.
+    /// The socket, if its bytes are the stream's own. Several such sockets can share one system
+    /// call.
     fn raw(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Ends this half. The peer's may go on.
+    /// Ends this half. The peer's half may go on.
     ///
     /// # Errors
-    /// The transport's.
+    /// The transport's error.
     fn shutdown(&self) -> io::Result<()>;
 
-    /// Whether the connection has been reset, or can't go on for another reason that the system knows.
+    /// Returns whether the connection was reset, or is broken for another reason that the system
+    /// knows.
     fn is_broken(&self) -> bool;
 
-    /// Reads bytes and throws them away, as long as `discarded`, the count of all of them, is not more than `most`.
+    /// Reads and discards bytes while `discarded`, their total count, is at most `most`.
     fn discard(&mut self, discarded: &mut usize, most: usize) -> ClosingHandshake;
 }
 
 impl Stream for TcpStream {
     fn accept(stream: TcpStream) -> io::Result<Self> {
-        // A small answer must not wait for the acknowledgement of the one before it.
+        // A small response must not wait for the acknowledgement of the previous one.
         stream.set_nodelay(true)?;
         SocketReader::prepare(&stream);
-        // What a peer does not take waits here, where it is counted, and not in megabytes that the kernel would copy. A kernel that can't is no error.
+        // Bytes that a peer does not take wait in the send buffer, where they are counted, and not
+        // in megabytes of kernel memory. A kernel without the option is no error.
         let _ = lowat::set(stream.as_fd(), NOT_SENT);
         Ok(stream)
     }

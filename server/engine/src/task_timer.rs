@@ -1,5 +1,6 @@
-//! Times at which tasks go on, to the microsecond: a poll alone waits in whole milliseconds. A guest of a core, for servers whose cores sleep
-//! while their requests wait for a time. Never here: what a task does then.
+//! Timers for tasks, to the microsecond; a poll alone waits in whole milliseconds. It is an event
+//! source of a core, for servers whose cores sleep while requests wait for a time. Does not contain
+//! a task's work.
 
 use crate::event_source::{EventSource, PollStatus};
 use leeward_core::units::{Nanos, Time};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Alarms of a core's tasks. Clones are the same ones: one is for the tasks, one is the core's guest.
+/// Timer for a core's tasks. Clones share it: one is for the tasks, one is the core's event source.
 #[derive(Clone)]
 pub struct TaskTimer(Arc<TimerState>);
 
@@ -25,7 +26,7 @@ struct TimerState {
     set: Mutex<BinaryHeap<Reverse<Entry>>>,
 }
 
-/// A task that goes on at `at`.
+/// A task that continues at `at`.
 struct Entry {
     at: Time,
     waker: Waker,
@@ -52,16 +53,16 @@ impl Ord for Entry {
 }
 
 impl TaskTimer {
-    /// No alarm is set.
+    /// Makes a timer without entries.
     ///
     /// # Errors
-    /// The system has no timer to give.
+    /// The system has no timer left.
     pub fn new() -> io::Result<Self> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
         Ok(TaskTimer(Arc::new(TimerState { clock: Clock::start(), timer, set: Mutex::new(BinaryHeap::new()) })))
     }
 
-    /// Waits for so long, in a task of the core that has the guest.
+    /// Sleeps for `span`, in a task of the core that polls this source.
     pub async fn sleep(&self, span: Nanos) {
         let at = self.0.clock.now() + span;
         let mut is_set = false;
@@ -95,9 +96,9 @@ impl TimerState {
     }
 
     fn arm(&self, now: Time, at: Time) {
-        // A span of 0 would switch the timer off.
+        // A span of 0 would disarm the timer.
         let span = Duration::from_nanos(at.since(now).0.max(1));
-        // A span that the system refuses is none that it could wait for.
+        // The system rejects only spans that it could not wait for.
         let _ = self.timer.set(Expiration::OneShot(TimeSpec::from_duration(span)), TimerSetTimeFlags::empty());
     }
 }
@@ -114,7 +115,8 @@ impl EventSource for TaskTimer {
             let mut set = self.0.lock();
             match set.peek() {
                 Some(Reverse(next)) if next.at <= now => {}
-                // The poll is edge-triggered: setting the timer again is enough, its count is never read.
+                // The poll is edge-triggered. Setting the timer again is enough, and its count is
+                // never read.
                 Some(Reverse(next)) => {
                     self.0.arm(now, next.at);
                     return PollStatus::Idle;

@@ -1,36 +1,37 @@
-//! Tenants of clients that have proven who they are. Never here: certificates, and what a tenant's share is.
+//! Tenants of clients with a proven identity. Does not contain certificates, or a tenant's share.
 
 use crate::encryption::PeerIdentity;
 use leeward_core::units::Tenant;
 use std::collections::BTreeMap;
 
-/// Tenants by identity. Without a table each identity has a number of its own ([`PeerIdentity::tenant`]).
+/// Tenants by identity. Without a table each identity has a number of its own
+/// ([`PeerIdentity::tenant`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantTable {
     known: BTreeMap<String, Tenant>,
     unknown: UnknownIdentities,
 }
 
-/// Fate of identities that a table does not have.
+/// Handling of identities that are not in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownIdentities {
-    /// Each counts for a number of its own, as without a table.
+    /// Each has a tenant of its own, as without a table.
     #[default]
     Individual,
-    /// All count for [`Tenant::DEFAULT`] together.
+    /// All share [`Tenant::DEFAULT`].
     Shared,
-    /// None is taken: each is told so, and its connection ends.
+    /// Each is rejected with an error, and its connection closes.
     Refused,
 }
 
 impl TenantTable {
-    /// A table of identities as they are written: a URI as it is, `dns:` before a name, `sha256:` before a fingerprint. Of two entries of one
-    /// identity the later one counts.
-    pub fn new(known: impl IntoIterator<Item = (String, Tenant)>, strangers: UnknownIdentities) -> Self {
-        TenantTable { known: known.into_iter().collect(), unknown: strangers }
+    /// Makes a table from written identities: a URI as it is, `dns:` before a name, `sha256:`
+    /// before a fingerprint. Of two entries for one identity the later one counts.
+    pub fn new(known: impl IntoIterator<Item = (String, Tenant)>, unknown_identities: UnknownIdentities) -> Self {
+        TenantTable { known: known.into_iter().collect(), unknown: unknown_identities }
     }
 
-    /// The tenant that an identity counts for; `None`: it is refused.
+    /// The identity's tenant; `None`: the identity is rejected.
     pub fn find(&self, identity: &PeerIdentity) -> Option<Tenant> {
         match (self.known.get(&identity.to_string()), self.unknown) {
             (Some(tenant), _) => Some(*tenant),
@@ -46,19 +47,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_decides_and_strangers_have_one_fate() {
+    fn the_table_decides_and_unknown_identities_have_one_outcome() {
         let known = [("spiffe://example/web".into(), Tenant(7)), ("dns:batch.example".into(), Tenant::DEFAULT)];
         let [web, batch] =
             [PeerIdentity::Uri("spiffe://example/web".into()), PeerIdentity::Dns("batch.example".into())];
-        let stranger = PeerIdentity::Uri("dns:batch.example ".into());
-        for (strangers, fate) in [
-            (UnknownIdentities::Individual, Some(stranger.tenant())),
+        let unknown = PeerIdentity::Uri("dns:batch.example ".into());
+        for (policy, expected) in [
+            (UnknownIdentities::Individual, Some(unknown.tenant())),
             (UnknownIdentities::Shared, Some(Tenant::DEFAULT)),
             (UnknownIdentities::Refused, None),
         ] {
-            let table = TenantTable::new(known.clone(), strangers);
+            let table = TenantTable::new(known.clone(), policy);
             assert_eq!((table.find(&web), table.find(&batch)), (Some(Tenant(7)), Some(Tenant::DEFAULT)));
-            assert_eq!(table.find(&stranger), fate);
+            assert_eq!(table.find(&unknown), expected);
         }
         assert_eq!(TenantTable::default().find(&web), Some(web.tenant()));
     }

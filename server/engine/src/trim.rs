@@ -1,32 +1,32 @@
-//! Giving memory back to the system that long requests, answers that nobody took, or a crowd of connections have needed: the C
-//! library's allocator keeps it else.
+//! Gives memory back to the system after long requests, unread responses, or many connections. The
+//! C library's allocator would keep it.
 
-/// Connections that are a crowd: their buffers are 16 MB and more.
+/// Number of connections from which memory is given back: their buffers take 16 MB and more.
 pub(crate) const MANY_CONNECTIONS: usize = 512;
-/// As much as is worth giving back to the system, in bytes.
+/// Bytes from which giving memory back is worthwhile.
 pub(crate) const MANY_BYTES: usize = 8 << 20;
 
-/// Watch over a number that rises and falls, of connections or bytes.
+/// High-water mark of a number of connections or bytes.
 #[derive(Debug)]
 pub(crate) struct HighWaterMark {
     /// The least number that counts as high.
     high: usize,
-    /// The largest number since the last high tide was over.
+    /// The largest number since it last receded.
     most: usize,
 }
 
 impl HighWaterMark {
-    /// A tide that is high from `high` on.
+    /// Makes a mark for numbers from `high` on.
     pub(crate) fn new(high: usize) -> Self {
         HighWaterMark { high, most: 0 }
     }
 
-    /// Notes the number of now.
+    /// Notes the current number.
     pub(crate) fn note(&mut self, now: usize) {
         self.most = self.most.max(now);
     }
 
-    /// Whether the number was high and hardly anything is left of it. Says so once.
+    /// Returns, once, whether the number was high and less than an eighth of its maximum is left.
     pub(crate) fn has_receded(&mut self, now: usize) -> bool {
         self.note(now);
         let is_over = self.most >= self.high && now < self.most / 8;
@@ -37,19 +37,19 @@ impl HighWaterMark {
     }
 }
 
-/// Has the allocator give back what it does not need, beside whatever the caller goes on with.
+/// Makes the allocator give unused memory back, in a thread of its own.
 #[cfg(target_env = "gnu")]
 pub(crate) fn give_back() {
-    // Its walk over free memory takes longer than requests should wait.
+    // The walk over free memory takes longer than requests should wait.
     let walk = || {
         // SAFETY: the function may be called at any time, from any thread.
         unsafe { libc::malloc_trim(0) };
     };
-    // Without a thread for it the memory stays, which harms nobody.
+    // Without a thread the memory stays allocated, which does no harm.
     let _ = std::thread::Builder::new().name("leeward-trim".into()).spawn(walk);
 }
 
-/// Other libraries' allocators do by themselves, or can't be asked.
+/// Does nothing: other libraries' allocators give memory back by themselves, or offer no such call.
 #[cfg(not(target_env = "gnu"))]
 pub(crate) fn give_back() {}
 

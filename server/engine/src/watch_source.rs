@@ -1,5 +1,5 @@
-//! The engine as those who watch it see it: snapshots out of counters, the controller's state and the watch. Never here: what is
-//! written on the path of requests.
+//! The engine as an observed source: snapshots from counters, the controller's state and the watch.
+//! Does not contain the recording of requests.
 
 use crate::encryption::HandshakeStatistics;
 use crate::handle::Handle;
@@ -19,24 +19,24 @@ use leeward_runtime::locks::LockStats;
 use leeward_wire::RejectCode;
 use std::sync::Arc;
 
-/// A state that is older than this is over: a server that sleeps tells nothing.
+/// Maximum age of the controller's published state; a sleeping server publishes none.
 const FRESH: Nanos = Nanos::from_millis(100);
 
-/// A server that is watched.
+/// A watched server.
 struct WatchedServer<P: Protocol> {
     handle: Handle<P>,
     watch: Arc<Watch>,
 }
 
 impl<P: Protocol> Handle<P> {
-    /// The server for those who watch it; `None` where no watch is kept.
+    /// The server as an observed source; `None` if it is not watched.
     pub fn source(&self) -> Option<Arc<dyn Source>> {
         let watch = Arc::clone(self.engine.watch.as_ref()?);
         Some(Arc::new(WatchedServer { handle: self.clone(), watch }))
     }
 }
 
-/// The reason that the engine's counters have under another name.
+/// Decision reason of a reject code.
 fn reason(reason: RejectCode) -> DecisionReason {
     match reason {
         RejectCode::Delay => DecisionReason::Delay,
@@ -59,35 +59,35 @@ impl<P: Protocol> WatchedServer<P> {
         self.shared().clock.now()
     }
 
-    /// The delay that stands, if it is fresh, or else the delay of this moment.
+    /// The controller's standing delay if it is fresh, or else the current delay.
     fn standing_delay(&self, now: Time) -> Nanos {
-        let told = self.watch.controller_state();
-        if now.since(told.at) <= FRESH { told.standing_delay } else { self.shared().delay(now) }
+        let state = self.watch.controller_state();
+        if now.since(state.at) <= FRESH { state.standing_delay } else { self.shared().delay(now) }
     }
 }
 
 impl<P: Protocol> Source for WatchedServer<P> {
     fn snapshot(&self) -> Snapshot {
-        let (now, common) = (self.now(), &self.handle.engine);
-        let (counts, gauges) = (common.counts(), self.handle.gauges());
+        let (now, engine) = (self.now(), &self.handle.engine);
+        let (counts, gauges) = (engine.counts(), self.handle.gauges());
         let Gauges { credit_pool, credits_issued, sessions, priority_threshold, concurrency_limit, in_flight: _ } =
             gauges;
-        let about = common.about.clone();
-        let cores = common.mailboxes.cores() as u64;
+        let about = engine.about.clone();
+        let cores = engine.mailboxes.cores() as u64;
         let ended = counts.completed + counts.rejected + counts.abandoned;
-        // Its own first, then what would have been refused besides.
-        // Counters know no drops for a tenant's share.
+        // Each count adds the enforced rejections and those of shadow mode. A tenant's share has no
+        // reject code, so it counts as `Other`.
         let parts = |of: DecisionReason| {
             if of == DecisionReason::Other { [of, DecisionReason::Share].to_vec() } else { [of].to_vec() }
         };
-        let foreseen = |of: DecisionReason| match &common.shadow {
-            Some(rehearsal) => parts(of).into_iter().map(|part| rehearsal.shadow_rejections_for(part)).sum(),
+        let shadow_count = |of: DecisionReason| match &engine.shadow {
+            Some(shadow) => parts(of).into_iter().map(|part| shadow.shadow_rejections_for(part)).sum(),
             None => 0,
         };
-        let refused = |(place, of): (usize, &RejectCode)| RejectionCount {
+        let refused = |(index, of): (usize, &RejectCode)| RejectionCount {
             reason: reason(*of).name(),
             class: None,
-            count: Counters::rejected_for(&common.counters, place) + foreseen(reason(*of)),
+            count: Counters::rejected_for(&engine.counters, index) + shadow_count(reason(*of)),
         };
         let by_route = self.watch.route_counts();
         let route = |route: Option<u32>| route.map_or_else(|| OTHER.into(), |route| route.to_string());
@@ -104,19 +104,19 @@ impl<P: Protocol> Source for WatchedServer<P> {
             port: String::new(),
             service: about.service.unwrap_or_default(),
             controller: about.admission.unwrap_or_default(),
-            mode: common.shadow.as_ref().map_or("enforce", ShadowMode::name),
+            mode: engine.shadow.as_ref().map_or("enforce", ShadowMode::name),
             setup: format!("{cores} core{}", if cores == 1 { "" } else { "s" }),
             uptime_ns: now.0,
             unix_ns: unix_ns(),
-            slo_ns: common.slo.0,
-            target_ns: common.target.map(|target| target.0),
+            slo_ns: engine.slo.0,
+            target_ns: engine.target.map(|target| target.0),
             cores,
             idle_ns: self.shared().unused().0,
             arrived: counts.received,
             admitted: self.watch.admitted(),
             completed: counts.completed,
             failed: counts.failed,
-            in_time: Counters::in_time(&common.counters),
+            in_time: Counters::in_time(&engine.counters),
             abandoned: counts.abandoned,
             refused: RejectCode::ALL.iter().enumerate().map(refused).collect(),
             admitted_by_class: Vec::new(),
@@ -132,10 +132,10 @@ impl<P: Protocol> Source for WatchedServer<P> {
             sessions,
             level: priority_threshold,
             concurrency_limit,
-            latencies: Counters::latencies(&common.counters),
+            latencies: Counters::latencies(&engine.counters),
             waits: WaitStage::ALL.map(waits).into(),
             locks: leeward_runtime::locks::stats().iter().take(LOCKS).map(lock).collect(),
-            tls: common.encryption.as_deref().map(|encryption| tls(common.handshakes.statistics(encryption))),
+            tls: engine.encryption.as_deref().map(|encryption| tls(engine.handshakes.statistics(encryption))),
             ..Snapshot::default()
         }
     }
@@ -149,16 +149,16 @@ impl<P: Protocol> Source for WatchedServer<P> {
     }
 
     fn context(&self) -> DecisionContext {
-        let common = &self.handle.engine;
+        let engine = &self.handle.engine;
         DecisionContext {
-            controller: common.about.admission.clone().unwrap_or_default(),
-            slo: common.slo,
-            target: common.target,
+            controller: engine.about.admission.clone().unwrap_or_default(),
+            slo: engine.slo,
+            target: engine.target,
             now: self.now(),
             unix_ns: unix_ns(),
-            // A priority that a client does not say is drawn by chance.
+            // Clients that send no priority get a random one.
             has_classes: false,
-            // A controller that rehearses gives none that a client would hear of.
+            // A controller in shadow mode gives no credits to clients.
             has_credits: self
                 .watch
                 .controller_state()
@@ -166,7 +166,7 @@ impl<P: Protocol> Source for WatchedServer<P> {
                 .credit_pool
                 .or(self.handle.gauges().credit_pool)
                 .is_some(),
-            is_shadow: common.shadow.is_some(),
+            is_shadow: engine.shadow.is_some(),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Allocations of a request of the example `http`: none but the handler's. A counting allocator watches the one core's
-//! thread, which the handler itself asks.
+//! Tests that a request of the example `http` allocates nothing besides its handler. A counting
+//! allocator observes the single core's thread; the handler reads the count there.
 
 #[path = "../examples/http/protocol.rs"]
 mod protocol;
@@ -19,13 +19,13 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 #[test]
 fn a_request_allocates_nothing() {
     let (last, most) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
-    let told = Arc::clone(&most);
+    let maximum = Arc::clone(&most);
     let handler = move |query: &str| {
         let (now, number) = (allocations(), query[2..].parse::<u32>().unwrap());
         let before = last.swap(now, Ordering::Relaxed);
-        // Buffers have their sizes by now.
+        // Buffers have reached their sizes by now.
         if number > 100 {
-            told.fetch_max(now - before, Ordering::Relaxed);
+            maximum.fetch_max(now - before, Ordering::Relaxed);
         }
         String::new()
     };
@@ -35,13 +35,13 @@ fn a_request_allocates_nothing() {
     for number in 0..300 {
         let request = format!("GET http://a/hello?n={number:06} HTTP/1.1\r\nhost: a\r\nconnection: keep-alive\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
-        let (mut heard, mut piece) = (Vec::new(), [0; 1024]);
-        while !heard.ends_with(b"\r\n\r\n") {
+        let (mut received, mut piece) = (Vec::new(), [0; 1024]);
+        while !received.ends_with(b"\r\n\r\n") {
             let count = stream.read(&mut piece).unwrap();
             assert!(count > 0, "the connection ends");
-            heard.extend_from_slice(&piece[..count]);
+            received.extend_from_slice(&piece[..count]);
         }
-        assert!(heard.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&heard));
+        assert!(received.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&received));
     }
     assert_eq!((server.stop().unwrap().completed, most.load(Ordering::Relaxed)), (300, 0));
 }

@@ -1,39 +1,41 @@
-//! The controller's slow half on a server: ticked once per period by whichever core notices, with what has happened since.
+//! The controller's slow half on a server. The core that notices first ticks it once per period,
+//! with the counts since the last tick.
 
 use super::ticker::Ticker;
 use leeward_core::server::{ControlLoop, CoreGrant, Downstream, Gauges, Signals};
 use leeward_core::units::{Nanos, Time};
 
-/// Requests so far, as the controller is to see them. Cores count while others add up: the parts may be one apart.
+/// Request totals for the controller. Cores count while another core adds up, so the parts may
+/// differ by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTotals {
-    /// That have come.
+    /// Requests received.
     pub arrivals: u64,
-    /// That were executed.
+    /// Requests executed.
     pub completions: u64,
-    /// That were rejected, for whatever reason.
+    /// Requests rejected, for any reason.
     pub rejections: u64,
-    /// Drops that a lock has caused.
+    /// Rejections caused by a lock.
     pub lock_rejections: u64,
 }
 
-/// The slow half and when it is due.
+/// The slow half and its next due time.
 pub struct ControlTicker(Ticker<Control>);
 
 struct Control {
     half: Box<dyn ControlLoop>,
-    /// At the last tick.
+    /// Totals at the last tick.
     before: RequestTotals,
 }
 
 impl ControlTicker {
-    /// Of this controller.
+    /// Makes a ticker for this controller.
     pub fn new(half: Box<dyn ControlLoop>) -> Self {
         ControlTicker(Ticker::new(half.period(), Control { half, before: RequestTotals::default() }))
     }
 
-    /// Ticks the controller if that is due and no other core is at it; only then are `load` and `delays` (the network's and the
-    /// run queues') asked for. Returns the number of ticks so far.
+    /// Ticks the controller if a tick is due and no other core does so. Only then calls `load` and
+    /// `delays` (of the network and of the run queues). Returns the number of ticks so far.
     pub fn tick(
         &self,
         now: Time,
@@ -52,9 +54,10 @@ impl ControlTicker {
                 rejections: load.rejections.saturating_sub(before.rejections),
                 lock_rejections: load.lock_rejections.saturating_sub(before.lock_rejections),
             });
-            // Periods that passed while every core slept: nothing waited in them, and a controller that counts its periods
-            // (a pool that grows by each) must not fall behind. A delay that is found after a pause is one finding, though,
-            // not one for each period of it: a pool that shrank so often would be gone after every hiccup of the machine.
+            // Makes up for periods in which every core slept and nothing waited. A controller that
+            // counts its periods, such as a pool that grows in each, must not fall behind. A delay
+            // found after a pause is one finding, not one per period. A pool that shrank so often
+            // would be empty after every stall of the machine.
             if packet_delay + run_delay == Nanos::ZERO {
                 (0..missed).for_each(|_| control.half.tick(&Signals::idle(now)));
             }
@@ -62,17 +65,17 @@ impl ControlTicker {
         })
     }
 
-    /// When the next tick is due.
+    /// Time at which the next tick is due.
     pub fn due(&self) -> Time {
         self.0.due()
     }
 
-    /// The allocator has granted cores, or some have parked.
+    /// Reports that the allocator has granted cores, or that cores have parked.
     pub fn cores_granted(&self, event: &CoreGrant) {
         self.0.change(|control| control.half.on_core_grant(event));
     }
 
-    /// Tells what the servers behind this one let through. The next tick knows it.
+    /// Reports the downstream servers' acceptance. The next tick uses it.
     pub fn downstream(&self, event: &Downstream) {
         self.0.change(|control| control.half.set_downstream(event));
     }

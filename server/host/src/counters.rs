@@ -1,4 +1,5 @@
-//! Counters of requests: each core writes its own without contention; sums are for the controller and for people.
+//! Request counters. Each core writes its own without contention; sums are for the controller and
+//! for people.
 
 use crate::control_ticker::RequestTotals;
 use leeward_core::units::Nanos;
@@ -10,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Declares the per-core counters, their sum, and the sum's differences from one list of names.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// Requests so far, and the work that they made.
+        /// Requests so far, and the work that they caused.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct RequestCounts {
             $($(#[$doc])* pub $name: u64,)+
         }
 
         impl RequestCounts {
-            /// RequestCounts since `earlier`. Connections are those of now.
+            /// Returns the counts since `earlier`. `connections` is the current number.
             pub fn since(&self, earlier: &RequestCounts) -> RequestCounts {
                 let since = RequestCounts { $($name: self.$name.saturating_sub(earlier.$name),)+ };
                 RequestCounts { connections: self.connections, ..since }
@@ -33,7 +34,7 @@ macro_rules! counters {
             pub in_time: AtomicU64,
             /// Latencies of the results.
             latencies: LatencyHistogram,
-            /// Dropped, by the reason's place in [`RejectCode::ALL`].
+            /// Rejected, by the index of the reason in [`RejectCode::ALL`].
             rejected_for: [AtomicU64; RejectCode::ALL.len()],
         }
 
@@ -50,39 +51,39 @@ counters! {
     received,
     /// Answered with a result or a failure.
     completed,
-    /// Answers with a failure, of all that completed.
+    /// Completed requests whose response was a failure.
     failed,
-    /// Rejected, for whatever reason.
+    /// Rejected, for any reason.
     rejected,
-    /// Rejected because the client sent them without credit. The controller never hears of them.
+    /// Rejected because the client sent them without credit. The controller never sees these.
     without_credit,
-    /// Rejected because a lock would not come in time.
+    /// Rejected because a lock would not be acquired in time.
     rejected_by_lock,
-    /// Unanswered because their connection ended first.
+    /// Unanswered because their connection closed first.
     abandoned,
-    /// Connections that are open.
+    /// Open connections.
     connections,
     /// Connections so far.
     accepted,
-    /// Explicit credit messages that were sent.
+    /// Explicit credit messages sent.
     credits,
-    /// Explicit demand messages that were received.
+    /// Explicit demand messages received.
     demands,
     /// Writes to sockets.
     writes,
     /// Time spent in writes, ns.
     writing_ns,
-    /// Time spent looking at sockets, reading, decoding and deciding, ns, where there was anything to read.
+    /// Time spent polling, reading, decoding and deciding, ns, in polls that had something to read.
     reading_ns,
     /// Bytes read.
     bytes_read,
     /// Bytes written.
     bytes_written,
-    /// Datagrams that the kernel dropped for want of room.
+    /// Datagrams that the kernel dropped for lack of buffer space.
     overflowed,
-    /// Datagrams that were sent again.
+    /// Datagrams that were retransmitted.
     retransmitted,
-    /// Calls and words that came again.
+    /// Duplicate calls and control messages.
     duplicates,
 }
 
@@ -92,18 +93,18 @@ pub fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
-    /// RequestCounts a request that is dropped.
+    /// Counts a rejected request.
     pub fn reject(&self, reason: RejectCode) {
         add(&self.rejected, 1);
         if reason == RejectCode::Lock {
             add(&self.rejected_by_lock, 1);
         }
-        if let Some(place) = RejectCode::ALL.iter().position(|one| *one == reason) {
-            add(&self.rejected_for[place], 1);
+        if let Some(index) = RejectCode::ALL.iter().position(|one| *one == reason) {
+            add(&self.rejected_for[index], 1);
         }
     }
 
-    /// RequestCounts a request that was executed, and answered `sojourn` after it came.
+    /// Counts a request that was executed, and answered `sojourn` after its arrival.
     pub fn complete(&self, answer: Answer, sojourn: Nanos) {
         add(&self.completed, 1);
         if answer != Answer::Failed {
@@ -116,7 +117,7 @@ impl Counters {
         }
     }
 
-    /// The counts of all `cores` together.
+    /// Returns the sums over all `cores`.
     pub fn sum(cores: &[Counters]) -> RequestCounts {
         let mut sum = RequestCounts::default();
         cores.iter().for_each(|core| core.add_to(&mut sum));
@@ -135,28 +136,28 @@ impl Counters {
         sum
     }
 
-    /// Drops of all `cores` for the reason at this place of [`RejectCode::ALL`].
-    pub fn rejected_for(cores: &[Counters], place: usize) -> u64 {
-        cores.iter().filter_map(|core| core.rejected_for.get(place)).map(|count| count.load(Ordering::Relaxed)).sum()
+    /// Rejections of all `cores` for the reason at this index of [`RejectCode::ALL`].
+    pub fn rejected_for(cores: &[Counters], index: usize) -> u64 {
+        cores.iter().filter_map(|core| core.rejected_for.get(index)).map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Drops of all `cores` by the names of their reasons, those that there were.
+    /// Rejections of all `cores` by the name of the reason, without zeros.
     pub fn rejections(cores: &[Counters]) -> BTreeMap<String, u64> {
-        let count = |place| Counters::rejected_for(cores, place);
-        let named = RejectCode::ALL.iter().enumerate().map(|(place, reason)| (format!("{reason:?}"), count(place)));
+        let count = |index| Counters::rejected_for(cores, index);
+        let named = RejectCode::ALL.iter().enumerate().map(|(index, reason)| (format!("{reason:?}"), count(index)));
         named.filter(|(_, count)| *count > 0).collect()
     }
 }
 
 impl RequestCounts {
-    /// Load for the controller. Requests refused for want of credit are left out: the controller could do nothing about
-    /// them.
+    /// Load for the controller, without requests that were rejected for lack of credit. The
+    /// controller could do nothing about those.
     pub fn load(&self) -> RequestTotals {
-        let refused = self.without_credit;
+        let without_credit = self.without_credit;
         RequestTotals {
-            arrivals: self.received.saturating_sub(refused),
+            arrivals: self.received.saturating_sub(without_credit),
             completions: self.completed,
-            rejections: self.rejected.saturating_sub(refused),
+            rejections: self.rejected.saturating_sub(without_credit),
             lock_rejections: self.rejected_by_lock,
         }
     }

@@ -1,16 +1,16 @@
-//! Numbers for a controller's choices: which of two is taken, never a secret.
+//! Random numbers for a controller's choices. Not for secrets.
 
-/// A stream of numbers (xorshift64*).
+/// A random number generator (xorshift64*).
 #[derive(Clone, Debug)]
 pub struct FastRng(u64);
 
 impl FastRng {
-    /// Of the core at this place.
+    /// Makes the generator of a core.
     pub fn new(core: usize) -> Self {
         FastRng(0x9E37_79B9_7F4A_7C15 ^ core as u64)
     }
 
-    /// The next one.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

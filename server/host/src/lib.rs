@@ -1,12 +1,17 @@
-//! A host of controllers: what runs a controller's two halves around a service, whatever brings the requests.
+//! A host of controllers: runs a controller's two halves around a service, with any source of
+//! requests.
 //!
-//! - [`Pulse`]: the slow half, ticked once per period by the core that notices first. [`Ticks`]: the period itself.
-//! - [`Desk`]: what a connection asks of the core that looks after it: time, chance, the fast half, room for words.
-//! - [`Choices`]: the random numbers of a core. [`Counters`], [`RequestCounts`]: what became of the requests.
-//! - [`Recording`]: the file of what a controller was asked and decided. [`with_watch`]: a controller that a watch looks at. [`Rehearsal`]: one
-//!   whose refusals happen to a share of the clients, or to none.
+//! - [`ControlTicker`]: the slow half, which the core that notices first ticks once per period.
+//!   [`Ticker`]: the period itself.
+//! - [`ConnectionContext`]: a connection's access to its core: time, random numbers, the fast half,
+//!   output.
+//! - [`FastRng`]: the random numbers of a core. [`Counters`], [`RequestCounts`]: counts of requests
+//!   by outcome.
+//! - [`Recording`]: the file of a controller's calls and decisions. [`with_watch`]: a controller
+//!   with an observer. [`ShadowMode`]: one whose rejections are enforced for a share of the
+//!   clients, or for none.
 //!
-//! Never here: sockets, protocols, threads that execute requests.
+//! Does not contain sockets, protocols, or threads that execute requests.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +29,7 @@ pub use connection_context::ConnectionContext;
 pub use control_ticker::{ControlTicker, RequestTotals};
 pub use counters::{Counters, RequestCounts, add};
 pub use fast_rng::FastRng;
-/// Answers as the counters tell them apart.
+/// Classes of responses in the counters.
 pub use leeward_observe::Answer;
 pub use recording::{Recording, RecordingSummary};
 pub use shadow::ShadowMode;

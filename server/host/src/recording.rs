@@ -1,4 +1,5 @@
-//! A recording of a server's controller in a file: a thread of its own writes, so that no core waits for a disk.
+//! Records a server's controller into a file. A thread of its own writes, so that no core waits for
+//! a disk.
 
 use leeward_core::server::ServerHalves;
 use leeward_recording::{Block, End, Header, Recorder, Sink, SinkFull, record};
@@ -9,32 +10,35 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Blocks of 64 KiB that may wait for the disk, 16 MiB in all: about a second at some 500,000 requests per second.
+/// Maximum blocks of 64 KiB that wait for the disk, 16 MiB in all: about a second at some 500,000
+/// requests per second.
 const WAITING: usize = 256;
 
-/// Outcome of a recording.
+/// Result of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingSummary {
-    /// How it ended, and after how many calls.
+    /// The recording's end: the reason, and the number of calls.
     pub end: End,
     /// Bytes written.
     pub bytes: u64,
 }
 
-/// Where a server's controller is recorded: to be given to a server's builder, and ended when the server has
-/// stopped. The file is what `leeward replay` reads; its format is `docs/recording-format.md`.
+/// Recording of a server's controller. A server's builder takes it, and [`Recording::finish`] ends
+/// it when the server has stopped. `leeward replay` reads the file; its format is
+/// `docs/recording-format.md`.
 ///
-/// While recording, all cores decide under one mutex ([`leeward_recording`] has the cost). When the disk falls
-/// 16 MiB behind, or fails, the recording ends there and is marked as incomplete; the server goes on.
+/// While recording, all cores decide under one mutex ([`leeward_recording`] has the cost). If the
+/// disk falls 16 MiB behind, or fails, the recording ends there and is marked as incomplete; the
+/// server goes on.
 ///
-/// Clones are the same recording. One serves one server: the calls of a second would not be recorded.
+/// Clones share the recording. It serves one server: a second server's calls would not be recorded.
 #[derive(Clone)]
 pub struct Recording {
     shared: Arc<Mutex<State>>,
 }
 
 struct State {
-    /// Until a server takes it.
+    /// `None` once a server has taken it.
     sink: Option<BlockSender>,
     recorder: Option<Recorder>,
     writer: Option<JoinHandle<io::Result<(Output, u64)>>>,
@@ -42,10 +46,11 @@ struct State {
 
 type Output = Box<dyn Write + Send>;
 
-/// A file that keeps what was in it until there is something new: a server that can't start must not cost a recording.
+/// A file that keeps its old content until the first write, so that a server that can't start
+/// destroys no recording.
 struct TruncateOnWrite {
     file: File,
-    /// A pipe or device is as it is.
+    /// True also for a pipe or device, which is never truncated.
     emptied: bool,
 }
 
@@ -63,23 +68,23 @@ impl Write for TruncateOnWrite {
     }
 }
 
-/// The cores' end of the queue to the writer.
+/// The cores' end of the queue to the writer thread.
 struct BlockSender {
     full: SyncSender<Block>,
     empty: Receiver<Vec<u8>>,
 }
 
 impl Recording {
-    /// Writes to a file, in place of what is there as soon as a server starts.
+    /// Records into a file. Its old content is replaced as soon as a server starts.
     ///
     /// # Errors
-    /// It can't be written, or there is no thread.
+    /// The file can't be written, or there is no thread.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         Recording::to(TruncateOnWrite { emptied: !file.metadata()?.is_file(), file })
     }
 
-    /// Writes to `output`, in pieces of about 64 KiB.
+    /// Records into `output`, in pieces of about 64 KiB.
     ///
     /// # Errors
     /// There is no thread.
@@ -96,21 +101,24 @@ impl Recording {
         Ok(Recording { shared: Arc::new(Mutex::new(state)) })
     }
 
-    /// Whether calls are being recorded: not before a server has started, nor after the disk fell behind.
+    /// Returns whether calls are being recorded: not before a server has started, nor after the
+    /// disk fell behind.
     pub fn is_recording(&self) -> bool {
         self.state().recorder.as_ref().is_some_and(Recorder::is_recording)
     }
 
-    /// Ends the recording and waits until it is written. `None` if there was no server to record, or it has been ended.
+    /// Ends the recording and waits until it is written. `None` if there was no server to record,
+    /// or the recording has ended before.
     ///
     /// # Errors
-    /// The disk's: the recording then has no end, and what precedes the error can be replayed.
+    /// The disk's error. The recording then has no end mark, and the part before the error can be
+    /// replayed.
     pub fn finish(&self) -> io::Result<Option<RecordingSummary>> {
         let mut state = self.state();
         let finished = state.recorder.as_ref().map(Recorder::finish);
         let Some(writer) = state.writer.take() else { return Ok(None) };
         let Some(finished) = finished else {
-            // The writer ends when nobody can give it anything: the recorder has let go of its end.
+            // The writer thread ends when the sink is dropped; no recorder exists.
             state.sink = None;
             drop(state);
             join(writer)?;
@@ -131,7 +139,8 @@ impl Recording {
 }
 
 impl Recording {
-    /// Records a server's halves; the server is about to start.
+    /// Attaches the recorder to the halves of a server that is about to start. `None` if a server
+    /// has taken the recording.
     pub fn attach(&self, halves: ServerHalves, header: &Header) -> Option<ServerHalves> {
         let mut state = self.state();
         let sink = state.sink.take()?;
@@ -157,7 +166,7 @@ impl Sink for BlockSender {
     }
 }
 
-/// The writer's thread: until the cores' end is gone, or the disk fails.
+/// Runs the writer thread until the cores' end is dropped, or the disk fails.
 fn write(mut output: Output, blocks: &Receiver<Block>, again: impl Fn(Vec<u8>)) -> io::Result<(Output, u64)> {
     let mut bytes = 0;
     while let Ok(block) = blocks.recv() {
@@ -178,7 +187,7 @@ fn join(writer: JoinHandle<io::Result<(Output, u64)>>) -> io::Result<(Output, u6
     writer.join().unwrap_or_else(|_| Err(io::Error::other("the recording's writer has panicked")))
 }
 
-// Not under loom: a whole controller and a real writing thread stand outside any of its models.
+// Not under loom: a whole controller and a real writer thread fit no model.
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -188,7 +197,7 @@ mod tests {
     use leeward_core::units::{Nanos, Time};
     use leeward_recording::{EndReason, Item, Reader};
 
-    /// Hangs until it is let go.
+    /// A writer that blocks until the test releases it.
     struct BlockingWriter(Arc<Mutex<Vec<u8>>>);
 
     impl Write for BlockingWriter {

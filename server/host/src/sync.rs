@@ -1,4 +1,4 @@
-//! The primitives that threads share, swapped for loom's when the model checker runs (`--cfg loom`).
+//! Synchronization primitives, replaced by loom's when the model checker runs (`--cfg loom`).
 
 #[cfg(loom)]
 pub use loom::sync::{
@@ -11,7 +11,7 @@ pub use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Locks whatever happened to the thread that held it before: what these mutexes guard is whole after every statement.
+/// Locks a mutex, poisoned or not: the data is consistent after every statement.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,15 +1,15 @@
-//! When the controller's slow half runs: once per period, on whichever core notices first.
+//! Schedule of the controller's slow half: once per period, on the core that notices first.
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use leeward_core::units::{Nanos, Time};
 
-/// Missed ticks that are made up for at once; more than this long asleep is a fresh start.
+/// Maximum missed ticks that are made up for at once. A core that slept for longer starts over.
 const MISSED_TICKS: u64 = 1_000;
 
-/// Something that is to be done once per period, with its state.
+/// An action once per period, with its state.
 pub struct Ticker<T> {
     state: Mutex<T>,
-    /// When the next tick is due.
+    /// Time at which the next tick is due.
     due: AtomicU64,
     /// Ticks so far.
     done: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Ticker<T> {
 }
 
 impl<T> Ticker<T> {
-    /// The first tick is due at once.
+    /// Makes a ticker whose first tick is due at once.
     pub fn new(period: Nanos, state: T) -> Self {
         Ticker {
             state: Mutex::new(state),
@@ -27,12 +27,12 @@ impl<T> Ticker<T> {
         }
     }
 
-    /// Ticks if that is due and no other core is at it. `tick` is told how many periods have passed unnoticed besides.
-    /// Returns the number of ticks so far.
+    /// Ticks if a tick is due and no other core does so. `tick` gets the number of periods missed
+    /// before. Returns the number of ticks so far.
     pub fn run(&self, now: Time, tick: impl FnOnce(&mut T, u64)) -> u64 {
         if self.is_due(now)
             && let Ok(mut state) = self.state.try_lock()
-            // Another core may have ticked between the look and the lock.
+            // Another core may have ticked between the check and the lock.
             && self.is_due(now)
         {
             let due = Time(self.due.load(Ordering::Relaxed));
@@ -47,17 +47,17 @@ impl<T> Ticker<T> {
         now.0 >= self.due.load(Ordering::Relaxed)
     }
 
-    /// When the next tick is due.
+    /// Time at which the next tick is due.
     pub fn due(&self) -> Time {
         Time(self.due.load(Ordering::Relaxed))
     }
 
-    /// Changes the state out of turn; waits for a tick under way.
+    /// Changes the state between ticks; waits for a tick in progress.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         change(&mut lock(&self.state))
     }
 
-    /// Looks at the state; waits for a tick under way.
+    /// Reads the state; waits for a tick in progress.
     pub fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&lock(&self.state))
     }
@@ -86,7 +86,7 @@ mod model {
     use super::*;
     use loom::{sync::Arc, thread};
 
-    /// Two cores notice the same tick: it is done once, and a core that is told of it finds it done.
+    /// Two cores notice the same tick. It runs once, and a core that sees its count finds it done.
     #[test]
     fn a_period_is_ticked_once() {
         loom::model(|| {

@@ -1,5 +1,6 @@
-//! A controller that a watch looks at: halves around halves, which note every refusal, one admission in 64, and the state. The
-//! engine's own path knows nothing of it, and without a watch there is nothing. Never here: what a controller decides.
+//! A controller with an observer: halves around halves that record every rejection, one admission
+//! in 64, and the state. The engine's request path does not know of it, and without a watch it
+//! costs nothing. Does not contain decisions.
 
 use leeward_core::params::Params;
 use leeward_core::registry::{Algorithm, CoreProvisioning, Environment};
@@ -11,7 +12,7 @@ use leeward_core::units::{Nanos, Time};
 use leeward_observe::{Decision, DecisionReason, LifecycleStage, Watch};
 use std::sync::Arc;
 
-/// The watch is told the controller's state this often, and the delay that stood is the least of as long.
+/// Period of reports of the controller's state. The standing delay is the minimum over it.
 const REPORT_PERIOD: Nanos = Nanos::from_millis(2);
 
 /// Bounds of a controller, as far as its parameters tell.
@@ -19,25 +20,25 @@ const REPORT_PERIOD: Nanos = Nanos::from_millis(2);
 pub struct ControllerBounds {
     /// The queueing delay that it aims at.
     pub target: Option<Nanos>,
-    /// The queueing delay from which it refuses on arrival.
+    /// The queueing delay above which it rejects on arrival.
     pub arrival_limit: Option<Nanos>,
-    /// The age from which it executes nothing any more, where it goes by one.
+    /// The request age above which it runs nothing, if it has such a limit.
     pub lateness: Option<Nanos>,
-    /// The wait from which it refuses a request when it is dequeued.
+    /// The wait above which it rejects a request when it is dequeued.
     pub stale: Option<Nanos>,
 }
 
 impl ControllerBounds {
-    /// Bounds of a controller with these parameters. The defaults are the algorithms' own.
+    /// Derives the bounds of a controller with these parameters. Defaults are the algorithms' own.
     pub fn of(algorithm: &Algorithm, params: &Params, environment: &Environment) -> Self {
         let share = environment.slo.scale(0.4);
         let target = match algorithm.name {
             "auto" | "breakwater" | "codel" | "edge" => Some(params.duration("target", share)),
             _ => None,
         };
-        // Where cores come and go the threshold depends on those that may yet come.
+        // With an allocator the threshold depends on cores that may still be granted.
         let is_fixed = environment.provisioning == CoreProvisioning::Fixed && params.choice("aqm", "on") == "on";
-        let refusing = match algorithm.name {
+        let arrival_bound = match algorithm.name {
             // Breakwater §5.1: twice the target.
             "auto" | "breakwater" if is_fixed => target.map(|target| params.duration("aqm_threshold", target * 2)),
             "throttle" => Some(params.duration("threshold", share)),
@@ -46,21 +47,21 @@ impl ControllerBounds {
         let latest = environment.slo.scale(0.9).saturating_sub(environment.rtt);
         let lateness = (algorithm.name == "edge").then(|| params.duration("lateness", latest));
         let stale = match algorithm.name {
-            "auto" | "breakwater" => refusing.map(|refusing| params.duration("stale", refusing)),
+            "auto" | "breakwater" => arrival_bound.map(|arrival_bound| params.duration("stale", arrival_bound)),
             _ => lateness,
         };
-        ControllerBounds { target, arrival_limit: refusing, lateness, stale }
+        ControllerBounds { target, arrival_limit: arrival_bound, lateness, stale }
     }
 }
 
-/// The same controller, looked at.
+/// Wraps a controller's halves with the watch.
 pub fn with_watch(halves: ServerHalves, watch: &Arc<Watch>, bounds: ControllerBounds) -> ServerHalves {
-    let looked_at = |(core, half)| -> Box<dyn Admission> {
+    let wrap = |(core, half)| -> Box<dyn Admission> {
         Box::new(WatchedHalf { half, core, watch: Arc::clone(watch), bounds, now: Time::ZERO })
     };
     let control = halves.control;
-    let loop_of = WatchedLoop { control, watch: Arc::clone(watch), least: Nanos::MAX, next: Time::ZERO };
-    ServerHalves { cores: halves.cores.into_iter().enumerate().map(looked_at).collect(), control: Box::new(loop_of) }
+    let watched_loop = WatchedLoop { control, watch: Arc::clone(watch), least: Nanos::MAX, next: Time::ZERO };
+    ServerHalves { cores: halves.cores.into_iter().enumerate().map(wrap).collect(), control: Box::new(watched_loop) }
 }
 
 struct WatchedHalf {
@@ -68,16 +69,16 @@ struct WatchedHalf {
     core: usize,
     watch: Arc<Watch>,
     bounds: ControllerBounds,
-    /// The last time that the half was told of: [`Admission::execute`] is told none.
+    /// Latest time that the half was given: [`Admission::on_dequeue`] gets none.
     now: Time,
 }
 
 impl WatchedHalf {
-    /// The bound that a refusal met, as far as it is known.
-    fn bound(&self, reason: RejectReason, moment: LifecycleStage) -> u64 {
+    /// The bound that a rejection met, as far as it is known.
+    fn bound(&self, reason: RejectReason, stage: LifecycleStage) -> u64 {
         let gauges = || self.watch.controller_state().gauges;
         match reason {
-            RejectReason::Delay if moment == LifecycleStage::Dequeue => self.bounds.stale.map_or(0, |bound| bound.0),
+            RejectReason::Delay if stage == LifecycleStage::Dequeue => self.bounds.stale.map_or(0, |bound| bound.0),
             RejectReason::Delay => self.bounds.arrival_limit.map_or(0, |bound| bound.0),
             RejectReason::Priority => gauges().priority_threshold.map_or(0, |level| level.max(0.0) as u64),
             RejectReason::Concurrency => gauges().concurrency_limit.map_or(0, |limit| limit.max(0.0) as u64),
@@ -95,7 +96,7 @@ impl WatchedHalf {
     }
 }
 
-/// Description of a request that has come.
+/// Describes an arrived request.
 fn decision_for(event: &Arrival) -> Decision {
     let mut decision = Decision::admitted(event.now);
     decision.delay = event.delay;
@@ -156,7 +157,7 @@ impl Admission for WatchedHalf {
 struct WatchedLoop {
     control: Box<dyn ControlLoop>,
     watch: Arc<Watch>,
-    /// The least delay since the watch was told last.
+    /// The least delay since the last report.
     least: Nanos,
     next: Time,
 }

@@ -1,14 +1,13 @@
-//! Heads and framing of HTTP/1.1 messages (RFC 9112): where a message ends, what it asks for, and
-//! whether its connection goes on.
+//! Heads and framing of HTTP/1.1 messages (RFC 9112): a message's end, its target, and the
+//! persistence of its connection.
 //!
 //! - [`request`]: a request's head, for the ports that answer `GET`.
 //! - [`response`]: a response's head and content, for clients.
 //!
-//! A server that reads a message's end elsewhere than the proxy before it executes requests that
-//! nobody sent (request smuggling). So a request whose framing is in doubt is refused, never
-//! repaired.
+//! If a server and its proxy disagree on a message's end, the server executes requests that no
+//! client sent (request smuggling). So a request with doubtful framing is rejected, never repaired.
 //!
-//! Never here: sockets, time, routes.
+//! Contains no sockets, time or routes.
 
 mod request;
 mod response;
@@ -23,19 +22,19 @@ pub const HEAD_MAX: usize = 8 * 1024;
 /// Memory for the fields of a head.
 pub type Fields<'b> = [Header<'b>; 64];
 
-/// Fields before a head is parsed into them.
+/// Empty fields, before a head is parsed into them.
 pub const NO_FIELDS: Fields<'static> = [httparse::EMPTY_HEADER; 64];
 
-/// Why a message is refused.
+/// Reason for which a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The message is no HTTP/1.1, or its framing is in doubt: the connection ends.
+    /// The message is no HTTP/1.1, or its framing is doubtful: the connection ends.
     Malformed,
-    /// The method is known, and there is none but `GET` here.
+    /// The method is known, but only `GET` is supported.
     Method,
-    /// The request has content, which nobody reads: the connection ends.
+    /// The request has content, which the server does not read: the connection ends.
     Content,
-    /// The head is longer than [`LONGEST`], or has more fields than [`Fields`]: the connection
+    /// The head is longer than [`HEAD_MAX`], or has more fields than [`Fields`]: the connection
     /// ends.
     TooLarge,
     /// The method or the transfer coding is unknown.
@@ -99,37 +98,37 @@ enum Coding {
     Chunked,
     /// Others before `chunked`.
     OthersThenChunked,
-    /// Some, and `chunked` is not the last one: no length can be told.
+    /// Some, without `chunked` as the last one: the length is unknown.
     NotChunked,
 }
 
 impl Framing {
-    /// Takes a field into account. `Err`: no length can be told (RFC 9112 §6.3).
+    /// Adds a field. `Err`: the length is unknown (RFC 9112 §6.3).
     fn add(&mut self, field: &Header<'_>) -> Result<(), Fault> {
         if field.name.eq_ignore_ascii_case("content-length") {
-            // A proxy that joins two fields writes a list: also where the values are alike, one of
-            // the two was not this sender's.
+            // A proxy that joins two fields writes a list. Even with equal values, one of the two
+            // fields came from another sender.
             let is_first = self.length.replace(length(field.value).ok_or(Fault::Malformed)?).is_none();
             return if is_first { Ok(()) } else { Err(Fault::Malformed) };
         }
         if field.name.eq_ignore_ascii_case("transfer-encoding") {
             for coding in elements(field.value) {
                 self.coding = match self.coding {
-                    // Whatever follows `chunked` is no part of its message.
+                    // A coding after `chunked` is invalid.
                     Coding::Chunked | Coding::OthersThenChunked => return Err(Fault::Malformed),
                     Coding::None if coding.eq_ignore_ascii_case(b"chunked") => Coding::Chunked,
                     Coding::NotChunked if coding.eq_ignore_ascii_case(b"chunked") => Coding::OthersThenChunked,
                     Coding::None | Coding::NotChunked => Coding::NotChunked,
                 };
             }
-            // A field without a coding hides the message's end as well as a wrong one.
+            // A field without a coding hides the message's end, like a wrong coding.
             return if self.coding == Coding::None { Err(Fault::Malformed) } else { Ok(()) };
         }
         Ok(())
     }
 }
 
-/// Digits alone, of a number below 10¹⁹.
+/// Parses digits only, of a number below 10¹⁹.
 fn length(digits: &[u8]) -> Option<u64> {
     let is_number = (1..=19).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| digits.iter().fold(0, |length, digit| length * 10 + u64::from(digit - b'0')))

@@ -1,5 +1,5 @@
-//! A request's head: its target, host, framing, and the fate of its connection. Never here:
-//! answers.
+//! Parses a request's head: target, host, framing, and the persistence of its connection. Contains
+//! no answers.
 
 use crate::{Coding, Fault, Fields, Framing, HEAD_MAX, Header, elements};
 use std::net::Ipv6Addr;
@@ -7,15 +7,14 @@ use std::net::Ipv6Addr;
 /// Methods of RFC 9110 §9 and RFC 5789.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
-/// A request whose head is whole, well formed and framed without doubt.
+/// A request with a whole, valid head and unambiguous framing.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'f, 'b> {
-    /// Method, as it was written.
+    /// Method, as written in the request.
     pub method: &'b str,
-    /// Host and port that the request is for: the target's, or else the field's; empty if neither
-    /// names one.
+    /// Host and port of the target, or else of the field; empty if neither names one.
     pub host: &'b str,
-    /// Path without the query: `*` and a `CONNECT`'s authority, too.
+    /// Path without the query; also `*` and the authority of a `CONNECT`.
     pub path: &'b str,
     /// Part of the target behind the first `?`.
     pub query: &'b str,
@@ -23,19 +22,19 @@ pub struct Request<'f, 'b> {
     pub length: usize,
     /// The bytes behind the head are content.
     pub has_content: bool,
-    /// The connection ends with the answer: the client asks for that, or other bytes than a
-    /// request follow the head.
+    /// The connection ends with the answer: the client requests it, or the bytes after the head are
+    /// no request.
     pub closes_connection: bool,
     fields: &'f [Header<'b>],
 }
 
 impl<'b> Request<'_, 'b> {
-    /// Values of a field, in the order in which they came.
+    /// Values of a field, in the order of the head.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
         self.fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
     }
 
-    /// Answer of a port that serves `GET` without content alone; `None`: the request is such a one.
+    /// Rejection by a port that only serves `GET` without content; `None` for such a request.
     pub fn refusal(&self) -> Option<Fault> {
         match self.method {
             "GET" => self.has_content.then_some(Fault::Content),
@@ -45,7 +44,7 @@ impl<'b> Request<'_, 'b> {
     }
 }
 
-/// Parses the head of the request at the beginning of `bytes`; `None` until it is whole.
+/// Parses the head of the request at the beginning of `bytes`; `None` until the head is whole.
 ///
 /// # Errors
 /// The connection must end with the fault's answer.
@@ -60,8 +59,8 @@ pub fn request<'f, 'b>(bytes: &'b [u8], fields: &'f mut Fields<'b>) -> Result<Op
     };
     let fields: &[Header<'b>] = head.headers;
     let (Some(method), Some(target)) = (head.method, head.path) else { return Err(Fault::Malformed) };
-    // The parser takes a line that ends without CR, which RFC 9112 §2.2 leaves open. A proxy that
-    // does not would see another message.
+    // The parser accepts a line end without CR, which RFC 9112 §2.2 leaves open. A stricter proxy
+    // would see another message.
     if has_bare_newline(bytes.get(..length).unwrap_or_default()) {
         return Err(Fault::Malformed);
     }
@@ -100,13 +99,13 @@ pub fn request<'f, 'b>(bytes: &'b [u8], fields: &'f mut Fields<'b>) -> Result<Op
         query,
         length,
         has_content,
-        // What follows a CONNECT is meant for a tunnel.
+        // The bytes after a CONNECT are meant for a tunnel.
         closes_connection: closes || (is_old && !keeps) || has_content || method == "CONNECT",
         fields,
     }))
 }
 
-/// Whether the third word of the request line begins a version, if of another number.
+/// Whether the third word of the request line looks like an HTTP version.
 fn names_version(bytes: &[u8]) -> bool {
     let word = bytes.split(|byte| *byte == b' ').nth(2).unwrap_or_default();
     word.strip_prefix(b"HTTP/").and_then(<[u8]>::first).is_some_and(u8::is_ascii_digit)
@@ -136,13 +135,13 @@ fn target_parts<'b>(method: &str, target: &'b str) -> Option<(Option<&'b str>, &
     Some((authority, if path.is_empty() { "/" } else { path }, query))
 }
 
-/// Whether this is a host with or without a port (RFC 9110 §7.2). A comma is none of a name's: it
-/// would be two fields that somebody has joined.
+/// Whether this is a host with or without a port (RFC 9110 §7.2). A comma is invalid in a name
+/// here: a proxy may have joined two fields.
 fn is_authority(text: &str) -> bool {
     let (is_host, rest) = match text.strip_prefix('[') {
         Some(literal) => match literal.split_once(']') {
             Some((address, rest)) => {
-                // Clients leave a zone in that is theirs alone.
+                // Some clients leave in the zone, which only concerns the client itself.
                 let (address, zone) = address.split_once('%').unwrap_or((address, "0"));
                 let is_zone = zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
                 (is_zone && address.parse::<Ipv6Addr>().is_ok(), rest)

@@ -1,10 +1,10 @@
-//! A response's head and content, for clients that close the connection behind it. Never here:
-//! what the content means.
+//! Parses a response's head and content, for clients that close the connection after it. Does not
+//! interpret the content.
 
 use crate::{Coding, Fault, Fields, Framing, Header, NO_FIELDS};
 use std::borrow::Cow;
 
-/// A response whose head is whole.
+/// A response with a whole head.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'f, 'b> {
     /// Status code, 200 or more, or 101.
@@ -25,12 +25,12 @@ enum BodyEnd {
     Connection,
 }
 
-/// Content of a response, as far as it has come.
+/// Received content of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content<'b> {
-    /// Its bytes without transfer coding.
+    /// The bytes without transfer coding.
     pub bytes: Cow<'b, [u8]>,
-    /// Whether all of it is there; `None` if only the connection's end tells.
+    /// Whether the content is complete; `None` if it ends with the connection.
     pub is_whole: Option<bool>,
 }
 
@@ -41,7 +41,7 @@ impl<'b> Response<'_, 'b> {
         str::from_utf8(field.value).ok()
     }
 
-    /// Content that has come.
+    /// The content received so far.
     pub fn content(&self) -> Content<'b> {
         match self.end {
             BodyEnd::Connection => Content { bytes: self.rest.into(), is_whole: None },
@@ -58,10 +58,10 @@ impl<'b> Response<'_, 'b> {
 }
 
 /// Parses the response to a request with content or a `GET` at the beginning of `bytes`; `None`
-/// until its head is whole. Interim responses before it are skipped (RFC 9110 §15.2).
+/// until the head is whole. Skips interim responses before it (RFC 9110 §15.2).
 ///
 /// # Errors
-/// The bytes are no response, or nobody can tell where it ends.
+/// The bytes are no response, or its end is ambiguous.
 pub fn response<'f, 'b>(bytes: &'b [u8], fields: &'f mut Fields<'b>) -> Result<Option<Response<'f, 'b>>, Fault> {
     let mut bytes = bytes;
     while let Some(length) = interim(bytes) {
@@ -96,7 +96,8 @@ fn interim(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Bytes of the whole chunks, and whether the last one and its trailers are there (RFC 9112 §7.1).
+/// Joins the data of all whole chunks. The flag tells whether the last chunk and its trailers have
+/// arrived (RFC 9112 §7.1).
 fn join_chunks(mut rest: &[u8]) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     // The parser takes an empty size for 0.

@@ -1,4 +1,4 @@
-//! Configuration of a run, and the reasons for which a run can't begin.
+//! Configuration of a run, and the errors that keep a run from beginning.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,31 +14,35 @@ use leeward_workload::ServiceTime;
 use crate::schedule::Schedule;
 use leeward_rpc::generator::RequestGenerator;
 
-/// Where requests come from.
+/// Source of a run's requests.
 #[derive(Clone, Debug)]
 pub enum Plan {
-    /// Open loop: requests are issued when they are due, whatever the server does. One connection per client.
+    /// Open loop: each request is issued when it is due, independent of the server. One connection
+    /// per client.
     Open(Schedule),
-    /// Closed loop: each connection keeps `outstanding` requests under way. Measures capacity; its latencies say little,
-    /// because a slow server is asked less. A request waits for its credit, and does not expire.
-    /// A client asks again at once after a drop, and after a rest of 10 ms or more where its
-    /// request ended without being sent.
+    /// Closed loop: each connection keeps `outstanding` requests in flight.
+    ///
+    /// Measures capacity. Its latencies say little, because a slow server gets fewer requests. A
+    /// request waits for its credit, and does not expire. A client sends its next request at once
+    /// after a rejection. After a request that ended without being sent, the client pauses for 10
+    /// ms or more.
     Closed {
         /// Connections.
         connections: u32,
-        /// Requests under way on each.
+        /// Requests in flight on each connection.
         outstanding: u32,
-        /// How long the server should be busy with each.
+        /// Time for which each request keeps the server busy.
         service: ServiceTime,
-        /// Draws the service times.
+        /// Seed of the service times.
         seed: u64,
-        /// How long requests are issued.
+        /// Time for which requests are issued.
         duration: Nanos,
     },
 }
 
 impl Plan {
-    /// The same closed loop over the first `count` connections only, at least one. An open loop stays as it is.
+    /// The same closed loop over the first `count` connections only, at least one. An open loop
+    /// stays as it is.
     pub(crate) fn of_first(&self, count: u32) -> Plan {
         let mut plan = self.clone();
         if let Plan::Closed { connections, .. } = &mut plan {
@@ -47,7 +51,7 @@ impl Plan {
         plan
     }
 
-    /// How many connections it needs.
+    /// Number of connections.
     pub fn connections(&self) -> u32 {
         match self {
             Plan::Open(schedule) => schedule.clients(),
@@ -55,7 +59,7 @@ impl Plan {
         }
     }
 
-    /// How long requests are issued.
+    /// Time for which requests are issued.
     pub fn duration(&self) -> Nanos {
         match self {
             Plan::Open(schedule) => schedule.duration(),
@@ -64,8 +68,10 @@ impl Plan {
     }
 }
 
-/// How the generator waits for the next request or answer. An answer wakes it at once; but where it sleeps, waking takes
-/// some microseconds, which count as latency. To measure microseconds, use [`Polling::Busy`] on a CPU of its own.
+/// How the generator waits for the next request or answer.
+///
+/// An answer wakes the generator at once. If it sleeps, waking takes some microseconds, which count
+/// as latency. To measure microseconds, use [`Polling::Busy`] on a CPU of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Polling {
     /// Sleeps. Requests leave some tens of microseconds late, which the report shows.
@@ -73,58 +79,59 @@ pub enum Polling {
     /// Sleeps until shortly before the next request is due, then polls.
     #[default]
     Hybrid,
-    /// Never sleeps: takes a whole core, and should have it for itself.
+    /// Never sleeps: occupies a whole core, and should have it for itself.
     Busy,
 }
 
-/// Answers to requests without an [`Ask`] that are right.
+/// Correct answers to requests without a [`RequestGenerator`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnswerCheck {
-    /// All.
+    /// All answers.
     #[default]
     Any,
-    /// Empty ones, as the synthetic service sends. Another service's count as failed.
+    /// Empty answers, as the synthetic service sends. Other answers count as failed.
     Empty,
 }
 
-/// A run's settings.
+/// Configuration of a run.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
-    /// The server.
+    /// The server's address.
     pub address: SocketAddr,
-    /// Which procedure is called.
+    /// The procedure that requests call.
     pub method: Method,
-    /// Bytes of each request's payload, at least 8. The first 8 are the service time in nanoseconds, little-endian: how
-    /// long a synthetic service should keep a core busy. The others are 0.
+    /// Length of each request's payload in bytes, at least 8. The first 8 bytes are the synthetic
+    /// service's service time in nanoseconds, little-endian; the others are 0.
     pub payload: usize,
-    /// Arguments of requests, for other services than the synthetic one.
+    /// Generates the requests of services other than the synthetic one.
     pub ask: Option<Arc<dyn RequestGenerator>>,
-    /// Answers that are right where `ask` is none.
+    /// Correct answers, if `ask` is `None`.
     pub answers: AnswerCheck,
     /// Latency objective: a response within it, from the intended time, is good.
     pub slo: Nanos,
-    /// Budget of a request for queues from when it was due, the client's included. The rest of it is sent along; a
-    /// request that waits for a credit for so long expires. Unlimited: the connection's budget applies, and the
-    /// server's.
+    /// Queueing budget of a request from its intended time, the wait in the client included. The
+    /// rest is sent along; a request that waits that long for a credit expires. Unlimited: the
+    /// budgets of the connection and of the server apply.
     pub budget: Budget,
-    /// An application gives up after this long, from the intended time: a later response counts as timed out.
+    /// Time after which an application gives up, from the intended time: a later response counts as
+    /// timed out.
     pub timeout: Option<Nanos>,
-    /// The part at the beginning that the measured counts leave out.
+    /// The part at the beginning that the measured counts exclude.
     pub warmup: Nanos,
-    /// How long to wait for the last answers after the last request.
+    /// Longest wait for the last answers after the last request.
     pub drain: Nanos,
     /// A request that is issued more than this after its time counts as late.
     pub late_after: Nanos,
-    /// Length of the windows of the time series, if there shall be one.
+    /// Window length of the time series; `None`: no time series.
     pub window: Option<Nanos>,
-    /// Length of the windows of the fine time series (responses only), if there shall be one: for what happens within
-    /// milliseconds.
+    /// Window length of the fine time series (responses only); `None`: no such series. Shows
+    /// effects within milliseconds.
     pub fine_window: Option<Nanos>,
-    /// How often progress is told.
+    /// Interval of progress reports.
     pub progress_every: Nanos,
-    /// How long the server may take to accept a connection and welcome it.
+    /// Time that the server may take to accept a connection and welcome it.
     pub connect_timeout: Nanos,
-    /// How to wait.
+    /// How the generator waits.
     pub polling: Polling,
     /// The CPU to run on, by the kernel's number.
     pub cpu: Option<usize>,
@@ -132,7 +139,7 @@ pub struct LoadConfig {
     pub connection: ConnectionConfig,
     /// Transport of each connection.
     pub transport: Transport,
-    /// The longest datagram that is sent and asked for, where that is the transport.
+    /// The longest datagram that is sent and requested, for the datagram transport.
     pub datagram: DatagramSize,
     /// Encryption of each TCP connection, and the name that the server must prove.
     #[cfg(feature = "tls")]
@@ -140,7 +147,8 @@ pub struct LoadConfig {
 }
 
 impl LoadConfig {
-    /// For `address`, with an objective of `slo`: method 0, no warm-up, two seconds for the last answers.
+    /// Configuration for `address` with the objective `slo`: method 0, no warm-up, two seconds for
+    /// the last answers.
     pub fn new(address: SocketAddr, slo: Nanos) -> Self {
         LoadConfig {
             address,
@@ -169,7 +177,7 @@ impl LoadConfig {
     }
 }
 
-/// A word for who loads a server that is not there yet.
+/// A hint for a load on a server that does not listen yet.
 fn hint(number: u32, source: &io::Error) -> &'static str {
     match (number, source.kind()) {
         (1, io::ErrorKind::ConnectionRefused) => {
@@ -179,38 +187,38 @@ fn hint(number: u32, source: &io::Error) -> &'static str {
     }
 }
 
-/// Why there is no report.
+/// Error without a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A connection could not be made.
+    /// A connection could not be opened.
     #[error("connection {number} of {of} to {address}: {source}{}", hint(*number, source))]
     Connect {
-        /// The server.
+        /// The server's address.
         address: SocketAddr,
-        /// Which connection, from 1.
+        /// Number of the connection, from 1.
         number: u32,
-        /// How many there should be.
+        /// Number of connections in all.
         of: u32,
-        /// Error of the system.
+        /// The system's error.
         source: io::Error,
     },
-    /// Connections that the server closed, or did not welcome in time.
+    /// The server closed connections, or did not welcome them in time.
     #[error("{address} welcomed {welcomed} of {of} connections: {reason}")]
     Welcome {
-        /// The server.
+        /// The server's address.
         address: SocketAddr,
-        /// Connections that it welcomed.
+        /// Connections that the server welcomed.
         welcomed: u32,
-        /// How many there should be.
+        /// Number of connections in all.
         of: u32,
-        /// Why not the others.
+        /// Reason for which the others failed.
         reason: String,
     },
-    /// The caller stopped it before the first request.
+    /// The caller stopped the run before the first request.
     #[error("stopped before the first request")]
     Stopped,
-    /// The algorithm's client side could not be made.
+    /// The algorithm's client half could not be built.
     #[error(transparent)]
     Client(#[from] ParamError),
     /// The thread could not be moved to the CPU.
@@ -218,19 +226,19 @@ pub enum LoadError {
     Pin {
         /// The CPU.
         cpu: usize,
-        /// Error of the system.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refused to wait for sockets.
+    /// Waiting for sockets failed.
     #[error("waiting for sockets: {0}")]
     Poll(#[source] io::Error),
-    /// The server's capacity could not be measured, and the demand was to be a multiple of it.
+    /// The server's capacity could not be measured, although the demand is a multiple of it.
     #[error("the server's capacity could not be measured: {0}")]
     CapacityUnknown(&'static str),
     /// The requests can't be drawn.
     #[error(transparent)]
     Schedule(#[from] crate::schedule::ScheduleError),
-    /// The settings make no sense.
+    /// The settings contradict each other.
     #[error("{0}")]
     Config(&'static str),
 }

@@ -1,4 +1,5 @@
-//! The loop of one run: one thread, all connections. Issues what is due, moves bytes, and lets the recorder count.
+//! The loop of one run: one thread, all connections. Issues due requests, moves bytes, and counts
+//! by the recorder.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,48 +27,52 @@ use crate::report::{ClientWindow, LoadReport, RequestCounts, RunEndReason};
 use crate::schedule::{PlannedRequest, Schedule, ScheduleError};
 use crate::system::{PinGuard, allow_sockets};
 
-/// Connections that may wait for their welcome at once: a server is not greeted by a thousand at the same moment.
+/// Connections that may wait for their welcome at once: spares the server a thousand simultaneous
+/// connects.
 const PENDING_WELCOMES_MAX: u32 = 64;
-/// How long a server that welcomed nobody may take to show what it speaks.
+/// Time that a server without a welcome may take to show its protocol.
 const PROTOCOL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Requests issued before the sockets get their turn again.
+/// Requests issued before the next poll of the sockets.
 const BATCH: usize = 32;
-/// From "go" to the first request's time, so that the first is not late.
+/// Time from the start of the loop to time zero of the run, so that the first request is not late.
 const LEAD: Nanos = Nanos::from_millis(1);
-/// The longest wait: how soon a stop is noticed.
+/// The longest wait; bounds the delay of a stop.
 const WAIT_MAX: Nanos = Nanos::from_millis(10);
-/// [`Polling::Hybrid`] stops sleeping this long before a request is due: longer than it takes to wake up.
+/// [`Polling::Hybrid`] stops sleeping this long before a request is due: longer than a wake-up
+/// takes.
 const SPIN_BEFORE: Nanos = Nanos::from_micros(100);
 
-/// A client of a closed loop asks again so long after its request ended without leaving it, at
-/// least: the controller expects the server to refuse what it would send.
+/// Pause of a closed loop's client after a request that ended without being sent. The controller
+/// expects the server to reject the next request, too.
 const RETRY_DELAY: Nanos = Nanos::from_millis(10);
-/// All clients together ask again no more often than that after such an end.
+/// Minimum interval between requests after such pauses, over all clients together.
 const RETRY_SPACING: Nanos = Nanos::from_micros(10);
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Since the start; negative times don't exist, so zero while connecting.
+    /// Time since the start; zero while connecting.
     pub elapsed: Nanos,
-    /// How long requests are issued.
+    /// Time for which requests are issued.
     pub duration: Nanos,
-    /// Counts so far.
+    /// Counters so far.
     pub counts: RequestCounts,
-    /// The last window of the time series that is over, if there is one.
+    /// The last complete window of the time series, if there is one.
     pub latest: Option<ClientWindow>,
-    /// Whether the server's windows bind, as its first welcome said.
+    /// Whether the server's windows bind, according to its first welcome.
     pub gives_credits: Option<bool>,
 }
 
-/// Runs `plan` against a server, on this thread, and counts. `client` makes the client side of the algorithm that the
-/// server runs, one per connection. `stop` ends the run early: nothing more is issued, the last answers are awaited as
-/// ever. `progress` is told every [`LoadConfig::progress_every`].
+/// Runs `plan` against a server, on this thread, and returns the results.
+///
+/// `client` builds the client half of the server's algorithm, once per connection. `stop` ends the
+/// run early: no more requests are issued, and the run waits for the last answers as usual.
+/// `progress` is called at intervals of [`LoadConfig::progress_every`].
 ///
 /// Raises the process's limit of open files if the connections need that.
 ///
 /// # Errors
-/// Settings that make no sense, and whatever keeps the run from beginning. Once requests flow there is always a report.
+/// Invalid settings, and all errors before the first request. After that, there is always a report.
 pub fn run(
     config: &LoadConfig,
     plan: &Plan,
@@ -77,31 +82,34 @@ pub fn run(
 ) -> Result<RunResults, LoadError> {
     check(config, plan)?;
     let _pinned = PinGuard::pin(config.cpu)?;
-    // If that is not enough, connecting fails and says so.
+    // If the limit stays too low, connecting fails with an error that shows it.
     allow_sockets(plan.connections().into());
     let mut driver = Driver::new(config, plan)?;
     driver.connect(plan, client, stop)?;
-    let course = driver.run_plan(plan, stop, progress)?;
-    Ok(driver.close(&course))
+    let run_end = driver.run_plan(plan, stop, progress)?;
+    Ok(driver.close(&run_end))
 }
 
-/// A run whose demand follows from what the server can do.
+/// Results of a run whose demand is a multiple of the measured capacity.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScaledRun {
-    /// The closed loop that measured it: its throughput is the capacity.
+    /// The closed loop that measured the capacity, which is its throughput.
     pub measured: LoadReport,
-    /// The run.
+    /// Results of the run.
     pub results: RunResults,
 }
 
-/// Measures first: runs `closed`, a closed loop a quarter of which is its warm-up, until its last answer. Only the
-/// first `active` of its connections send; the others stay open. Then runs the schedule that `open` makes of its responses per second,
-/// over all of these connections, as [`run`] does. `progress` is told of the second part only.
+/// Measures the capacity, then runs a schedule that depends on it.
+///
+/// Runs `closed` first, a closed loop with a quarter of its time as warm-up, until its last answer.
+/// Only the first `active` of its connections send; the others stay open. Then runs the schedule
+/// that `open` makes of the measured responses per second, over all of these connections, as
+/// [`run`] does. `progress` covers the second part only.
 ///
 /// # Errors
-/// As of [`run`]; no capacity, because connections or answers were missing; a schedule that can't be, or that is for
-/// another number of clients.
+/// As [`run`]; an unknown capacity, because connections or answers were missing; an invalid
+/// schedule, or one for another number of clients.
 pub fn run_scaled(
     config: &LoadConfig,
     closed: &Plan,
@@ -115,20 +123,20 @@ pub fn run_scaled(
     let measuring = LoadConfig { warmup, window: None, fine_window: None, ..config.clone() };
     check(&measuring, closed)?;
     let _pinned = PinGuard::pin(config.cpu)?;
-    // If that is not enough, connecting fails and says so.
+    // If the limit stays too low, connecting fails with an error that shows it.
     allow_sockets(closed.connections().into());
     let mut driver = Driver::new(&measuring, closed)?;
     driver.connect(closed, client, stop)?;
-    let course = driver.run_plan(&closed.of_first(active), stop, |_| {})?;
+    let run_end = driver.run_plan(&closed.of_first(active), stop, |_| {})?;
     let unmeasured = |why| Err(LoadError::CapacityUnknown(why));
-    match course.ending {
+    match run_end.ending {
         RunEndReason::Stopped => return Err(LoadError::Stopped),
         RunEndReason::Drained => return unmeasured("some requests were never answered"),
         _ if driver.lost > 0 => return unmeasured("the server closed connections"),
         _ => {}
     }
-    // Nothing is under way: the second part begins with empty books.
-    let measured = driver.replace_recorder(Recorder::new(config, closed)).finish(&course).report;
+    // No request is in flight: the second part begins with empty counters.
+    let measured = driver.replace_recorder(Recorder::new(config, closed)).finish(&run_end).report;
     if measured.throughput_per_s <= 0.0 {
         return unmeasured("nothing was answered in time");
     }
@@ -139,8 +147,8 @@ pub fn run_scaled(
     check(config, &plan)?;
     driver.config = config;
     driver.replace_recorder(Recorder::new(config, &plan));
-    let course = driver.run_plan(&plan, stop, progress)?;
-    Ok(ScaledRun { measured, results: driver.close(&course) })
+    let run_end = driver.run_plan(&plan, stop, progress)?;
+    Ok(ScaledRun { measured, results: driver.close(&run_end) })
 }
 
 fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
@@ -161,7 +169,7 @@ enum Source<'a> {
     Closed { service: &'a ServiceTime, services: Rng, clients: Rng, end: Time },
 }
 
-/// Something to do with one connection.
+/// Action on one connection.
 enum Action<'a> {
     Submit(Time, IssuedRequest, Request<'a>, Budget),
     Ready,
@@ -175,22 +183,23 @@ struct Driver<'a> {
     clock: Clock,
     poller: Poller,
     links: Vec<Link>,
-    /// By time; an entry that its link doesn't know any more does nothing.
+    /// Timers by time; an entry that its link has moved since has no effect.
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     recorder: Recorder,
-    /// When the run starts, by the clock.
+    /// Start of the run, by the clock.
     start: Time,
     /// Connections welcomed, and connections lost.
     welcomed: u32,
     lost: u32,
-    /// Connections with something new to send.
+    /// Connections with new output.
     dirty_links: Vec<u32>,
     ready: Vec<u32>,
     /// Connections whose requests have ended, once per request; a closed loop issues the next.
     idle_links: Vec<u32>,
-    /// Connections whose requests ended without being sent, and when each asks again.
+    /// Connections whose requests ended without being sent, and the time of each connection's next
+    /// request.
     backing_off: VecDeque<(Time, u32)>,
-    /// Whether requests wait for permission to leave, instead of expiring.
+    /// Whether requests wait for a credit, instead of expiring.
     wait_for_credit: Arc<AtomicBool>,
     payload: Vec<u8>,
 }
@@ -216,16 +225,16 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Does `action` with a connection, and takes note of what became of it.
+    /// Performs `action` on a connection, and handles the resulting change of its state.
     fn act(&mut self, number: u32, action: Action<'_>) {
-        let Driver { clock, poller, recorder, idle_links: freed, backing_off: resting, start, .. } = self;
-        let rest = RETRY_DELAY.max(RETRY_SPACING * self.links.len() as u64);
+        let Driver { clock, poller, recorder, idle_links: idle, backing_off: paused, start, .. } = self;
+        let pause = RETRY_DELAY.max(RETRY_SPACING * self.links.len() as u64);
         let link = &mut self.links[number as usize];
         let mut events = |now: Time, event: Event<'_, IssuedRequest>| {
             recorder.record_end(Time(now.since(*start).0), &event);
             match event {
-                Event::EndedLocally { .. } => resting.push_back((now + rest, number)),
-                _ => freed.push(number),
+                Event::EndedLocally { .. } => paused.push_back((now + pause, number)),
+                _ => idle.push(number),
             }
         };
         match action {
@@ -271,7 +280,7 @@ impl<'a> Driver<'a> {
                 parts.config.max_delay = parts.config.max_delay.min(budget);
             }
             if let Plan::Closed { outstanding, .. } = plan {
-                // What is under way here must not displace itself.
+                // Outstanding requests must not displace each other from the queue.
                 parts.config.queue = parts.config.queue.max(*outstanding as usize);
             }
             let parts =
@@ -311,7 +320,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Why nobody was welcomed, with the protocol that the server speaks, where it is another one.
+    /// Adds the server's protocol to `reason` if no connection was welcomed and the server speaks
+    /// another one.
     fn with_protocol(&self, reason: String) -> String {
         if self.welcomed > 0 || self.config.transport != Transport::Tcp {
             return reason;
@@ -349,7 +359,7 @@ impl<'a> Driver<'a> {
             if due.is_none() && deadline.is_none() {
                 deadline = Some(now + self.config.drain);
                 if self.wait_for_credit.swap(false, Ordering::Relaxed) {
-                    // What waits now expires as ever. Touching a connection sets its timer.
+                    // Waiting requests now expire as usual. The flush sets each connection's timer.
                     self.dirty_links.extend(0..self.links.len() as u32);
                 }
                 if stopped {
@@ -370,11 +380,11 @@ impl<'a> Driver<'a> {
                 break RunEndReason::Disconnected;
             }
             if let Some(deadline) = deadline {
-                let done = self.recorder.in_flight() == 0;
-                if done || now >= deadline {
+                let all_ended = self.recorder.in_flight() == 0;
+                if all_ended || now >= deadline {
                     break if stopped {
                         RunEndReason::Stopped
-                    } else if done {
+                    } else if all_ended {
                         RunEndReason::Finished
                     } else {
                         RunEndReason::Drained
@@ -387,7 +397,7 @@ impl<'a> Driver<'a> {
         Ok(RunEnd { ending, planned })
     }
 
-    /// Goes on with another recorder, which knows of the connections; the one so far.
+    /// Replaces the recorder by one that has the same connections. Returns the old one.
     fn replace_recorder(&mut self, recorder: Recorder) -> Recorder {
         let before = mem::replace(&mut self.recorder, recorder);
         let gives_credits = before.gives_credits().unwrap_or_default();
@@ -395,17 +405,17 @@ impl<'a> Driver<'a> {
         before
     }
 
-    /// Ends what is still under way, and all connections.
-    fn close(mut self, course: &RunEnd) -> RunResults {
+    /// Ends all requests in flight and closes all connections.
+    fn close(mut self, run_end: &RunEnd) -> RunResults {
         self.recorder.close();
         for number in 0..self.links.len() as u32 {
             self.act(number, Action::Close);
         }
         let mut counts = DatagramCounts::default();
         self.links.iter().for_each(|link| counts += link.datagrams());
-        let mut recording = self.recorder.finish(course);
-        (recording.report.retransmitted, recording.report.duplicates) = (counts.retransmitted, counts.duplicates);
-        recording
+        let mut results = self.recorder.finish(run_end);
+        (results.report.retransmitted, results.report.duplicates) = (counts.retransmitted, counts.duplicates);
+        results
     }
 
     fn source<'p>(&mut self, plan: &'p Plan) -> (Source<'p>, u64) {
@@ -415,7 +425,7 @@ impl<'a> Driver<'a> {
                 (Source::Open { requests }, requests.len() as u64)
             }
             Plan::Closed { connections, outstanding, service, seed, duration } => {
-                // As if that many requests had just ended everywhere, in turn.
+                // As if that many requests had just ended on each connection, in turn.
                 self.idle_links.extend((0..*outstanding).flat_map(|_| 0..*connections));
                 let rng = |purpose| Rng::new(*seed, purpose);
                 let (services, clients) = (rng(Purpose::Service), rng(Purpose::Clients));
@@ -424,7 +434,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Issues some of what is due, and says when the next is; `None` when no more will come.
+    /// Issues some of the due requests. Returns the due time of the next one; `None` at the end.
     fn issue(&mut self, source: &mut Source<'_>) -> Option<Time> {
         match source {
             Source::Open { requests } => {
@@ -436,7 +446,8 @@ impl<'a> Driver<'a> {
                     if due > now {
                         return Some(due);
                     }
-                    // Late or not, it is issued: a request that was never sent would be missing from the worst moments.
+                    // A late request is issued all the same: without it, the worst moments would
+                    // lack requests.
                     self.submit(now, planned.client, planned.at, planned.service, planned.priority, planned.random);
                     *requests = rest;
                 }
@@ -452,9 +463,10 @@ impl<'a> Driver<'a> {
                     self.backing_off.pop_front();
                     self.idle_links.push(number);
                 }
-                // Taken away first: what ends at once comes in the next turn, after the sockets had theirs.
-                let mut freed = mem::take(&mut self.idle_links);
-                for number in freed.drain(..) {
+                // Taken out first: requests that end at once follow in the next round, after the
+                // sockets.
+                let mut idle = mem::take(&mut self.idle_links);
+                for number in idle.drain(..) {
                     let now = self.clock.now();
                     if now >= *end {
                         return None;
@@ -470,8 +482,8 @@ impl<'a> Driver<'a> {
                     return None;
                 }
                 if self.idle_links.is_empty() {
-                    // Its memory for the next turn.
-                    self.idle_links = freed;
+                    // Keeps the memory for the next round.
+                    self.idle_links = idle;
                     Some(self.backing_off.front().map_or(*end, |(at, _)| (*at).min(*end)))
                 } else {
                     Some(now)
@@ -480,15 +492,15 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Gives one request, due at `at` from the start, to its client.
+    /// Submits one request, due at `at` from the start, to its client.
     fn submit(&mut self, now: Time, number: u32, at: Time, service: Nanos, priority: Priority, random: u64) {
         self.recorder.record_issue(Time(now.since(self.start).0), at);
         let mut payload = mem::take(&mut self.payload);
         let bits = bits_of(random);
         let method = match &self.config.ask {
-            Some(ask) => {
+            Some(generator) => {
                 payload.clear();
-                ask.generate(bits, &mut payload)
+                generator.generate(bits, &mut payload)
             }
             None => {
                 payload[..8].copy_from_slice(&service.0.to_le_bytes());
@@ -515,14 +527,14 @@ impl<'a> Driver<'a> {
     }
 
     fn flush(&mut self) {
-        let mut touched = mem::take(&mut self.dirty_links);
-        for number in touched.drain(..) {
+        let mut dirty = mem::take(&mut self.dirty_links);
+        for number in dirty.drain(..) {
             self.act(number, Action::Flush);
         }
-        self.dirty_links = touched;
+        self.dirty_links = dirty;
     }
 
-    /// How long to wait for sockets when the next request is `due`, and the run over at `deadline`.
+    /// How long to wait for sockets if the next request is `due` and the run ends at `deadline`.
     fn wait(&self, due: Option<Time>, deadline: Option<Time>) -> Wait {
         let now = self.clock.now();
         let timer = self.timers.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
@@ -551,8 +563,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Bits for an [`Ask`](leeward_rpc::ask::Ask) out of those that were drawn for a request's client, independent of these
-/// (SplitMix64's last steps).
+/// Bits for a [`RequestGenerator`](leeward_rpc::generator::RequestGenerator), from the bits of a
+/// request's client and independent of them (SplitMix64's last steps).
 fn bits_of(random: u64) -> u64 {
     let mixed = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

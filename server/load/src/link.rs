@@ -1,4 +1,4 @@
-//! A socket and the connection that it carries: moves bytes and reports what the connection says.
+//! A connection with its socket: moves bytes and reports the connection's events.
 
 use std::io::{self, ErrorKind};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::poller::Poller;
 use crate::recorder::IssuedRequest;
 use crate::socket::Socket;
 
-/// The generator's clock: nanoseconds since it was started.
+/// The generator's clock: nanoseconds since its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -28,36 +28,36 @@ impl Clock {
     }
 }
 
-/// Reads of one socket before others get their turn.
+/// Reads of one socket per poll.
 const READS_MAX: u32 = 4;
 
-/// A step in a link's life.
+/// Change of a link's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkEvent {
-    /// The server has welcomed it.
+    /// The server has welcomed the connection.
     Welcomed,
     /// The socket is gone.
     Lost,
 }
 
-/// A connection and its socket; without one when it is lost.
+/// A connection and its socket; the socket is `None` when it is lost.
 pub(crate) struct Link {
     number: u32,
     socket: Option<Socket>,
     connection: Connection<IssuedRequest>,
     watches_writable: bool,
-    /// The last [`Change`] that was reported.
+    /// The last [`LinkEvent`] that was reported.
     reported: Option<LinkEvent>,
-    /// When its timer goes off; `NEVER` when it is not set.
+    /// Time of the next timer event; `NEVER` if none is set.
     timer: Time,
-    /// Counts of a socket that is lost.
+    /// Counters of a lost socket.
     datagrams: DatagramCounts,
-    /// Why the socket was lost, where that says more than the connection knows.
+    /// Error of the lost socket, if it has more detail than the connection's error.
     socket_error: Option<String>,
 }
 
 impl Link {
-    /// Connects, and waits for that; nothing is sent yet.
+    /// Connects and waits for the connection; sends nothing yet.
     pub(crate) fn open(
         number: u32,
         config: &LoadConfig,
@@ -103,17 +103,17 @@ impl Link {
         state
     }
 
-    /// Whether the server's welcome said that windows bind.
+    /// Whether windows bind, according to the server's welcome.
     pub(crate) fn gives_credits(&self) -> bool {
         self.connection.welcome().is_some_and(|welcome| welcome.regime == Regime::Credits)
     }
 
-    /// Datagrams that were sent again, and those that came again.
+    /// Counters of retransmitted and duplicate datagrams.
     pub(crate) fn datagrams(&self) -> DatagramCounts {
         self.socket.as_ref().map_or(self.datagrams, Socket::counts)
     }
 
-    /// Why the connection is over, for people.
+    /// Reason for which the connection is closed, for people.
     pub(crate) fn reason(&self) -> String {
         let known = || self.connection.error().map_or_else(String::new, ToString::to_string);
         self.socket_error.clone().unwrap_or_else(known)
@@ -134,7 +134,7 @@ impl Link {
         };
     }
 
-    /// Reads what there is, up to a bound, and writes the answers that follow from it.
+    /// Reads available bytes, up to a limit, and writes the resulting output.
     pub(crate) fn ready(
         &mut self,
         clock: Clock,
@@ -147,11 +147,11 @@ impl Link {
                 break;
             }
             let spare = self.connection.spare();
-            let room = spare.len();
+            let capacity = spare.len();
             match socket.read(|| clock.now(), spare) {
                 Ok(0) => return self.disconnect(clock.now(), events),
                 Ok(count) => {
-                    // The clock is read after the bytes: an answer is never dated before it was here.
+                    // The clock is read after the bytes, so no answer is dated before its arrival.
                     let now = clock.now();
                     if self.connection.on_received(now, count, &mut |event| events(now, event)).is_err() {
                         return self.disconnect(now, events);
@@ -159,14 +159,14 @@ impl Link {
                     if let Some(calls) = socket.congestion_window() {
                         self.connection.set_transport_limit(now, calls, &mut |event| events(now, event));
                     }
-                    if !socket.may_have_more(count, room, self.connection.in_flight()) {
+                    if !socket.may_have_more(count, capacity, self.connection.in_flight()) {
                         break;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // The system's own words say less than the connection's.
+                    // The text of a system error has less detail than the connection's error.
                     self.socket_error = error.get_ref().map(ToString::to_string);
                     return self.disconnect(clock.now(), events);
                 }
@@ -188,8 +188,8 @@ impl Link {
             let output = self.connection.output(now);
             if output.is_empty() {
                 socket.flush();
-                let wants_room = socket.wants_write();
-                return self.watch_writable(now, wants_room, poller, events);
+                let wants_write = socket.wants_write();
+                return self.watch_writable(now, wants_write, poller, events);
             }
             match socket.write(now, output) {
                 Ok(0) => return self.disconnect(now, events),
@@ -197,7 +197,8 @@ impl Link {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     socket.flush();
                     if !socket.is_stream() {
-                        // The next datagram makes room, no socket does.
+                        // The next datagram from the server makes space; the socket is writable
+                        // already.
                         return;
                     }
                     return self.watch_writable(now, true, poller, events);
@@ -211,29 +212,29 @@ impl Link {
     fn watch_writable(
         &mut self,
         now: Time,
-        room: bool,
+        writable: bool,
         poller: &Poller,
         events: &mut impl FnMut(Time, Event<'_, IssuedRequest>),
     ) {
         let Some(socket) = &self.socket else { return };
-        if self.watches_writable == room {
+        if self.watches_writable == writable {
             return;
         }
-        self.watches_writable = room;
-        if poller.watch_writable(socket, self.number, room).is_err() {
+        self.watches_writable = writable;
+        if poller.watch_writable(socket, self.number, writable).is_err() {
             self.disconnect(now, events);
         }
     }
 
-    /// The socket is of no use any more. Dropping it closes it and takes it from the poller.
+    /// Drops the useless socket, which closes it and removes it from the poller.
     fn disconnect(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, IssuedRequest>)) {
-        // Why is kept by the connection.
+        // The connection keeps the error.
         let _ = self.connection.on_eof(now, &mut |event| events(now, event));
         self.datagrams = self.datagrams();
         self.socket = None;
     }
 
-    /// The timer that is set for `at` goes off; does nothing if it is another one.
+    /// Handles the timer that was set for `at`; no effect if the timer was moved since.
     pub(crate) fn on_timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, IssuedRequest>)) {
         if self.timer == at {
             self.timer = Time::NEVER;
@@ -246,24 +247,26 @@ impl Link {
         }
     }
 
-    /// When the timer must be set anew; `None` if it need not be. One that is set too early stays, and does nothing.
+    /// New time of the timer; `None` if the timer stays. A timer that is too early stays, and has
+    /// no effect.
     pub(crate) fn rearm(&mut self, now: Time) -> Option<Time> {
-        let far = self.socket.as_ref().map_or(Time::NEVER, Socket::next_timeout);
-        let wanted = self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(far).max(now + Nanos(1));
-        if wanted >= self.timer {
+        let socket_timeout = self.socket.as_ref().map_or(Time::NEVER, Socket::next_timeout);
+        let timeout = self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(socket_timeout).max(now + Nanos(1));
+        if timeout >= self.timer {
             return None;
         }
-        self.timer = wanted;
-        Some(wanted)
+        self.timer = timeout;
+        Some(timeout)
     }
 
-    /// The run is over: says good-bye if the server listens, and ends all requests. Not reported as a [`Change`].
+    /// Closes the connection at the end of the run: deregisters if the server reads, and ends all
+    /// requests. Not reported as a [`LinkEvent`].
     pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, IssuedRequest>)) {
         self.reported = Some(LinkEvent::Lost);
         self.connection.deregister(now, &mut |event| events(now, event));
         self.datagrams = self.datagrams();
         if let Some(mut socket) = self.socket.take() {
-            // One attempt: if the server doesn't read, the end of the stream tells it, too.
+            // One attempt: if the server doesn't read, it sees the end of the stream.
             let _ = socket.write(now, self.connection.output(now));
         }
         self.connection.close(now, &mut |event| events(now, event));

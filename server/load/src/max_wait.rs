@@ -1,6 +1,6 @@
-//! Patience of a generator's clients. In an open loop a request expires as its controller says. In
-//! a closed loop it waits: a client whose request ended for want of a credit would ask again at
-//! once, a million times a second, and measure nothing but itself.
+//! Maximum wait of a generator's clients. In an open loop a request expires by its controller's
+//! limit. In a closed loop it waits: otherwise a client without credit would issue requests at
+//! once, a million per second, and measure only itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use leeward_core::client::{ClientHalf, ClientParts, ClientVerdict, Gate, Reply, 
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Time};
 
-/// The same client, whose requests wait for permission to leave for up to `longest` while `waits`
-/// holds.
+/// Wraps a client half: while `waits` is set, requests wait up to `longest` for permission to be
+/// sent.
 pub(crate) fn with_max_wait(parts: ClientParts, longest: Nanos, waits: &Arc<AtomicBool>) -> ClientParts {
     let ClientParts { half, mut config } = parts;
     let half =
@@ -66,7 +66,7 @@ mod tests {
     use leeward_core::client::{Client, ClientConfig, ClientSink, Header, LocalOutcome};
     use leeward_core::units::Priority;
 
-    /// Lets nothing out.
+    /// Client half that sends nothing.
     struct ClosedHalf;
 
     impl ClientHalf for ClosedHalf {

@@ -1,4 +1,5 @@
-//! Results as text: HdrHistogram's percentile distribution (`.hgrm`), which its plotters read, and JSON.
+//! Results as text: HdrHistogram's percentile distribution (`.hgrm`), which its plotters read, and
+//! JSON.
 
 use std::io::{self, Write};
 
@@ -6,13 +7,13 @@ use hdrhistogram::Histogram;
 
 use crate::report::LoadReport;
 
-/// Steps per halving of what is left to 100 %; HdrHistogram's own default.
+/// Steps per halving of the distance to 100 %; HdrHistogram's own default.
 const STEPS: u32 = 5;
 
 /// Writes a histogram of nanoseconds as a percentile distribution in microseconds.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_hgrm(histogram: &Histogram<u64>, out: &mut impl Write) -> io::Result<()> {
     let us = |ns: f64| ns / 1e3;
     writeln!(out, "{:>12} {:>14} {:>10} {:>14}\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)")?;
@@ -23,22 +24,22 @@ pub fn write_hgrm(histogram: &Histogram<u64>, out: &mut impl Write) -> io::Resul
         if quantile < 1.0 {
             writeln!(out, "{value:12.3} {quantile:.12} {total:10} {:14.2}", 1.0 / (1.0 - quantile))?;
         } else {
-            // Nothing is left beyond it: the last column is empty, as HdrHistogram writes it.
+            // The last column is empty at 100 %, as HdrHistogram writes it.
             writeln!(out, "{value:12.3} {quantile:.12} {total:10}")?;
         }
     }
     let (mean, deviation) = (us(histogram.mean()), us(histogram.stdev()));
     writeln!(out, "#[Mean    = {mean:12.3}, StdDeviation   = {deviation:12.3}]")?;
     writeln!(out, "#[Max     = {:12.3}, Total count    = {:12}]", us(histogram.max() as f64), histogram.len())?;
-    // The sub-buckets of a histogram: the power of two that keeps its digits apart.
+    // Sub-buckets of a histogram: the power of two that keeps its digits apart.
     let sub_buckets = (2 * 10u64.pow(histogram.sigfig().into())).next_power_of_two();
     writeln!(out, "#[Buckets = {:12}, SubBuckets     = {sub_buckets:12}]", histogram.buckets())
 }
 
-/// Writes the report as indented JSON and a line's end.
+/// Writes the report as indented JSON with a line end.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_json(report: &LoadReport, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, report)?;
     writeln!(out)

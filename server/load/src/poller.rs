@@ -1,4 +1,5 @@
-//! Waiting for sockets and for a moment, to the microsecond: epoll, with a timer descriptor among the sockets.
+//! Waits for sockets and for a time, to the microsecond: epoll, with a timer descriptor among the
+//! sockets.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +11,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// Sockets per call to the kernel. Not more, because requests may become due while these are read.
+/// Sockets per system call. Not more, because requests may become due while these are read.
 const EVENTS_MAX: usize = 64;
 
 /// The timer's mark among the sockets' numbers.
@@ -19,13 +20,13 @@ const TIMER: u64 = u64::MAX;
 /// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Only look.
+    /// Not at all.
     NonBlocking,
-    /// Until a socket is ready or this much time has passed; or a little shorter.
+    /// Until a socket is ready or this time has passed; the wait may be slightly shorter.
     For(Nanos),
 }
 
-/// Tells which sockets are ready. Level-triggered: what is left unread is reported again.
+/// Reports ready sockets. Level-triggered: a socket with unread bytes is reported again.
 pub(crate) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
@@ -36,23 +37,23 @@ impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        // Edge-triggered: setting it again is enough, its count is never read.
+        // Edge-triggered: setting the timer again is enough, its count is never read.
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)?;
         Ok(Poller { epoll, timer, events: Vec::with_capacity(EVENTS_MAX) })
     }
 
-    /// Watches `socket`, from now on called `number`, for something to read.
+    /// Watches `socket` for readability, under this `number`.
     pub(crate) fn add(&self, socket: &impl AsFd, number: u32) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(number.into()), EventFlags::IN)?)
     }
 
-    /// From now on also, or no more, for room to write.
-    pub(crate) fn watch_writable(&self, socket: &impl AsFd, number: u32, room: bool) -> io::Result<()> {
-        let flags = if room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+    /// Starts or stops watching for writability.
+    pub(crate) fn watch_writable(&self, socket: &impl AsFd, number: u32, writable: bool) -> io::Result<()> {
+        let flags = if writable { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number.into()), flags)?)
     }
 
-    /// Waits, and gives the numbers of sockets that are ready or broken.
+    /// Waits, and returns the numbers of sockets that are ready or broken.
     pub(crate) fn wait(&mut self, wait: Wait, ready: &mut Vec<u32>) -> io::Result<()> {
         ready.clear();
         self.events.clear();
@@ -77,7 +78,7 @@ impl Poller {
 
     fn set_timer(&self, span: Nanos) -> io::Result<()> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Nobody waits longer than an hour; a span of 0 would switch the timer off.
+        // Waits are shorter than an hour; a span of 0 would switch the timer off.
         let span = span.0.clamp(1, 3_600_000_000_000);
         let value = Timespec { tv_sec: (span / 1_000_000_000) as i64, tv_nsec: (span % 1_000_000_000) as _ };
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: value })?;

@@ -1,4 +1,4 @@
-//! Counts what happens. Nothing here influences a run. Times are from the start of the run.
+//! Counts the events of a run, without influence on it. Times are from the start of the run.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,25 +14,25 @@ use crate::config::{AnswerCheck, LoadConfig, Plan};
 use crate::report::{Adherence, ClientWindow, Connections, FineWindow, LoadReport, RequestCounts, RunEndReason};
 use leeward_rpc::generator::RequestGenerator;
 
-/// Identity of a request: the time at which it was due, and what it asked.
+/// A request in flight: its due time and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IssuedRequest {
-    /// When it was due.
+    /// Due time.
     pub due: Time,
-    /// Which procedure it called.
+    /// The procedure that it called.
     pub method: Method,
-    /// The bits that it was made of.
+    /// The bits from which it was generated.
     pub random: u64,
 }
 
-/// The name of failures that are answers, but wrong ones.
+/// Name of failures with a wrong answer.
 #[derive(Debug)]
 struct WrongAnswer;
 
-/// How a run went.
+/// End of a run.
 pub(crate) struct RunEnd {
     pub(crate) ending: RunEndReason,
-    /// Requests that the schedule holds.
+    /// Requests in the schedule.
     pub(crate) planned: u64,
 }
 
@@ -44,16 +44,16 @@ pub struct RunResults {
     pub report: LoadReport,
     /// Latency from the intended time.
     pub latency: Distribution,
-    /// Latency from when the request left.
+    /// Latency from the time of sending.
     pub latency_from_send: Distribution,
-    /// Time from a request's departure to its drop.
+    /// Time from sending a request to its rejection.
     pub reject_delay: Distribution,
 }
 
 struct Windows {
     length: Nanos,
     done: Vec<ClientWindow>,
-    /// The window that `latency` is of.
+    /// The window of `latency`.
     current: usize,
     latency: Distribution,
     /// Sum of the reject delays of each window, ns.
@@ -61,12 +61,13 @@ struct Windows {
 }
 
 impl Windows {
-    /// The window that `at` lies in. A run that stands still for hours gets one long last window.
+    /// Index of the window that contains `at`. A run that stands still for hours gets one long last
+    /// window.
     fn index(&self, at: Time) -> usize {
         (at.0 / self.length.0.max(1)).min(2 * WINDOWS_MAX) as usize
     }
 
-    /// The counts of the window that `at` lies in.
+    /// Counters of the window that contains `at`.
     fn counts(&mut self, at: Time) -> &mut RequestCounts {
         let index = self.index(at);
         while self.done.len() <= index {
@@ -86,7 +87,7 @@ impl Windows {
         self.latency.record(latency);
     }
 
-    /// A drop's reject delay; the drop itself has been counted.
+    /// Adds a rejection's reject delay; the rejection itself has been counted.
     fn record_rejection(&mut self, now: Time, delay: Nanos) {
         let index = self.index(now);
         if let (Some(sum), Some(window)) = (self.reject_delays.get_mut(index), self.done.get_mut(index)) {
@@ -95,13 +96,13 @@ impl Windows {
         }
     }
 
-    /// The last window that is over at `now`; also if nothing has happened in it.
+    /// The last window that ended by `now`, even if it is empty.
     fn latest(&self, now: Time) -> Option<ClientWindow> {
         let index = self.index(now).checked_sub(1)?;
         let nothing = ClientWindow { start: Time(index as u64 * self.length.0), ..ClientWindow::default() };
         let mut window = self.done.get(index).copied().unwrap_or(nothing);
         if index == self.current {
-            // Not closed yet: no response has come since.
+            // Not closed yet: no response has arrived since.
             window.latency = self.latency.percentiles();
         }
         Some(window)
@@ -115,15 +116,15 @@ impl Windows {
     }
 }
 
-/// Windows that a time series may have: more would hide a mistaken length, and fill the memory.
+/// Limit of a time series' windows: more would hide a mistaken length, and fill the memory.
 pub(crate) const WINDOWS_MAX: u64 = 100_000;
 
-/// Different reasons for lost connections that are kept apart.
+/// Limit of different reasons for lost connections.
 const REASONS_MAX: usize = 8;
 
 /// Counters of a run.
 pub(crate) struct Recorder {
-    /// Knows which answers are right.
+    /// Checks answers.
     ask: Option<Arc<dyn RequestGenerator>>,
     answers: AnswerCheck,
     slo: Nanos,
@@ -132,7 +133,7 @@ pub(crate) struct Recorder {
     /// The measured part.
     from: Time,
     to: Time,
-    /// The run is over: a connection that is open now has not been lost.
+    /// The run is ending: a connection that closes now is not lost.
     closing: bool,
     totals: RequestCounts,
     measured: RequestCounts,
@@ -182,18 +183,18 @@ impl Recorder {
         }
     }
 
-    /// Counts something that happened at `at`: in all, in the measured part, in its window.
-    fn count(&mut self, at: Time, what: impl Fn(&mut RequestCounts)) {
-        what(&mut self.totals);
+    /// Counts an event at `at`: in the totals, in the measured part, in its window.
+    fn count(&mut self, at: Time, count: impl Fn(&mut RequestCounts)) {
+        count(&mut self.totals);
         if at >= self.from && at < self.to {
-            what(&mut self.measured);
+            count(&mut self.measured);
         }
         if let Some(windows) = &mut self.windows {
-            what(windows.counts(at));
+            count(windows.counts(at));
         }
     }
 
-    /// A request due at `due` is given to the client now.
+    /// Counts a request due at `due`, which is submitted to the client now.
     pub(crate) fn record_issue(&mut self, now: Time, due: Time) {
         let lateness = now.since(due);
         let late = lateness > self.late_after;
@@ -204,7 +205,7 @@ impl Recorder {
         });
     }
 
-    /// A request has ended.
+    /// Counts a request's end.
     pub(crate) fn record_end(&mut self, now: Time, event: &Event<'_, IssuedRequest>) {
         let IssuedRequest { due, method, random } = *event.token();
         let is_measured = due >= self.from;
@@ -215,7 +216,7 @@ impl Recorder {
                 self.count(now, |counts| counts.failed += 1);
             }
             Event::Completed { round_trip, sojourn, .. } => {
-                // Latency is recorded even when nobody waits any more: leaving out the worst would flatter.
+                // Latency is recorded even after the time-out: leaving out the worst would flatter.
                 if is_measured {
                     self.latency.record(age);
                     self.latency_from_send.record(*round_trip);
@@ -263,10 +264,10 @@ impl Recorder {
         }
     }
 
-    /// Whether the service that is asked would answer so.
+    /// Whether the answer is correct for its request.
     fn is_answer(&self, random: u64, method: Method, payload: &[u8]) -> bool {
         match &self.ask {
-            Some(ask) => ask.is_answer(random, method, payload),
+            Some(generator) => generator.is_answer(random, method, payload),
             None => self.answers == AnswerCheck::Any || payload.is_empty(),
         }
     }
@@ -282,12 +283,12 @@ impl Recorder {
         windows[index].good += u64::from(good);
     }
 
-    /// The last window of the time series that is over at `now`.
+    /// The last window of the time series that ended by `now`.
     pub(crate) fn latest_window(&self, now: Time) -> Option<ClientWindow> {
         self.windows.as_ref().and_then(|windows| windows.latest(now))
     }
 
-    /// Issued and not ended.
+    /// Requests issued and not ended.
     pub(crate) fn in_flight(&self) -> u64 {
         self.totals.offered - self.totals.total()
     }
@@ -296,7 +297,7 @@ impl Recorder {
         &self.totals
     }
 
-    /// The server has welcomed a connection, and said whether its windows bind.
+    /// Counts a welcomed connection; its welcome tells whether windows bind.
     pub(crate) fn record_open(&mut self, gives_credits: bool) {
         self.connections.opened += 1;
         self.gives_credits.get_or_insert(gives_credits);
@@ -313,17 +314,17 @@ impl Recorder {
         *reasons.entry(key.to_string()).or_default() += 1;
     }
 
-    /// The run ends before its time: rates are over the time that there was.
+    /// Ends the run early: rates are over the shorter time.
     pub(crate) fn end_early(&mut self, at: Time) {
         self.to = self.to.min(at);
     }
 
-    /// From now on, what is still under way is unfinished.
+    /// Requests that end from now on count as unfinished.
     pub(crate) fn close(&mut self) {
         self.closing = true;
     }
 
-    pub(crate) fn finish(mut self, course: &RunEnd) -> RunResults {
+    pub(crate) fn finish(mut self, run_end: &RunEnd) -> RunResults {
         if let Some(windows) = &mut self.windows {
             windows.close();
         }
@@ -335,11 +336,11 @@ impl Recorder {
         }
         let lateness = self.lateness.percentiles();
         let report = LoadReport {
-            // The links know.
+            // The driver sets these two from the links.
             retransmitted: 0,
             duplicates: 0,
-            ending: course.ending,
-            planned: course.planned,
+            ending: run_end.ending,
+            planned: run_end.planned,
             duration_ns: self.to.0,
             warmup_ns: self.from.0,
             slo_ns: self.slo.0,
@@ -374,11 +375,11 @@ impl Recorder {
     }
 }
 
-/// Adds 1 to the count of `name`. Looks before it allocates: after the first of a name nothing is allocated.
+/// Adds 1 to the count of `name`. Allocates only for the first count of each name.
 fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
     use std::fmt::Write;
     let mut text = NameBuffer { bytes: [0; 32], length: 0 };
-    // A name longer than that is cut, which is no error here.
+    // A longer name is cut, which is no error here.
     let _ = write!(text, "{name:?}");
     let text = std::str::from_utf8(&text.bytes[..text.length]).unwrap_or("unnamed");
     match counts.get_mut(text) {

@@ -1,4 +1,5 @@
-//! Report of a run, as plain data in raw units: names end in the unit where they have one. Serializes to JSON.
+//! Report of a run, as plain data in raw units: names end in their unit, if any. Serializes to
+//! JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +10,38 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Why the run ended.
+    /// Reason for which the run ended.
     pub ending: RunEndReason,
-    /// Requests that the schedule holds; those never issued, because the run was stopped, are the difference to
-    /// `totals.offered`. Zero in a closed loop, which has none.
+    /// Requests in the schedule. The difference to `totals.offered` was never issued, because the
+    /// run was stopped. Zero in a closed loop.
     pub planned: u64,
-    /// How long requests were issued.
+    /// Time for which requests were issued.
     pub duration_ns: u64,
-    /// The part at the beginning that `measured` leaves out.
+    /// The part at the beginning that `measured` excludes.
     pub warmup_ns: u64,
     /// Latency objective.
     pub slo_ns: u64,
-    /// How requests ended, whole run, the wait for the last answers included.
+    /// Ends of all requests, the wait for the last answers included.
     pub totals: RequestCounts,
-    /// Counts after the warm-up and before the last request was due: `offered` by intended time, the ends by their own
-    /// time, so these don't add up.
+    /// Counts after the warm-up and before the last request was due. `offered` counts by intended
+    /// time, the ends by their own time, so these don't add up.
     pub measured: RequestCounts,
     /// Responses per second in the measured part.
     pub throughput_per_s: f64,
     /// Responses within the objective per second in the measured part.
     pub goodput_per_s: f64,
-    /// Latency from the intended time, of responses to requests due after the warm-up, however late the response.
+    /// Latency from the intended time, for all requests due after the warm-up, including late
+    /// responses.
     pub latency: Percentiles,
-    /// The same requests' time from when they left this client. Smaller: waiting before that is not in it.
+    /// The same requests' latency from the time of sending. Smaller: excludes the wait before that.
     pub latency_from_send: Percentiles,
-    /// Time from a request's departure to its drop's arrival; requests due after the warm-up.
+    /// Time from sending a request to its rejection's arrival; requests due after the warm-up.
     pub reject_delay: Percentiles,
     /// Sojourns that the server reports with its responses.
     pub server_sojourn: Percentiles,
-    /// How well this generator kept to its schedule.
+    /// Adherence of this generator to its schedule.
     pub adherence: Adherence,
-    /// Drops by reason, whole run.
+    /// Rejections by reason, whole run.
     pub drop_reasons: BTreeMap<String, u64>,
     /// Failures by code, whole run.
     pub failures: BTreeMap<String, u64>,
@@ -47,19 +49,20 @@ pub struct LoadReport {
     pub connections: Connections,
     /// Datagrams that clients sent again; whole run.
     pub retransmitted: u64,
-    /// Datagrams that came again.
+    /// Duplicate datagrams received.
     pub duplicates: u64,
-    /// Whether the server's windows bind, as its first welcome said: whether its controller gives credits.
+    /// Whether the server's windows bind, according to its first welcome: whether its controller
+    /// gives credits.
     pub gives_credits: Option<bool>,
-    /// The time series, if asked for, from the start of the run.
+    /// The time series, if requested, from the start of the run.
     pub windows: Vec<ClientWindow>,
-    /// The fine time series, if asked for, from the start of the run.
+    /// The fine time series, if requested, from the start of the run.
     pub fine: Vec<FineWindow>,
-    /// Books that did not balance, in words; empty unless this generator has a defect.
+    /// Failed conservation checks, as text; empty unless this generator has a defect.
     pub violations: Vec<String>,
 }
 
-/// Why a run ended.
+/// Reason for which a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -67,25 +70,25 @@ pub enum RunEndReason {
     /// All requests were issued and have ended.
     #[default]
     Finished,
-    /// All requests were issued, and some had not ended when the wait for the last answers was over.
+    /// All requests were issued, and some had not ended when the wait for the last answers ended.
     Drained,
-    /// The caller stopped it.
+    /// The caller stopped the run.
     Stopped,
-    /// No connection was left.
+    /// All connections were lost.
     Disconnected,
 }
 
-/// How well the generator kept to its schedule.
+/// Adherence of the generator to its schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Adherence {
     /// A request issued later than this after its time is late.
     pub late_after_ns: u64,
     /// Share of late requests, 0..=1, whole run.
     pub late_share: f64,
-    /// From the intended time to when the request was given to the client, all requests.
+    /// Time from the intended time to the submission at the client, all requests.
     pub lateness: Percentiles,
-    /// Whether the schedule was kept: 99 of 100 requests were issued within the objective. Where it was not, the
-    /// latencies are this generator's own, and say nothing of the server.
+    /// Whether the schedule was kept: 99 of 100 requests were issued within the objective. If not,
+    /// the latencies are this generator's own, and say nothing of the server.
     pub kept: bool,
 }
 
@@ -96,6 +99,6 @@ pub struct Connections {
     pub opened: u32,
     /// Lost before the end of the run.
     pub lost: u32,
-    /// Why, for the first few different reasons.
+    /// Reasons of the losses: the first few different ones.
     pub reasons: BTreeMap<String, u32>,
 }

@@ -1,4 +1,4 @@
-//! Which requests are due when: drawn before the run, so that nothing the server does can change it.
+//! Due times of all requests, drawn before the run, so that the server cannot change them.
 
 use leeward_core::units::{Nanos, Priority, Time};
 use leeward_workload::rng::{Purpose, Rng};
@@ -10,13 +10,13 @@ use crate::trace::Trace;
 /// A request to be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedRequest {
-    /// When, from the start of the run.
+    /// Due time, from the start of the run.
     pub at: Time,
-    /// By which client, from 0. Each has a connection of its own.
+    /// Number of the client, from 0. Each client has its own connection.
     pub client: u32,
-    /// How long the server should be busy with it.
+    /// Time for which the request keeps the server busy.
     pub service: Nanos,
-    /// How important it is.
+    /// Importance of the request.
     pub priority: Priority,
     /// 64 random bits for the client's algorithm.
     pub random: u64,
@@ -30,7 +30,7 @@ pub struct Schedule {
     duration: Nanos,
 }
 
-/// A schedule that can't be.
+/// Error of an impossible schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
@@ -40,8 +40,8 @@ pub enum ScheduleError {
 }
 
 impl Schedule {
-    /// Draws the requests of `workload` within `duration`: the same requests, by the same clients, with the same
-    /// service times and priorities as in a simulation with this workload and seed.
+    /// Draws the requests of `workload` within `duration`. A simulation with the same workload and
+    /// seed has the same requests, clients, service times and priorities.
     ///
     /// # Errors
     /// [`ScheduleError::TooLong`].
@@ -50,7 +50,7 @@ impl Schedule {
         let mut clients = Rng::new(seed, Purpose::Clients);
         let end = Time::ZERO + duration;
         let mut requests = Vec::new();
-        // What is far too much is refused at once, and not when memory is full of it.
+        // A schedule that is far too long is rejected at once, before it fills the memory.
         let starts = workload.demand.iter().map(|segment| segment.from);
         let ends = starts.skip(1).chain([duration]);
         let spans = workload.demand.iter().zip(ends);
@@ -58,7 +58,8 @@ impl Schedule {
         if expected.sum::<f64>() > 1.1 * REQUESTS_MAX as f64 {
             return Err(ScheduleError::TooLong);
         }
-        // The simulator draws in this order, too: per request one service time, one priority, 64 bits.
+        // The simulator draws in this order, too: per request one service time, one priority, 64
+        // bits.
         for (at, client) in ArrivalStream::new(workload, seed).take_while(|(at, _)| *at < end) {
             if requests.len() >= REQUESTS_MAX {
                 return Err(ScheduleError::TooLong);
@@ -70,7 +71,8 @@ impl Schedule {
         Ok(Schedule { requests, clients: workload.clients.max(1), duration })
     }
 
-    /// Takes the requests of a trace, with priorities drawn from `seed`. Lasts until just after its last request.
+    /// Takes the requests of a trace, with priorities drawn from `seed`. Lasts until just after its
+    /// last request.
     pub fn replay(trace: &Trace, seed: u64) -> Self {
         let mut clients = Rng::new(seed, Purpose::Clients);
         let requests: Vec<PlannedRequest> = trace
@@ -91,11 +93,14 @@ impl Schedule {
         Schedule { requests, clients: trace.clients(), duration }
     }
 
-    /// The part that generator `index` of `of` issues: the requests of every `of`-th client, which is numbered anew. The parts
-    /// together are the whole, so that the requests don't depend on how many generators there are.
+    /// The part that generator `index` of `of` issues: the requests of every `of`-th client, with
+    /// new client numbers.
+    ///
+    /// The parts together are the whole schedule, so the requests don't depend on the number of
+    /// generators.
     ///
     /// # Panics
-    /// When `index` is not less than `of`.
+    /// If `index` is not less than `of`.
     pub fn share(&self, index: u32, of: u32) -> Self {
         assert!(index < of, "generator {index} of {of}");
         let own = self.requests.iter().filter(|request| request.client % of == index);
@@ -109,12 +114,12 @@ impl Schedule {
         &self.requests
     }
 
-    /// How many clients, and so connections, it needs (≥ 1).
+    /// Number of clients, and so of connections (≥ 1).
     pub fn clients(&self) -> u32 {
         self.clients
     }
 
-    /// How long requests are issued.
+    /// Time for which requests are issued.
     pub fn duration(&self) -> Nanos {
         self.duration
     }
@@ -175,7 +180,7 @@ mod tests {
         let steady = |rate| Workload { demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }], ..workload() };
         let endless = Schedule::draw(&steady(1e15), 1, Nanos::from_secs(3_600));
         assert_eq!(endless.unwrap_err(), ScheduleError::TooLong);
-        // A step that lies behind the end counts for nothing.
+        // A step after the end has no effect.
         let behind = Segment { from: Nanos::from_secs(1), rate: Rate(1e15) };
         let mut stepped = workload();
         stepped.demand.push(behind);

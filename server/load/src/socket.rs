@@ -19,7 +19,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects, and waits for that where there is something to wait for.
+    /// Connects, and waits for the connection if the transport has one.
     pub(crate) fn open(
         number: u32,
         (transport, address, size): (Transport, SocketAddr, DatagramSize),
@@ -36,7 +36,7 @@ impl Socket {
         Ok(Socket::Tcp(socket))
     }
 
-    /// As [`Socket::open`], with TLS: its handshake goes on as bytes come.
+    /// As [`Socket::open`], with TLS: the handshake continues as bytes arrive.
     #[cfg(feature = "tls")]
     pub(crate) fn open_tls(
         number: u32,
@@ -60,7 +60,7 @@ impl Socket {
         !matches!(self, Socket::Datagrams(_))
     }
 
-    /// Whether there are bytes to read that the poller does not tell of.
+    /// Whether there are bytes to read that the poller does not report.
     pub(crate) fn holds_bytes(&self) -> bool {
         match self {
             #[cfg(feature = "tls")]
@@ -69,7 +69,7 @@ impl Socket {
         }
     }
 
-    /// Whether bytes wait for room that the owner does not know of.
+    /// Whether buffered bytes wait for a writable socket.
     pub(crate) fn wants_write(&self) -> bool {
         match self {
             #[cfg(feature = "tls")]
@@ -83,16 +83,17 @@ impl Socket {
             Socket::Tcp(socket) => socket.read(into),
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.read(into),
-            Socket::Datagrams(far) => far.read(now, into),
+            Socket::Datagrams(datagrams) => datagrams.read(now, into),
         }
     }
 
-    /// Whether it is worth reading again after so many bytes into so much room: the poller tells of what is left in any case.
-    pub(crate) fn may_have_more(&self, count: usize, room: usize, in_flight: u32) -> bool {
+    /// Whether another read is worthwhile after `count` bytes into a buffer of `capacity`. The
+    /// poller reports remaining bytes in any case.
+    pub(crate) fn may_have_more(&self, count: usize, capacity: usize, in_flight: u32) -> bool {
         match self {
-            Socket::Tcp(_) => count == room,
+            Socket::Tcp(_) => count == capacity,
             #[cfg(feature = "tls")]
-            Socket::Tls(stream) => count == room || stream.holds_plaintext(),
+            Socket::Tls(stream) => count == capacity || stream.holds_plaintext(),
             Socket::Datagrams(_) => in_flight > 0,
         }
     }
@@ -102,55 +103,55 @@ impl Socket {
             Socket::Tcp(socket) => socket.write(bytes),
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.write(bytes),
-            Socket::Datagrams(far) => far.write(now, bytes),
+            Socket::Datagrams(datagrams) => datagrams.write(now, bytes),
         }
     }
 
-    /// Ends a turn of writing.
+    /// Ends a batch of writes.
     pub(crate) fn flush(&mut self) {
         match self {
             Socket::Tcp(_) => {}
-            // Words of its own that found no room before.
+            // Sends TLS records that the socket did not take before.
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => _ = stream.flush(),
-            Socket::Datagrams(far) => far.finish(),
+            Socket::Datagrams(datagrams) => datagrams.finish(),
         }
     }
 
-    /// Does what is due. Whether the server is there.
+    /// Does all due work. Returns whether the server is still there.
     pub(crate) fn on_timer(&mut self, now: Time) -> bool {
-        let Socket::Datagrams(far) = self else { return true };
-        far.on_timer(now);
-        far.lost().is_none()
+        let Socket::Datagrams(datagrams) = self else { return true };
+        datagrams.on_timer(now);
+        datagrams.lost().is_none()
     }
 
-    /// When [`Socket::on_timer`] has something to do.
+    /// Time at which [`Socket::on_timer`] has work to do.
     pub(crate) fn next_timeout(&self) -> Time {
         match self {
             Socket::Tcp(_) => Time::NEVER,
             #[cfg(feature = "tls")]
             Socket::Tls(_) => Time::NEVER,
-            Socket::Datagrams(far) => far.next_timeout(),
+            Socket::Datagrams(datagrams) => datagrams.next_timeout(),
         }
     }
 
-    /// Calls that the transport lets be under way; `None` where it knows no bound.
+    /// Calls that the transport permits to be in flight; `None` without a limit.
     pub(crate) fn congestion_window(&self) -> Option<u32> {
         match self {
             Socket::Tcp(_) => None,
             #[cfg(feature = "tls")]
             Socket::Tls(_) => None,
-            Socket::Datagrams(far) => Some(far.congestion_window()),
+            Socket::Datagrams(datagrams) => Some(datagrams.congestion_window()),
         }
     }
 
-    /// Datagrams that were sent again, and those that came again.
+    /// Counters of retransmitted and duplicate datagrams.
     pub(crate) fn counts(&self) -> DatagramCounts {
         match self {
             Socket::Tcp(_) => DatagramCounts::default(),
             #[cfg(feature = "tls")]
             Socket::Tls(_) => DatagramCounts::default(),
-            Socket::Datagrams(far) => far.counts(),
+            Socket::Datagrams(datagrams) => datagrams.counts(),
         }
     }
 }
@@ -161,7 +162,7 @@ impl AsFd for Socket {
             Socket::Tcp(socket) => socket.as_fd(),
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.socket().as_fd(),
-            Socket::Datagrams(far) => far.as_fd(),
+            Socket::Datagrams(datagrams) => datagrams.as_fd(),
         }
     }
 }

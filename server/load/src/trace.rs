@@ -5,31 +5,31 @@ use leeward_core::units::{Nanos, Time};
 /// A line of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When the request was issued, from the beginning.
+    /// Issue time of the request, from the beginning.
     pub at: Time,
-    /// By which client, from 0.
+    /// Number of the client, from 0.
     pub client: u32,
-    /// How long it takes.
+    /// Service time.
     pub service: Nanos,
 }
 
-/// A recorded course of requests, by time.
+/// A recorded sequence of requests, by time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     entries: Vec<Entry>,
 }
 
-/// The most clients, and so connections, that a trace may name.
+/// Limit of clients, and so of connections, in a trace.
 pub const CLIENTS_MAX: u32 = 1_000_000;
 
-/// The longest schedule: 50 million requests, 1.6 GB.
+/// Limit of a schedule: 50 million requests, 1.6 GB.
 pub const REQUESTS_MAX: usize = 50_000_000;
 
 /// The latest time in a trace: a day, in nanoseconds. The longest service time is a minute.
 const AT_MAX: u64 = 86_400 * 1_000_000_000;
 const SERVICE_MAX: u64 = 60 * 1_000_000_000;
 
-/// Text that is no trace.
+/// Error of a text that is no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -39,31 +39,33 @@ pub enum TraceError {
          day, and up to a minute of service), a client below {CLIENTS_MAX}"
     )]
     Line {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// Its beginning.
+        /// Beginning of the line.
         written: String,
     },
-    /// A line is earlier than the one before it.
+    /// A line is earlier than the line before it.
     #[error("line {line} is earlier than the line before it")]
     Order {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
     },
-    /// There is no line.
+    /// The text has no requests.
     #[error("no requests in it: expected `time_us client service_us` per line, such as `12.5 0 10`")]
     Empty,
-    /// Too many lines.
+    /// The text has too many requests.
     #[error("more than {REQUESTS_MAX} requests")]
     TooLong,
 }
 
 impl Trace {
-    /// Reads a trace. Empty lines and lines that begin with `#` are skipped; everything else must be right: plain
-    /// decimals without sign or exponent, separated by blanks, times that never decrease.
+    /// Parses a trace. Empty lines and lines that begin with `#` are skipped.
+    ///
+    /// All other lines must be valid: plain decimals without sign or exponent, separated by blanks,
+    /// with times that never decrease.
     ///
     /// # Errors
-    /// The first line that is wrong, with its number; a text without any request, or with too many.
+    /// The first invalid line, with its number; a text without any request, or with too many.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut entries: Vec<Entry> = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -71,7 +73,7 @@ impl Trace {
             if content.is_empty() || content.starts_with('#') {
                 continue;
             }
-            // A hostile or mistaken megabyte should not fill the terminal.
+            // A hostile or mistaken line of a megabyte must not fill the terminal.
             let written = || content.chars().take(40).collect();
             let entry = parse_line(content).ok_or_else(|| TraceError::Line { line: index + 1, written: written() })?;
             if entries.last().is_some_and(|last| last.at > entry.at) {
@@ -90,7 +92,7 @@ impl Trace {
         &self.entries
     }
 
-    /// Number of clients: the largest client's number and one more.
+    /// Number of clients: the largest client number plus one.
     pub fn clients(&self) -> u32 {
         self.entries.iter().map(|entry| entry.client + 1).max().unwrap_or(1)
     }
@@ -115,7 +117,7 @@ fn micros(text: &str, max: u64) -> Option<u64> {
     (ns <= max).then_some(ns)
 }
 
-/// Digits and nothing else.
+/// Parses digits and nothing else.
 fn parse_digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,4 +1,5 @@
-//! A pair's clients: one of ours, which keeps its own books, and one that says whatever bytes it is told to.
+//! Clients of a pair: the real client, which accounts for its own requests, and a raw client, which
+//! sends arbitrary bytes.
 
 use super::event_queue::EventQueue;
 use super::stream::Stream;
@@ -11,51 +12,51 @@ use leeward_wire::{
 };
 use std::collections::VecDeque;
 
-/// How a client takes what has arrived.
+/// How a client reads arrived bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
-    /// All of it, as it comes.
+    /// All of them, at once.
     Eager,
-    /// So many bytes at a time, so long after each other.
+    /// At most so many bytes at a time, at this interval.
     Slow(usize, Nanos),
-    /// None of it.
+    /// None.
     Paused,
 }
 
-/// How a request of one of our clients ended.
+/// End of a request of an honest client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// With this result.
+    /// Completed with this result.
     Completed(Vec<u8>),
     /// Rejected by the server.
     Rejected(RejectCode),
-    /// Admitted, and without a result; the words say why.
+    /// Admitted, and without a result; the text has the reason.
     Failed(FailureCode, String),
-    /// At the client, without having been sent.
+    /// Ended at the client, without being sent.
     Local(LocalReason),
-    /// Its argument was too long.
+    /// The argument was too long.
     TooLong,
-    /// With its connection.
+    /// Ended with its connection.
     Disconnected(RequestStage),
-    /// Taken back by the application.
+    /// Cancelled by the application.
     Cancelled,
 }
 
-/// A client of this crate, which keeps the rules.
+/// The real client of `leeward-session`, which follows the protocol.
 pub(super) struct HonestClient {
     pub(super) connection: Connection<usize>,
-    /// How each request ended, by token.
+    /// End of each request, by token.
     pub(super) outcomes: Vec<Option<RequestOutcome>>,
-    /// The name of each request that was accepted.
+    /// Identifier of each accepted request.
     request_ids: Vec<Option<RequestId>>,
-    /// When each was submitted and how long it took, where it was completed.
+    /// Submission time of each request, and latencies of completed requests.
     submitted: Vec<Time>,
     pub(super) latencies: Vec<Nanos>,
-    /// Requests without an end.
+    /// Number of requests without an end.
     pub(super) open: usize,
-    /// A request ended twice, or not as it may.
+    /// A request that ended twice, or in a forbidden way.
     pub(super) violation: Option<String>,
-    /// When its timer goes off.
+    /// Time of the next timer event.
     pub(super) timer: Time,
 }
 
@@ -73,7 +74,7 @@ impl HonestClient {
         }
     }
 
-    /// Lets `act` do something to the connection and notes which requests end by it.
+    /// Calls `act` on the connection and records the requests that end by it.
     pub(super) fn with<R>(
         &mut self,
         now: Time,
@@ -107,18 +108,18 @@ impl HonestClient {
         self.submitted.push(now);
         self.open += 1;
         let request = Request { method: Method(1), payload, priority, random };
-        let name = self.with(now, |connection, mut events| match budget.remaining() {
+        let request_id = self.with(now, |connection, mut events| match budget.remaining() {
             None => connection.submit(now, token, &request, &mut events),
             Some(_) => connection.submit_within(now, token, &request, budget, &mut events),
         });
-        self.request_ids.push(name);
+        self.request_ids.push(request_id);
         token
     }
 
-    /// Takes a request back. Whether it had no end yet.
+    /// Cancels a request. Returns whether it had no end yet.
     pub(super) fn cancel(&mut self, now: Time, token: usize) -> bool {
-        let Some(name) = self.request_ids.get(token).copied().flatten() else { return false };
-        let cancelled = self.with(now, |connection, mut events| connection.cancel(now, name, &mut events));
+        let Some(request_id) = self.request_ids.get(token).copied().flatten() else { return false };
+        let cancelled = self.with(now, |connection, mut events| connection.cancel(now, request_id, &mut events));
         let Some((found, _)) = cancelled else { return false };
         if found != token || self.outcomes[token].is_some() {
             self.violation = Some(format!("request {token} was cancelled as {found}: {:?}", self.outcomes[token]));
@@ -129,17 +130,17 @@ impl HonestClient {
         true
     }
 
-    /// Takes up to `most` bytes of what has arrived. Why the connection is over, if that is so by this.
+    /// Reads up to `most` arrived bytes. Returns an error if this closed the connection.
     pub(super) fn read(
         &mut self,
         stream: &mut Stream,
         most: usize,
         now: Time,
-        agenda: &mut EventQueue,
+        queue: &mut EventQueue,
     ) -> Option<ConnectionError> {
         let mut left = most;
         while left > 0 && stream.readable() > 0 && self.connection.phase() != Phase::Closed {
-            let count = stream.read(self.connection.spare(), left, now, agenda);
+            let count = stream.read(self.connection.spare(), left, now, queue);
             left -= count;
             if let Err(error) = self.with(now, |connection, mut events| connection.on_received(now, count, &mut events))
             {
@@ -164,23 +165,23 @@ fn outcome(event: &Event<'_, usize>) -> RequestOutcome {
     }
 }
 
-/// A client that says any bytes, and understands what it is told.
+/// A client that sends arbitrary bytes and decodes the server's frames.
 pub(super) struct RawClient {
     /// Bytes that wait for the wire.
     pub(super) unsent: Vec<u8>,
-    /// Whether it has ended its half once `unsent` is empty.
+    /// Whether the client ends its half once `unsent` is empty.
     pub(super) is_closing: bool,
     decoder: Decoder,
-    /// Frames as text, with what they say of the session.
+    /// Received frames as text.
     pub(super) frames: VecDeque<String>,
-    /// Whether the stream is at its end.
+    /// Whether the stream has ended.
     pub(super) is_eof: bool,
-    /// The last window that it was told, and whether windows bind.
+    /// The newest window, and whether windows bind.
     pub(super) window: u32,
     pub(super) window_binds: bool,
-    /// Answers that it was given.
+    /// Answers received.
     pub(super) answers: u64,
-    /// The server has said something that is no frame of the protocol, or not in its place.
+    /// The server sent bytes that are no frame, or a frame at the wrong position.
     pub(super) violation: Option<String>,
     has_received: bool,
 }
@@ -201,10 +202,10 @@ impl RawClient {
         }
     }
 
-    pub(super) fn read(&mut self, stream: &mut Stream, most: usize, now: Time, agenda: &mut EventQueue) {
+    pub(super) fn read(&mut self, stream: &mut Stream, most: usize, now: Time, queue: &mut EventQueue) {
         let mut left = most;
         while left > 0 && stream.readable() > 0 && self.violation.is_none() {
-            let count = stream.read(self.decoder.spare(), left, now, agenda);
+            let count = stream.read(self.decoder.spare(), left, now, queue);
             left -= count;
             self.decoder.advance(count);
             self.handle_frames();
@@ -232,7 +233,7 @@ impl RawClient {
                 }
                 Frame::Credit(credit) => Some(credit.feedback),
                 Frame::Response(response) => Some(response.answer.feedback),
-                Frame::Drop(dropped) => Some(dropped.answer.feedback),
+                Frame::Drop(rejection) => Some(rejection.answer.feedback),
                 Frame::Failure(failure) => Some(failure.answer.feedback),
                 Frame::Error(_) => None,
                 _ if !self.has_received => {
@@ -249,13 +250,13 @@ impl RawClient {
     }
 }
 
-/// Whether a server may say this to a client that has done nothing wrong.
+/// Whether a server may end an honest client's connection with this error.
 pub(super) fn is_expected_error(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::Server { code, .. } => {
             matches!(code, ErrorCode::ShuttingDown | ErrorCode::ConnectionLimit | ErrorCode::Timeout)
         }
-        // The server's half, or both, were cut inside a frame.
+        // A server's half, or both, may be cut inside a frame.
         ConnectionError::Wire(WireError::Truncated { .. })
         | ConnectionError::ClosedByServer
         | ConnectionError::LocallyClosed => true,

@@ -1,19 +1,21 @@
-//! Configuration of a pair: the wire, the server's bounds, and what a call takes. Plain data.
+//! Configuration of a pair: the wire, the server's limits, and the work of a call. Plain data.
 
 use super::rng::Rng;
 use leeward_core::units::Nanos;
 use leeward_wire::{PayloadLimit, Version};
 
-/// How bytes travel, the same in both directions.
+/// Model of the wire, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireModel {
-    /// From one end to the other.
+    /// One-way delay.
     pub delay: Nanos,
-    /// Each chunk takes up to this much longer, evenly distributed: chunks of different connections overtake each other.
+    /// Extra delay of each chunk, uniformly distributed up to this: chunks of different connections
+    /// overtake each other.
     pub jitter: Nanos,
-    /// Most bytes of a chunk, into which written bytes are cut (1 to this many); 0: they stay whole.
+    /// Longest chunk, in bytes. Written bytes are cut into chunks of 1 to this many; 0: they stay
+    /// whole.
     pub chunk_max: usize,
-    /// Bytes of a stream that may be under way or unread before its writer has to wait.
+    /// Bytes of a stream that may be in flight or unread before its writer has to wait.
     pub buffer_max: usize,
 }
 
@@ -26,18 +28,18 @@ impl Default for WireModel {
 /// Faults of a network that carries datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// Of a thousand datagrams, so many are lost.
+    /// Lost datagrams, per thousand.
     pub loss: u64,
-    /// So many come twice.
+    /// Duplicated datagrams, per thousand.
     pub duplication: u64,
-    /// So many come later than they would, and are overtaken.
+    /// Delayed datagrams, which others overtake, per thousand.
     pub reordering: u64,
-    /// By up to this much.
+    /// Maximum extra delay of a delayed datagram.
     pub extra_delay_max: Nanos,
 }
 
 impl Faults {
-    /// A network with as many of each, of a thousand.
+    /// A network with the same rate of each fault, per thousand.
     pub fn each(of_thousand: u64) -> Self {
         Faults {
             loss: of_thousand,
@@ -48,39 +50,39 @@ impl Faults {
     }
 }
 
-/// A pair's server, its wire, and the seed of every choice.
+/// Configuration of a pair's server and wire, and the seed of all random choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairConfig {
-    /// Draws everything random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// The wire of every connection.
     pub wire: WireModel,
-    /// Faults of the network between the server and clients of ours, which use datagrams then; `None`: streams. Raw clients
-    /// use streams.
+    /// Faults of the network between the server and honest clients, which then use datagrams;
+    /// `None`: streams. Raw clients use streams.
     pub datagrams: Option<Faults>,
     /// Calls that are executed at the same time.
     pub workers: usize,
-    /// Calls that a connection may have unanswered.
+    /// Unanswered calls that a connection may have.
     pub unanswered_max: usize,
     /// The longest argument that the server accepts.
     pub payload_max: PayloadLimit,
-    /// The newest version of the protocol that the server speaks.
+    /// The newest protocol version that the server speaks.
     pub max_version: Version,
-    /// Unsent bytes with which a connection is not read.
+    /// Unsent bytes at which the server stops reading a connection.
     pub unsent_max: usize,
     /// Connections that may be open.
     pub connections_max: usize,
-    /// How often silent, stuck and paused connections are looked at.
+    /// Interval of the scan for silent, stuck and paused connections.
     pub scan_interval: Nanos,
-    /// How long a client that is owed nothing may be silent.
+    /// Time that a client without pending answers may be silent.
     pub idle_timeout: Nanos,
-    /// How long one frame may take.
+    /// Time that one frame may take to arrive.
     pub frame_timeout: Nanos,
-    /// How long a client may take nothing of what waits for it.
+    /// Time that a client may take no output.
     pub write_timeout: Nanos,
-    /// How long a client that was told why it is sent away has to end its half.
+    /// Time that a client has to end its half after the server's final frame.
     pub linger: Nanos,
-    /// How long a server that stops waits for what it owes.
+    /// Time that a stopping server waits for pending answers.
     pub drain_timeout: Nanos,
 }
 
@@ -106,23 +108,23 @@ impl Default for PairConfig {
     }
 }
 
-/// Work of an admitted call: its outcome, and how long it takes.
+/// Work of an admitted call: its outcome and its service time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A result.
     Result(Nanos, Vec<u8>),
-    /// No result, and words why.
+    /// No result, and the reason as text.
     Failure(Nanos, String),
-    /// A refused lock's name: a drop.
+    /// Name of a lock that could not be acquired in time: a rejection.
     Congested(Nanos, String),
-    /// The call is never done, and keeps no worker.
+    /// The call never completes, and occupies no worker.
     Hang,
 }
 
-/// Executes calls: is given an argument and what it may draw from.
+/// Executes calls, from an argument and random numbers.
 pub type Handler = Box<dyn FnMut(&[u8], &mut Rng) -> Work>;
 
-/// A handler that takes `service` and answers with the argument. It has no result for `no`.
+/// A handler with this service time, which returns the argument, and fails for `no`.
 pub fn echo(service: Nanos) -> Handler {
     Box::new(move |payload, _| match payload {
         b"no" => Work::Failure(service, "no".into()),

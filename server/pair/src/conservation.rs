@@ -1,4 +1,4 @@
-//! Invariants of a pair after every step, whatever is done to it.
+//! Conservation checks of a pair, after every step.
 
 use super::server::ServerEnd;
 use super::{Client, Pair};
@@ -14,7 +14,7 @@ pub(super) struct SessionTotals {
 }
 
 impl SessionTotals {
-    /// The part of a session.
+    /// The contribution of one session.
     pub(super) fn of(end: &ServerEnd) -> SessionTotals {
         let window = end.connection.window();
         SessionTotals {
@@ -24,7 +24,7 @@ impl SessionTotals {
         }
     }
 
-    /// Takes a change of a session's part into the sums.
+    /// Applies a change of a session's contribution.
     pub(super) fn change(&mut self, before: &SessionTotals, after: &SessionTotals) {
         self.unanswered = self.unanswered + after.unanswered - before.unanswered;
         self.credits_held += after.credits_held - before.credits_held;
@@ -33,7 +33,7 @@ impl SessionTotals {
 }
 
 impl Pair {
-    /// The first thing that did not hold, and when.
+    /// The first violation, with its time.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
     }
@@ -41,7 +41,7 @@ impl Pair {
     pub(super) fn check(&mut self) {
         if self.violation.is_none() {
             let Time(now) = self.now;
-            self.violation = self.find_violation().map(|found| format!("at {now} ns: {found}"));
+            self.violation = self.find_violation().map(|violation| format!("at {now} ns: {violation}"));
         }
     }
 
@@ -49,27 +49,29 @@ impl Pair {
         self.check_calls().or_else(|| self.check_credits())
     }
 
-    /// Requests end once, and a server says only what the protocol allows.
+    /// Checks that each request ends once, and that the server's frames are valid.
     pub(super) fn check_client(&mut self, id: usize) {
         let link = &self.links[id];
-        let wrong = match &link.client {
+        let violation = match &link.client {
             Client::Honest(honest) => honest.violation.as_ref(),
             Client::Raw(raw) => raw.violation.as_ref().filter(|_| !link.is_tampered),
         };
-        if let Some(wrong) = wrong {
-            self.violation.get_or_insert_with(|| format!("connection {id}: {wrong}"));
+        if let Some(violation) = violation {
+            self.violation.get_or_insert_with(|| format!("connection {id}: {violation}"));
         }
     }
 
-    /// Nobody who keeps the rules is refused or reproached, and no connection has more unanswered than it may.
+    /// Checks the server's treatment of a client. No honest client's call is rejected for missing
+    /// credit, and its connection is not closed for a violation. The number of unanswered calls is
+    /// within its limit.
     pub(super) fn check_server(&mut self, id: usize) {
         let link = &self.links[id];
         let Some(end) = &link.server else { return };
         let is_honest = matches!(link.client, Client::Honest(_)) && !link.is_tampered;
         let is_old = self.config.max_version < Version::NEWEST;
-        let reproach = end.close_reason.as_ref().filter(|(code, _)| !is_expected_code(*code, is_old));
+        let closed_for = end.close_reason.as_ref().filter(|(code, _)| !is_expected_code(*code, is_old));
         let unanswered = end.connection.unanswered();
-        let wrong = match reproach {
+        let violation = match closed_for {
             Some(why) if is_honest => format!("an honest client was sent away: {why:?}"),
             _ if is_honest && end.rejected_uncredited > 0 => {
                 format!("an honest client was refused {} calls", end.rejected_uncredited)
@@ -77,10 +79,10 @@ impl Pair {
             _ if unanswered > self.config.unanswered_max => format!("{unanswered} calls are unanswered"),
             _ => return,
         };
-        self.violation.get_or_insert_with(|| format!("connection {id}: {wrong}"));
+        self.violation.get_or_insert_with(|| format!("connection {id}: {violation}"));
     }
 
-    /// Each admitted call is answered or abandoned once.
+    /// Checks that each admitted call is answered or abandoned once.
     fn check_calls(&self) -> Option<String> {
         let unanswered = self.totals.unanswered;
         let (tally, counts) = (self.core.tally, self.core.counts());
@@ -93,7 +95,7 @@ impl Pair {
         None
     }
 
-    /// The controller's books are the sum of its sessions.
+    /// Checks that the controller's totals are the sums over its sessions.
     fn check_credits(&self) -> Option<String> {
         let SessionTotals { credits_held: held, sessions, .. } = self.totals;
         let gauges = self.core.gauges();
@@ -110,7 +112,7 @@ impl Pair {
         None
     }
 
-    /// The sums, which follow each change, are those of all connections.
+    /// Checks that the incrementally updated sums are those of all connections.
     pub(super) fn check_sums(&mut self) {
         let mut all = SessionTotals::default();
         for end in self.open.iter().filter_map(|id| self.links[*id].server.as_ref()) {
@@ -121,10 +123,11 @@ impl Pair {
         }
     }
 
-    /// Checks the invariants once all clients have gone: no connection is open, every request has ended.
+    /// Checks the invariants once all clients have gone: no connection is open, every request has
+    /// ended.
     ///
     /// # Errors
-    /// What does not.
+    /// The first violation.
     pub fn check_settled(&self) -> Result<(), String> {
         if let Some(violation) = &self.violation {
             return Err(violation.clone());
@@ -147,7 +150,8 @@ impl Pair {
     }
 }
 
-/// Whether a client that keeps the rules may be sent away so, by a server that may be older than the client.
+/// Whether a server may close an honest client's connection with this code. `is_old`: the server is
+/// older than the client.
 fn is_expected_code(code: ErrorCode, is_old: bool) -> bool {
     match code {
         ErrorCode::ShuttingDown | ErrorCode::ConnectionLimit | ErrorCode::Timeout => true,

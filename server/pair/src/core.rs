@@ -1,4 +1,5 @@
-//! A pair's server core: the controller's halves, the calls that wait, and the workers that execute them.
+//! A pair's server core: the controller's halves, the queue of calls, and the workers that execute
+//! them.
 
 use super::config::{Handler, PairConfig, Work};
 use super::rng::Rng;
@@ -9,33 +10,33 @@ use leeward_session::server::{Permit, ServerConfig, ServerConnection};
 use leeward_wire::{Regime, RequestId};
 use std::collections::VecDeque;
 
-/// An admitted call that waits for a worker, or is with one.
+/// An admitted call that waits for a worker, or is executed by one.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Link that it belongs to.
+    /// The call's connection.
     pub(super) link: usize,
     pub(super) ticket: Permit,
     payload: Vec<u8>,
     queued: Time,
 }
 
-/// A call that is with a worker.
+/// A call in execution.
 pub(super) struct RunningJob {
     pub(super) job: Job,
     pub(super) work: Work,
 }
 
-/// Counts of calls, each counted once at each of its stations.
+/// Counters of calls, each counted once per stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) admitted: u64,
     pub(super) answered: u64,
     pub(super) abandoned: u64,
-    /// Calls of the answered that were cancelled before their turn.
+    /// Answered calls that were cancelled before their execution.
     pub(super) cancelled: u64,
 }
 
-/// A core: all that the connections of a server share.
+/// State shared by all connections of the server.
 pub(super) struct Core {
     admission: Box<dyn Admission>,
     pub(super) pulse: ControlTicker,
@@ -45,20 +46,20 @@ pub(super) struct Core {
     handler: Handler,
     queue: VecDeque<Job>,
     pub(super) workers: Vec<Option<RunningJob>>,
-    /// Link of each session's place.
+    /// Connection of each session slot.
     pub(super) session_slots: Vec<Option<usize>>,
     pub(super) stopping_since: Option<Time>,
     regime: Regime,
     config: PairConfig,
 }
 
-/// Next step of a worker.
+/// Result of dispatching a job.
 pub(super) enum Dispatch {
-    /// The controller says no now.
+    /// The controller rejects the call at the dequeue.
     Rejected(Job, leeward_core::server::RejectReason),
-    /// This worker executes the call, and is done then.
+    /// This worker executes the call until then.
     Started(usize, Time),
-    /// The call is never done.
+    /// The call never completes.
     Hung,
 }
 
@@ -81,16 +82,16 @@ impl Core {
         }
     }
 
-    /// A connection in a place of its own, the first that is free: places are dense.
+    /// Opens a connection in the first free slot: slots are dense.
     pub(super) fn open(&mut self, link: usize) -> (u32, ServerConnection) {
         let free = self.session_slots.iter().position(Option::is_none);
-        let place = free.unwrap_or_else(|| {
+        let slot = free.unwrap_or_else(|| {
             self.session_slots.push(None);
             self.session_slots.len() - 1
         });
-        self.session_slots[place] = Some(link);
+        self.session_slots[slot] = Some(link);
         let connection = ServerConnection::new(ServerConfig {
-            slot: SessionSlot(place as u32),
+            slot: SessionSlot(slot as u32),
             core: CoreId(0),
             regime: self.regime,
             payload_max: self.config.payload_max,
@@ -98,10 +99,10 @@ impl Core {
             max_version: self.config.max_version,
             tracks_call_age: false,
         });
-        (place as u32, connection)
+        (slot as u32, connection)
     }
 
-    /// A look at one connection, whose unsent bytes are `out`.
+    /// Context of one connection, whose output is `out`.
     pub(super) fn context<'a>(&'a mut self, now: Time, out: &'a mut Vec<u8>) -> PairContext<'a> {
         let delay = self.run_delay(now);
         let is_stopping = self.stopping_since.is_some();
@@ -112,13 +113,13 @@ impl Core {
         self.queue.push_back(Job { link, ticket, payload, queued: now });
     }
 
-    /// Takes a call back that waits.
+    /// Removes a waiting call.
     pub(super) fn remove_queued(&mut self, link: usize, request: RequestId) -> Option<Job> {
-        let is_it = |job: &Job| job.link == link && job.ticket.request() == request;
-        self.queue.iter().position(is_it).and_then(|place| self.queue.remove(place))
+        let matches_call = |job: &Job| job.link == link && job.ticket.request() == request;
+        self.queue.iter().position(matches_call).and_then(|index| self.queue.remove(index))
     }
 
-    /// Gives the longest waiting call to a free worker.
+    /// Starts the longest waiting call on a free worker.
     pub(super) fn dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let worker = self.workers.iter().position(Option::is_none)?;
         let job = self.queue.pop_front()?;
@@ -126,26 +127,26 @@ impl Core {
             return Some(Dispatch::Rejected(job, reason));
         }
         let work = (self.handler)(&job.payload, &mut self.rng);
-        let takes = match &work {
-            Work::Result(takes, _) | Work::Failure(takes, _) | Work::Congested(takes, _) => *takes,
+        let service = match &work {
+            Work::Result(service, _) | Work::Failure(service, _) | Work::Congested(service, _) => *service,
             Work::Hang => return Some(Dispatch::Hung),
         };
         self.workers[worker] = Some(RunningJob { job, work });
-        Some(Dispatch::Started(worker, now + takes))
+        Some(Dispatch::Started(worker, now + service))
     }
 
-    /// The slow half's turn.
+    /// Ticks the slow half.
     pub(super) fn tick(&mut self, now: Time) {
         let delay = self.run_delay(now);
         let counts = self.counts();
         self.pulse.tick(now, || counts.load(), || (Nanos::ZERO, delay));
     }
 
-    /// The connection that the controller wants to give credit to next.
+    /// The connection to which the controller sends an explicit credit next.
     pub(super) fn next_to_wake(&mut self) -> Option<Option<usize>> {
         let random = self.rng.bits();
-        let SessionSlot(place) = self.admission.next_to_wake(random)?;
-        Some(self.session_slots.get(place as usize).copied().flatten())
+        let SessionSlot(slot) = self.admission.next_to_wake(random)?;
+        Some(self.session_slots.get(slot as usize).copied().flatten())
     }
 
     fn run_delay(&self, now: Time) -> Nanos {
@@ -161,7 +162,7 @@ impl Core {
     }
 }
 
-/// A look at one connection: the desk that its session works at.
+/// Context of one connection's session, for one poll.
 pub(super) struct PairContext<'a> {
     now: Time,
     delay: Nanos,

@@ -1,4 +1,4 @@
-//! Agenda of a pair: a queue of events in virtual time, and the hash of all that have happened.
+//! Event queue of a pair in virtual time, and the hash of all events.
 
 use leeward_core::units::Time;
 use std::collections::BTreeMap;
@@ -12,24 +12,24 @@ pub enum Endpoint {
     Server,
 }
 
-/// Something that is to happen.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SimEvent {
-    /// Bytes, or the end of a stream, reach an end of a connection.
+    /// Bytes, or the end of a stream, arrive at an end of a connection.
     Arrive(usize, Endpoint),
-    /// There is room again for what an end of a connection has to say.
+    /// An end of a connection may write again.
     Writable(usize, Endpoint),
-    /// A client's timer goes off.
+    /// A client's timer fires.
     Timer(usize),
-    /// A server's link has something to say again.
+    /// A server link's timer fires.
     DatagramTimer(usize),
-    /// A client that reads slowly reads.
+    /// A slow reader reads.
     Read(usize),
-    /// A worker is done.
+    /// A worker completes its call.
     Done(usize),
-    /// The controller's slow half is due.
+    /// The controller's slow half ticks.
     Tick,
-    /// Silent, stuck and paused connections are looked at.
+    /// The server scans for silent, stuck and paused connections.
     Scan,
 }
 
@@ -50,7 +50,7 @@ impl SimEvent {
     }
 }
 
-/// Happenings in the order of time; those of the same moment in the order in which they were scheduled.
+/// Events in the order of time; simultaneous events in the order in which they were scheduled.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     queue: BTreeMap<(Time, u64), SimEvent>,
@@ -59,21 +59,21 @@ pub(super) struct EventQueue {
 }
 
 impl EventQueue {
-    pub(super) fn schedule(&mut self, at: Time, happening: SimEvent) {
+    pub(super) fn schedule(&mut self, at: Time, event: SimEvent) {
         self.scheduled += 1;
-        self.queue.insert((at, self.scheduled), happening);
+        self.queue.insert((at, self.scheduled), event);
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     pub(super) fn due(&self) -> Time {
         self.queue.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at)
     }
 
     pub(super) fn next(&mut self) -> Option<(Time, SimEvent)> {
-        let ((at, _), happening) = self.queue.pop_first()?;
+        let ((at, _), event) = self.queue.pop_first()?;
         self.trace.note(at.0);
-        self.trace.note(happening.code());
-        Some((at, happening))
+        self.trace.note(event.code());
+        Some((at, event))
     }
 
     pub(super) fn trace(&mut self) -> &mut Trace {
@@ -85,7 +85,7 @@ impl EventQueue {
     }
 }
 
-/// A hash of everything that happened (FNV-1a).
+/// A hash of all events (FNV-1a).
 #[derive(Debug)]
 pub(super) struct Trace(u64);
 
@@ -100,7 +100,7 @@ impl Trace {
         self.bytes(&number.to_le_bytes());
     }
 
-    /// Bytes that an end has received.
+    /// Adds bytes that an end has received.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);

@@ -1,4 +1,4 @@
-//! Frames by hand, for clients that say exactly what they are told to.
+//! Hand-made frames for raw clients.
 
 use leeward_core::units::Priority;
 use leeward_wire::{
@@ -35,12 +35,12 @@ pub fn call_of(method: Method, request: u64, payload: &[u8]) -> Frame<'_> {
     })
 }
 
-/// A frame's bytes in the first version of the protocol.
+/// Encodes a frame in the first version of the protocol.
 pub fn encode(frame: &Frame<'_>) -> Vec<u8> {
     encode_version(Version::One, frame)
 }
 
-/// A frame's bytes in a version of the protocol.
+/// Encodes a frame in a version of the protocol.
 ///
 /// # Panics
 /// If the frame is longer than any server accepts.

@@ -1,32 +1,37 @@
-//! Both ends of a connection on a wire in virtual time, for tests: a server's core and any number of clients, all choices
-//! from one seed.
+//! Both ends of a connection over a simulated wire in virtual time, for tests: a server's core and
+//! any number of clients, with all random choices from one seed.
 //!
-//! - [`Pair`]: the whole, and what is done to it. [`PairConfig`]: the wire and the server's bounds. [`Chance`]: the seed.
-//! - [`frames`]: frames by hand. [`order`]: whether a controller hears of a session's frames in order. Tests over real sockets use
-//!   both, too.
-//! - `far`: datagrams instead of a stream, in a network with faults.
-//! - `agenda`: what happens when. `stream`: one direction of a connection, which delays, cuts and breaks. `core`: the
-//!   controller and the workers. `server`, `client`: the ends. `steps`: how time passes. `seen`: what a test can look at.
-//!   `books`: what must hold after every step.
+//! - [`Pair`]: the simulation. [`PairConfig`]: the wire and the server's limits. [`Rng`]: random
+//!   numbers from the seed.
+//! - [`frames`]: hand-made frames. [`order`]: checks that a controller sees a session's frames in
+//!   order. Tests over real sockets use both, too.
+//! - `datagram_path`: datagrams instead of a stream, in a network with faults.
+//! - `event_queue`: events in order. `stream`: one direction of a connection, with delays, chunks
+//!   and cuts.
+//! - `core`: the controller and the workers. `server`, `client`: the ends. `steps`: the passage of
+//!   time.
+//! - `view`: state that a test can read. `conservation`: invariants after every step.
 //!
-//! The server's end follows the engine of `leeward-engine` in what it reads, holds back, sweeps and ends. Never here: a
-//! socket, a clock, a thread; nor what a scenario does, which is the caller's.
+//! The server's end follows the engine of `leeward-engine` in its reads, limits, scans and closes.
+//! Does not contain sockets, clocks, threads or scenarios, which belong to the caller.
 //!
 //! # Example
 //! ```
 //! use leeward_core::params::Params;
 //! use leeward_core::registry::Environment;
 //! use leeward_core::units::Nanos;
-//! use leeward_pair::{Ended, Pair, PairConfig, echo};
+//! use leeward_pair::{Pair, PairConfig, RequestOutcome, echo};
 //!
 //! let registry = leeward_controllers::builtin();
 //! let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
 //! let breakwater = registry.find("breakwater")?;
-//! let mut pair = Pair::new(breakwater, &Params::default(), environment, PairConfig::default(), echo(Nanos(1_000)))?;
+//! let (params, config) = (Params::default(), PairConfig::default());
+//! let mut pair = Pair::new(breakwater, &params, environment, config, echo(Nanos(1_000)))?;
 //! let client = pair.connect();
 //! let request = pair.submit(client, b"hello");
 //! pair.run_for(Nanos::from_millis(1));
-//! assert_eq!(pair.ended(client, request), Some(&Ended::Completed(b"hello".to_vec())));
+//! let expected = RequestOutcome::Completed(b"hello".to_vec());
+//! assert_eq!(pair.outcome(client, request), Some(&expected));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -71,13 +76,13 @@ pub struct ClientId(usize);
 /// A way in which a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The client's half ends: the server learns it after all that was said, and may go on talking.
+    /// The client's half ends: the server sees it after all sent bytes, and may still send.
     ClientHalf,
-    /// The server's half ends, although the server did not say so.
+    /// The server's half ends, although the server did not end it.
     ServerHalf,
-    /// Both, at once: what is under way is lost, and both are told.
+    /// Both halves end at once: bytes in flight are lost, and both ends see it.
     Reset,
-    /// Nothing arrives any more, and nobody is told.
+    /// No more bytes arrive, and neither end sees it.
     Silence,
 }
 
@@ -88,13 +93,13 @@ struct Link {
     up: Stream,
     down: Stream,
     server: Option<ServerEnd>,
-    /// Its datagrams, if it is no stream.
+    /// The datagram path, if the connection uses datagrams.
     datagrams: Option<Box<DatagramPath>>,
-    /// Its bytes were changed on the way: nothing is promised to its client.
+    /// Bytes were changed in flight: no promise to this client holds.
     is_tampered: bool,
-    /// Why its client was sent away.
+    /// Reason for which the server closed the connection.
     close_reason: Option<(ErrorCode, String)>,
-    /// Why our client's connection was over.
+    /// Error that ended the honest client's connection.
     error: Option<ConnectionError>,
 }
 
@@ -103,10 +108,10 @@ enum Client {
     Raw(Box<RawClient>),
 }
 
-/// A server's core and its clients on a wire in virtual time.
+/// A server's core and its clients on a simulated wire in virtual time.
 ///
-/// Everything that is done to it happens now; time passes in [`Pair::step`] and what calls it. After every step the books
-/// are checked, and the first thing that does not hold is kept ([`Pair::violation`]).
+/// Methods act at the current time; time passes in [`Pair::step`] and its callers. Conservation is
+/// checked after every step, and the first violation is kept ([`Pair::violation`]).
 pub struct Pair {
     algorithm: Algorithm,
     params: Params,
@@ -117,7 +122,7 @@ pub struct Pair {
     rng: Rng,
     core: Core,
     links: Vec<Link>,
-    /// Links that the server has.
+    /// Connections that the server has open.
     open: Vec<usize>,
     totals: SessionTotals,
     has_stopped: bool,
@@ -125,10 +130,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A server of this algorithm, whose calls `handler` executes.
+    /// Creates a server of this algorithm, whose calls `handler` executes.
     ///
     /// # Errors
-    /// Parameters that can't stand together.
+    /// Inconsistent parameters.
     pub fn new(
         algorithm: &Algorithm,
         params: &Params,
@@ -138,16 +143,16 @@ impl Pair {
     ) -> Result<Self, ParamError> {
         let environment = Environment { cores: 1, ..environment };
         let core = Core::new(algorithm.server(params, &environment)?, handler, config);
-        let mut agenda = EventQueue::default();
-        agenda.schedule(Time::ZERO, SimEvent::Tick);
-        agenda.schedule(Time::ZERO + config.scan_interval, SimEvent::Scan);
+        let mut queue = EventQueue::default();
+        queue.schedule(Time::ZERO, SimEvent::Tick);
+        queue.schedule(Time::ZERO + config.scan_interval, SimEvent::Scan);
         Ok(Pair {
             algorithm: algorithm.clone(),
             params: params.clone(),
             environment,
             config,
             now: Time::ZERO,
-            event_queue: agenda,
+            event_queue: queue,
             rng: Rng::new(config.seed),
             core,
             links: Vec::new(),
@@ -163,7 +168,7 @@ impl Pair {
     /// Connects a client of `leeward-session`.
     ///
     /// # Panics
-    /// If the algorithm can't make a client of parameters of which it has made a server.
+    /// If the algorithm can't build a client from the parameters of its server.
     pub fn connect(&mut self) -> ClientId {
         self.connect_with(ConnectionConfig::default())
     }
@@ -178,20 +183,20 @@ impl Pair {
         self.add_client(Client::Honest(Box::new(HonestClient::new(connection))))
     }
 
-    /// A client connects that says nothing but what it is told to.
+    /// Connects a raw client, which sends only the bytes of the test.
     pub fn connect_raw(&mut self) -> ClientId {
         self.add_client(Client::Raw(Box::new(RawClient::new())))
     }
 
-    /// Submits a request. Its name is for [`Pair::ended`] and [`Pair::cancel`].
+    /// Submits a request. Its token is for [`Pair::outcome`] and [`Pair::cancel`].
     pub fn submit(&mut self, client: ClientId, payload: &[u8]) -> usize {
         self.submit_with(client, payload, Priority::HIGHEST, Budget::UNLIMITED)
     }
 
-    /// Submits a request of this priority, and with a budget of its own if it is limited.
+    /// Submits a request of this priority, and with a budget of its own if that is limited.
     ///
     /// # Panics
-    /// If it is no client of ours.
+    /// For a raw client.
     pub fn submit_with(&mut self, client: ClientId, payload: &[u8], priority: Priority, budget: Budget) -> usize {
         let random = self.rng.bits();
         let now = self.now;
@@ -201,7 +206,7 @@ impl Pair {
         token
     }
 
-    /// Takes a request back. Whether it had no end yet.
+    /// Cancels a request. Returns whether it had no end yet.
     pub fn cancel(&mut self, client: ClientId, request: usize) -> bool {
         let now = self.now;
         let cancelled = self.honest_mut(client).cancel(now, request);
@@ -209,22 +214,22 @@ impl Pair {
         cancelled
     }
 
-    /// A client of ours asks for a sign of life. Whether it could.
+    /// Sends a ping from an honest client. Returns whether the client could send it.
     pub fn ping(&mut self, client: ClientId) -> bool {
         let now = self.now;
-        let asks = self.honest_mut(client).with(now, |connection, _| connection.ping(now));
+        let sent = self.honest_mut(client).with(now, |connection, _| connection.ping(now));
         self.pump(client.0);
-        asks
+        sent
     }
 
-    /// A client of ours makes no more calls.
+    /// Deregisters an honest client.
     pub fn deregister(&mut self, client: ClientId) {
         let now = self.now;
         self.honest_mut(client).with(now, |connection, mut events| connection.deregister(now, &mut events));
         self.pump(client.0);
     }
 
-    /// A client closes its connection, whatever is under way.
+    /// Closes a client's connection, without waiting for answers.
     pub fn close(&mut self, client: ClientId) {
         let now = self.now;
         match &mut self.links[client.0].client {
@@ -234,19 +239,19 @@ impl Pair {
         self.pump(client.0);
     }
 
-    /// A raw client says these bytes.
+    /// Sends these bytes from a raw client.
     ///
     /// # Panics
-    /// If it is a client of ours.
+    /// For an honest client.
     pub fn send_bytes(&mut self, client: ClientId, bytes: &[u8]) {
         self.raw_mut(client).unsent.extend_from_slice(bytes);
         self.pump(client.0);
     }
 
-    /// A raw client says this frame.
+    /// Sends this frame from a raw client.
     ///
     /// # Panics
-    /// If it is a client of ours, or the frame is longer than any server accepts.
+    /// For an honest client, or if the frame is longer than any server accepts.
     pub fn send_frame(&mut self, client: ClientId, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         let encoded = Encoder::new(PayloadLimit::MAX).append(frame, &mut bytes);
@@ -254,10 +259,10 @@ impl Pair {
         self.send_bytes(client, &bytes);
     }
 
-    /// How a client reads from now on.
-    pub fn set_read_mode(&mut self, client: ClientId, reading: ReadMode) {
-        self.links[client.0].read_mode = reading;
-        match reading {
+    /// Sets how a client reads from now on.
+    pub fn set_read_mode(&mut self, client: ClientId, mode: ReadMode) {
+        self.links[client.0].read_mode = mode;
+        match mode {
             ReadMode::Eager => self.on_arrival(client.0, Endpoint::Client),
             ReadMode::Slow(_, every) => self.event_queue.schedule(self.now + every, SimEvent::Read(client.0)),
             ReadMode::Paused => {}
@@ -268,14 +273,14 @@ impl Pair {
 
     /// Cuts a connection.
     pub fn cut(&mut self, client: ClientId, cut: Cut) {
-        let (now, agenda, link) = (self.now, &mut self.event_queue, &mut self.links[client.0]);
-        if let (Some(far), Cut::Silence | Cut::Reset) = (&mut link.datagrams, cut) {
-            far.is_cut = true;
+        let (now, queue, link) = (self.now, &mut self.event_queue, &mut self.links[client.0]);
+        if let (Some(path), Cut::Silence | Cut::Reset) = (&mut link.datagrams, cut) {
+            path.is_cut = true;
         }
         match cut {
-            Cut::ClientHalf => link.up.finish(now, agenda),
-            Cut::ServerHalf => link.down.finish(now, agenda),
-            // Where datagrams are cut off, the ends find out by themselves.
+            Cut::ClientHalf => link.up.finish(now, queue),
+            Cut::ServerHalf => link.down.finish(now, queue),
+            // With datagrams, the ends detect the silence by themselves.
             Cut::Silence if link.datagrams.is_some() => {}
             Cut::Silence => {
                 link.up.freeze();
@@ -290,30 +295,33 @@ impl Pair {
         }
     }
 
-    /// Changes the chunks that are on their way to an end of a connection: swaps, damages, doubles, adds. The books then
-    /// promise its client nothing but that each of its requests ends once.
+    /// Changes the chunks in flight to an end of a connection: swaps, damages, duplicates, adds.
+    /// The conservation checks then only require that each request of this client ends once.
     pub fn tamper(&mut self, client: ClientId, to: Endpoint, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
         self.links[client.0].is_tampered = true;
         self.forge(client, to, change);
     }
 
-    /// Like [`Pair::tamper`], behind the books' back: they must find it. For tests of the books.
+    /// Like [`Pair::tamper`], but hidden from the conservation checks, which must detect it. For
+    /// tests of the checks.
     pub fn forge(&mut self, client: ClientId, to: Endpoint, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
         let link = &mut self.links[client.0];
         let stream = if to == Endpoint::Server { &mut link.up } else { &mut link.down };
         stream.tamper(self.now, &mut self.event_queue, change);
     }
 
-    /// Has the server forget, once in so many calls over datagrams, what it has answered: the books must find it.
+    /// Makes the server forget its answers, once in so many calls over datagrams. The conservation
+    /// checks must detect it.
     pub fn forget_answers(&mut self, client: ClientId, one_in: u64) {
-        if let Some(far) = &mut self.links[client.0].datagrams {
-            far.forget_one_in = one_in;
+        if let Some(path) = &mut self.links[client.0].datagrams {
+            path.forget_one_in = one_in;
         }
     }
 
     // ---- the server ----
 
-    /// The server stops: nothing more is admitted, what is owed is answered, and then everybody is sent away.
+    /// Stops the server: it admits no more calls, answers pending ones, and then closes all
+    /// connections.
     pub fn stop(&mut self) {
         self.core.stopping_since.get_or_insert(self.now);
         self.settle_step();

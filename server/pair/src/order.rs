@@ -1,5 +1,5 @@
-//! An algorithm that notes the order in which it hears of each session, and a client's frames that show it. Never here: how
-//! the frames travel.
+//! An algorithm that records the order of each session's frames, and a client's frames that show
+//! this order. Does not contain the frames' transport.
 
 use crate::frames::{call, encode};
 use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, Gate};
@@ -15,14 +15,14 @@ use std::sync::{Mutex, PoisonError};
 /// Frames that a client sends after its first.
 const FRAMES: u32 = 1_000;
 
-/// Calls among them: each seventh frame tells a demand alone.
+/// Calls among them: each seventh frame is a demand alone.
 pub const CALLS: u32 = FRAMES - FRAMES / 7;
 
-/// Demand of each session as the controller was told, by core and slot. Builders of algorithms are plain functions, so
-/// this is where they meet the test.
+/// Demands of each session as the controller saw them, by core and slot. Builders of algorithms are
+/// plain functions, so a static connects them with the test.
 static OBSERVED: Mutex<BTreeMap<(u32, u32), Vec<u32>>> = Mutex::new(BTreeMap::new());
 
-/// A client's frames in order. Each tells a demand that is one larger than that of the frame before. The seed varies the
+/// A client's frames in order. The demand increases by one with each frame. The seed varies the
 /// first byte of the arguments, from 0 to 49.
 pub fn frames(seed: u64) -> impl Iterator<Item = Vec<u8>> {
     (1..=FRAMES).map(move |number| {
@@ -34,7 +34,7 @@ pub fn frames(seed: u64) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Checks that the controller heard of so many sessions, and of each session's frames in order.
+/// Checks that the controller saw so many sessions, and each session's frames in order.
 ///
 /// # Panics
 /// If it did not.
@@ -46,7 +46,7 @@ pub fn check(sessions: usize) {
     }
 }
 
-/// Admits every request and notes each demand, for [`check`]. One test of a process may use it.
+/// Admits every request and records each demand, for [`check`]. One test of a process may use it.
 pub const ORDER_OBSERVER: Algorithm = Algorithm {
     name: "watch",
     summary: "admits everything and notes it",

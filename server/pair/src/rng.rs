@@ -1,13 +1,13 @@
-//! The random numbers of a pair: every choice of one run comes from one seed. Never here: what is chosen.
+//! Random numbers of a pair: all random choices of a run come from one seed.
 
-/// A stream of numbers (xorshift64*).
+/// A stream of random numbers (xorshift64*).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
     /// The stream of `seed`.
     pub fn new(seed: u64) -> Self {
-        // Seeds are small numbers: spread them (SplitMix64), and none may be 0.
+        // Seeds are small numbers, so SplitMix64 spreads them; the state must not be 0.
         let mut bits = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -27,7 +27,7 @@ impl Rng {
         (self.bits() >> 11) % bound.max(1)
     }
 
-    /// Happens once in `times`.
+    /// True once in `times`, on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

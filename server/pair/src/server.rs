@@ -1,5 +1,5 @@
-//! The server's end of one connection of a pair: read, answered, swept and ended as an engine with sockets does it
-//! (`leeward-engine`), in virtual time.
+//! The server's end of one connection of a pair, in virtual time. Its reads, answers, scans and
+//! closes are those of an engine with sockets (`leeward-engine`).
 
 use super::config::{PairConfig, Work};
 use super::core::{Core, Job};
@@ -12,29 +12,29 @@ use leeward_host::{Answer, add};
 use leeward_session::server::{Event, Permit, Reply, ServerConnection};
 use leeward_wire::{ErrorCode, FailureCode, RejectCode};
 
-/// The server's end of a connection that is open.
+/// The server's end of an open connection.
 pub(super) struct ServerEnd {
     pub(super) link: usize,
     pub(super) slot: u32,
     pub(super) connection: ServerConnection,
     /// Bytes that wait for the wire.
     pub(super) out: Vec<u8>,
-    /// Since when it has taken nothing of that.
+    /// Time since which the client has taken no output.
     stuck_since: Option<Time>,
-    /// Since when it has known that it ends.
+    /// Time since which the connection is closing.
     closing_since: Option<Time>,
-    /// Its client has ended its half, and is owed answers.
+    /// The client has ended its half, and answers are pending.
     peer_closed: bool,
     last_received: Time,
-    /// Since when a frame is not whole.
+    /// Time since which a frame is incomplete.
     partial_since: Option<Time>,
-    /// Calls refused for want of credit.
+    /// Calls rejected for missing credit.
     pub(super) rejected_uncredited: u64,
-    /// Why it was sent away.
+    /// Reason for which the server closed the connection.
     pub(super) close_reason: Option<(ErrorCode, String)>,
 }
 
-/// Whether a connection stays.
+/// Whether a connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum PollOutcome {
@@ -42,7 +42,7 @@ pub(super) enum PollOutcome {
     Close,
 }
 
-/// Everything around one end while it is looked at.
+/// Context of one end while it is polled.
 pub(super) struct ServerContext<'a> {
     pub(super) now: Time,
     pub(super) core: &'a mut Core,
@@ -50,7 +50,7 @@ pub(super) struct ServerContext<'a> {
     pub(super) up: &'a mut Stream,
     /// To the client.
     pub(super) down: &'a mut Stream,
-    /// Both ways, if it is no stream.
+    /// Both ways, if the connection uses datagrams.
     pub(super) datagrams: Option<&'a mut DatagramPath>,
     pub(super) event_queue: &'a mut EventQueue,
     pub(super) rng: &'a mut Rng,
@@ -58,10 +58,10 @@ pub(super) struct ServerContext<'a> {
 }
 
 impl ServerEnd {
-    pub(super) fn new(link: usize, place: u32, connection: ServerConnection, now: Time) -> Self {
+    pub(super) fn new(link: usize, session_slot: u32, connection: ServerConnection, now: Time) -> Self {
         ServerEnd {
             link,
-            slot: place,
+            slot: session_slot,
             connection,
             out: Vec::new(),
             stuck_since: None,
@@ -74,37 +74,37 @@ impl ServerEnd {
         }
     }
 
-    /// Whether a frame more may come now.
+    /// Whether the end may receive another frame now.
     pub(super) fn can_receive(&self, config: &PairConfig) -> bool {
         self.closing_since.is_none() && self.connection.may_read() && self.out.len() < config.unsent_max
     }
 
-    /// Whether anything is owed to its client.
+    /// Whether answers or output are pending.
     pub(super) fn has_pending(&self) -> bool {
         self.connection.unanswered() > 0 || !self.out.is_empty()
     }
 
-    /// Reads, handles and sends what is possible now.
-    pub(super) fn serve(&mut self, around: &mut ServerContext<'_>) -> PollOutcome {
-        while self.closing_since.is_none() && self.handle(around) && around.up.readable() > 0 {
-            // Sometimes less than there is: what comes together need not be read together.
-            let most = if around.rng.one_in(4) { 1 + around.rng.below(100) as usize } else { usize::MAX };
-            let count = around.up.read(self.connection.spare(), most, around.now, around.event_queue);
+    /// Reads, handles and sends as much as possible now.
+    pub(super) fn serve(&mut self, context: &mut ServerContext<'_>) -> PollOutcome {
+        while self.closing_since.is_none() && self.handle(context) && context.up.readable() > 0 {
+            // Reads less at random: bytes that arrive together need not be read together.
+            let most = if context.rng.one_in(4) { 1 + context.rng.below(100) as usize } else { usize::MAX };
+            let count = context.up.read(self.connection.spare(), most, context.now, context.event_queue);
             self.connection.filled(count);
-            self.last_received = around.now;
+            self.last_received = context.now;
         }
         if self.closing_since.is_some() {
-            around.up.discard(around.now, around.event_queue);
+            context.up.discard(context.now, context.event_queue);
         }
-        self.flush(around)
+        self.flush(context)
     }
 
-    /// Handles the frames that are whole. Whether more may be read.
-    fn handle(&mut self, around: &mut ServerContext<'_>) -> bool {
+    /// Handles all whole frames. Returns whether more bytes may be read.
+    fn handle(&mut self, context: &mut ServerContext<'_>) -> bool {
         let mut handled = 0;
-        while self.connection.may_read() && self.out.len() < around.config.unsent_max {
+        while self.connection.may_read() && self.out.len() < context.config.unsent_max {
             handled += 1;
-            let ServerContext { now, core, .. } = around;
+            let ServerContext { now, core, .. } = context;
             let now = *now;
             match self.connection.next(Nanos::ZERO, &mut core.context(now, &mut self.out)) {
                 Ok(Event::Incomplete) => {
@@ -129,19 +129,19 @@ impl ServerEnd {
                         self.rejected_uncredited += 1;
                     }
                 }
-                Ok(Event::Query(question)) => {
-                    self.connection.answer_query(question, b"{}", &mut core.context(now, &mut self.out));
+                Ok(Event::Query(query)) => {
+                    self.connection.answer_query(query, b"{}", &mut core.context(now, &mut self.out));
                 }
                 Ok(Event::Cancel(request)) => {
-                    // One that is with a worker is answered by that worker.
+                    // A call in execution is answered by its worker.
                     if let Some(job) = core.remove_queued(self.link, request) {
                         core.tally.cancelled += 1;
                         self.settle(job.ticket, Reply::Reject(RejectCode::Cancelled, ""), core, now);
                     }
                 }
                 Ok(Event::Demand | Event::Other) => {}
-                Err(fatal) => {
-                    self.end(fatal.code, &fatal.message, around);
+                Err(violation) => {
+                    self.end(violation.code, &violation.message, context);
                     return false;
                 }
             }
@@ -150,29 +150,29 @@ impl ServerEnd {
         false
     }
 
-    /// Sends its client away.
-    pub(super) fn end(&mut self, code: ErrorCode, words: &str, around: &mut ServerContext<'_>) {
+    /// Closes the connection with an error frame.
+    pub(super) fn end(&mut self, code: ErrorCode, message: &str, context: &mut ServerContext<'_>) {
         if self.closing_since.is_some() {
             return;
         }
-        self.closing_since = Some(around.now);
-        self.close_reason = Some((code, words.to_string()));
-        let abandoned = self.connection.close(code, words, &mut around.core.context(around.now, &mut self.out));
-        abandon(around.core, abandoned);
+        self.closing_since = Some(context.now);
+        self.close_reason = Some((code, message.to_string()));
+        let abandoned = self.connection.close(code, message, &mut context.core.context(context.now, &mut self.out));
+        abandon(context.core, abandoned);
     }
 
-    /// Gives its session back.
+    /// Returns the session's window.
     pub(super) fn abandon(&mut self, now: Time, core: &mut Core) {
         let abandoned = self.connection.abandon(&mut core.context(now, &mut self.out));
         abandon(core, abandoned);
     }
 
-    fn flush(&mut self, around: &mut ServerContext<'_>) -> PollOutcome {
-        let ServerContext { now, up, down, datagrams: far, event_queue: agenda, rng: chance, .. } = around;
+    fn flush(&mut self, context: &mut ServerContext<'_>) -> PollOutcome {
+        let ServerContext { now, up, down, datagrams: path, event_queue: queue, rng: random, .. } = context;
         let now = *now;
-        let taken = match far {
-            Some(far) => far.server_send(&self.out, now, agenda, chance),
-            None => down.write(&self.out, now, agenda, chance),
+        let taken = match path {
+            Some(path) => path.server_send(&self.out, now, queue, random),
+            None => down.write(&self.out, now, queue, random),
         };
         self.out.drain(..taken);
         if taken > 0 || self.out.is_empty() {
@@ -185,86 +185,86 @@ impl ServerEnd {
             if !self.out.is_empty() {
                 return PollOutcome::Keep;
             }
-            // It has said its last words, and listens for a moment.
-            if far.is_some() {
+            // The final frame is sent; the end lingers until the client ends its half.
+            if path.is_some() {
                 return PollOutcome::Close;
             }
-            down.finish(now, agenda);
+            down.finish(now, queue);
             return if up.is_eof(now) { PollOutcome::Close } else { PollOutcome::Keep };
         }
-        let is_leaving = self.connection.is_closing();
-        if up.is_eof(now) && self.connection.may_read() && self.out.len() < around.config.unsent_max {
+        let is_closing = self.connection.is_closing();
+        if up.is_eof(now) && self.connection.may_read() && self.out.len() < context.config.unsent_max {
             self.peer_closed = true;
         }
         let is_done = !self.has_pending();
-        if (self.peer_closed && !is_leaving) || (is_leaving && is_done) {
+        if (self.peer_closed && !is_closing) || (is_closing && is_done) {
             PollOutcome::Close
         } else {
             PollOutcome::Keep
         }
     }
 
-    /// A call's end.
-    pub(super) fn answer(&mut self, ticket: Permit, reply: Reply<'_>, around: &mut ServerContext<'_>) -> PollOutcome {
-        self.settle(ticket, reply, around.core, around.now);
-        self.serve(around)
+    /// Answers a call.
+    pub(super) fn answer(&mut self, permit: Permit, reply: Reply<'_>, context: &mut ServerContext<'_>) -> PollOutcome {
+        self.settle(permit, reply, context.core, context.now);
+        self.serve(context)
     }
 
-    fn settle(&mut self, ticket: Permit, reply: Reply<'_>, core: &mut Core, now: Time) {
-        if let Some(answered) = self.connection.answer(ticket, reply, &mut core.context(now, &mut self.out)) {
+    fn settle(&mut self, permit: Permit, reply: Reply<'_>, core: &mut Core, now: Time) {
+        if let Some(summary) = self.connection.answer(permit, reply, &mut core.context(now, &mut self.out)) {
             core.tally.answered += 1;
-            match answered.rejection {
+            match summary.rejection {
                 Some(reason) => core.counters[0].reject(reason),
                 None => core.counters[0].complete(Answer::InTime, Nanos::ZERO),
             }
         }
     }
 
-    /// Takes the outcome of a call.
-    pub(super) fn complete(&mut self, job: Job, work: &Work, around: &mut ServerContext<'_>) -> PollOutcome {
+    /// Answers a call with the outcome of its work.
+    pub(super) fn complete(&mut self, job: Job, work: &Work, context: &mut ServerContext<'_>) -> PollOutcome {
         let reply = match work {
             Work::Result(_, result) => Reply::Result(result),
-            Work::Failure(_, words) => Reply::Failure(FailureCode::Failed, words),
+            Work::Failure(_, message) => Reply::Failure(FailureCode::Failed, message),
             Work::Congested(_, lock) => Reply::Reject(RejectCode::Lock, lock),
             Work::Hang => return PollOutcome::Keep,
         };
-        self.answer(job.ticket, reply, around)
+        self.answer(job.ticket, reply, context)
     }
 
-    /// Looks whether it is silent, stuck, or was paused long enough.
-    pub(super) fn scan(&mut self, around: &mut ServerContext<'_>) -> PollOutcome {
-        let silent = around.now.since(self.last_received);
-        if let Some(far) = &mut around.datagrams
-            && far.scan(silent, around.now, around.event_queue, around.rng)
+    /// Checks for silence, for a stuck writer, and for the end of a pause.
+    pub(super) fn scan(&mut self, context: &mut ServerContext<'_>) -> PollOutcome {
+        let silent = context.now.since(self.last_received);
+        if let Some(path) = &mut context.datagrams
+            && path.scan(silent, context.now, context.event_queue, context.rng)
         {
             return PollOutcome::Close;
         }
-        let (now, config) = (around.now, around.config);
+        let (now, config) = (context.now, context.config);
         let longer = |since: Option<Time>, span| since.is_some_and(|since| now.since(since) > span);
         let ending = if self.out.is_empty() { config.linger } else { config.write_timeout };
         if longer(self.stuck_since, config.write_timeout) || longer(self.closing_since, ending) {
             return PollOutcome::Close;
         }
-        let may_be_read_again = self.connection.on_scan();
+        let resumes = self.connection.on_scan();
         if self.closing_since.is_some() {
             return PollOutcome::Keep;
         }
         if !self.has_pending() && now.since(self.last_received) > config.idle_timeout {
-            self.end(ErrorCode::Timeout, "nothing has come for too long", around);
+            self.end(ErrorCode::Timeout, "nothing has come for too long", context);
         } else if longer(self.partial_since, config.frame_timeout) {
-            self.end(ErrorCode::Timeout, "one frame has taken too long", around);
-        } else if !may_be_read_again {
+            self.end(ErrorCode::Timeout, "one frame has taken too long", context);
+        } else if !resumes {
             return PollOutcome::Keep;
         }
-        self.serve(around)
+        self.serve(context)
     }
 
-    /// An explicit credit.
-    pub(super) fn credit(&mut self, around: &mut ServerContext<'_>) -> PollOutcome {
-        if self.connection.send_credit(&mut around.core.context(around.now, &mut self.out)) {
-            add(&around.core.counters[0].credits, 1);
+    /// Sends an explicit credit.
+    pub(super) fn credit(&mut self, context: &mut ServerContext<'_>) -> PollOutcome {
+        if self.connection.send_credit(&mut context.core.context(context.now, &mut self.out)) {
+            add(&context.core.counters[0].credits, 1);
         }
-        self.flush(around)
+        self.flush(context)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The view of a pair from outside: time, counts, how requests ended, what raw clients have heard.
+//! Read-only view of a pair for tests: time, counters, ends of requests, frames of raw clients.
 
 use super::client::RequestOutcome;
 use super::rng::Rng;
@@ -10,19 +10,19 @@ use leeward_session::client::{ConnectionError, Phase};
 use leeward_wire::ErrorCode;
 
 impl Pair {
-    /// Whether the server has stopped, and owes nothing.
+    /// Whether the server has stopped, with no answers pending.
     pub fn has_stopped(&self) -> bool {
         self.has_stopped
     }
 
-    /// Counts of requests so far.
+    /// Counters of requests so far.
     pub fn counts(&self) -> RequestCounts {
         let mut counts = self.core.counts();
         counts.connections = self.open.len() as u64;
         counts
     }
 
-    /// Calls that were cancelled before their turn.
+    /// Calls that were cancelled before their execution.
     pub fn cancelled(&self) -> u64 {
         self.core.tally.cancelled
     }
@@ -32,88 +32,89 @@ impl Pair {
         self.core.gauges()
     }
 
-    /// Now.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// A hash of all that has happened: equal for equal seeds and equal deeds.
+    /// A hash of all events: equal for equal seeds and equal actions.
     pub fn trace(&self) -> u64 {
         self.event_queue.hash()
     }
 
-    /// The stream of chances of this run, for scenarios that are drawn from the same seed.
+    /// The run's random numbers, for scenarios that are drawn from the same seed.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
-    /// How a request of a client of ours has ended.
+    /// End of an honest client's request.
     ///
     /// # Panics
-    /// If it is no client of ours, or never submitted such a request.
+    /// For a raw client, or an unknown request.
     pub fn outcome(&self, client: ClientId, request: usize) -> Option<&RequestOutcome> {
         self.honest(client).outcomes[request].as_ref()
     }
 
-    /// How the requests of a client of ours have ended, in the order in which they were submitted.
+    /// Ends of an honest client's requests, in the order of submission.
     ///
     /// # Panics
-    /// If it is no client of ours.
+    /// For a raw client.
     pub fn outcomes(&self, client: ClientId) -> &[Option<RequestOutcome>] {
         &self.honest(client).outcomes
     }
 
-    /// How long each completed request of a client of ours took from its issue, in the order of completion.
+    /// Latency of each completed request of an honest client from its issue, in the order of
+    /// completion.
     ///
     /// # Panics
-    /// If it is no client of ours.
+    /// For a raw client.
     pub fn latencies(&self, client: ClientId) -> &[Nanos] {
         &self.honest(client).latencies
     }
 
-    /// Requests of a client of ours that have no end yet.
+    /// Requests of an honest client without an end.
     ///
     /// # Panics
-    /// If it is no client of ours.
+    /// For a raw client.
     pub fn open_requests(&self, client: ClientId) -> usize {
         self.honest(client).open
     }
 
-    /// Where a client of ours is in its life.
+    /// Phase of an honest client's connection.
     ///
     /// # Panics
-    /// If it is no client of ours.
+    /// For a raw client.
     pub fn phase(&self, client: ClientId) -> Phase {
         self.honest(client).connection.phase()
     }
 
-    /// Why the connection of a client of ours is over.
+    /// Error that ended an honest client's connection.
     pub fn error(&self, client: ClientId) -> Option<&ConnectionError> {
         self.links[client.0].error.as_ref()
     }
 
-    /// The next frame, as text, that a raw client has heard.
+    /// Takes the next frame that a raw client has received, as text.
     pub fn try_receive(&mut self, client: ClientId) -> Option<String> {
         self.raw_mut(client).frames.pop_front()
     }
 
-    /// Whether a raw client has heard the end of its stream.
+    /// Whether a raw client has seen the end of its stream.
     pub fn is_eof(&self, client: ClientId) -> bool {
         self.raw(client).is_eof
     }
 
-    /// The window that a raw client was told last, `None` where windows do not bind.
+    /// The newest window of a raw client; `None` if windows do not bind.
     pub fn window(&self, client: ClientId) -> Option<u32> {
         let raw = self.raw(client);
         raw.window_binds.then_some(raw.window)
     }
 
-    /// Answers that a raw client was given.
+    /// Answers that a raw client has received.
     pub fn answers(&self, client: ClientId) -> u64 {
         self.raw(client).answers
     }
 
-    /// Why the server has sent a client away.
+    /// Reason for which the server has closed a client's connection.
     pub fn close_reason(&self, client: ClientId) -> Option<&(ErrorCode, String)> {
         self.links[client.0].close_reason.as_ref()
     }

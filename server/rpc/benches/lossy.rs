@@ -1,9 +1,11 @@
-//! Requests over datagrams through a network that loses, doubles and reorders: does each end once, is none executed twice, and how much of the
-//! goodput is left? `cargo bench -p leeward-rpc --bench lossy -- --calls 10000000 --percent 5`.
+//! Measures requests over a datagram network that loses, duplicates and reorders. Checks that each
+//! ends once and none is executed twice, and reports the remaining goodput.
 //!
-//! Threads call without a pause at first, without faults: that is the capacity of server, relay and client on this machine. Then they call at half
-//! of it, each at times of its own, without faults and with them. Goodput counts what was answered rightly within the objective of the
-//! time at which it was to be sent.
+//! Run: `cargo bench -p leeward-rpc --bench lossy -- --calls 10000000 --percent 5`.
+//!
+//! Threads first call without pauses and without faults: that is the capacity of server, relay and
+//! client on this machine. Then they call at half of it, at scheduled times, without faults and
+//! with them. Goodput counts right responses within the objective, from the scheduled time.
 
 #[path = "../tests/it/relay.rs"]
 mod relay;
@@ -24,13 +26,13 @@ const ECHO: Method = Method(1);
 const THREADS: u64 = 32;
 const ADMISSION: &str = "auto";
 const ROUND_TRIP: Nanos = Nanos::from_micros(500);
-/// Long enough for a few tries: the least time-out of a try is 1 ms, and each try doubles it.
+/// Long enough for a few tries: the shortest timeout of a try is 1 ms, and each try doubles it.
 const OBJECTIVE: Nanos = Nanos::from_millis(50);
 
 /// Share of calls at half load that must be answered.
 const LEAST_ANSWERED: f64 = 0.9;
 
-/// Ends of a run's calls.
+/// Outcomes of a run's calls.
 #[derive(Debug, Default)]
 struct CallCounts {
     right: AtomicU64,
@@ -39,7 +41,7 @@ struct CallCounts {
     refused: AtomicU64,
 }
 
-/// How often each call was executed, by its number.
+/// Executions of each call, by its number.
 type Executed = Arc<Vec<AtomicU8>>;
 
 fn main() -> ExitCode {
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
         let target = match arg.as_str() {
             "--calls" => &mut calls,
             "--percent" => &mut percent,
-            // Cargo's own.
+            // Cargo's own argument.
             "--bench" => continue,
             _ => return usage(&format!("unknown argument `{arg}`")),
         };
@@ -76,20 +78,21 @@ fn usage(problem: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Makes so many calls, at this rate or as fast as they end. The goodput per second, and whether each ended once and none was executed twice.
+/// Makes `calls` calls, at `rate` or as fast as they end. Returns the goodput per second, and
+/// whether each ended once and none was executed twice.
 fn run(calls: u64, percent: u64, rate: Option<f64>) -> (f64, bool) {
     let executed: Executed = Arc::new((0..calls).map(|_| AtomicU8::new(0)).collect());
     let server = serve(&executed);
     let relay = Relay::to(server.datagram_address().expect("the server has a port for datagrams"), percent);
     let client = client(&relay);
     let ends = CallCounts::default();
-    let began = Instant::now();
+    let started = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (client, ends) = (&client, &ends);
             scope.spawn(move || {
                 for call in (thread..calls).step_by(THREADS as usize) {
-                    let due = rate.map(|rate| began + Duration::from_secs_f64(call as f64 / rate));
+                    let due = rate.map(|rate| started + Duration::from_secs_f64(call as f64 / rate));
                     if let Some(due) = due {
                         std::thread::sleep(due.saturating_duration_since(Instant::now()));
                     }
@@ -108,7 +111,7 @@ fn run(calls: u64, percent: u64, rate: Option<f64>) -> (f64, bool) {
             });
         }
     });
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     drop(client);
     drop(relay);
     let completed = server.stop().expect("the server stops").completed;
@@ -123,7 +126,8 @@ fn run(calls: u64, percent: u64, rate: Option<f64>) -> (f64, bool) {
         read(&ends.in_time) as f64 / right.max(1) as f64 * 100.0,
         goodput / 1e3
     );
-    // Few calls end without an answer at half load, and few because of faults: each is sent again.
+    // Few calls end without a response at half load, and few because of faults: the client
+    // retransmits each.
     let is_answered = rate.is_none() || right as f64 >= calls as f64 * LEAST_ANSWERED;
     let is_once = twice == 0 && right <= completed && completed <= once as u64;
     let is_well = right + refused == calls && wrong == 0 && is_once && is_answered && right > 0;
@@ -141,7 +145,7 @@ fn serve(executed: &Executed) -> Server {
         .udp("127.0.0.1:0")
         .start("127.0.0.1:0", move |request: &Request<'_>, reply: &mut Vec<u8>| {
             let number = request.payload.try_into().map(u64::from_le_bytes).map_err(|_| HandlerError::UnknownMethod)?;
-            // A number that nobody has sent gets an answer that is counted as wrong.
+            // An unknown number gets a response that counts as wrong.
             match executed.get(number as usize) {
                 Some(times) => drop(times.fetch_add(1, Ordering::Relaxed)),
                 None => reply.push(0),

@@ -1,5 +1,6 @@
-//! Cost of the client's thread: an unloaded round trip through `Client`, and through a `Connection` that its caller
-//! drives on a blocking socket. Both against an echo server on loopback that never sleeps.
+//! Measures the cost of the client's thread: an unloaded round trip through `Client`, and through a
+//! `Connection` that its caller drives on a blocking socket. Both call an echo server on loopback
+//! that never sleeps.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -23,19 +24,19 @@ fn serve() -> Server {
     Server::builder().start("127.0.0.1:0", echo).unwrap()
 }
 
-/// Makes a call, answered before it returns.
+/// Makes a call, and returns after the response.
 fn call(connection: &mut Connection<()>, socket: &mut TcpStream, clock: &Clock) {
     let answered = Cell::new(false);
-    let mut note = |event: Event<'_, ()>| answered.set(matches!(event, Event::Completed { .. }));
+    let mut on_event = |event: Event<'_, ()>| answered.set(matches!(event, Event::Completed { .. }));
     let request = Request { method: Method(1), payload: b"hello", priority: Priority::HIGHEST, random: 0 };
-    connection.submit(clock.now(), (), &request, &mut note);
+    connection.submit(clock.now(), (), &request, &mut on_event);
     let output = connection.output(clock.now());
     socket.write_all(output).unwrap();
     let count = output.len();
-    connection.consume(clock.now(), count, &mut note);
+    connection.consume(clock.now(), count, &mut on_event);
     while !answered.get() {
         let count = socket.read(connection.spare()).unwrap();
-        connection.on_received(clock.now(), count, &mut note).unwrap();
+        connection.on_received(clock.now(), count, &mut on_event).unwrap();
     }
 }
 

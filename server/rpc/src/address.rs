@@ -1,8 +1,9 @@
-//! Addresses of a server by its name, tried in order, and which protocol is spoken there. Never here: a client's
-//! connections, which try the addresses of their replicas on their own.
+//! Addresses of a server by its name, tried in order, and detection of the protocol that a server
+//! speaks.
 //!
-//! A name may have several addresses, of which the server has some: `localhost` is often `::1` first, where a server on
-//! 127.0.0.1 does not listen.
+//! A name may have several addresses, and the server may listen on only some of them: `localhost`
+//! is often `::1` first, where a server on 127.0.0.1 does not listen. Does not contain a client's
+//! connections, which try their replicas' addresses themselves.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,43 +14,46 @@ use leeward_wire::ServerProtocol;
 
 use crate::client::Transport;
 
-/// Time for the refusal of a datagram to come back.
+/// Time for the rejection of a datagram to come back.
 const REFUSAL: Duration = Duration::from_millis(200);
 
-/// A request that most text protocols answer: memcached by its version, HTTP/1 by any status, Redis by an error. Nothing
-/// is stored by it.
+/// A request that most text protocols answer, and that stores nothing.
+///
+/// Memcached answers with its version, HTTP/1 with a status, Redis with an error.
 const PROBE_REQUEST: &[u8] = b"version / HTTP/1.0\r\n\r\n";
 
-/// Bytes that show a protocol.
+/// Bytes that identify a protocol.
 const ENOUGH: usize = 16;
 
-/// Resolves `HOST:PORT`, to one address at least, in the resolver's order.
+/// Resolves `HOST:PORT` to at least one address, in the resolver's order.
 ///
 /// # Errors
-/// No such text, or no such host.
+/// The text is malformed, or the host is unknown.
 pub fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
     if addresses.is_empty() { Err(io::Error::new(ErrorKind::NotFound, "no such host")) } else { Ok(addresses) }
 }
 
-/// Connects to the first of these addresses that accepts, with so much patience for each.
+/// Connects to the first of these addresses that accepts, with a timeout for each.
 ///
 /// # Errors
-/// The last address's, with the address where there are several; none was given.
-pub fn connect(addresses: &[SocketAddr], patience: Duration) -> io::Result<TcpStream> {
-    first(addresses, |address| TcpStream::connect_timeout(address, patience))
+/// The last address's error, prefixed with the address if there are several, or the list is empty.
+pub fn connect(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
+    first(addresses, |address| TcpStream::connect_timeout(address, timeout))
 }
 
-/// The first of these addresses where somebody listens. The only one is returned unseen. Nothing answers a foreign datagram,
-/// so over UDP an address counts as good unless its host refuses the port.
+/// Returns the first of these addresses with a listener.
+///
+/// A single address is returned without a check. Servers ignore foreign datagrams, so over UDP an
+/// address counts as good unless its host rejects the port.
 ///
 /// # Errors
-/// As of [`connect`].
-pub fn find_listener(addresses: &[SocketAddr], transport: Transport, patience: Duration) -> io::Result<SocketAddr> {
+/// As for [`connect`].
+pub fn find_listener(addresses: &[SocketAddr], transport: Transport, timeout: Duration) -> io::Result<SocketAddr> {
     match (addresses, transport) {
         ([only], _) => Ok(*only),
         (_, Transport::Udp) => first(addresses, |address| accepts_datagrams(address).map(|()| *address)),
-        _ => first(addresses, |address| TcpStream::connect_timeout(address, patience).map(|_| *address)),
+        _ => first(addresses, |address| TcpStream::connect_timeout(address, timeout).map(|_| *address)),
     }
 }
 
@@ -78,62 +82,62 @@ fn accepts_datagrams(address: &SocketAddr) -> io::Result<()> {
     }
 }
 
-/// The problem that a client had with a server, with the protocol that the server speaks, where that is not the `expected`
-/// one. Asks the server.
-pub fn with_protocol(problem: String, address: SocketAddr, expected: ServerProtocol, patience: Duration) -> String {
-    match ProtocolProbe::run(address, patience) {
-        Ok(answering) if answering != ProtocolProbe::Protocol(expected) => format!("{problem}; {answering}"),
+/// Adds the server's protocol to a client's `problem`, if it is not the `expected` one. Probes the
+/// server for that.
+pub fn with_protocol(problem: String, address: SocketAddr, expected: ServerProtocol, timeout: Duration) -> String {
+    match ProtocolProbe::run(address, timeout) {
+        Ok(probe) if probe != ProtocolProbe::Protocol(expected) => format!("{problem}; {probe}"),
         _ => problem,
     }
 }
 
-/// Answer of a port to a question in plain text.
+/// Response of a port to a request in plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolProbe {
-    /// A protocol that is known here.
+    /// A known protocol.
     Protocol(ServerProtocol),
-    /// Bytes of another one.
+    /// Bytes of an unknown protocol.
     Unknown,
-    /// No byte, and the connection was closed.
+    /// No bytes; the server closed the connection.
     Closed,
-    /// No byte while there was patience.
+    /// No bytes within the timeout.
     Silent,
 }
 
 impl ProtocolProbe {
-    /// Asks the port over a connection of its own.
+    /// Probes the port over a separate connection.
     ///
     /// # Errors
-    /// Nobody accepts a connection.
-    pub fn run(address: SocketAddr, patience: Duration) -> io::Result<ProtocolProbe> {
-        let mut stream = TcpStream::connect_timeout(&address, patience)?;
-        let end = Instant::now() + patience;
-        stream.set_write_timeout(Some(patience))?;
-        // A peer that closed at once may have told why all the same.
+    /// No server accepts a connection.
+    pub fn run(address: SocketAddr, timeout: Duration) -> io::Result<ProtocolProbe> {
+        let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+        let deadline = Instant::now() + timeout;
+        stream.set_write_timeout(Some(timeout))?;
+        // A peer that closed at once may have sent its reason all the same.
         let _ = stream.write_all(PROBE_REQUEST);
-        let (mut heard, mut piece) = (Vec::new(), [0; ENOUGH]);
-        while ServerProtocol::detect(&heard).is_none() && heard.len() < ENOUGH {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
-                return Ok(if heard.is_empty() { ProtocolProbe::Silent } else { ProtocolProbe::Unknown });
+        let (mut received, mut buffer) = (Vec::new(), [0; ENOUGH]);
+        while ServerProtocol::detect(&received).is_none() && received.len() < ENOUGH {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() || stream.set_read_timeout(Some(remaining)).is_err() {
+                return Ok(if received.is_empty() { ProtocolProbe::Silent } else { ProtocolProbe::Unknown });
             }
-            match stream.read(&mut piece) {
-                Ok(0) => return Ok(ProtocolProbe::classify(&heard)),
-                Ok(count) => heard.extend_from_slice(&piece[..count]),
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(ProtocolProbe::classify(&received)),
+                Ok(count) => received.extend_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(_) => return Ok(ProtocolProbe::classify(&heard)),
+                Err(_) => return Ok(ProtocolProbe::classify(&received)),
             }
         }
-        Ok(ProtocolProbe::classify(&heard))
+        Ok(ProtocolProbe::classify(&received))
     }
 
-    /// The whole answer of a connection that is over.
-    fn classify(heard: &[u8]) -> ProtocolProbe {
-        match ServerProtocol::detect(heard) {
+    /// Classifies the whole response of a closed connection.
+    fn classify(received: &[u8]) -> ProtocolProbe {
+        match ServerProtocol::detect(received) {
             Some(protocol) => ProtocolProbe::Protocol(protocol),
-            None if heard.is_empty() => ProtocolProbe::Closed,
+            None if received.is_empty() => ProtocolProbe::Closed,
             None => ProtocolProbe::Unknown,
         }
     }
@@ -157,7 +161,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// An address where nobody listens.
+    /// An address without a listener.
     fn vacant() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap()
     }
@@ -165,54 +169,56 @@ mod tests {
     #[test]
     fn every_address_of_a_name_is_tried_in_order() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        let there = server.local_addr().unwrap();
-        let addresses = [vacant(), vacant(), there];
-        assert_eq!(find_listener(&addresses, Transport::Tcp, PATIENCE).unwrap(), there);
-        assert_eq!(connect(&addresses, PATIENCE).unwrap().peer_addr().unwrap(), there);
+        let listening = server.local_addr().unwrap();
+        let addresses = [vacant(), vacant(), listening];
+        assert_eq!(find_listener(&addresses, Transport::Tcp, PATIENCE).unwrap(), listening);
+        assert_eq!(connect(&addresses, PATIENCE).unwrap().peer_addr().unwrap(), listening);
         let only = vacant();
         assert_eq!(find_listener(&[only], Transport::Tcp, PATIENCE).unwrap(), only, "a single one is not looked at");
         let nowhere = [vacant(), vacant()];
-        let refused = find_listener(&nowhere, Transport::Tcp, PATIENCE).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        assert!(refused.to_string().starts_with(&nowhere[1].to_string()), "{refused}");
+        let error = find_listener(&nowhere, Transport::Tcp, PATIENCE).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        assert!(error.to_string().starts_with(&nowhere[1].to_string()), "{error}");
         assert!(connect(&[], PATIENCE).is_err() && resolve("nowhere").is_err());
     }
 
     #[test]
     fn a_refused_datagram_means_the_next_address() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let there = server.local_addr().unwrap();
+        let listening = server.local_addr().unwrap();
         let vacant = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
-        assert_eq!(find_listener(&[vacant, there], Transport::Udp, PATIENCE).unwrap(), there);
+        assert_eq!(find_listener(&[vacant, listening], Transport::Udp, PATIENCE).unwrap(), listening);
         assert_eq!(
             find_listener(&[vacant, vacant], Transport::Udp, PATIENCE).unwrap_err().kind(),
             ErrorKind::ConnectionRefused
         );
     }
 
-    /// Answer of [`Answering::ask`] to a server that sends `words` and then closes, or waits.
-    fn asked(words: &[u8], closes: bool, patience: Duration) -> ProtocolProbe {
+    /// Result of [`ProtocolProbe::run`] against a server that sends `response`, then closes or
+    /// waits.
+    fn asked(response: &[u8], closes: bool, timeout: Duration) -> ProtocolProbe {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         std::thread::scope(|scope| {
-            let asking = scope.spawn(move || ProtocolProbe::run(address, patience).unwrap());
+            let probe = scope.spawn(move || ProtocolProbe::run(address, timeout).unwrap());
             let (mut stream, _) = server.accept().unwrap();
-            // All of the question: bytes that nobody has read would turn the end into a reset.
+            // Read the whole request: unread bytes would turn the close into a reset.
             stream.read_exact(&mut [0; PROBE_REQUEST.len()]).unwrap();
-            stream.write_all(words).unwrap();
+            stream.write_all(response).unwrap();
             if closes {
                 drop(stream);
-                return asking.join().unwrap();
+                return probe.join().unwrap();
             }
-            let answer = asking.join().unwrap();
+            let result = probe.join().unwrap();
             drop(stream);
-            answer
+            result
         })
     }
 
     #[test]
     fn a_port_is_known_by_its_answer() {
-        let check = |words: &[u8], closes, expected| assert_eq!(asked(words, closes, PATIENCE), expected, "{words:?}");
+        let check =
+            |response: &[u8], closes, expected| assert_eq!(asked(response, closes, PATIENCE), expected, "{response:?}");
         check(b"ERROR\r\n", false, ProtocolProbe::Protocol(ServerProtocol::Memcached));
         check(b"HTTP/1.1 405 Method Not Allowed\r\n", false, ProtocolProbe::Protocol(ServerProtocol::Http));
         check(b"SSH-2.0-x\r\n", true, ProtocolProbe::Protocol(ServerProtocol::Ssh));

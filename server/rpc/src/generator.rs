@@ -1,16 +1,22 @@
-//! Arguments of requests, for services whose requests are more than a service time.
+//! Generators of request arguments, for services whose requests are more than a service time.
 
 use crate::wire::Method;
 use std::fmt::Debug;
 
-/// Makes requests out of random bits: the same bits, the same request, so that a seed draws all of a run's.
+/// Generates requests from random bits.
+///
+/// The same bits give the same request, so one seed determines all requests of a run.
 pub trait RequestGenerator: Debug + Send + Sync {
-    /// Writes a request's payload to `payload`, which is empty, and returns the procedure to call. Called while
-    /// requests are due: must be quick. `random` is the request's own; nothing else draws from it.
+    /// Writes a request's payload to `payload`, which is empty, and returns the method to call.
+    ///
+    /// The caller runs this while requests are due, so it must be fast. `random` belongs to this
+    /// request alone.
     fn generate(&self, random: u64, payload: &mut Vec<u8>) -> Method;
 
-    /// Whether `answer` answers the request that `random` stands for, which called `method`. A wrong answer counts as failed.
-    /// Told of every answer, on the clients' CPU: must be quick.
+    /// Whether `answer` is correct for the request of `random`, which called `method`.
+    ///
+    /// A wrong answer counts as failed. The caller runs this for every answer on the clients' CPU,
+    /// so it must be fast.
     fn is_answer(&self, random: u64, method: Method, answer: &[u8]) -> bool {
         let _ = (random, method, answer);
         true

@@ -1,8 +1,9 @@
-//! A server's statistics over the protocol: asked for as a call of [`METHOD`], told as JSON.
+//! A server's statistics over the protocol: a call of [`METHOD`] returns them as JSON.
 
 use crate::wire::Method;
 
 pub use leeward_engine::statistics::{LOCKS, LONGEST_NAME, LockStatistics, ServiceInfo, Statistics};
 
-/// The method that servers answer themselves, whatever the handler: the only number that is not the application's.
+/// The method that servers answer themselves, without the handler; all other numbers belong to the
+/// application.
 pub const METHOD: Method = Method::STATISTICS;

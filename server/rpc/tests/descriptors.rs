@@ -1,5 +1,7 @@
-//! A server that runs out of descriptors neither dies nor spins, serves those it has, and takes the others when there are
-//! descriptors again. Alone in its process, for the limit is the process's.
+//! A server without free descriptors neither dies nor spins. It serves its connections, and accepts
+//! further ones once descriptors are free again.
+//!
+//! Runs in its own process, because the limit is the process's.
 
 #[path = "it/peer.rs"]
 mod peer;
@@ -14,13 +16,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// The number of descriptor which leaves room for so many more.
+/// Descriptor limit that leaves room for `more` further descriptors.
 fn limit_for(more: usize) -> u64 {
     let used: Vec<u64> = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()))
         .collect();
-    // The folder itself was one of the used; it is free again.
+    // The directory's own descriptor was one of the used ones; it is free again.
     (0..).filter(|number| !used.contains(number)).nth(more - 1).unwrap()
 }
 
@@ -35,7 +37,7 @@ fn out_of_descriptors_and_back() {
     const ROOM: usize = 5;
     let server = start("breakwater", 2);
     let SocketAddr::V4(address) = server.address() else { panic!("an address of version 4 was asked for") };
-    // The clients' descriptors are taken before there are too few.
+    // Take the clients' descriptors before too few are left.
     let sockets: Vec<_> = (0..CLIENTS)
         .map(|_| socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap())
         .collect();
@@ -51,14 +53,14 @@ fn out_of_descriptors_and_back() {
         .collect();
     peers.iter_mut().for_each(|peer| peer.send(&register()));
     peer::eventually(&server, |server| server.counts().connections >= ROOM as u64 - 1);
-    let (before, began) = (time_on_cpu(), Instant::now());
-    // The time over which the use of the CPU is measured.
+    let (before, started) = (time_on_cpu(), Instant::now());
+    // Time over which the test measures CPU use.
     std::thread::sleep(Duration::from_millis(500));
-    let (used, span) = (time_on_cpu() - before, began.elapsed());
+    let (used, span) = (time_on_cpu() - before, started.elapsed());
     assert!(used * 4 < span, "{used:?} of CPU time within {span:?} of waiting");
     assert!(server.counts().connections < CLIENTS as u64);
 
-    // As clients go, others get their place, until all have been served.
+    // As clients leave, others take their descriptors, until the server has served all.
     for mut peer in peers {
         assert!(peer.receive().unwrap().starts_with("Welcome"));
         assert!(peer.ask(1, b"x").starts_with("Response"));

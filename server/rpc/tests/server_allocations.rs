@@ -1,5 +1,6 @@
-//! Allocations of a request on its server: none with a plain handler, the task itself with an asynchronous one. A
-//! counting allocator watches the one core's thread, which the handler itself asks.
+//! Allocations of a request on its server: none with a plain handler, only the task with an
+//! asynchronous one. A counting allocator watches the core's thread, and the handler reads the
+//! counter.
 
 #[path = "it/raw_client.rs"]
 mod raw_client;
@@ -21,7 +22,8 @@ fn builder() -> Builder {
     Server::builder().idle(IdlePolicy::Block)
 }
 
-/// The most allocations on the core between two requests in a row, once it is warm, as the replies of `server` tell.
+/// Maximum number of allocations on the core between two consecutive requests after the warm-up,
+/// from the replies of `server`.
 fn per_request(server: &Server) -> u64 {
     let mut peer = RawClient::registered(server);
     let mut counts = Vec::new();
@@ -58,7 +60,7 @@ fn an_asynchronous_request_allocates_its_task() {
     server.stop().unwrap();
 }
 
-/// The canary: the counter counts.
+/// Checks that the counter counts.
 #[test]
 fn an_allocation_is_counted() {
     let wasteful = |_: &Request<'_>, reply: &mut Vec<u8>| {

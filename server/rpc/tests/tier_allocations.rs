@@ -1,5 +1,5 @@
-//! Allocations of a request on its tier: none in steady state, on the thread that begins it and on the thread that goes on with it. A
-//! counting allocator watches threads, which the service itself asks.
+//! Allocations of a request on its tier: none in steady state, on the threads that begin and
+//! continue it. A counting allocator watches threads, and the service reads the counter.
 
 #[path = "it/raw_client.rs"]
 mod raw_client;
@@ -14,7 +14,8 @@ use raw_client::RawClient;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Asks both leaves, and says how many allocations the thread that began the request had made by then, and the thread that ends it.
+/// Calls both leaves. Returns two counts of allocations: of the thread that began the request until
+/// then, and of the thread that ends it.
 struct CountingService {
     wastes: bool,
 }
@@ -39,11 +40,11 @@ impl MidTier for CountingService {
     fn resume(
         &self,
         state: &mut u64,
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
-        assert_eq!(came.len(), 2);
+        assert_eq!(replies.len(), 2);
         if self.wastes {
             std::hint::black_box(vec![1]);
         }
@@ -61,7 +62,8 @@ fn echo() -> Server {
     Server::builder().idle(IdlePolicy::Block).start("127.0.0.1:0", echo).unwrap()
 }
 
-/// Requests out of two hundred that a warm tier allocated for: of the threads that begin, and of those that end.
+/// Requests out of two hundred that allocated on a warm tier: on threads that begin, and on threads
+/// that end.
 fn allocating(setup: &str, wastes: bool) -> [usize; 2] {
     let leaves = [echo(), echo()];
     let addresses = leaves.iter().map(|leaf| leaf.address().to_string());
@@ -84,19 +86,20 @@ fn allocating(setup: &str, wastes: bool) -> [usize; 2] {
     [allocating(0), allocating(1)]
 }
 
-/// Times that tables may grow among two hundred requests: from two hundred entries to all there can be.
+/// Growths of tables among two hundred requests: from two hundred entries to the maximum.
 const GROWTHS: usize = 3;
 
 #[test]
 fn a_request_of_a_tier_allocates_nothing() {
     for setup in ["SIB1", "SIP1", "SDB1-1", "AIB1-0-1", "ADB1-1-1", "ADP1-1-1"] {
-        // The table of deadlines doubles while it holds more of a second's requests than ever before.
+        // The table of deadlines doubles while it holds more of a second's requests than ever
+        // before.
         let [began, ended] = allocating(setup, false);
         assert!(began <= GROWTHS && ended <= GROWTHS, "{setup}: {began} and {ended} of 200 requests");
     }
 }
 
-/// The canary: the counter counts.
+/// Checks that the counter counts.
 #[test]
 fn an_allocation_is_counted() {
     let [began, ended] = allocating("ADB1-1-1", true);

@@ -1,5 +1,6 @@
-//! The budget of the request that this thread is running: what it may still spend on queues, and what it has spent. The
-//! budget itself is `leeward_core::budget`. The server opens a scope around each request; the locks ask and charge.
+//! The budget of the request that this thread runs: its remaining time for queues, and the time
+//! spent. The budget type is `leeward_core::budget`. The server opens a scope around each request;
+//! the locks check and charge it.
 
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
@@ -7,37 +8,38 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
-/// A request's account, for those who poll a request's future themselves; [`with`] and [`scope`] keep one for others.
+/// A request's budget account, for code that polls a request's future itself. [`with`] and
+/// [`scope`] keep one for other code.
 ///
 /// ```
 /// use leeward_core::budget::Budget;
 /// use leeward_core::units::Nanos;
-/// use leeward_runtime::budget::{self, Account};
+/// use leeward_runtime::budget::{self, RequestBudget};
 ///
-/// let mut account = Account::of(Budget::of(Nanos(100)));
-/// account.enter(|| budget::charge(Nanos(70)));
-/// assert_eq!(account.budget(), Budget::of(Nanos(30)));
+/// let mut request = RequestBudget::of(Budget::new(Nanos(100)));
+/// request.enter(|| budget::charge(Nanos(70)));
+/// assert_eq!(request.budget(), Budget::new(Nanos(30)));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RequestBudget {
     budget: Budget,
-    /// Part of the budget that went to the run queues so far.
+    /// Part of the budget spent in run queues so far.
     spent_on_cores: Nanos,
-    /// The lock that refused it last.
+    /// The lock that rejected the request last.
     refused: Option<&'static str>,
 }
 
-/// No request: nothing is refused.
+/// No request is running, so nothing is rejected.
 const NO_REQUEST: RequestBudget =
     RequestBudget { budget: Budget::UNLIMITED, spent_on_cores: Nanos::ZERO, refused: None };
 
 impl RequestBudget {
-    /// Of a request that may spend `budget` on queues.
+    /// Makes the account of a request that may spend `budget` in queues.
     pub const fn of(budget: Budget) -> Self {
         RequestBudget { budget, ..NO_REQUEST }
     }
 
-    /// A copy of the running request's.
+    /// Copies the running request's account.
     pub fn running() -> Self {
         running()
     }
@@ -49,12 +51,12 @@ impl RequestBudget {
         call()
     }
 
-    /// Budget that is left.
+    /// Remaining budget.
     pub const fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// Name of the lock that refused the request last.
+    /// Name of the lock that rejected the request last.
     pub const fn refused(&self) -> Option<&'static str> {
         self.refused
     }
@@ -62,80 +64,83 @@ impl RequestBudget {
 
 thread_local! {
     static RUNNING: Cell<RequestBudget> = const { Cell::new(NO_REQUEST) };
-    /// How long the task that this core polls next has waited for that.
+    /// Run queue wait of the task that this core polls next.
     static RUN_WAIT: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
 }
 
-/// Runs `call` as a request that may spend `budget` on queues, and returns what is left of it too.
+/// Runs `call` as a request that may spend `budget` in queues. Also returns the remaining budget.
 ///
 /// ```
 /// use leeward_core::budget::Budget;
 /// use leeward_core::units::Nanos;
 /// use leeward_runtime::budget;
 ///
-/// let (_, left) = budget::with(Budget::of(Nanos(100)), || budget::charge(Nanos(70)));
-/// assert_eq!(left, Budget::of(Nanos(30)));
+/// let (_, left) = budget::with(Budget::new(Nanos(100)), || budget::charge(Nanos(70)));
+/// assert_eq!(left, Budget::new(Nanos(30)));
 /// assert_eq!(budget::current(), Budget::UNLIMITED);
 /// ```
 pub fn with<T>(budget: Budget, call: impl FnOnce() -> T) -> (T, Budget) {
-    let mut account = RequestBudget::of(budget);
-    let result = account.enter(call);
-    (result, account.budget)
+    let mut request = RequestBudget::of(budget);
+    let result = request.enter(call);
+    (result, request.budget)
 }
 
-/// `future` as a request that may spend `budget` on queues. What its task waits for cores is charged too.
+/// Makes `future` a request that may spend `budget` in queues. The waits of its task for a core are
+/// charged too.
 ///
-/// The budget is the request's as long as it runs in here: what it spawns elsewhere has none, which is no limit.
+/// The budget applies to code that runs in this future. Tasks that it spawns elsewhere have none,
+/// which means no limit.
 pub fn scope<F: Future>(budget: Budget, future: F) -> impl Future<Output = F::Output> {
-    let mut account = RequestBudget::of(budget);
+    let mut request = RequestBudget::of(budget);
     async move {
         let mut future = pin!(future);
         poll_fn(|context| {
             let waited = RUN_WAIT.try_with(Cell::take).unwrap_or_default();
-            account.budget.charge(waited);
-            account.spent_on_cores += waited;
-            account.enter(|| future.as_mut().poll(context))
+            request.budget.charge(waited);
+            request.spent_on_cores += waited;
+            request.enter(|| future.as_mut().poll(context))
         })
         .await
     }
 }
 
-/// Budget that the running request may still spend; unlimited outside of any.
+/// Remaining budget of the running request; unlimited outside of any request.
 pub fn current() -> Budget {
     running().budget
 }
 
-/// Charges the running request for having waited in a queue that this crate knows nothing of.
+/// Charges the running request for a wait in a queue that this crate does not know.
 pub fn charge(waited: Nanos) {
-    let mut account = running();
-    account.budget.charge(waited);
-    let _ = RUNNING.try_with(|place| place.set(account));
+    let mut request = running();
+    request.budget.charge(waited);
+    let _ = RUNNING.try_with(|cell| cell.set(request));
 }
 
-/// Notes that this lock has refused the running request, whatever becomes of that.
+/// Notes that this lock has rejected the running request, whatever the handler does then.
 pub(crate) fn note_refused(lock: &'static str) {
-    let account = RequestBudget { refused: Some(lock), ..running() };
-    let _ = RUNNING.try_with(|place| place.set(account));
+    let request = RequestBudget { refused: Some(lock), ..running() };
+    let _ = RUNNING.try_with(|cell| cell.set(request));
 }
 
-/// Notes that the task which this core polls next has waited so long for its turn. For a [`Network`](crate::Network) that
-/// begins a task; the core itself notes it of those it goes on with.
+/// Notes the run queue wait of the task that this core polls next. For a
+/// [`Network`](crate::Network) that begins a task. The core itself notes it for tasks that it
+/// resumes.
 pub fn note_run_wait(waited: Nanos) {
-    let _ = RUN_WAIT.try_with(|turn| turn.set(waited));
+    let _ = RUN_WAIT.try_with(|cell| cell.set(waited));
 }
 
-/// Part of the running request's budget that went to the run queues so far. A wait that overlaps with them is charged
-/// less.
+/// Part of the running request's budget spent in run queues so far. A wait that overlaps with these
+/// is charged less.
 pub(crate) fn spent_on_cores() -> Nanos {
     running().spent_on_cores
 }
 
 fn running() -> RequestBudget {
-    // During a thread's end there is none.
+    // While a thread ends there is none.
     RUNNING.try_with(Cell::get).unwrap_or(NO_REQUEST)
 }
 
-/// Makes an account the running one, and writes it back in the end, however that comes.
+/// Makes an account the running one. Writes it back when dropped, also after a panic.
 struct EnterGuard<'a> {
     account: &'a mut RequestBudget,
     before: RequestBudget,
@@ -143,14 +148,14 @@ struct EnterGuard<'a> {
 
 impl<'a> EnterGuard<'a> {
     fn new(account: &'a mut RequestBudget) -> Self {
-        let before = RUNNING.try_with(|place| place.replace(*account)).unwrap_or(NO_REQUEST);
+        let before = RUNNING.try_with(|cell| cell.replace(*account)).unwrap_or(NO_REQUEST);
         EnterGuard { account, before }
     }
 }
 
 impl Drop for EnterGuard<'_> {
     fn drop(&mut self) {
-        if let Ok(account) = RUNNING.try_with(|place| place.replace(self.before)) {
+        if let Ok(account) = RUNNING.try_with(|cell| cell.replace(self.before)) {
             *self.account = account;
         }
     }
@@ -192,7 +197,7 @@ mod tests {
             assert!(scoped.as_mut().poll(&mut context).is_pending());
             assert_eq!(current(), Budget::UNLIMITED);
         }
-        // Nothing noted since: nothing charged.
+        // Nothing was noted since, so nothing is charged.
         assert_eq!(scoped.as_mut().poll(&mut context), std::task::Poll::Ready((Budget::new(Nanos(70)), Nanos(30))));
     }
 }

@@ -3,7 +3,8 @@
 use leeward_core::units::{Nanos, Time};
 use std::sync::{Arc, LazyLock};
 
-/// The time since somebody asked first, by one clock for the process: for what belongs to no server, as locks and gates.
+/// Time since the first call, by one clock for the process. For objects that belong to no server,
+/// such as locks and gates.
 pub fn process() -> Time {
     static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
     CLOCK.now()
@@ -16,32 +17,33 @@ pub struct Clock {
     zero: u64,
 }
 
-/// Moves a [manual](Clock::manual) clock. Clones move the same one.
+/// Advances a [manual](Clock::manual) clock. Clones advance the same one.
 #[derive(Clone, Debug)]
 pub struct ManualTime(Arc<quanta::Mock>);
 
 impl ManualTime {
-    /// Lets so much time pass.
+    /// Advances the clock by `span`.
     pub fn advance(&self, span: Nanos) {
         self.0.increment(span.0);
     }
 }
 
 impl Clock {
-    /// A clock that shows zero now. The first one of a process takes a moment to calibrate the CPU's counter.
+    /// Makes a clock that shows zero now. The first one of a process takes a moment to calibrate
+    /// the CPU's counter.
     pub fn start() -> Self {
         let inner = quanta::Clock::new();
         let zero = inner.raw();
         Clock { inner, zero }
     }
 
-    /// A clock that shows zero until its hand moves it: for tests in virtual time.
+    /// Makes a clock that stays at zero until it is advanced, for tests in virtual time.
     pub fn manual() -> (Self, ManualTime) {
         let (inner, mock) = quanta::Clock::mock();
         (Clock { inner, zero: 0 }, ManualTime(mock))
     }
 
-    /// The time since the start. Two cores' readings may differ by some nanoseconds.
+    /// Time since the start. Two cores' readings may differ by some nanoseconds.
     pub fn now(&self) -> Time {
         Time(self.inner.delta_as_nanos(self.zero, self.inner.raw()))
     }
@@ -67,9 +69,9 @@ mod tests {
 
     #[test]
     fn manual_time_goes_on_by_hand_alone() {
-        let (clock, hand) = Clock::manual();
+        let (clock, time) = Clock::manual();
         assert_eq!((clock.now(), clock.now()), (Time::ZERO, Time::ZERO));
-        hand.advance(Nanos(1_500));
+        time.advance(Nanos(1_500));
         assert_eq!(clock.clone().now(), Time(1_500));
     }
 }

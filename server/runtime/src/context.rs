@@ -1,6 +1,6 @@
-//! Context of a thread: the core that it is, and whether it polls a task. Through it a future finds its runtime. A
-//! thread-local, set for as long as a core works. Any other thread has none, and code that needs one documents what
-//! happens then.
+//! Context of a thread: its core, and whether it polls a task. A future finds its runtime through
+//! it. It is a thread-local that is set while a core works. Other threads have none, and code that
+//! needs one documents that case.
 
 use crate::timers::CoreTimers;
 use leeward_core::units::Nanos;
@@ -14,32 +14,32 @@ thread_local! {
 
 struct CoreContext {
     core: usize,
-    /// The core's own: also what tells this core from one of another server.
+    /// The core's own timers, which also distinguish this core from one of another server.
     timers: Arc<CoreTimers>,
     delay: Arc<dyn RunDelay>,
     polling: Cell<bool>,
 }
 
-/// Says how long tasks wait for a core at present.
+/// Reports the current wait of tasks for a core.
 pub(crate) trait RunDelay: Send + Sync {
     fn run_delay(&self) -> Nanos;
 }
 
-/// Where a thread is that asks about a core.
+/// Location of a caller relative to a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerLocation {
     /// On another thread.
     OtherThread,
-    /// On that core, which runs a task.
+    /// On that core, in a task.
     InTask,
-    /// On that core, which will look at its queue next.
+    /// On that core, which polls its queue next.
     InLoop,
 }
 
-/// Makes this thread a core until the guard goes.
+/// Makes this thread a core until the guard is dropped.
 pub(crate) fn enter(core: usize, timers: Arc<CoreTimers>, delay: Arc<dyn RunDelay>) -> EnterGuard {
     let current = Rc::new(CoreContext { core, timers, delay, polling: Cell::new(false) });
-    let _ = CURRENT.try_with(|place| place.replace(Some(Rc::clone(&current))));
+    let _ = CURRENT.try_with(|cell| cell.replace(Some(Rc::clone(&current))));
     EnterGuard { current }
 }
 
@@ -64,29 +64,29 @@ impl Drop for EnterGuard {
     }
 }
 
-/// The current core, taken out of the thread-local before anyone else's code runs.
+/// The current core, taken out of the thread-local before any other code runs.
 fn current() -> Option<Rc<CoreContext>> {
-    // During a thread's end there is none.
-    CURRENT.try_with(|place| place.borrow().clone()).ok().flatten()
+    // While a thread ends there is none.
+    CURRENT.try_with(|cell| cell.borrow().clone()).ok().flatten()
 }
 
-/// The timers of the core that polls the caller; `None` for code that is not part of a task.
+/// Timers of the core that polls the caller; `None` for code outside of a task.
 pub(crate) fn timers() -> Option<Arc<CoreTimers>> {
     current().filter(|current| current.polling.get()).map(|current| Arc::clone(&current.timers))
 }
 
-/// The number of the core that polls the caller; `None` for code that is not part of a task.
+/// Index of the core that polls the caller; `None` for code outside of a task.
 pub(crate) fn core() -> Option<usize> {
     current().filter(|current| current.polling.get()).map(|current| current.core)
 }
 
-/// Time that a task which waits now will wait for a core afterwards, if things stay as they are. Nothing for code that
-/// is not part of a task, which keeps its thread while it waits.
+/// Expected wait for a core of a task that blocks now. Zero for code outside of a task, which keeps
+/// its thread while it waits.
 pub(crate) fn run_delay() -> Nanos {
     current().filter(|current| current.polling.get()).map_or(Nanos::ZERO, |current| current.delay.run_delay())
 }
 
-/// Where the caller is, seen from the core that has these timers.
+/// The caller's location, as seen from the core with these timers.
 pub(crate) fn caller_location(timers: &Arc<CoreTimers>) -> CallerLocation {
     match current() {
         Some(current) if !Arc::ptr_eq(&current.timers, timers) => CallerLocation::OtherThread,

@@ -17,48 +17,48 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Behaviour of a core that has nothing to do.
+/// Behaviour of an idle core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdlePolicy {
-    /// Looks again and again: the least latency, a whole CPU.
+    /// Polls without pause: the least latency, at the cost of a whole CPU.
     Spin,
-    /// Spins for this long, then sleeps until something comes.
+    /// Spins for this long, then sleeps until an event.
     Adaptive(Nanos),
     /// Sleeps at once.
     Block,
 }
 
-/// How the cores are set up.
+/// Configuration of the cores.
 #[derive(Clone, Debug)]
 pub struct CoreOptions {
-    /// How many (≥ 1).
+    /// Number of cores (≥ 1).
     pub cores: usize,
-    /// CPUs to pin them to, in turn; empty: wherever the system puts them.
+    /// CPUs to pin the cores to, in turn. Empty: the system places them.
     pub cpus: Vec<usize>,
-    /// See [`Idle`].
+    /// Behaviour of an idle core.
     pub idle: IdlePolicy,
 }
 
 /// State that the cores of a server share.
 pub struct Shared<J> {
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Admitted requests that wait.
+    /// Run queues of admitted requests and woken tasks.
     pub queues: RunQueues<Work<J>>,
-    /// Delays of messages that wait.
+    /// Delays of unread messages.
     pub packets: PacketDelays,
-    /// Nanoseconds that each core has had nothing to do.
+    /// Idle nanoseconds of each core.
     idle: Vec<Padded<AtomicU64>>,
     parking: Arc<Parking>,
     timers: Timers,
     stopping: AtomicBool,
-    /// Where cores come and go.
+    /// Set if an allocator grants and revokes cores.
     core_states: OnceLock<CoreStates>,
 }
 
 impl<J> Shared<J> {
-    /// For so many cores. `wake` wakes one of them from its [`Network::poll`], or keeps it from the next one; any thread
-    /// may call it.
+    /// Makes the state for `cores` cores. `wake` wakes a core from its [`Network::poll`], or keeps
+    /// it from the next one. Any thread may call it.
     pub fn new(cores: usize, clock: Clock, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
         let parking = Arc::new(Parking::new(cores, wake));
         Shared {
@@ -73,7 +73,7 @@ impl<J> Shared<J> {
         }
     }
 
-    /// Whether the cores have been asked to end.
+    /// Returns whether the cores have been asked to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -82,22 +82,22 @@ impl<J> Shared<J> {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.parking.wake_all();
-        if let Some(roster) = self.core_states.get() {
-            roster.close(self.clock.now());
+        if let Some(states) = self.core_states.get() {
+            states.close(self.clock.now());
         }
     }
 
-    /// Use of the cores so far; `None` where all are always there.
+    /// Use of the cores so far; `None` without an allocator.
     pub fn core_usage(&self) -> Option<CoreUsage> {
-        self.core_states.get().map(|roster| roster.usage(self.clock.now()))
+        self.core_states.get().map(|states| states.usage(self.clock.now()))
     }
 
-    /// Whether `core` looks after the network of `other`, which is parked: then it comes by before it sleeps.
+    /// Returns whether `core` polls the network of `other`, which is parked, before it sleeps.
     pub fn is_polled_by(&self, core: usize, other: usize) -> bool {
-        core == 0 && self.core_states.get().is_some_and(|roster| roster.is_parked(other))
+        core == 0 && self.core_states.get().is_some_and(|states| states.is_parked(other))
     }
 
-    /// Load for the allocator, besides what the roster knows.
+    /// Load for the allocator, besides what the core states know.
     fn load(&self, now: Time) -> AllocatorLoad {
         let cores = 0..self.idle.len();
         let ages = cores.map(|core| self.queues.age(core, now).max(self.packets.found(core)));
@@ -106,24 +106,24 @@ impl<J> Shared<J> {
         AllocatorLoad { waiting, oldest, ages: sum, idle: self.idle() }
     }
 
-    /// How long the cores have had nothing to do, all together; a core that spins for want of work counts as idle.
+    /// Idle time of all cores together. A core that spins without work counts as idle.
     pub fn idle(&self) -> Nanos {
         Nanos(self.idle.iter().map(|core| core.0.load(Ordering::Relaxed)).sum())
     }
 
-    /// [`Shared::idle`], and the time in which cores were parked by an allocator.
+    /// [`Shared::idle`], plus the time for which an allocator had parked cores.
     pub fn unused(&self) -> Nanos {
         let parked = self.core_usage().map_or(0, |usage| usage.parked.iter().map(|span| span.0).sum());
         Nanos(self.idle().0.saturating_add(parked))
     }
 
-    /// Only `core` itself writes its number.
+    /// Only `core` itself writes its counter.
     fn add_idle(&self, core: usize, span: Nanos) {
         let idle = &self.idle[core].0;
         idle.store(idle.load(Ordering::Relaxed).saturating_add(span.0), Ordering::Relaxed);
     }
 
-    /// The queueing delay d_m (Breakwater §4).
+    /// Queueing delay d_m (Breakwater §4).
     pub fn delay(&self, now: Time) -> Nanos {
         self.packets.delay(now) + self.queues.delay(now)
     }
@@ -133,7 +133,7 @@ impl<J> Shared<J> {
         &self.parking
     }
 
-    /// Drops what no core will run any more.
+    /// Drops work that no core will run any more.
     pub fn close(&self) {
         self.queues.close();
         self.timers.close();
@@ -145,7 +145,8 @@ impl<J: Send> TaskScheduler for Shared<J> {
         let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
         let next_in_turn =
             alone && (running || context::caller_location(self.timers.of(core)) == CallerLocation::InLoop);
-        // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
+        // Wakes the task's core if it sleeps. If it is awake it may be busy, and a core that sleeps
+        // can steal.
         if !next_in_turn && !self.parking.wake(core) {
             self.parking.wake_another(core);
         }
@@ -158,46 +159,48 @@ impl<J: Send> RunDelay for Shared<J> {
     }
 }
 
-/// Network side of a core. A core has one value of it, used by that core's thread only.
+/// Network of a core. Each core has one, normally used by that core's thread only.
 pub trait Network: Send {
     /// Job that goes through the run queues.
     type Job: Send + 'static;
 
-    /// Does what is due whatever the load: control ticks, timers, messages from other cores. Called between jobs; must
-    /// be quick when nothing is due.
+    /// Does the work that is due under any load: control ticks, timers, messages from other cores.
+    /// Called between jobs; must be quick when nothing is due.
     fn housekeeping(&mut self, now: Time);
 
-    /// Reads and answers what has come, and queues what is admitted. Waits for up to `wait` if there is nothing, not at
-    /// all if that is `None`. If there was anything, returns the time from which there was: the wait before that is no
-    /// work.
+    /// Reads and answers messages, and queues admitted requests. Waits up to `wait` if there is
+    /// nothing; `None` means not at all. If there was work, returns the time from which it was
+    /// there, since the wait before counts as idle.
     ///
     /// # Errors
-    /// Only what makes it impossible to go on: the core ends with it, and asks the others to.
+    /// Only an error after which the core can't continue. The core ends with it, and asks the
+    /// others to end.
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>>;
 
-    /// Runs a job, the core's own or a stolen one. If that is to begin a task, returns it: the core polls it at once.
+    /// Runs a job, the core's own or a stolen one. Returns a task if the job begins one; the core
+    /// polls it at once.
     fn run(&mut self, since: Time, job: Self::Job) -> Option<ReadyTask>;
 
-    /// When [`Network::housekeeping`] has something to do next.
+    /// Time at which [`Network::housekeeping`] is due next.
     fn next_timeout(&self) -> Time;
 
-    /// Whether a core that shall stop may: everything it owes is done.
+    /// Returns whether a core that must stop may end, because its pending work is done.
     fn is_drained(&mut self, now: Time) -> bool;
 
-    /// Gives the core back: from now on the first core looks after this network, and whatever comes for it ends the
-    /// wait of the first core's [`Network::poll`]. Anything that has come already and was not read ends it at once.
-    /// Only for cores that come and go, and never for the first.
+    /// Hands the network of a parking core to the first core. From now on events for it end the
+    /// first core's [`Network::poll`], including events that are already pending. Only for cores
+    /// with an allocator, and never for the first.
     ///
     /// # Errors
-    /// Only what makes it impossible to go on.
+    /// Only an error after which the core can't continue.
     fn park(&mut self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Its core is back.
+    /// Takes the network back to its core.
     ///
     /// # Errors
-    /// Only what makes it impossible to go on.
+    /// Only an error after which the core can't continue.
     fn unpark(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -213,7 +216,7 @@ impl<J: Send + 'static> Cores<J> {
     /// Starts one thread per network, in the order of cores.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system has no thread left.
     pub fn start<N: Network<Job = J> + 'static>(
         options: &CoreOptions,
         shared: Arc<Shared<J>>,
@@ -222,18 +225,18 @@ impl<J: Send + 'static> Cores<J> {
         Cores::begin(options, shared, networks)
     }
 
-    /// The same, with cores that an allocator grants and takes back. At first there are as few as there may be.
+    /// Starts cores that an allocator grants and revokes. The minimum of cores is active at first.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system has no thread left.
     pub fn start_allocated<N: Network<Job = J> + 'static>(
         options: &CoreOptions,
         shared: Arc<Shared<J>>,
         networks: Vec<N>,
         allocation: Allocation,
     ) -> io::Result<Self> {
-        let roster = CoreStates::new(allocation, networks.len(), shared.clock.now());
-        let _ = shared.core_states.set(roster);
+        let states = CoreStates::new(allocation, networks.len(), shared.clock.now());
+        let _ = shared.core_states.set(states);
         Cores::begin(options, shared, networks)
     }
 
@@ -250,7 +253,7 @@ impl<J: Send + 'static> Cores<J> {
             let cpu = (!options.cpus.is_empty()).then(|| options.cpus[index % options.cpus.len()]);
             let thread = std::thread::Builder::new().name(format!("leeward-core-{index}")).spawn(move || {
                 if let Some(id) = cpu {
-                    // Not being allowed to pin costs latency, not correctness.
+                    // Failing to pin costs latency, not correctness.
                     core_affinity::set_for_current(core_affinity::CoreId { id });
                 }
                 let _will = StopOnDrop(Arc::clone(&core.shared));
@@ -259,7 +262,7 @@ impl<J: Send + 'static> Cores<J> {
             match thread {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    // Those that have begun must not go on without an owner.
+                    // Threads that have started must not continue without an owner.
                     let begun = Cores { shared, threads };
                     begun.stop();
                     let _ = begun.join();
@@ -275,15 +278,15 @@ impl<J: Send + 'static> Cores<J> {
         &self.shared
     }
 
-    /// Asks the cores to finish what they owe and end.
+    /// Asks the cores to finish their pending work and end.
     pub fn stop(&self) {
         self.shared.stop();
     }
 
-    /// Waits for the cores to end. Tasks that are left are dropped.
+    /// Waits for the cores to end. Remaining tasks are dropped.
     ///
     /// # Errors
-    /// The first core's that could not go on.
+    /// The error of the first core that failed.
     pub fn join(self) -> io::Result<()> {
         let mut outcome = Ok(());
         for thread in self.threads {
@@ -299,42 +302,44 @@ struct Core<J> {
     index: usize,
     idle: IdlePolicy,
     shared: Arc<Shared<J>>,
-    /// Tasks gone on with since the last look at the network.
+    /// Tasks resumed since the last poll of the network.
     resumed: u32,
 }
 
-/// Tasks that a core goes on with before it looks at its network. Jobs don't count, for they come from the network: they
-/// come to an end when it is not looked at. Tasks that wake themselves or each other need not.
+/// Tasks that a core resumes before it polls its network. Jobs don't count: they come from the
+/// network, and run out while it is not polled. Tasks that wake themselves or each other need not.
 const RESUMED_PER_POLL: u32 = 32;
 
-/// A core that waits is woken for work; this bounds what a defect there would cost.
+/// Maximum sleep. A waiting core is woken for work; this bounds the cost of a defect there.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
 
-/// While the cores end, each looks this often whether it may: some of what it waits for is others'.
+/// Period at which each core checks whether it may end. Some work that it waits for belongs to
+/// others.
 const STOPPING_SLEEP: Nanos = Nanos::from_millis(1);
 
-/// Result of a look at the parked cores' networks.
+/// Result of polling the parked cores' networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParkedPoll {
     Empty,
     Ready,
-    /// Another core is at one of them just now.
+    /// Another core holds one of these networks now.
     Contended,
 }
 
 impl<J: Send + 'static> Core<J> {
-    /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
+    /// Tasks first, then messages, then other cores' tasks: the order of the simulator
+    /// (`Order::TasksFirst`).
     fn run_loop<N: Network<Job = J>>(mut self, networks: &[Mutex<N>]) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        let roster = shared.core_states.get();
+        let states = shared.core_states.get();
         let delay: Arc<dyn RunDelay> = Arc::clone(&self.shared) as _;
         let entered = context::enter(self.index, Arc::clone(self.shared.timers.of(self.index)), delay);
-        // A network is its core's for as long as that is there.
+        // A network belongs to its core while the core is active.
         let mut network = lock(&networks[self.index]);
         let mut idle_since = None;
-        // When the last turn began, if it found nothing to do.
+        // Start of the last round, if that found nothing to do.
         let mut idle_turn: Option<Time> = None;
-        if roster.is_some_and(|roster| roster.is_parked(self.index)) {
+        if states.is_some_and(|states| states.is_parked(self.index)) {
             network = self.wait_parked(networks, network)?;
         }
         loop {
@@ -342,13 +347,13 @@ impl<J: Send + 'static> Core<J> {
             if let Some(from) = idle_turn.take() {
                 shared.add_idle(self.index, now.since(from));
             }
-            if let Some(roster) = roster {
-                roster.set_idle(self.index, idle_since.is_some());
-                roster.tick(now, || shared.load(now), |core| _ = shared.parking.wake(core));
-                let search_is_over =
-                    || roster.search().zip(idle_since).is_some_and(|(search, since)| now.since(since) >= search);
-                let shall_park = roster.is_revoked(self.index) || (roster.may_park(self.index) && search_is_over());
-                if shall_park && roster.park(self.index, now) {
+            if let Some(states) = states {
+                states.set_idle(self.index, idle_since.is_some());
+                states.tick(now, || shared.load(now), |core| _ = shared.parking.wake(core));
+                let search_has_ended =
+                    || states.search().zip(idle_since).is_some_and(|(search, since)| now.since(since) >= search);
+                let must_park = states.is_revoked(self.index) || (states.may_park(self.index) && search_has_ended());
+                if must_park && states.park(self.index, now) {
                     network = self.wait_parked(networks, network)?;
                     idle_since = None;
                     continue;
@@ -356,7 +361,7 @@ impl<J: Send + 'static> Core<J> {
             }
             network.housekeeping(now);
             shared.timers.fire(self.index, now);
-            let kept = self.index != 0 || self.housekeep_parked(networks, now);
+            let all_kept = self.index != 0 || self.housekeep_parked(networks, now);
             if self.resumed >= RESUMED_PER_POLL {
                 if self.poll_network(&mut *network)? {
                     self.wake_helper();
@@ -395,31 +400,32 @@ impl<J: Send + 'static> Core<J> {
             }
             let since = *idle_since.get_or_insert(now);
             idle_turn = Some(now);
-            // One that may park looks on until then.
-            let searches = roster.is_some_and(|roster| roster.may_park(self.index) && roster.search().is_some());
+            // A core that may park searches until then.
+            let searches = states.is_some_and(|states| states.may_park(self.index) && states.search().is_some());
             let spin = match self.idle {
                 IdlePolicy::Spin => true,
                 IdlePolicy::Adaptive(spin) => now.since(since) < spin,
                 IdlePolicy::Block => false,
             };
-            if spin || searches || others == ParkedPoll::Contended || !kept {
+            if spin || searches || others == ParkedPoll::Contended || !all_kept {
                 std::hint::spin_loop();
-            } else if let Some(came) = self.sleep(networks, &mut *network, now)? {
-                shared.add_idle(self.index, came.since(now));
+            } else if let Some(arrival) = self.sleep(networks, &mut *network, now)? {
+                shared.add_idle(self.index, arrival.since(now));
                 idle_turn = None;
             }
         }
     }
 
-    /// The oldest of its own queue; the first core's of the parked ones' too.
+    /// Takes the oldest work of its own queue. The first core also takes work of parked cores'
+    /// queues.
     fn next(&self) -> Option<(Time, Work<J>)> {
         self.shared.queues.pop(self.index).or_else(|| {
-            let roster = self.shared.core_states.get().filter(|_| self.index == 0)?;
-            roster.parked().find_map(|core| self.shared.queues.pop(core))
+            let states = self.shared.core_states.get().filter(|_| self.index == 0)?;
+            states.parked().find_map(|core| self.shared.queues.pop(core))
         })
     }
 
-    /// `now`: when the core looked for something to do.
+    /// Runs work. `now`: the time at which the core looked for work.
     fn run<N: Network<Job = J>>(
         &mut self,
         network: &mut N,
@@ -440,7 +446,7 @@ impl<J: Send + 'static> Core<J> {
                 self.resumed += 1;
             }
         }
-        // A task that is no request's has left it.
+        // Code that is no request's task must not be charged for this wait.
         budget::note_run_wait(Nanos::ZERO);
     }
 
@@ -449,65 +455,66 @@ impl<J: Send + 'static> Core<J> {
         Ok(network.poll(None)?.is_some())
     }
 
-    /// More jobs than this core can begin at once are for those that sleep.
+    /// Wakes a sleeping core if more jobs wait than this core can begin at once.
     fn wake_helper(&self) {
         if !self.shared.queues.are_empty() {
             self.shared.parking.wake_another(self.index);
         }
     }
 
-    /// Says when what ended the sleep came, if that was a message.
+    /// Sleeps. Returns the arrival time of the message that ended the sleep, if one did.
     fn sleep<N: Network>(&mut self, networks: &[Mutex<N>], network: &mut N, now: Time) -> io::Result<Option<Time>> {
         self.shared.parking.prepare_sleep(self.index);
-        let mut came = None;
-        let roster = self.shared.core_states.get();
-        let is_left = self.index == 0 && roster.is_some_and(CoreStates::has_leftover);
-        if self.shared.queues.are_empty() && !is_left {
-            let mut until = network.next_timeout().min(self.shared.timers.next(self.index));
+        let mut arrival = None;
+        let states = self.shared.core_states.get();
+        let has_leftover = self.index == 0 && states.is_some_and(CoreStates::has_leftover);
+        if self.shared.queues.are_empty() && !has_leftover {
+            let mut deadline = network.next_timeout().min(self.shared.timers.next(self.index));
             if self.index == 0 {
-                until = until.min(self.next_parked_timeout(networks));
+                deadline = deadline.min(self.next_parked_timeout(networks));
             }
             let longest = if self.shared.is_stopping() { STOPPING_SLEEP } else { LONGEST_SLEEP };
-            came = network.poll(Some(Duration::from_nanos(until.since(now).min(longest).0)))?;
+            arrival = network.poll(Some(Duration::from_nanos(deadline.since(now).min(longest).0)))?;
         }
         self.shared.parking.set_awake(self.index);
-        Ok(came)
+        Ok(arrival)
     }
 
-    // ---- cores that come and go ----
+    // ---- cores under an allocator ----
 
-    /// This core has parked: leaves its network to the first core, waits until it is needed, and takes it back.
+    /// Hands the parked core's network to the first core, waits for a grant, and takes the network
+    /// back.
     fn wait_parked<'a, N: Network>(
         &mut self,
         networks: &'a [Mutex<N>],
         mut network: MutexGuard<'a, N>,
     ) -> io::Result<MutexGuard<'a, N>> {
-        let Some(roster) = self.shared.core_states.get() else { return Ok(network) };
+        let Some(states) = self.shared.core_states.get() else { return Ok(network) };
         self.shared.parking.set_absent(self.index, true);
         network.park()?;
         drop(network);
         self.hand_to_first(self.index);
-        roster.wait_granted(self.index);
+        states.wait_granted(self.index);
         self.shared.parking.set_absent(self.index, false);
         let mut network = lock(&networks[self.index]);
         network.unpark()?;
         Ok(network)
     }
 
-    /// The first core shall look at what is `core`'s.
+    /// Makes the first core look at `core`'s leftover work.
     fn hand_to_first(&self, core: usize) {
-        if let Some(roster) = self.shared.core_states.get() {
-            roster.mark_leftover(core);
+        if let Some(states) = self.shared.core_states.get() {
+            states.mark_leftover(core);
             self.shared.parking.wake(0);
         }
     }
 
-    /// Does for the parked cores what is due whatever the load. Says whether that is done for all of them: another core
-    /// may be at one just now.
+    /// Does the parked cores' housekeeping. Returns whether that was done for all of them. Another
+    /// core may hold one of the networks now.
     fn housekeep_parked<N: Network>(&self, networks: &[Mutex<N>], now: Time) -> bool {
-        let Some(roster) = self.shared.core_states.get() else { return true };
+        let Some(states) = self.shared.core_states.get() else { return true };
         let mut all = true;
-        for core in roster.parked() {
+        for core in states.parked() {
             match try_lock(&networks[core]) {
                 Some(mut network) => network.housekeeping(now),
                 None => all = false,
@@ -517,13 +524,13 @@ impl<J: Send + 'static> Core<J> {
         all
     }
 
-    /// Looks at the networks of the parked cores.
+    /// Polls the networks of the parked cores.
     fn poll_parked<N: Network>(&self, networks: &[Mutex<N>]) -> io::Result<ParkedPoll> {
         let mut found = ParkedPoll::Empty;
-        let Some(roster) = self.shared.core_states.get() else { return Ok(found) };
-        for core in roster.parked() {
+        let Some(states) = self.shared.core_states.get() else { return Ok(found) };
+        for core in states.parked() {
             if self.index == 0 {
-                roster.clear_leftover(core);
+                states.clear_leftover(core);
             }
             let Some(mut network) = try_lock(&networks[core]) else {
                 if found == ParkedPoll::Empty {
@@ -531,11 +538,12 @@ impl<J: Send + 'static> Core<J> {
                 }
                 continue;
             };
-            let something = network.poll(None)?.is_some();
+            let is_ready = network.poll(None)?.is_some();
             drop(network);
-            if something {
+            if is_ready {
                 found = ParkedPoll::Ready;
-                // There may be more, and what has been read has answers: for the one who comes by again.
+                // More may be pending, and the messages read have responses: the first core returns
+                // to these.
                 if self.index != 0 {
                     self.hand_to_first(core);
                 }
@@ -545,16 +553,17 @@ impl<J: Send + 'static> Core<J> {
     }
 
     fn next_parked_timeout<N: Network>(&self, networks: &[Mutex<N>]) -> Time {
-        let Some(roster) = self.shared.core_states.get() else { return Time::NEVER };
+        let Some(states) = self.shared.core_states.get() else { return Time::NEVER };
         let next = |core: usize| {
             let network = try_lock(&networks[core]).map_or(Time::NEVER, |network| network.next_timeout());
             network.min(self.shared.timers.next(core))
         };
-        roster.parked().map(next).min().unwrap_or(Time::NEVER)
+        states.parked().map(next).min().unwrap_or(Time::NEVER)
     }
 }
 
-/// Locks whatever happened to the core that held it before: the others end in good order, and their networks are whole.
+/// Locks a network, poisoned or not: the cores end in good order, and their networks are
+/// consistent.
 fn lock<N>(network: &Mutex<N>) -> MutexGuard<'_, N> {
     network.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -567,8 +576,8 @@ fn try_lock<N>(network: &Mutex<N>) -> Option<MutexGuard<'_, N>> {
     }
 }
 
-/// Asks all cores to end when it goes, unless that is what they have been asked already: a server of which a part has
-/// failed would leave the clients of that part waiting for ever.
+/// Asks all cores to end when it is dropped, unless they have been asked already. A server with one
+/// failed part would leave that part's clients waiting for ever.
 struct StopOnDrop<J>(Arc<Shared<J>>);
 
 impl<J> Drop for StopOnDrop<J> {
@@ -585,20 +594,20 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::AtomicUsize;
 
-    /// A network without messages that counts its looks and follows a script.
+    /// A network without messages that counts its polls and follows a script.
     struct ScriptedNetwork {
         clock: Clock,
-        /// Event that comes at the first look that may wait.
+        /// Event of the first poll that may wait.
         first: Option<Event>,
         waits: Arc<AtomicUsize>,
-        /// Waits that it takes until everything owed is done.
+        /// Number of waits until its pending work is done.
         owes: usize,
     }
 
     enum Event {
         Error,
         Panic,
-        /// Something that takes this long to read.
+        /// A message that takes this long to read.
         Message(Nanos),
     }
 
@@ -656,14 +665,14 @@ mod tests {
     fn a_core_that_can_not_go_on_ends_the_others() {
         for event in [Event::Error, Event::Panic] {
             let (cores, _) = start(vec![None, Some(event), None], 0);
-            // Nobody asks them to stop.
+            // Nobody asks the cores to stop.
             assert!(cores.join().is_err());
         }
     }
 
     #[test]
     fn cores_that_wait_for_their_end_do_not_spin() {
-        // It owes something until it has waited more often than it may before it is asked to end.
+        // It has pending work until it has waited more often than it may before it is asked to end.
         let (cores, _) = start(vec![None], 1_000);
         cores.stop();
         // A core that does not wait meanwhile never ends.

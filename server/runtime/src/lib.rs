@@ -1,21 +1,24 @@
-//! Cores for microsecond-scale servers. Each core is a pinned thread that takes tasks from a timestamped run queue, looks
-//! at its network when there is none, steals from others when there is nothing at all, and sleeps as its idle policy
-//! says. The age of the oldest entry of every queue is published: the queueing-delay signal (Breakwater §4).
+//! Cores for microsecond-scale servers. Each core is a pinned thread. It takes tasks from a
+//! timestamped run queue and polls its network when the queue is empty. Without work it steals from
+//! other cores, and then sleeps by its idle policy. The age of each queue's oldest entry is
+//! published: the queueing-delay signal (Breakwater §4).
 //!
 //! - [`clock`]: the time since the start, in a few nanoseconds.
 //! - [`queues`]: run queues and their ages.
-//! - [`packets`]: how long messages wait before they are read.
-//! - [`parking`]: which cores sleep, without lost wake-ups.
+//! - [`packets`]: waits of messages before they are read.
+//! - [`parking`]: sleeping cores, without lost wake-ups.
 //! - [`tasks`]: futures as tasks in the run queues.
 //! - [`timers`]: waiting inside a task.
-//! - [`locks`]: mutexes and their kin, which tell how long one waits for them and refuse whoever can't.
-//! - [`budget`]: what the running request may still spend on queues.
-//! - `context`: which core a thread is.
+//! - [`locks`]: mutexes and similar, which measure their waits and reject requests whose budget
+//!   would not last.
+//! - [`budget`]: remaining queueing budget of the running request.
+//! - `context`: the core that a thread runs.
 //! - [`cores`]: the loop of a core, and the threads.
-//! - [`allocation`]: cores that come and go.
-//! - [`crew`]: threads that take the duties of a threading model instead, and change models.
+//! - [`allocation`]: cores that an allocator grants and revokes.
+//! - [`thread_pool`]: threads that take the roles of a threading model instead, and change models.
 //!
-//! Never here: wire formats, sockets (a [`cores::Network`] brings them), and what is admitted.
+//! Does not contain wire formats, sockets (a [`cores::Network`] brings these), or the admission
+//! decision.
 
 #![deny(unsafe_code)]
 

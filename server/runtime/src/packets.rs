@@ -1,47 +1,48 @@
-//! How long messages wait before a core reads them: the packet queue's part of the signal. A core can't see into its
-//! sockets without reading them, so it publishes what it learns when it does.
+//! Waits of messages until a core reads them: the packet queue's part of the signal. A core can't
+//! see into its sockets without reading them, so it publishes its findings after each read.
 
 use crate::sync::{AtomicU64, Ordering, Padded};
 use leeward_core::units::{Nanos, Time};
 
 /// Packet delays, with an entry per core.
 pub struct PacketDelays {
-    /// A wait that stands, or the moment since when it grows, and the lowest bit says which. In one word, so that no
-    /// reader takes a new wait for one that has grown since an older look.
+    /// Either a fixed wait, or the time since which a wait grows; the lowest bit tells which. Both
+    /// share one word, so that no reader combines a new wait with the growth since an older poll.
     cores: Vec<Padded<AtomicU64>>,
-    /// The longest wait that a core found at its last look, ns, without what it slept.
+    /// The longest wait that a core found in its last poll, ns, without its time asleep.
     found: Vec<Padded<AtomicU64>>,
 }
 
 const GROWS: u64 = 1;
 
 impl PacketDelays {
-    /// No wait on any of so many cores.
+    /// Makes entries without a wait for each core.
     pub fn new(cores: usize) -> Self {
         let zeros = || (0..cores).map(|_| Padded(AtomicU64::new(0))).collect();
         PacketDelays { cores: zeros(), found: zeros() }
     }
 
-    /// `core` has just looked at its network: what is left there has waited for `found`. `grows` if messages keep coming,
-    /// so that from now on some wait until it looks again.
+    /// Publishes the poll that `core` has just done: messages left in its network have waited for
+    /// `found`. `grows`: messages keep arriving, so that some wait from now until its next poll.
     pub fn publish(&self, core: usize, now: Time, found: Nanos, grows: bool) {
         let value = if grows { now.0.saturating_sub(found.0) << 1 | GROWS } else { found.0 << 1 };
         self.cores[core].0.store(value, Ordering::Relaxed);
     }
 
-    /// At its last look `core` found something that had waited for so long while it was busy: what an allocator asks for.
-    /// It does not grow by itself, or every core at work would look as if somebody waited for it.
+    /// Notes the wait that `core` found in its last poll, caused by its own work. An allocator uses
+    /// it. It does not grow by itself, or every working core would look as if messages waited for
+    /// it.
     pub fn note_found(&self, core: usize, waited: Nanos) {
         self.found[core].0.store(waited.0, Ordering::Relaxed);
     }
 
-    /// Delay that [`PacketDelays::note_found`] said last.
+    /// The wait that [`PacketDelays::note_found`] noted last.
     pub fn found(&self, core: usize) -> Nanos {
         Nanos(self.found[core].0.load(Ordering::Relaxed))
     }
 
-    /// The longest wait on any core, as far as it is known at `now`. A core's finding stands until it looks again, and
-    /// grows meanwhile if it is busy.
+    /// The longest wait on any core, as far as it is known at `now`. A core's finding holds until
+    /// its next poll, and grows meanwhile if the core is busy.
     pub fn delay(&self, now: Time) -> Nanos {
         let of_core = |entry: &Padded<AtomicU64>| {
             let value = entry.0.load(Ordering::Relaxed);
@@ -74,7 +75,8 @@ mod model {
     use super::*;
     use loom::{sync::Arc, thread};
 
-    /// A reader sees what was published before or after, never the one's wait with the other's growth.
+    /// A reader sees one of the published values, and never combines one value's wait with
+    /// another's growth.
     #[test]
     fn a_reader_never_mixes_two_findings() {
         loom::model(|| {

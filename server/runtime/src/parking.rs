@@ -1,51 +1,56 @@
-//! Which cores sleep. A core that goes to sleep says so and then looks at the queues once more; a core that queues
-//! something looks for sleepers afterwards. One of the two sees the other, so no wake-up is lost.
+//! Sleeping cores. A core sets its flag before it sleeps and then checks the queues once more. A
+//! core that queues work checks the flags afterwards. One of the two sees the other, so no wake-up
+//! is lost.
 
 use crate::sync::{AtomicBool, Ordering, Padded, fence};
 
-/// A flag per core, and the means of waking it.
+/// A sleep flag per core, and the function that wakes a core.
 pub struct Parking {
     asleep: Vec<Padded<AtomicBool>>,
-    /// Cores that were given back: they are not woken, the first core is in their place.
+    /// Revoked cores. Their wake-ups go to the first core.
     absent: Vec<Padded<AtomicBool>>,
     wake: Box<dyn Fn(usize) + Send + Sync>,
 }
 
 impl Parking {
-    /// All of so many cores awake. `wake` ends a core's sleep, or keeps it from the next one; any thread may call it.
+    /// Makes flags with all cores awake. `wake` ends a core's sleep, or keeps it from the next one;
+    /// any thread may call it.
     pub fn new(cores: usize, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
         let flags = || (0..cores).map(|_| Padded(AtomicBool::new(false))).collect();
         Parking { asleep: flags(), absent: flags(), wake: Box::new(wake) }
     }
 
-    /// `core` is about to sleep. It must look for work once more after this, and sleep only if there is none.
+    /// Notes that `core` is about to sleep. It must check for work once more after this, and sleep
+    /// only if there is none.
     pub fn prepare_sleep(&self, core: usize) {
         self.asleep[core].0.store(true, Ordering::Relaxed);
-        // Orders this store before the look at the queues, against the fence in `sleeper`.
+        // Orders this store before the check of the queues, against the fence in `sleeper`.
         fence(Ordering::SeqCst);
     }
 
-    /// `core` does not sleep, or no longer.
+    /// Notes that `core` is awake.
     pub fn set_awake(&self, core: usize) {
         self.asleep[core].0.store(false, Ordering::Relaxed);
     }
 
-    /// A core that sleeps and shall be woken for what `core` has just queued; each sleeper is named once.
+    /// Returns a sleeping core to be woken for work that `core` has just queued. Each sleeper is
+    /// returned once.
     pub fn sleeper(&self, core: usize) -> Option<usize> {
         fence(Ordering::SeqCst);
         let cores = self.asleep.len();
         (1..cores).map(|step| (core + step) % cores).find(|other| self.claim(*other))
     }
 
-    /// Wakes one of the others, if one sleeps, for what `core` has just queued for itself.
+    /// Wakes one other sleeping core, if there is one, for work that `core` has just queued for
+    /// itself.
     pub fn wake_another(&self, core: usize) {
         if let Some(sleeper) = self.sleeper(core) {
             (self.wake)(sleeper);
         }
     }
 
-    /// Wakes `core` if it sleeps, for something that only it can do; the first core instead of one that was given back.
-    /// Says whether it did.
+    /// Wakes `core` if it sleeps, for work that only it can do; instead of a revoked core, the
+    /// first core. Returns whether a core was woken.
     pub fn wake(&self, core: usize) -> bool {
         fence(Ordering::SeqCst);
         let core = if self.absent[core].0.load(Ordering::Relaxed) { 0 } else { core };
@@ -56,7 +61,8 @@ impl Parking {
         claimed
     }
 
-    /// `core` is given back, or is there again. Before it wakes the first core for what it has left, which is after this.
+    /// Notes that `core` is revoked, or active again. Must come before it wakes the first core for
+    /// its leftover work.
     pub fn set_absent(&self, core: usize, absent: bool) {
         self.absent[core].0.store(absent, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -149,8 +155,8 @@ mod model {
         });
     }
 
-    /// Two other threads queue something for a core that goes to sleep, as wakers and timers do: it sees both, or one of
-    /// them has woken it; and after that it finds whatever is there.
+    /// Two other threads queue work for a core that goes to sleep, as wakers and timers do. The
+    /// core sees it, or one of the threads has woken it. Afterwards the core finds all the work.
     #[test]
     fn a_core_is_woken_by_whoever_comes_first() {
         loom::model(|| {

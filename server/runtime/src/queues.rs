@@ -1,66 +1,68 @@
-//! Run queues, one for each core: first in, first out, each entry with the time it came. Idle cores steal the oldest.
+//! Run queues, one per core: first in, first out, each entry with its arrival time. Idle cores
+//! steal the oldest.
 
 use crate::sync::{AtomicU64, Mutex, Ordering, Padded, lock};
 use leeward_core::units::{Nanos, Time};
 use std::collections::VecDeque;
 
-/// The time that stands for "empty".
+/// Time value of an empty queue.
 const EMPTY: u64 = u64::MAX;
 
 /// The run queues of all cores.
 ///
-/// A mutex around a plain queue: uncontended it costs some ten nanoseconds, and the owner and a thief meet only when
-/// the thief has nothing else to do.
+/// Each is a mutex around a plain queue. Uncontended it costs some ten nanoseconds, and owner and
+/// thief meet only if the thief has no other work.
 pub struct RunQueues<J> {
     cores: Vec<Padded<RunQueue<J>>>,
 }
 
 struct RunQueue<J> {
     jobs: Mutex<Jobs<J>>,
-    /// When the oldest entry came; `EMPTY` without one. Written under the lock, read without.
+    /// Arrival time of the oldest entry; `EMPTY` without one. Written under the lock, read without.
     oldest: AtomicU64,
-    /// How many there are. Written under the lock, read without.
+    /// Number of entries. Written under the lock, read without.
     waiting: AtomicU64,
 }
 
 struct Jobs<J> {
     waiting: VecDeque<(Time, J)>,
-    /// Whether the entries will never run.
+    /// Whether the queue is closed: its entries will never run.
     closed: bool,
 }
 
 impl<J> RunQueues<J> {
-    /// Empty queues for so many cores.
+    /// Makes empty queues for each core.
     pub fn new(cores: usize) -> Self {
         let jobs = || Mutex::new(Jobs { waiting: VecDeque::new(), closed: false });
         let queue = || Padded(RunQueue { jobs: jobs(), oldest: AtomicU64::new(EMPTY), waiting: AtomicU64::new(0) });
         RunQueues { cores: (0..cores).map(|_| queue()).collect() }
     }
 
-    /// Appends a job to `core`'s queue, from any thread. Says whether it is alone there. After [`RunQueues::close`] the
-    /// job is dropped.
+    /// Appends a job to `core`'s queue, from any thread. Returns whether it is the only one there.
+    /// After [`RunQueues::close`] the job is dropped.
     pub fn push(&self, core: usize, now: Time, job: J) -> bool {
         let queue = &self.cores[core].0;
         let mut jobs = lock(&queue.jobs);
         if jobs.closed {
-            // Without the lock: dropping a job may run code that comes here again.
+            // Without the lock: dropping a job may run code that calls this again.
             drop(jobs);
             return false;
         }
-        let alone = jobs.waiting.is_empty();
-        if alone {
+        let is_only = jobs.waiting.is_empty();
+        if is_only {
             queue.oldest.store(now.0, Ordering::Relaxed);
         }
         jobs.waiting.push_back((now, job));
         queue.waiting.store(jobs.waiting.len() as u64, Ordering::Relaxed);
-        alone
+        is_only
     }
 
-    /// Takes the oldest job of `core`'s queue, and when it came.
+    /// Takes the oldest job of `core`'s queue, with its arrival time.
     pub fn pop(&self, core: usize) -> Option<(Time, J)> {
         let queue = &self.cores[core].0;
-        // The owner sees its own pushes, so an empty queue needs no lock; a thief that sees too little tries again, and so
-        // does an owner that another thread has pushed for: before it sleeps it looks behind a fence (`parking`).
+        // The owner sees its own pushes, so an empty queue needs no lock. A thief that sees too
+        // little tries again. So does an owner when another thread has pushed: before it sleeps it
+        // checks behind a fence (`parking`).
         if queue.oldest.load(Ordering::Relaxed) == EMPTY {
             return None;
         }
@@ -77,13 +79,13 @@ impl<J> RunQueues<J> {
         (1..cores).find_map(|step| self.pop((thief + step) % cores))
     }
 
-    /// Whether no core has a job. True only of a moment that may be over.
+    /// Returns whether no core has a job. The answer may be outdated already.
     pub fn are_empty(&self) -> bool {
         self.cores.iter().all(|queue| queue.0.oldest.load(Ordering::Relaxed) == EMPTY)
     }
 
-    /// Drops all jobs, and from now on what is pushed: no core runs any more. A job that leads back to these queues, as
-    /// a task does, would otherwise keep itself alive.
+    /// Drops all jobs, and later ones when they are pushed, since no core runs any more. A job that
+    /// refers to these queues, as a task does, would otherwise keep itself alive.
     pub fn close(&self) {
         for core in &self.cores {
             let mut jobs = lock(&core.0.jobs);
@@ -96,18 +98,18 @@ impl<J> RunQueues<J> {
         }
     }
 
-    /// How many jobs wait, all together. True only of a moment that may be over.
+    /// Number of waiting jobs of all cores. The answer may be outdated already.
     pub fn waiting(&self) -> u64 {
         self.cores.iter().map(|queue| queue.0.waiting.load(Ordering::Relaxed)).sum()
     }
 
-    /// Age of the oldest job of `core`; zero if there is none.
+    /// Age of the oldest job of `core`; zero without one.
     pub fn age(&self, core: usize, now: Time) -> Nanos {
         let since = self.cores[core].0.oldest.load(Ordering::Relaxed);
         if since == EMPTY { Nanos::ZERO } else { now.since(Time(since)) }
     }
 
-    /// Age of the oldest job of any core; zero if there is none.
+    /// Age of the oldest job of any core; zero without one.
     pub fn delay(&self, now: Time) -> Nanos {
         let oldest = self.cores.iter().map(|queue| queue.0.oldest.load(Ordering::Relaxed)).min();
         oldest.filter(|since| *since != EMPTY).map_or(Nanos::ZERO, |since| now.since(Time(since)))
@@ -120,7 +122,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against plain queues: the same jobs in the same order, and the age of the oldest after every step.
+        /// Compares with plain queues: the same jobs in the same order, and the age of the oldest
+        /// after every step.
         #[test]
         fn behaves_as_plain_queues(steps in prop::collection::vec((0u8..4, 0usize..3), 0..200)) {
             let queues = RunQueues::new(3);

@@ -1,8 +1,10 @@
-//! Tasks: futures that the cores run. A task begins as part of a job: when the job's turn comes, a core polls it. When
-//! its waker is called, the task enters the run queue of the core that it last ran on, with the time of that. So
-//! waiting by its own will (a sleep, another task, a thread) is no queueing delay, and waiting for a core is.
+//! Tasks: futures that the cores run. A task begins as part of a job, which a core polls when it is
+//! dequeued. When its waker is called, the task enters the run queue of its last core, with the
+//! current time. So its own waiting (a sleep, another task, a thread) is no queueing delay, and
+//! waiting for a core is.
 //!
-//! There is no way for a handler to spawn one: a task stands for an admitted request, which is what bounds them.
+//! A handler can't spawn a task: each task belongs to an admitted request, which bounds their
+//! number.
 
 use crate::context;
 use async_task::{Runnable, ScheduleInfo, Task, WithInfo};
@@ -15,26 +17,26 @@ use std::task::{Context, Poll};
 
 /// Entry of a run queue.
 pub enum Work<J> {
-    /// Something that runs to its end at once.
+    /// Work that runs to its end at once.
     Job(J),
-    /// A task that has been woken.
+    /// A woken task.
     Task(ReadyTask),
 }
 
-/// A task that can begin, or go on. Dropped, it takes its future with it.
+/// A task that can begin, or continue. Dropping it drops its future.
 pub struct ReadyTask(Runnable<TaskMetadata>);
 
-/// Tag of a task: where it belongs.
+/// Metadata of a task: its scheduler and core.
 struct TaskMetadata {
     scheduler: Arc<dyn TaskScheduler>,
     /// The core that it last ran on.
     core: AtomicUsize,
 }
 
-/// Takes tasks that have been woken: the cores' queues ([`crate::cores::Shared`]), whatever their jobs are.
+/// Takes woken tasks: the cores' queues ([`crate::cores::Shared`]), for any type of job.
 pub trait TaskScheduler: Send + Sync {
-    /// Queues a task that last ran on `core`, from any thread, and wakes a core for it if one sleeps. `running`: it was woken
-    /// while it ran, which is over now, on that very core.
+    /// Queues a task that last ran on `core`, from any thread, and wakes a core for it if one
+    /// sleeps. `running`: it was woken while it ran on that core, and that poll is over.
     fn schedule(&self, core: usize, task: ReadyTask, running: bool);
 }
 
@@ -42,19 +44,20 @@ pub trait TaskScheduler: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskPanic;
 
-/// A task's owner. Dropped, it cancels the task: wherever that is, its future goes the next time that a core has it, or
-/// at the end of the poll that is under way.
+/// Owner of a task. Dropping it cancels the task. Its future is dropped the next time that a core
+/// has the task, or at the end of the current poll.
 #[must_use = "dropping it cancels the task"]
 pub struct TaskHandle {
     _task: Task<(), TaskMetadata>,
 }
 
-/// Makes tasks. One per core: tasks count their references to it, and one for all would go back and forth between them.
+/// Makes tasks. Use one per core: tasks count their references to it, and a shared count would move
+/// between cores.
 pub struct Spawner {
     scheduler: Arc<dyn TaskScheduler>,
 }
 
-/// A count of references of its own, that of one [`Spawner`]'s tasks.
+/// A reference count of its own for the tasks of one [`Spawner`].
 struct SpawnerRef<H>(Arc<H>);
 
 impl<H: TaskScheduler> TaskScheduler for SpawnerRef<H> {
@@ -64,14 +67,14 @@ impl<H: TaskScheduler> TaskScheduler for SpawnerRef<H> {
 }
 
 impl Spawner {
-    /// For tasks on these cores.
+    /// Makes a spawner for tasks on these cores.
     pub fn new<H: TaskScheduler + 'static>(cores: &Arc<H>) -> Self {
         Spawner { scheduler: Arc::new(SpawnerRef(Arc::clone(cores))) }
     }
 
-    /// Makes a task that runs `future` and hands its outcome to `ended`; it begins when a [`Network::run`] returns it. If
-    /// it is cancelled first, `ended` is dropped uncalled. A panic of the future, on its way or when it is dropped, is the
-    /// task's alone.
+    /// Makes a task that runs `future` and passes its outcome to `ended`. The task begins when a
+    /// [`Network::run`] returns it. If it is cancelled first, `ended` is dropped uncalled. A panic
+    /// of the future, while it runs or is dropped, ends only the task.
     ///
     /// [`Network::run`]: crate::Network::run
     pub fn spawn<F, E>(&self, future: F, ended: E) -> (ReadyTask, TaskHandle)
@@ -80,30 +83,30 @@ impl Spawner {
         F::Output: Send,
         E: FnOnce(Result<F::Output, TaskPanic>) + Send + 'static,
     {
-        let tag = TaskMetadata { scheduler: Arc::clone(&self.scheduler), core: AtomicUsize::new(0) };
-        let mut unbegun = UnpolledFuture(Some(future));
+        let metadata = TaskMetadata { scheduler: Arc::clone(&self.scheduler), core: AtomicUsize::new(0) };
+        let mut unpolled = UnpolledFuture(Some(future));
         let run = |_: &TaskMetadata| async move {
-            let future = pin!(unbegun.0.take());
-            let mut contained = CatchUnwind(future);
-            let outcome = poll_fn(|context| contained.poll(context)).await;
-            // Before the future goes: whatever happens there, the outcome is known.
+            let future = pin!(unpolled.0.take());
+            let mut guarded = CatchUnwind(future);
+            let outcome = poll_fn(|context| guarded.poll(context)).await;
+            // Called before the future is dropped: a panic there can't hide the outcome.
             ended(outcome);
         };
-        let (runnable, task) = async_task::Builder::new().metadata(tag).spawn(run, WithInfo(schedule));
+        let (runnable, task) = async_task::Builder::new().metadata(metadata).spawn(run, WithInfo(schedule));
         (ReadyTask(runnable), TaskHandle { _task: task })
     }
 }
 
-/// Captures nothing, which makes wake-ups cheaper: what it needs is in the tag.
+/// Captures nothing, which makes wake-ups cheaper. The metadata has the scheduler.
 fn schedule(runnable: Runnable<TaskMetadata>, info: ScheduleInfo) {
-    let tag = runnable.metadata();
-    let core = tag.core.load(Ordering::Relaxed);
-    // The task may be gone by the time the queue has it.
-    let host = Arc::clone(&tag.scheduler);
-    host.schedule(core, ReadyTask(runnable), info.woken_while_running);
+    let metadata = runnable.metadata();
+    let core = metadata.core.load(Ordering::Relaxed);
+    // The task may be dropped as soon as the queue has it.
+    let scheduler = Arc::clone(&metadata.scheduler);
+    scheduler.schedule(core, ReadyTask(runnable), info.woken_while_running);
 }
 
-/// A future that has not been polled yet; see [`Contained`] for why this matters.
+/// A future that was not polled yet; see [`CatchUnwind`] for the reason.
 struct UnpolledFuture<F>(Option<F>);
 
 impl<F> Drop for UnpolledFuture<F> {
@@ -112,7 +115,8 @@ impl<F> Drop for UnpolledFuture<F> {
     }
 }
 
-/// Keeps the panics of a future. Where it is dropped no panic may come out: the task object would end the process.
+/// Catches the panics of a future. A panic while it is dropped would make the task object abort the
+/// process.
 struct CatchUnwind<'a, F>(Pin<&'a mut Option<F>>);
 
 impl<F: Future> CatchUnwind<'_, F> {
@@ -132,20 +136,20 @@ impl<F> Drop for CatchUnwind<'_, F> {
 }
 
 impl ReadyTask {
-    /// Polls it on `core`.
+    /// Polls the task on `core`.
     pub(crate) fn run(self, core: usize) {
         self.0.metadata().core.store(core, Ordering::Relaxed);
-        // What panics is contained; this is for what should not be able to.
+        // The future's panics are caught; this is a second safeguard.
         let _ = catch_unwind(AssertUnwindSafe(|| self.0.run()));
     }
 }
 
-/// The number of the core that polls the task whose code calls this; `None` for code that is no task's.
+/// Index of the core that polls the calling task; `None` for code outside of a task.
 pub fn current_core() -> Option<usize> {
     context::core()
 }
 
-/// Lets the core do something else first: the tasks that wait, and now and then its network.
+/// Lets the core run other tasks first, and its network now and then.
 pub fn yield_now() -> impl Future<Output = ()> + Send + Sync {
     let mut yielded = false;
     poll_fn(move |context| {

@@ -1,12 +1,15 @@
-//! Both ends of a connection of Leeward's protocol, pure: bytes go in, calls, credits and words come out.
+//! Both ends of a connection of Leeward's protocol, pure: bytes go in; calls, credits and messages
+//! come out.
 //!
-//! - [`client`]: the client's [`client::Connection`]. It turns requests into bytes and answers into events.
-//! - [`server`]: the server's [`server::ServerConnection`]. It turns bytes into admitted calls, and their results into answers.
+//! - [`client`]: [`client::Connection`] turns requests into bytes and answers into events.
+//! - [`server`]: [`server::ServerConnection`] turns bytes into admitted calls, and results into
+//!   answers.
 //!
-//! `leeward-pair` tests both on a wire in virtual time.
+//! `leeward-pair` tests both over a simulated connection in virtual time.
 //!
-//! Time, chance and room for bytes are arguments ([`leeward_host::Desk`] on the server's side). Never here: a socket, a
-//! clock, a thread, a decision about admission (`leeward-core`).
+//! Time, random numbers and output buffers are arguments ([`leeward_host::ConnectionContext`] on
+//! the server's side). Does not contain sockets, clocks, threads or admission decisions
+//! (`leeward-core`).
 
 #![forbid(unsafe_code)]
 

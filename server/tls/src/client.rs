@@ -1,4 +1,4 @@
-//! TLS of a client: the authorities whose servers it trusts, and its own certificate.
+//! TLS of a client: the authorities that it trusts, and its own certificate.
 
 use crate::error::{Side, TlsError};
 use crate::files::{self, LoadError};
@@ -15,15 +15,15 @@ pub type ServerName = rustls::pki_types::ServerName<'static>;
 /// Files of a client, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// Authorities that servers are trusted by. There are no others: the system's are not asked.
+    /// The only authorities that the client trusts; the system's are not used.
     pub ca: PathBuf,
-    /// The client's own certificate and its private key, where servers want one.
+    /// The client's own certificate and its private key, for servers that require one.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Name that a server's certificate must have. `None`: the host that is connected to.
+    /// Name that a server's certificate must have. `None`: the host name of the connection.
     pub name: Option<String>,
 }
 
-/// TLS of a client. Clones are the same one.
+/// TLS configuration of a client. Clones share it.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ReloadableConfig<ClientConfig>>,
@@ -32,15 +32,16 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Reads the files, and reads them again whenever they change. New files that can't be used change nothing.
+    /// Loads the files, and reloads them after each change. If new files are unusable, the old
+    /// configuration stays.
     ///
     /// # Errors
-    /// The files can't be used, or the name is none.
+    /// Unusable files, or an invalid name.
     pub fn open(files: ClientFiles) -> Result<Self, LoadError> {
         ClientTls::open_with_alpn(files, crate::ALPN)
     }
 
-    /// The same for another protocol, under its name in the handshake (ALPN), such as `http/1.1`.
+    /// Like [`ClientTls::open`], for another protocol by its ALPN name, such as `http/1.1`.
     ///
     /// # Errors
     /// As [`ClientTls::open`].
@@ -49,11 +50,11 @@ impl ClientTls {
         let own = files.identity.iter().flat_map(|(cert, key)| [cert, key]);
         let watched = std::iter::once(&files.ca).chain(own).cloned().collect();
         let files = Arc::new(files);
-        let of = Arc::clone(&files);
-        Ok(ClientTls { config: ReloadableConfig::open(watched, move || load(&of, protocol))?, files, name })
+        let file_paths = Arc::clone(&files);
+        Ok(ClientTls { config: ReloadableConfig::open(watched, move || load(&file_paths, protocol))?, files, name })
     }
 
-    /// The same, for servers of this name, wherever they are.
+    /// The same configuration, for servers of this name, at every address.
     #[must_use]
     pub fn with_name(&self, name: &ServerName) -> Self {
         ClientTls { name: Some(name.clone()), ..self.clone() }
@@ -62,7 +63,7 @@ impl ClientTls {
     /// Name to expect of the server at `address`, such as `host:port`.
     ///
     /// # Errors
-    /// The host is no name of a server.
+    /// The host is no valid server name.
     pub fn name_for(&self, address: &str) -> Result<ServerName, LoadError> {
         if let Some(name) = &self.name {
             return Ok(name.clone());
@@ -71,26 +72,28 @@ impl ClientTls {
         server_name(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host))
     }
 
-    /// Begins a session with the server of this name: its first words wait in the session.
+    /// Begins a session with the server of this name. The first handshake bytes wait in the
+    /// session.
     ///
     /// # Errors
-    /// The configuration allows none, which [`ClientTls::open`] excludes.
+    /// The configuration permits no session, which [`ClientTls::open`] excludes.
     pub fn connect(&self, name: &ServerName) -> Result<Session, TlsError> {
         let connection = ClientConnection::new(self.config.current(), name.clone());
         connection.map(Session::client).map_err(|error| TlsError::from_rustls(&error, Side::Client))
     }
 
-    /// Looks at the files at once; the second look after a change loads them. A thread does so every second.
+    /// Checks the files at once; the second check after a change loads them. A thread checks every
+    /// second.
     pub fn check_files(&self) {
         self.config.check_files();
     }
 
-    /// How often new files were taken.
+    /// Number of reloads.
     pub fn reloads(&self) -> u64 {
         self.config.reloads()
     }
 
-    /// Words about files that have changed, since this was asked last.
+    /// Takes the messages about changed files since the last call.
     pub fn take_messages(&self) -> Vec<String> {
         self.config.take_messages()
     }
@@ -108,9 +111,9 @@ fn server_name(name: &str) -> Result<ServerName, LoadError> {
 
 fn load(files: &ClientFiles, protocol: &[u8]) -> Result<ClientConfig, LoadError> {
     let ClientFiles { ca, identity, name: _ } = files;
-    let refused = |error: &rustls::Error| LoadError::Unusable { path: ca.clone(), reason: error.to_string() };
+    let unusable = |error: &rustls::Error| LoadError::Unusable { path: ca.clone(), reason: error.to_string() };
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| refused(&error))?;
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(&error))?;
     let builder = builder.with_root_certificates(files::authorities(ca)?);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
@@ -119,7 +122,7 @@ fn load(files: &ClientFiles, protocol: &[u8]) -> Result<ClientConfig, LoadError>
             .map_err(|error| files::unusable(cert, key, &error))?,
     };
     config.alpn_protocols = vec![protocol.to_vec()];
-    // Data before the handshake's end could be sent again by anybody who has heard it.
+    // A reader of the network could replay early data, which is sent before the handshake's end.
     config.enable_early_data = false;
     Ok(config)
 }

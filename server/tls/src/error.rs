@@ -1,8 +1,9 @@
-//! Reasons for which there is no session, or none any more: as a name that is counted, and in words that say what to do.
+//! Errors that prevent or end a session: each has a reason that is counted, and a message with
+//! advice.
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, OtherError};
 
-/// End of a session that is no proper end.
+/// Error that ended a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TlsError {
@@ -12,34 +13,34 @@ pub struct TlsError {
     pub message: String,
 }
 
-/// Kind of a session's end.
+/// Kind of a session's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum TlsErrorReason {
-    /// The peer speaks something else than TLS.
+    /// The peer speaks another protocol than TLS.
     Plaintext,
     /// The peer has no certificate, and needs one.
     NoCertificate,
-    /// An authority that is not trusted here has signed the peer's certificate.
+    /// This side does not trust the authority that signed the peer's certificate.
     UnknownIssuer,
-    /// The peer's certificate is not valid any more, or not yet.
+    /// The peer's certificate has expired, or is not valid yet.
     Expired,
     /// The peer's certificate is for another name.
     WrongName,
-    /// The peer's certificate is wrong in another way.
+    /// The peer's certificate is invalid for another reason.
     BadCertificate,
-    /// The peer has refused this side.
+    /// The peer has rejected this side.
     RefusedByPeer,
     /// The sides have no version, cipher or protocol in common.
     Incompatible,
     /// Bytes that TLS does not allow.
     Garbage,
-    /// Any other.
+    /// Any other error.
     Other,
 }
 
 impl TlsErrorReason {
-    /// The reason as statistics name it.
+    /// The reason's name in statistics.
     pub fn name(self) -> &'static str {
         match self {
             TlsErrorReason::Plaintext => "plaintext",
@@ -56,7 +57,7 @@ impl TlsErrorReason {
     }
 }
 
-/// Side of a connection, whose words differ.
+/// Side of a connection; selects the texts of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -73,11 +74,11 @@ impl Side {
 }
 
 impl TlsError {
-    pub(crate) fn new(reason: TlsErrorReason, words: impl Into<String>) -> Self {
-        TlsError { reason, message: words.into() }
+    pub(crate) fn new(reason: TlsErrorReason, message: impl Into<String>) -> Self {
+        TlsError { reason, message: message.into() }
     }
 
-    /// The server has answered in something else than TLS.
+    /// Error for a server that answered in another protocol than TLS.
     pub(crate) fn plaintext() -> Self {
         TlsError::new(
             TlsErrorReason::Plaintext,
@@ -85,7 +86,7 @@ impl TlsError {
         )
     }
 
-    /// From what rustls says on this side.
+    /// Converts an error of rustls on this side.
     pub(crate) fn from_rustls(error: &Error, side: Side) -> Self {
         let peer = side.peer();
         match error {
@@ -98,7 +99,7 @@ impl TlsError {
                 TlsErrorReason::Incompatible,
                 format!("{peer} and this side have nothing in common: {error}"),
             ),
-            // Whoever answers a hello in another protocol has a first byte that is no record's type.
+            // An answer in another protocol begins with a byte that is no record type.
             Error::InvalidMessage(InvalidMessage::InvalidContentType) if side == Side::Client => TlsError::plaintext(),
             Error::InvalidMessage(_)
             | Error::InappropriateMessage { .. }
@@ -111,8 +112,8 @@ impl TlsError {
     }
 }
 
-fn certificate_error(wrong: &CertificateError, peer: &str) -> TlsError {
-    let (reason, words) = match wrong {
+fn certificate_error(error: &CertificateError, peer: &str) -> TlsError {
+    let (reason, message) = match error {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => (
             TlsErrorReason::UnknownIssuer,
             format!("{peer}'s certificate is signed by nobody whom this side trusts (the file of authorities)"),
@@ -121,11 +122,11 @@ fn certificate_error(wrong: &CertificateError, peer: &str) -> TlsError {
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => {
-            (TlsErrorReason::Expired, format!("{peer}'s certificate is not valid at this time: {wrong}"))
+            (TlsErrorReason::Expired, format!("{peer}'s certificate is not valid at this time: {error}"))
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
             TlsErrorReason::WrongName,
-            format!("{peer}'s certificate is for another name: {wrong}; --tls-name says which name to expect"),
+            format!("{peer}'s certificate is for another name: {error}; --tls-name says which name to expect"),
         ),
         CertificateError::Other(OtherError(inner)) if is_ca_certificate(inner.as_ref()) => (
             TlsErrorReason::BadCertificate,
@@ -134,12 +135,12 @@ fn certificate_error(wrong: &CertificateError, peer: &str) -> TlsError {
                  another one for {peer}"
             ),
         ),
-        _ => (TlsErrorReason::BadCertificate, format!("{peer}'s certificate: {wrong}")),
+        _ => (TlsErrorReason::BadCertificate, format!("{peer}'s certificate: {error}")),
     };
-    TlsError::new(reason, words)
+    TlsError::new(reason, message)
 }
 
-/// Whether a certificate was refused because its owner may only sign others.
+/// Whether a certificate was rejected because its owner may only sign others.
 fn is_ca_certificate(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
 }
@@ -173,9 +174,8 @@ mod tests {
     #[test]
     fn an_authoritys_own_certificate_is_refused_in_words() {
         let wrong = CertificateError::Other(OtherError(Arc::new(webpki::Error::CaUsedAsEndEntity)));
-        let TlsError { reason, message: words } =
-            TlsError::from_rustls(&Error::InvalidCertificate(wrong), Side::Client);
+        let TlsError { reason, message: text } = TlsError::from_rustls(&Error::InvalidCertificate(wrong), Side::Client);
         assert_eq!(reason, TlsErrorReason::BadCertificate);
-        assert!(words.contains("CA:TRUE") && words.contains("sign another one for the server"), "{words}");
+        assert!(text.contains("CA:TRUE") && text.contains("sign another one for the server"), "{text}");
     }
 }

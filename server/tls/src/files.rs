@@ -1,4 +1,4 @@
-//! Certificates, keys and authorities in PEM files, and whether the files have changed.
+//! Certificates, keys and authorities in PEM files, and the detection of changed files.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -9,10 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Longest file that is read, in bytes: nobody's chain or list of authorities is longer.
+/// Longest file that is read, in bytes; more than any real chain or list of authorities.
 const LONGEST: u64 = 4 << 20;
 
-/// Files of which no TLS can be made.
+/// Error of files that are unusable for TLS.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -21,18 +21,18 @@ pub enum LoadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file has not in it what it should have.
+    /// A file lacks the expected content.
     #[error("{path} has no {wanted} in it, in PEM: a block that begins with -----BEGIN")]
     Missing {
         /// The file.
         path: PathBuf,
-        /// The missing thing.
+        /// The missing content.
         wanted: &'static str,
     },
-    /// A certificate or a key that can't be used.
+    /// A certificate or a key is unusable.
     #[error("{path}: {reason}")]
     Unusable {
         /// The file.
@@ -48,7 +48,7 @@ pub enum LoadError {
         /// The certificate's file.
         cert: PathBuf,
     },
-    /// A name that no certificate can have.
+    /// The name is impossible in a certificate.
     #[error("`{name}` is no name of a server: a host's name or an address is wanted")]
     Name {
         /// The name.
@@ -65,7 +65,7 @@ fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     fs::read(path).map_err(failed)
 }
 
-/// The certificates in a file, the first of which is its owner's.
+/// The certificates in a file; the first one is the owner's.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let bytes = read(path)?;
     let read = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
@@ -82,7 +82,7 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, LoadError> {
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| LoadError::Missing { path: path.into(), wanted: "private key" })
 }
 
-/// The authorities in a file, all of which must be usable.
+/// The authorities in a file, which must all be usable.
 pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, LoadError> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -92,7 +92,7 @@ pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, LoadError> {
     Ok(store)
 }
 
-/// Error of rustls about a certificate and its key.
+/// Converts an error of rustls about a certificate and its key.
 pub(crate) fn unusable(cert: &Path, key: &Path, error: &rustls::Error) -> LoadError {
     match error {
         rustls::Error::InconsistentKeys(_) => LoadError::OtherKey { key: key.into(), cert: cert.into() },
@@ -100,28 +100,28 @@ pub(crate) fn unusable(cert: &Path, key: &Path, error: &rustls::Error) -> LoadEr
     }
 }
 
-/// State of a file as the system tells it without reading.
+/// State of a file from its metadata: modification time, length, inode.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
-/// Files that are looked at again and again.
+/// Files that are checked at intervals.
 #[derive(Debug)]
 pub(crate) struct WatchedFiles {
     files: Vec<PathBuf>,
     /// State that was loaded, or tried.
     loaded: Vec<Stamp>,
-    /// State at the last look.
+    /// State at the last check.
     last_checked: Vec<Stamp>,
 }
 
 impl WatchedFiles {
-    /// Files that are about to be loaded.
+    /// Records the state of files that are about to be loaded.
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
         let stamps = stamps(&files);
         WatchedFiles { files, loaded: stamps.clone(), last_checked: stamps }
     }
 
-    /// Whether the files differ from those that were loaded, and are as they were at the last look: a certificate and its key are
-    /// seldom replaced in one moment.
+    /// Whether the files differ from the loaded ones and have not changed since the last check. A
+    /// certificate and its key are seldom replaced at the same moment.
     pub(crate) fn have_changed(&mut self) -> bool {
         let now = stamps(&self.files);
         let is_settled = now == self.last_checked;

@@ -1,17 +1,17 @@
-//! The name by which a client's certificate says who it is.
+//! Identity of a client: the name in its certificate.
 
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use std::fmt::{self, Display, Formatter};
 use webpki::EndEntityCert;
 
-/// Longest name that is taken from a certificate, in bytes: names stand in logs and tables.
+/// Longest name that is taken from a certificate, in bytes: names appear in logs and tables.
 const LONGEST: usize = 1_024;
 
 /// Identity of a peer whose certificate was verified.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Identity {
-    /// The first URI among its alternative names, such as a SPIFFE id.
+    /// The first URI among the alternative names, such as a SPIFFE id.
     Uri(String),
     /// Without a URI, the first DNS name.
     Dns(String),
@@ -20,7 +20,8 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Identity in a certificate. Names with odd characters are none: the fingerprint stands in for them.
+    /// Identity in a certificate. Names with odd characters are ignored, which leaves the
+    /// fingerprint.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Identity {
         if let Ok(parsed) = EndEntityCert::try_from(certificate) {
             if let Some(uri) = parsed.valid_uri_names().find(|name| is_plain(name)) {
@@ -34,7 +35,7 @@ impl Identity {
         Identity::Fingerprint(bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The name alone.
+    /// The name without its prefix.
     pub fn name(&self) -> &str {
         match self {
             Identity::Uri(name) | Identity::Dns(name) | Identity::Fingerprint(name) => name,

@@ -1,15 +1,18 @@
 //! TLS for both ends of a connection, by rustls.
 //!
-//! - [`ServerTls`], [`ClientTls`]: certificates, keys and authorities from files, which are read again when they change.
-//! - [`Session`]: one connection. Ciphertext in, plaintext out, and back; nothing is moved here.
-//! - [`Identity`]: the name by which a client's certificate says who it is. [`Broken`]: why there is no session.
+//! - [`ServerTls`], [`ClientTls`]: certificates, keys and authorities from files, which are
+//!   reloaded after each change.
+//! - [`Session`]: one connection. Ciphertext in, plaintext out, and back; the caller moves all
+//!   bytes.
+//! - [`Identity`]: a client's name in its certificate. [`TlsError`]: the reason for a failed
+//!   session.
 //!
-//! Never here: a socket, and when a handshake may run (the engine's).
+//! Contains no socket. The engine decides when a handshake may run.
 //!
 //! ```
 //! use leeward_tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
 //!
-//! // Files that are not there are said by name.
+//! // The error names a missing file.
 //! let files = ServerFiles { cert: "no.pem".into(), key: "no.key".into(), client_ca: None };
 //! assert!(ServerTls::open(files).unwrap_err().to_string().contains("no.pem"));
 //! let files = ClientFiles { ca: "no-ca.pem".into(), identity: None, name: None };
@@ -33,10 +36,11 @@ pub use identity::Identity;
 pub use server::{ServerFiles, ServerTls};
 pub use session::Session;
 
-/// The protocol's name in the handshake (ALPN). A peer that names none is taken, too; a peer that names only others is not.
+/// The protocol's name in the handshake (ALPN). A peer without ALPN names is accepted, too; a peer
+/// with other names only is rejected.
 pub const ALPN: &[u8] = b"leeward";
 
-/// Whether a connection that begins with this byte may be TLS: the type of a handshake's record.
+/// Whether a connection that begins with this byte may be TLS: the type of a handshake record.
 pub fn is_tls_record(first: u8) -> bool {
     first == 0x16
 }

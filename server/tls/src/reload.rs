@@ -1,4 +1,5 @@
-//! A configuration that is made of files and made anew when they change. Sessions that there are keep the one they began with.
+//! A configuration from files, rebuilt when they change. Existing sessions keep their
+//! configuration.
 
 use crate::files::{LoadError, WatchedFiles};
 use std::path::PathBuf;
@@ -7,18 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// Files are looked at so often.
+/// Interval of the file check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// News that nobody asks for are kept up to so many.
+/// Limit of messages that wait for [`ReloadableConfig::take_messages`]; further ones are lost.
 const MESSAGES_MAX: usize = 16;
 
-/// The newest configuration that could be made of some files.
+/// The newest usable configuration of some files.
 pub(crate) struct ReloadableConfig<C> {
     current: RwLock<Arc<C>>,
     watched: Mutex<WatchedFiles>,
     load: Box<dyn Fn() -> Result<C, LoadError> + Send + Sync>,
     reloads: AtomicU64,
-    /// Why the newest files are not used, if they are not.
+    /// Error of the newest files, if they are unusable.
     last_error: Mutex<Option<String>>,
     messages: Mutex<Vec<String>>,
 }
@@ -28,34 +29,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<C: Send + Sync + 'static> ReloadableConfig<C> {
-    /// Loads what `load` makes of `files`, and has a thread look after them for as long as there is an owner.
+    /// Loads the configuration by `load`. A thread checks `files` as long as the configuration has
+    /// an owner.
     pub(crate) fn open(
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<C, LoadError> + Send + Sync + 'static,
     ) -> Result<Arc<Self>, LoadError> {
         let watched = Mutex::new(WatchedFiles::new(files));
         let current = RwLock::new(Arc::new(load()?));
-        let (reloads, trouble, news) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(Vec::new()));
-        let live = Arc::new(ReloadableConfig {
+        let (reloads, last_failure, queue) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(Vec::new()));
+        let config = Arc::new(ReloadableConfig {
             current,
             watched,
             load: Box::new(load),
             reloads,
-            last_error: trouble,
-            messages: news,
+            last_error: last_failure,
+            messages: queue,
         });
-        let weak = Arc::downgrade(&live);
-        // Without a thread the files are read once.
+        let weak = Arc::downgrade(&config);
+        // Without the thread, the files are only read once.
         let _ = thread::Builder::new().name("leeward-tls".into()).spawn(move || watch_files(&weak));
-        Ok(live)
+        Ok(config)
     }
 
-    /// The newest.
+    /// The newest configuration.
     pub(crate) fn current(&self) -> Arc<C> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at the files once; loads them if they have changed and settled.
+    /// Checks the files once; loads them if they have changed and settled.
     pub(crate) fn check_files(&self) {
         let mut watched = lock(&self.watched);
         if !watched.have_changed() {
@@ -75,34 +77,34 @@ impl<C: Send + Sync + 'static> ReloadableConfig<C> {
         }
     }
 
-    fn push_message(&self, words: String) {
-        let mut news = lock(&self.messages);
-        if news.len() < MESSAGES_MAX {
-            news.push(words);
+    fn push_message(&self, message: String) {
+        let mut messages = lock(&self.messages);
+        if messages.len() < MESSAGES_MAX {
+            messages.push(message);
         }
     }
 
-    /// How often new files were taken.
+    /// Number of reloads.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// Why the newest files are not used, if they are not.
+    /// Error of the newest files, if they are unusable.
     pub(crate) fn last_error(&self) -> Option<String> {
         lock(&self.last_error).clone()
     }
 
-    /// Words about files that have changed, since this was asked last.
+    /// Takes the messages about changed files since the last call.
     pub(crate) fn take_messages(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.messages))
     }
 }
 
-/// Looks at the files until nobody has them any more.
-fn watch_files<C: Send + Sync + 'static>(live: &Weak<ReloadableConfig<C>>) {
+/// Checks the files until the configuration has no owner.
+fn watch_files<C: Send + Sync + 'static>(config: &Weak<ReloadableConfig<C>>) {
     loop {
         thread::park_timeout(CHECK_INTERVAL);
-        let Some(live) = live.upgrade() else { return };
-        live.check_files();
+        let Some(config) = config.upgrade() else { return };
+        config.check_files();
     }
 }

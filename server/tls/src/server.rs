@@ -1,4 +1,4 @@
-//! TLS of a server: its certificate and key, and the authorities whose clients it takes.
+//! TLS of a server: its certificate and key, and the authorities of its clients.
 
 use crate::error::{Side, TlsError};
 use crate::files::{self, LoadError};
@@ -13,15 +13,16 @@ use std::sync::Arc;
 /// Files of a server, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// The certificate, and those between it and the authority.
+    /// The certificate chain: the server's certificate and the intermediate ones.
     pub cert: PathBuf,
     /// The certificate's private key.
     pub key: PathBuf,
-    /// Authorities of clients: who has no certificate of theirs is refused. `None`: clients need none.
+    /// Authorities of clients: a client without a certificate of theirs is rejected. `None`:
+    /// clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// TLS of a server. Clones are the same one.
+/// TLS configuration of a server. Clones share it.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ReloadableConfig<ServerConfig>>,
@@ -29,30 +30,31 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Reads the files, and reads them again whenever they change. New files that can't be used change nothing.
+    /// Loads the files, and reloads them after each change. If new files are unusable, the old
+    /// configuration stays.
     ///
     /// # Errors
-    /// The files can't be used.
+    /// Unusable files.
     pub fn open(files: ServerFiles) -> Result<Self, LoadError> {
         ServerTls::open_with_alpn(files, crate::ALPN)
     }
 
-    /// The same for another protocol, under its name in the handshake (ALPN), such as `http/1.1`.
+    /// Like [`ServerTls::open`], for another protocol by its ALPN name, such as `http/1.1`.
     ///
     /// # Errors
-    /// The files can't be used.
+    /// Unusable files.
     pub fn open_with_alpn(files: ServerFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
         let ServerFiles { cert, key, client_ca } = files.clone();
         let watched = [cert, key].into_iter().chain(client_ca).collect();
         let files = Arc::new(files);
-        let of = Arc::clone(&files);
-        Ok(ServerTls { config: ReloadableConfig::open(watched, move || load(&of, protocol))?, files })
+        let file_paths = Arc::clone(&files);
+        Ok(ServerTls { config: ReloadableConfig::open(watched, move || load(&file_paths, protocol))?, files })
     }
 
-    /// Begins a session with a client that has connected.
+    /// Begins a session with a new connection's client.
     ///
     /// # Errors
-    /// The configuration allows none, which [`ServerTls::open`] excludes.
+    /// The configuration permits no session, which [`ServerTls::open`] excludes.
     pub fn accept(&self) -> Result<Session, TlsError> {
         let connection = ServerConnection::new(self.config.current());
         connection.map(Session::server).map_err(|error| TlsError::from_rustls(&error, Side::Server))
@@ -63,22 +65,23 @@ impl ServerTls {
         self.files.client_ca.is_some()
     }
 
-    /// Looks at the files at once; the second look after a change loads them. A thread does so every second.
+    /// Checks the files at once; the second check after a change loads them. A thread checks every
+    /// second.
     pub fn check_files(&self) {
         self.config.check_files();
     }
 
-    /// How often new files were taken.
+    /// Number of reloads.
     pub fn reloads(&self) -> u64 {
         self.config.reloads()
     }
 
-    /// Why the newest files are not used, if they are not.
+    /// Error of the newest files, if they are unusable.
     pub fn last_error(&self) -> Option<String> {
         self.config.last_error()
     }
 
-    /// Words about files that have changed, since this was asked last.
+    /// Takes the messages about changed files since the last call.
     pub fn take_messages(&self) -> Vec<String> {
         self.config.take_messages()
     }
@@ -93,28 +96,30 @@ impl std::fmt::Debug for ServerTls {
 fn load(files: &ServerFiles, protocol: &[u8]) -> Result<ServerConfig, LoadError> {
     let ServerFiles { cert, key, client_ca } = files;
     let provider = Arc::new(ring::default_provider());
-    let refused = |error: &rustls::Error| files::unusable(cert, key, error);
+    let unusable = |error: &rustls::Error| files::unusable(cert, key, error);
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| refused(&error))?;
+    let builder = builder.map_err(|error| unusable(&error))?;
     let builder = match client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let roots = Arc::new(files::authorities(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-            let wrong = |error| LoadError::Unusable { path: path.clone(), reason: format!("{error}") };
-            builder.with_client_cert_verifier(verifier.map_err(wrong)?)
+            let unusable_ca = |error| LoadError::Unusable { path: path.clone(), reason: format!("{error}") };
+            builder.with_client_cert_verifier(verifier.map_err(unusable_ca)?)
         }
     };
     let mut config =
-        builder.with_single_cert(files::certificates(cert)?, files::key(key)?).map_err(|error| refused(&error))?;
+        builder.with_single_cert(files::certificates(cert)?, files::key(key)?).map_err(|error| unusable(&error))?;
     config.alpn_protocols = vec![protocol.to_vec()];
-    // Data before the handshake's end could be sent again by anybody who has heard it.
+    // A reader of the network could replay early data, which is sent before the handshake's end.
     config.max_early_data_size = 0;
     if client_ca.is_none() {
-        // Clients that come back pay a part. Tickets cost the server no memory.
-        config.ticketer = ring::Ticketer::new().map_err(|error| refused(&error))?;
+        // Returning clients resume their session at a part of the cost. Tickets cost the server no
+        // memory.
+        config.ticketer = ring::Ticketer::new().map_err(|error| unusable(&error))?;
     } else {
-        // A certificate is looked at whenever its owner connects: a session that is taken up would outlive it.
+        // No resumption: each connection verifies the client's certificate, which a resumed session
+        // could outlive.
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }

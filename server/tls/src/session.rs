@@ -1,24 +1,24 @@
-//! TLS of a connection, sans I/O: bounded buffers around rustls. Never here: a socket.
+//! TLS of a connection, sans I/O: bounded buffers around rustls. Contains no socket.
 
 use crate::error::{Side, TlsError};
 use crate::identity::Identity;
 use rustls::{ClientConnection, Connection, HandshakeKind, ServerConnection};
 use std::io::{self, Read, Write};
 
-/// Plaintext that one [`Session::seal`] takes at most, in bytes: two records. More at once would only wait here instead of at the
+/// Plaintext that one [`Session::seal`] takes at most, in bytes: two records. The rest waits at the
 /// caller.
 const SEALED: usize = 32 * 1024;
 
-/// A TLS session over some connection. Its owner moves the bytes.
+/// A TLS session over one connection. Its owner moves the bytes.
 ///
-/// Memory is bounded: a record that is coming (16 KiB), plaintext of what was fed last, and what [`Session::seal`] has taken and
-/// [`Session::send`] has not sent.
+/// Memory is bounded: one incoming record (16 KiB), the plaintext of the last ciphertext, and
+/// plaintext that [`Session::seal`] has taken and [`Session::send`] has not sent.
 pub struct Session {
     connection: Box<Connection>,
     side: Side,
-    /// Plaintext that waits to be taken, in bytes.
+    /// Plaintext that waits for [`Session::take`], in bytes.
     pending_plaintext: usize,
-    /// Whether the peer has said that nothing more comes.
+    /// Whether the peer has announced its end.
     has_ended: bool,
 }
 
@@ -36,11 +36,13 @@ impl Session {
         Session { connection: Box::new(connection), side, pending_plaintext: 0, has_ended: false }
     }
 
-    /// Takes all of `ciphertext`, and puts plaintext into `into`; how many bytes of it. Plaintext beyond that waits for
-    /// [`Session::take`]. No more ciphertext may be fed while more than a record of it waits.
+    /// Decrypts all of `ciphertext` into `into`. Returns the number of plaintext bytes.
+    ///
+    /// Further plaintext waits for [`Session::take`]. The caller must not pass more ciphertext
+    /// while the plaintext of more than one record waits.
     ///
     /// # Errors
-    /// The session is over. What [`Session::send`] still has tells the peer.
+    /// The session has failed. [`Session::send`] sends the alert that waits for the peer.
     pub fn absorb(&mut self, mut ciphertext: &[u8], into: &mut [u8]) -> Result<usize, TlsError> {
         let mut filled = self.take(into);
         while !ciphertext.is_empty() && !self.has_ended {
@@ -50,10 +52,12 @@ impl Session {
         Ok(filled)
     }
 
-    /// Reads ciphertext once from `from`, for who has no buffer for it; how many bytes, 0 at the end.
+    /// Reads ciphertext once from `from`, for a caller without a buffer. Returns the number of
+    /// bytes, 0 at the end.
     ///
     /// # Errors
-    /// The reader's; [`io::ErrorKind::InvalidData`] around a [`Broken`] if the session is over.
+    /// The reader's; [`io::ErrorKind::InvalidData`] around a [`TlsError`] if the session has
+    /// failed.
     pub fn receive(&mut self, from: &mut dyn Read) -> io::Result<usize> {
         let count = self.connection.read_tls(from)?;
         self.process().map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))?;
@@ -61,7 +65,7 @@ impl Session {
     }
 
     fn feed(&mut self, ciphertext: &mut &[u8]) -> Result<(), TlsError> {
-        // Reading from memory fails for want of room alone, which the caller's bound excludes.
+        // Reading from memory only fails if the buffer is full, which the caller's limit excludes.
         let fed = self.connection.read_tls(ciphertext).unwrap_or(0);
         self.process()?;
         if fed == 0 && !self.has_ended {
@@ -77,11 +81,11 @@ impl Session {
         Ok(())
     }
 
-    /// Takes plaintext that waits; how many bytes, 0 if there is none.
+    /// Takes waiting plaintext. Returns the number of bytes, 0 if there is none.
     pub fn take(&mut self, into: &mut [u8]) -> usize {
         let mut taken = 0;
         while self.pending_plaintext > 0 && taken < into.len() {
-            // Without plaintext it would be an error or an end, and neither is of interest here.
+            // Without plaintext, `read` returns an error or the end; both mean 0 here.
             let count = self.connection.reader().read(&mut into[taken..]).unwrap_or(0);
             if count == 0 {
                 self.pending_plaintext = 0;
@@ -97,27 +101,28 @@ impl Session {
         self.pending_plaintext > 0
     }
 
-    /// Whether the peer has said that nothing more comes. Plaintext may still wait.
+    /// Whether the peer has announced its end. Plaintext may still wait.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether the handshake is not over.
+    /// Whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether the handshake has taken up an earlier session, which costs a part of a full one.
+    /// Whether the handshake has resumed an earlier session, at a part of the cost.
     pub fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Identity of the peer; `None` if it has shown no certificate.
+    /// Identity of the peer; `None` without a certificate.
     pub fn identity(&self) -> Option<Identity> {
         self.connection.peer_certificates().and_then(<[_]>::first).map(Identity::of)
     }
 
-    /// Encrypts the beginning of `bytes`, up to a bound; how many of them. Before the handshake is over they wait for that.
+    /// Encrypts the beginning of `bytes`, up to a limit, and returns its length. During the
+    /// handshake the bytes wait for its end.
     pub fn seal(&mut self, bytes: &[u8]) -> usize {
         let most = bytes.len().min(SEALED);
         // Writing into memory does not fail.
@@ -129,10 +134,10 @@ impl Session {
         self.connection.wants_write()
     }
 
-    /// Sends ciphertext until there is none left.
+    /// Sends all waiting ciphertext.
     ///
     /// # Errors
-    /// The writer's; what it has not taken waits for the next call.
+    /// The writer's; unsent ciphertext waits for the next call.
     pub fn send(&mut self, to: &mut dyn Write) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(to) {
@@ -145,7 +150,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says that nothing more will come: to be sent as the last.
+    /// Announces this side's end: the last record to be sent.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
     }

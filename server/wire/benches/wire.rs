@@ -1,5 +1,6 @@
-//! Nanoseconds per frame: encoding and decoding a call with a payload of 64 bytes, alone and as a stream through the
-//! decoder's buffer. Compare within one run only; what a nanosecond is differs between machines.
+//! Nanoseconds per frame: encoding and decoding a call with a payload of 64 bytes, alone and as a
+//! stream through the decoder's buffer. Compare within one run only; results differ between
+//! machines.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use leeward_wire::{
     Budget, Call, CreditId, Decoder, Encoder, Frame, Method, PayloadLimit, RequestId, Side, Timestamp, decode,
 };
 
-/// Calls per read in the bench of a stream: what fits into the decoder's first buffer.
+/// Calls per read in the stream's benchmark, as many as the decoder's first buffer holds.
 const CALLS_PER_READ: usize = 128;
 
 fn call(payload: &[u8]) -> Frame<'_> {

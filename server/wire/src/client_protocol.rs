@@ -1,4 +1,5 @@
-//! Protocols told apart by their first bytes, so that a port can name a peer that has come to the wrong one.
+//! Recognizes a client's protocol by its first bytes, so that a port can name the protocol of a
+//! peer that speaks another one.
 
 use super::header::MAGIC;
 use std::fmt;
@@ -7,7 +8,7 @@ use std::fmt;
 const PROXY_V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const METHODS: [&[u8]; 9] =
     [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"CONNECT ", b"OPTIONS ", b"TRACE ", b"PATCH "];
-/// memcached's commands that clients begin with.
+/// Commands with which memcached's clients begin.
 const COMMANDS: [&[u8]; 14] = [
     b"get ",
     b"gets ",
@@ -25,7 +26,7 @@ const COMMANDS: [&[u8]; 14] = [
     b"touch ",
 ];
 
-/// Protocol that a peer speaks, as its first bytes tell.
+/// Protocol of a peer, recognized by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientProtocol {
@@ -33,7 +34,7 @@ pub enum ClientProtocol {
     Http,
     /// The preface of HTTP/2.
     Http2,
-    /// A ClientHello of TLS, or what else begins a record of its.
+    /// A ClientHello of TLS, or another TLS record.
     Tls,
     /// memcached's text protocol.
     Memcached,
@@ -41,7 +42,7 @@ pub enum ClientProtocol {
     MemcachedBinary,
     /// A command of Redis, in RESP.
     Redis,
-    /// A header of a load balancer that tells the client's address (PROXY protocol, version 1 or 2).
+    /// A load balancer's header with the client's address (PROXY protocol, version 1 or 2).
     Proxy,
     /// Leeward's protocol over TCP.
     Leeward,
@@ -50,8 +51,8 @@ pub enum ClientProtocol {
 }
 
 impl ClientProtocol {
-    /// The protocol that begins with `bytes`, if they are enough to tell. A pure guess: whether they are well-formed is
-    /// for the protocol itself to say.
+    /// The protocol that begins with `bytes`; `None` if they are too few or unknown. Does not check
+    /// that the bytes are well-formed.
     pub fn detect(bytes: &[u8]) -> Option<Self> {
         let begins_with = |beginning: &&[u8]| bytes.starts_with(beginning);
         // A target begins with a slash, or is `*` or a whole address.
@@ -70,14 +71,15 @@ impl ClientProtocol {
         }
     }
 
-    /// Whether `bytes` may be the beginning of one that is told by more of them than one line.
+    /// Whether `bytes` may begin a PROXY header of version 2, whose signature is longer than one
+    /// line.
     pub fn is_proxy_prefix(bytes: &[u8]) -> bool {
         (3..PROXY_V2.len()).contains(&bytes.len()) && PROXY_V2.starts_with(bytes)
     }
 }
 
 impl fmt::Display for ClientProtocol {
-    /// Names the protocol as its users do.
+    /// Writes the protocol's usual name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ClientProtocol::Http => "HTTP/1",
@@ -101,8 +103,8 @@ mod tests {
     #[test]
     fn greetings_are_told_apart() {
         for (name, bytes) in GREETINGS {
-            let told = ClientProtocol::detect(bytes).unwrap_or_else(|| panic!("{name} is not told"));
-            assert_eq!(told.to_string(), name);
+            let protocol = ClientProtocol::detect(bytes).unwrap_or_else(|| panic!("{name} is not told"));
+            assert_eq!(protocol.to_string(), name);
         }
     }
 

@@ -1,5 +1,6 @@
-//! The header's code byte: why a request was dropped or failed, why a connection ends, what windows mean. The numbers
-//! are the wire's; 0 is none of them, so that a header which was never filled in is no valid frame.
+//! The header's code byte: reasons of rejections, failures and connection errors, and the meaning
+//! of windows. The numbers are the wire's. 0 is none of them, so a header that was never filled in
+//! is no valid frame.
 
 use leeward_core::server::RejectReason;
 
@@ -14,7 +15,7 @@ macro_rules! codes {
         }
 
         impl $name {
-            /// All of them, by number.
+            /// All variants, by number.
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
             /// The number on the wire.
@@ -22,7 +23,7 @@ macro_rules! codes {
                 self as u8
             }
 
-            /// `None` for a number that means nothing.
+            /// `None` for an unknown number.
             pub const fn from_number(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some($name::$variant),)+
@@ -34,21 +35,22 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Why the server dropped a request without executing it, or gave up while it waited.
+    /// Reason for which the server rejected a request before its execution, or gave it up while it
+    /// waited.
     RejectCode {
-        /// The queueing delay is over the controller's threshold.
+        /// The queueing delay exceeds the controller's threshold.
         Delay = 1,
         /// The request is less important than the server's threshold.
         Priority = 2,
         /// The server's concurrency limit is reached, or it had no credit for a call on trust.
         Concurrency = 3,
-        /// The request's budget would not last for a lock on its way.
+        /// The request's budget would not last for a lock that it needs.
         Lock = 4,
-        /// The client sent it without a credit.
+        /// The client sent the request without a credit.
         NoCredit = 5,
-        /// The server takes no more requests; another one may.
+        /// The server takes no more requests; another server may.
         ShuttingDown = 6,
-        /// The client has cancelled it. Since version 2.
+        /// The client has cancelled the request. Since version 2.
         Cancelled = 7,
         /// A reason without a number of its own.
         Other = 255,
@@ -68,7 +70,7 @@ impl From<RejectReason> for RejectCode {
 }
 
 codes! {
-    /// Why an admitted request has no result. The connection goes on.
+    /// Reason for which an admitted request has no result. The connection stays open.
     FailureCode {
         /// The server has no such method.
         UnknownMethod = 1,
@@ -80,19 +82,19 @@ codes! {
 }
 
 codes! {
-    /// Why the server closes the connection. The last frame that it sends.
+    /// Reason for which the server closes the connection, in its final frame.
     ErrorCode {
         /// The client speaks a version that the server doesn't.
         Version = 1,
-        /// Bytes that are no frame, or a frame with a value that it must not have.
+        /// Bytes that are no frame, or a frame with an invalid value.
         Malformed = 2,
         /// A payload longer than the server accepts.
         TooLarge = 3,
-        /// A frame at a moment when it must not come, such as a call before registration.
+        /// A frame that the connection's phase forbids, such as a call before registration.
         Unexpected = 4,
-        /// A call with the identifier of one that is still unanswered.
+        /// A call with the identifier of an unanswered call.
         DuplicateRequest = 5,
-        /// The server has as many connections as it allows.
+        /// The server has reached its limit of connections.
         ConnectionLimit = 6,
         /// The client was silent, or stuck in the middle of a frame, for too long.
         Timeout = 7,
@@ -106,9 +108,9 @@ codes! {
 codes! {
     /// Meaning of a session's windows, which depends on the server's algorithm.
     Regime {
-        /// A client has no more requests unanswered than its window.
+        /// A client may have at most its window of unanswered requests.
         Credits = 1,
-        /// Windows are advice; the client's own algorithm decides what it sends.
+        /// Windows are advisory; the client's own algorithm decides when to send.
         Open = 2,
     }
 }

@@ -1,4 +1,4 @@
-//! From bytes to frames: [`decode`] on bytes that lie in memory, [`Decoder`] on bytes that come in pieces.
+//! From bytes to frames: [`decode`] for bytes in memory, [`Decoder`] for a stream.
 
 use super::client_protocol::ClientProtocol;
 use super::error::WireError;
@@ -6,33 +6,35 @@ use super::frame::{Frame, payload_max};
 use super::header::{Field, HEADER_LEN, Kind, MAGIC, RawHeader, Side, Version};
 use super::value::PayloadLimit;
 
-/// Bytes of the header that say what and how long the frame is.
+/// Length of the header's part with the frame's kind and length.
 const PREFIX_LEN: usize = 8;
 
-/// Result of [`decode`] on the beginning of some bytes.
+/// Result of [`decode`] at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeStatus<'a> {
     /// A whole frame.
     Frame {
         /// The frame.
         frame: Frame<'a>,
-        /// Bytes that it took, header included. The next frame begins behind them.
+        /// Length of the frame, header included. The next frame begins after it.
         length: usize,
     },
-    /// The beginning of a frame, right so far.
+    /// The beginning of a frame, valid so far.
     Incomplete {
-        /// Bytes without which there is nothing new to find, counted from the frame's beginning.
+        /// Bytes required before decoding can make progress, counted from the frame's beginning.
         needed: usize,
     },
 }
 
-/// Decodes the frame at the beginning of `bytes`, which `from` sent to a side that accepts payloads up to `limit`, in any version.
-/// Nothing is copied or allocated. What is wrong is found as soon as the bytes that show it are there: kind and length
-/// after 8 bytes, everything else in the header after 64, before any payload.
+/// Decodes the frame at the beginning of `bytes`, in any version. `from` sent it to a side that
+/// accepts payloads up to `limit`.
+///
+/// Copies and allocates nothing. Finds each error as soon as the bytes that show it have arrived:
+/// kind and length after 8 bytes, all other header fields after 64, before any payload.
 ///
 /// # Errors
-/// Every [`WireError`] but [`WireError::Truncated`]; the earliest in the stream, so that it doesn't depend on how
-/// many more bytes are there.
+/// Every [`WireError`] but [`WireError::Truncated`]: the earliest in the stream, independent of the
+/// number of further bytes.
 #[inline]
 pub fn decode(bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<DecodeStatus<'_>, WireError> {
     decode_in(None, bytes, from, limit)
@@ -66,7 +68,7 @@ fn decode_in(
     }
 }
 
-/// Checks the beginning of a header: a peer of another protocol may say less than 8 bytes, and then wait.
+/// Checks the magic at once: a peer of another protocol may send less than 8 bytes, and then wait.
 #[inline]
 fn check_magic(bytes: &[u8]) -> Result<(), WireError> {
     match bytes.first_chunk() {
@@ -109,16 +111,18 @@ fn read_prefix(
     Ok((kind, length as usize))
 }
 
-/// Whether such a frame says nothing of its stream's version: a server that speaks no version of its client's says so in version 1.
+/// Whether such a frame may occur in a stream of any version. A server that does not speak its
+/// client's version reports this in version 1.
 #[inline]
 fn is_in_any_stream(version: Version, kind: Kind) -> bool {
     kind == Kind::Error && version == Version::One
 }
 
-/// Turns what a socket gives into frames. One buffer, reused for ever: a frame is borrowed from it until the next call.
+/// Turns bytes from a socket into frames. One buffer is reused; a frame borrows from it until the
+/// next call.
 ///
-/// Read into [`Decoder::spare`], say how much with [`Decoder::filled`], then take frames with [`Decoder::next_frame`]
-/// until there is none:
+/// Read into [`Decoder::spare`], report the count to [`Decoder::advance`], then take frames with
+/// [`Decoder::next_frame`] until it returns `None`:
 /// ```
 /// # use leeward_wire::{Decoder, PayloadLimit, Side, WireError};
 /// # fn serve(mut socket: impl std::io::Read) -> Result<(), Box<dyn std::error::Error>> {
@@ -126,9 +130,9 @@ fn is_in_any_stream(version: Version, kind: Kind) -> bool {
 /// loop {
 ///     let read = socket.read(decoder.spare())?;
 ///     if read == 0 {
-///         return Ok(decoder.end()?);
+///         return Ok(decoder.finish()?);
 ///     }
-///     decoder.filled(read);
+///     decoder.advance(read);
 ///     while let Some(frame) = decoder.next_frame()? {
 ///         println!("{frame:?}");
 ///     }
@@ -137,24 +141,25 @@ fn is_in_any_stream(version: Version, kind: Kind) -> bool {
 /// # serve(&b""[..]).unwrap();
 /// ```
 ///
-/// The buffer begins at 16 KiB or less and doubles only when a frame has filled it, up to the longest frame that the
-/// limit allows. So a peer has to send about half of what it makes us hold; announcing a megabyte costs us nothing.
-/// Between frames every byte is moved at most once.
+/// The buffer begins at 16 KiB or less and doubles only when a frame has filled it. The longest
+/// permitted frame bounds its size. So a peer has to send about half of the memory that it makes
+/// the receiver hold; an announced megabyte costs no memory. Between frames every byte moves at
+/// most once.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     from: Side,
     limit: PayloadLimit,
-    /// Received bytes that are not yet taken lie in `start..end`; all of it is initialised.
+    /// Received bytes that are not yet taken lie in `start..end`; the whole buffer is initialised.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes after `start` without which there is nothing new to find.
+    /// Bytes after `start` required before decoding can make progress.
     needed: usize,
-    /// Bytes of a frame that are thrown away as they come.
+    /// Bytes of a skipped frame that are still to be discarded.
     skip: usize,
-    /// Version of the stream's frames, as soon as one has come.
+    /// Version of the stream's frames, known from the first frame on.
     stream_version: Option<Version>,
-    /// Fatal, and so final.
+    /// Fatal error; every later call returns it.
     error: Option<WireError>,
 }
 
@@ -162,7 +167,8 @@ pub struct Decoder {
 const FIRST_LEN: usize = 16 * 1024;
 
 impl Decoder {
-    /// For what `from` sends to a side that accepts payloads up to `limit`. Holds no memory before the first read.
+    /// Decoder of the frames that `from` sends to a side that accepts payloads up to `limit`. Holds
+    /// no memory before the first read.
     pub fn new(from: Side, limit: PayloadLimit) -> Self {
         Decoder {
             from,
@@ -177,26 +183,26 @@ impl Decoder {
         }
     }
 
-    /// The same for a stream of this version alone.
+    /// Accepts frames of this version only.
     #[must_use]
     pub fn with_version(mut self, version: Version) -> Self {
         self.stream_version = Some(version);
         self
     }
 
-    /// Version of the stream's frames: of those that have been taken, or of the next one whose beginning is there.
+    /// Version of the frames taken so far, or of the next frame if its beginning has arrived.
     pub fn version(&self) -> Option<Version> {
         let next = self.buffer[self.start..self.end].get(Field::Version.offset());
         self.stream_version.or_else(|| Version::from_number(*next?))
     }
 
-    /// The longest frame, and so the largest buffer.
+    /// Length of the longest frame, and so of the largest buffer.
     fn buffer_max(&self) -> usize {
         HEADER_LEN + self.limit.bytes() as usize
     }
 
-    /// Where the next bytes go. Never empty after [`Decoder::next_frame`] has said `Ok(None)`; before that, and after
-    /// an error, it may be.
+    /// Buffer for the next bytes. Never empty after [`Decoder::next_frame`] has returned
+    /// `Ok(None)`; before that, and after an error, it may be empty.
     pub fn spare(&mut self) -> &mut [u8] {
         if self.error.is_some() {
             return &mut [];
@@ -208,13 +214,14 @@ impl Decoder {
         &mut self.buffer[self.end..]
     }
 
-    /// Whether more bytes are needed before anything can be found.
+    /// Whether more bytes are required before decoding can make progress.
     fn needs_more(&self) -> bool {
         self.end - self.start < self.needed
     }
 
-    /// Moves the buffered bytes to the front. When all whole frames have been taken, the rest is one part of a frame,
-    /// which will then not move again. A caller that leaves frames behind pays only where it took more than is moved.
+    /// Moves the buffered bytes to the front. If the caller has taken all whole frames, only a part
+    /// of one frame remains, and moves once. If whole frames remain, bytes move only when at least
+    /// as many were taken.
     fn compact(&mut self) {
         let kept = self.end - self.start;
         if self.start > 0 && (self.needs_more() || kept <= self.start) {
@@ -224,25 +231,27 @@ impl Decoder {
     }
 
     fn grow(&mut self) {
-        // No more than the frame needs that is coming: whoever bounds the memory of many connections counts by that.
+        // Grows to the length of the incoming frame at most: callers that bound the memory of many
+        // connections count with that length.
         let length = (self.buffer.len() * 2).max(FIRST_LEN).min(self.needed.max(FIRST_LEN)).min(self.buffer_max());
         self.buffer.reserve_exact(length - self.buffer.len());
         self.buffer.resize(length, 0);
     }
 
-    /// The first `count` bytes of [`Decoder::spare`] have been filled.
+    /// Accepts the first `count` bytes of [`Decoder::spare`], which the caller has filled.
     ///
     /// # Panics
-    /// If there weren't as many.
+    /// If `count` exceeds the buffer.
     pub fn advance(&mut self, count: usize) {
         assert!(count <= self.buffer.len() - self.end, "more bytes than there was room for");
         self.end += count;
     }
 
-    /// Takes the next frame; `None` until more bytes have come.
+    /// Takes the next frame; `None` until more bytes arrive.
     ///
     /// # Errors
-    /// Every [`WireError`] but [`WireError::Truncated`], after the frames before it; and the same one again ever after.
+    /// Every [`WireError`] but [`WireError::Truncated`], after the frames before it. Every later
+    /// call returns the same error.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, WireError> {
         if let Some(error) = self.error {
@@ -277,8 +286,9 @@ impl Decoder {
         }
     }
 
-    /// The beginning of a long frame whose payload has not come yet, after [`Decoder::next_frame`] has said `Ok(None)`. Its
-    /// payload is empty here. Frames that fit into the first buffer are not told.
+    /// The header of a long frame whose payload has not arrived, after [`Decoder::next_frame`] has
+    /// returned `Ok(None)`. The payload is empty here. `None` for a frame that fits into the first
+    /// buffer.
     pub fn partial_frame(&self) -> Option<Frame<'_>> {
         if self.needed <= FIRST_LEN || self.skip > 0 || !self.needs_more() {
             return None;
@@ -289,16 +299,16 @@ impl Decoder {
         Frame::read(kind, &RawHeader::read(header), &[]).ok()
     }
 
-    /// Throws the frame away of which [`Decoder::coming`] tells, as its bytes come: they take no memory.
+    /// Discards the frame of [`Decoder::partial_frame`] as its bytes arrive: they take no memory.
     pub fn skip(&mut self) {
         self.skip = self.needed;
         self.needed = PREFIX_LEN;
     }
 
-    /// The stream has ended: was that between two frames?
+    /// Checks that the stream ended between two frames.
     ///
     /// # Errors
-    /// [`WireError::Truncated`] if not; the earlier error if there was one.
+    /// [`WireError::Truncated`] if it ended inside a frame; the earlier error if there was one.
     pub fn finish(&self) -> Result<(), WireError> {
         match (self.error, self.buffered()) {
             (Some(error), _) => Err(error),
@@ -307,7 +317,7 @@ impl Decoder {
         }
     }
 
-    /// Another protocol that the peer speaks, if bytes that begin no frame tell.
+    /// Another protocol that the peer speaks, recognized from bytes that begin no frame.
     pub fn foreign_protocol(&self) -> Option<ClientProtocol> {
         let is_foreign = matches!(self.error, Some(WireError::Magic { .. }));
         is_foreign.then(|| ClientProtocol::detect(&self.buffer[self.start..self.end])).flatten()
@@ -318,11 +328,11 @@ impl Decoder {
         self.end - self.start
     }
 
-    /// Memory that what is coming needs, and that was needed for what came, in bytes; 0 if it is no more than any connection
-    /// may have, which is 16 KiB.
+    /// Memory that the incoming frame needs, or that an earlier frame needed, in bytes. 0 if that
+    /// is at most 16 KiB, the first buffer of every connection.
     pub fn required_capacity(&self) -> usize {
-        let wanted = self.needed.max(self.buffer.capacity());
-        if wanted > FIRST_LEN { wanted } else { 0 }
+        let required = self.needed.max(self.buffer.capacity());
+        if required > FIRST_LEN { required } else { 0 }
     }
 
     /// Bytes of memory held: at most the limit and a header.
@@ -330,8 +340,8 @@ impl Decoder {
         self.buffer.capacity()
     }
 
-    /// Gives the memory back if nothing is buffered, and says whether it did. For connections that have been idle for a
-    /// while: the next read allocates again.
+    /// Frees the memory if nothing is buffered, and returns whether it did. For idle connections:
+    /// the next read allocates again.
     pub fn release(&mut self) -> bool {
         let idle = self.buffered() == 0;
         if idle {

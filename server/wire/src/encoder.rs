@@ -5,7 +5,7 @@ use super::frame::{Frame, payload_max};
 use super::header::{HEADER_LEN, RawHeader, Version};
 use super::value::PayloadLimit;
 
-/// Encodes frames for one peer. A frame takes [`Frame::encoded_len`] bytes, known beforehand.
+/// Encodes frames for one peer. A frame's length is known before: [`Frame::encoded_len`].
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     limit: PayloadLimit,
@@ -13,19 +13,20 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For a peer that accepts payloads up to `limit`, in version 1.
+    /// Encoder for a peer that accepts payloads up to `limit`, in version 1.
     pub const fn new(limit: PayloadLimit) -> Self {
         Encoder { limit, version: Version::One }
     }
 
-    /// The same in another version.
+    /// The same encoder for another version.
     #[must_use]
     pub const fn with_version(mut self, version: Version) -> Self {
         self.version = version;
         self
     }
 
-    /// The header alone, to be sent before [`Frame::payload`] in one vectored write: a long payload is not copied.
+    /// The header alone. A vectored write sends it together with [`Frame::payload`], so a long
+    /// payload is not copied.
     ///
     /// # Errors
     /// [`EncodeError::PayloadTooLarge`], [`EncodeError::Version`].
@@ -35,10 +36,10 @@ impl Encoder {
         Ok(words.bytes())
     }
 
-    /// Appends `frame` to `out` and says how many bytes it took. Allocates only where `out` must grow.
+    /// Appends `frame` to `out` and returns its length in bytes. Allocates only if `out` must grow.
     ///
     /// # Errors
-    /// [`EncodeError::PayloadTooLarge`], [`EncodeError::Version`]; `out` is then as it was.
+    /// [`EncodeError::PayloadTooLarge`], [`EncodeError::Version`]; `out` is then unchanged.
     #[inline]
     pub fn append(&self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<usize, EncodeError> {
         let (words, payload) = self.parts(frame)?;
@@ -49,16 +50,17 @@ impl Encoder {
         Ok(length)
     }
 
-    /// Writes `frame` to the beginning of `out` and says how many bytes it took.
+    /// Writes `frame` to the beginning of `out` and returns its length in bytes.
     ///
     /// # Errors
-    /// As [`Encoder::append`], or [`EncodeError::NoRoom`] where `out` is too short; `out` is then as it was.
+    /// As [`Encoder::append`], or [`EncodeError::BufferTooSmall`] if `out` is too short; `out` is
+    /// then unchanged.
     #[inline]
     pub fn write(&self, frame: &Frame<'_>, out: &mut [u8]) -> Result<usize, EncodeError> {
         let (words, payload) = self.parts(frame)?;
-        let (needed, room) = (HEADER_LEN + payload.len(), out.len());
+        let (needed, space) = (HEADER_LEN + payload.len(), out.len());
         let out = out.get_mut(..needed).and_then(|out| out.split_first_chunk_mut());
-        let (header, behind) = out.ok_or(EncodeError::BufferTooSmall { needed, available: room })?;
+        let (header, behind) = out.ok_or(EncodeError::BufferTooSmall { needed, available: space })?;
         words.store(header);
         behind.copy_from_slice(payload);
         Ok(needed)

@@ -1,9 +1,9 @@
-//! Errors of bytes that arrive, and of a frame that should leave.
+//! Errors of received bytes and of frames that cannot be encoded.
 
 use super::code::ErrorCode;
 use super::header::{Field, Kind, Side, Version};
 
-/// A hint for whoever connects with TLS to a port without, or the other way round: both begin records so.
+/// A hint for a connection with TLS at one end only: records begin with these bytes.
 fn hint(found: [u8; 2]) -> &'static str {
     match found {
         [0x14..=0x17, 3] => ". They are TLS's, and this side speaks no TLS here: use it at both ends, or at neither",
@@ -11,13 +11,13 @@ fn hint(found: [u8; 2]) -> &'static str {
     }
 }
 
-/// Reasons for which received bytes are no frame. A peer that sends one such byte has lost its place or doesn't speak
-/// the protocol, so each of these is fatal to the connection: the receiver reads no further. Errors that leave the
-/// connection whole travel as [`Kind::Failure`] and [`Kind::Drop`].
+/// Error of received bytes that are no frame. A peer that sends one such byte has lost its position
+/// or speaks another protocol. So each error is fatal to the connection, and the receiver reads no
+/// further. Errors that leave the connection intact travel as [`Kind::Failure`] and [`Kind::Drop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Not this protocol at all.
+    /// Another protocol.
     #[error("the bytes {found:02x?} begin no frame; a frame begins with `LW`{}", hint(*found))]
     Magic {
         /// The first two bytes.
@@ -29,7 +29,7 @@ pub enum WireError {
         /// The peer's version.
         found: u8,
     },
-    /// A version that this code speaks, in a stream of another one.
+    /// A version that this code speaks, in a stream of another version.
     #[error("a frame of version {} in a stream of version {}", found.number(), stream.number())]
     VersionMismatch {
         /// The frame's version.
@@ -43,22 +43,23 @@ pub enum WireError {
         /// The kind byte.
         found: u8,
     },
-    /// A frame that only the other side sends.
+    /// Only the other side may send this frame.
     #[error("a {kind} frame must not come from the {from:?}")]
     Direction {
-        /// Its kind.
+        /// The frame's kind.
         kind: Kind,
-        /// Side that sent it.
+        /// The side that sent it.
         from: Side,
     },
-    /// More payload than is accepted for this kind. Found in the header, before there is memory for any of it.
+    /// The payload is longer than the receiver accepts for this kind. Found in the header, before
+    /// memory is allocated.
     #[error("a {kind} frame announces {length} B of payload; accepted: {limit} B")]
     PayloadTooLarge {
         /// The frame's kind.
         kind: Kind,
         /// Length that the header announces, in bytes.
         length: u32,
-        /// Length that is accepted, in bytes; 0 for a kind that has no payload.
+        /// Accepted length, in bytes; 0 for a kind without payload.
         limit: u32,
     },
     /// A field that this kind doesn't use, or a reserved one, is not zero.
@@ -69,14 +70,14 @@ pub enum WireError {
         /// The first such field.
         field: Field,
     },
-    /// A field has a value that means nothing.
+    /// A field has an unknown or invalid value.
     #[error("{field} can't be {value} in a {kind} frame")]
     Value {
         /// The frame's kind.
         kind: Kind,
         /// The first such field.
         field: Field,
-        /// Value that was in it.
+        /// The field's value.
         value: u64,
     },
     /// A message for people is not UTF-8.
@@ -88,15 +89,15 @@ pub enum WireError {
     /// The connection ended inside a frame.
     #[error("the stream ends inside a frame: {buffered} B of at least {needed} B")]
     Truncated {
-        /// Bytes of it that came.
+        /// Bytes of the frame that arrived.
         buffered: usize,
-        /// Bytes that it has, as far as was known.
+        /// The frame's length, as far as it was known.
         needed: usize,
     },
 }
 
 impl WireError {
-    /// Code that a server sends to the client whose bytes these were.
+    /// Code that a server sends to the client that sent these bytes.
     pub fn code(&self) -> ErrorCode {
         match self {
             WireError::Version { .. } => ErrorCode::Version,
@@ -107,11 +108,11 @@ impl WireError {
     }
 }
 
-/// Why a frame can't be encoded. Nothing has been written.
+/// Error of a frame that can't be encoded. Nothing has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The peer would refuse the payload.
+    /// The peer would reject the payload.
     #[error("{length} B of payload; the peer accepts {limit} B")]
     PayloadTooLarge {
         /// The payload's length in bytes.
@@ -119,12 +120,12 @@ pub enum EncodeError {
         /// Length that the peer accepts, in bytes.
         limit: u32,
     },
-    /// The version does not have it.
+    /// The version does not have this frame.
     #[error("a {kind} frame that version {} does not have", version.number())]
     Version {
         /// The frame's kind.
         kind: Kind,
-        /// The version that the encoder speaks.
+        /// The encoder's version.
         version: Version,
     },
     /// The buffer is too short.

@@ -1,5 +1,5 @@
-//! Frames as types: what each kind says, and how it fits into a header. A value that exists can be encoded, except
-//! for a payload that is too long.
+//! Frames as types: the content of each kind, and its mapping to a header. Every value can be
+//! encoded, except one with a payload that is too long.
 
 use leeward_core::server::Feedback;
 use leeward_core::units::{CreditId, Credits, Priority};
@@ -9,7 +9,7 @@ use super::error::WireError;
 use super::header::{Field, HEADER_LEN, Kind, RawHeader, Version};
 use super::value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};
 
-/// Everything that travels. Payloads are borrowed from wherever the bytes lie.
+/// All frames of the protocol. Payloads are borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// Client to server, first frame of a connection.
@@ -18,29 +18,29 @@ pub enum Frame<'a> {
     Welcome(Welcome),
     /// Client to server: a request.
     Call(Call<'a>),
-    /// Server to client: its result.
+    /// Server to client: the request's result.
     Response(Response<'a>),
-    /// Server to client: it was rejected.
+    /// Server to client: the request was rejected.
     Drop(Rejection<'a>),
-    /// Server to client: it was admitted and has no result.
+    /// Server to client: the request was admitted and has no result.
     Failure(Failure<'a>),
-    /// Server to client: a window that nothing else could carry.
+    /// Server to client: a window without an answer to carry it.
     Credit(Credit),
-    /// Client to server: a demand that no call could carry.
+    /// Client to server: a demand without a call to carry it.
     Demand(Demand),
-    /// Client to server: no more calls will come.
+    /// Client to server: no more calls will follow.
     Deregister,
-    /// Either way: answer with the same timestamp.
+    /// Either way: a request for a pong with the same timestamp.
     Ping(Ping),
-    /// Either way: the answer.
+    /// Either way: the answer to a ping.
     Pong(Pong),
-    /// Server to client: why it closes the connection.
+    /// Server to client: the reason for closing the connection.
     Error(FatalError<'a>),
-    /// Client to server: nobody waits for a call any more.
+    /// Client to server: a call's answer is not needed any more.
     Cancel(Cancel),
 }
 
-/// A client introduces itself.
+/// Registration of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register {
     /// The client's clock, echoed in the [`Welcome`].
@@ -51,12 +51,12 @@ pub struct Register {
     pub payload_max: PayloadLimit,
 }
 
-/// The session exists.
+/// Confirmation of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// Echo of the client's clock.
     pub timestamp: Timestamp,
-    /// The first window and threshold, and the name of this grant.
+    /// The first window and threshold, and the grant's credit id.
     pub feedback: Feedback,
     /// The longest call that the server accepts.
     pub payload_max: PayloadLimit,
@@ -67,35 +67,35 @@ pub struct Welcome {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// Names it until it is answered; unique among the unanswered calls of its connection.
+    /// Identifier until the answer; unique among the unanswered calls of its connection.
     pub request: RequestId,
     /// The client's clock, echoed in the answer.
     pub timestamp: Timestamp,
     /// The newest grant that the client knows.
     pub credit: CreditId,
-    /// Method to call.
+    /// The method to call.
     pub method: Method,
-    /// Requests that wait behind it at the client.
+    /// Requests that wait behind this one at the client.
     pub demand: u32,
-    /// Queueing delay that it may still spend.
+    /// Queueing delay that the request may still spend.
     pub budget: Budget,
-    /// How important it is.
+    /// Importance of the request.
     pub priority: Priority,
-    /// Its argument.
+    /// Argument of the method.
     pub payload: &'a [u8],
 }
 
-/// Fields of every answer, whatever became of the request.
+/// Fields of every answer: response, rejection or failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The call that it answers.
     pub request: RequestId,
     /// Echo of the client's clock.
     pub timestamp: Timestamp,
-    /// The window, the name of this grant, the threshold and what the algorithm adds.
+    /// The window, the grant's credit id, the threshold and the algorithm's own field.
     pub feedback: Feedback,
-    /// How long the server had the request, from its packet's arrival to this answer's departure. The rest of the round
-    /// trip is the network's.
+    /// Time that the server had the request, from its packet's arrival to this answer's departure.
+    /// The network takes the rest of the round trip.
     pub sojourn: Nanos32,
 }
 
@@ -113,11 +113,11 @@ pub struct Response<'a> {
 pub struct Rejection<'a> {
     /// Fields of every answer.
     pub answer: Answer,
-    /// Why.
+    /// Reason.
     pub reason: RejectCode,
-    /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+    /// Details for people: the lock's name for [`RejectCode::Lock`]; mostly empty.
     pub message: Message<'a>,
-    /// A hint not to send anything for so long; zero is no hint.
+    /// A hint not to send for this time; zero is no hint.
     pub retry_after: Nanos32,
 }
 
@@ -126,50 +126,50 @@ pub struct Rejection<'a> {
 pub struct Failure<'a> {
     /// Fields of every answer.
     pub answer: Answer,
-    /// Why.
+    /// Reason.
     pub code: FailureCode,
-    /// Why, for people.
+    /// Reason, for people.
     pub message: Message<'a>,
 }
 
-/// A window on its own.
+/// A window without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// The window, the name of this grant, the threshold and what the algorithm adds.
+    /// The window, the grant's credit id, the threshold and the algorithm's own field.
     pub feedback: Feedback,
 }
 
-/// A demand on its own.
+/// A demand without a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// Requests that wait at the client.
     pub demand: u32,
 }
 
-/// A question for a sign of life.
+/// A request for a [`Pong`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ping {
-    /// The asker's clock.
+    /// The sender's clock.
     pub timestamp: Timestamp,
 }
 
-/// A sign of life.
+/// The answer to a [`Ping`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
-    /// Echo of the asker's clock.
+    /// Echo of the ping's clock.
     pub timestamp: Timestamp,
 }
 
-/// The server's last word.
+/// The server's final frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FatalError<'a> {
-    /// Why it closes the connection.
+    /// Reason for closing the connection.
     pub code: ErrorCode,
-    /// Why, for people.
+    /// Reason, for people.
     pub message: Message<'a>,
 }
 
-/// A call that nobody waits for any more. It is answered all the same.
+/// Cancellation of a call. The server answers the call all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancel {
     /// The call.
@@ -197,7 +197,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The version that brought what it says.
+    /// The first version that has this frame with this content.
     #[inline]
     pub const fn min_version(&self) -> Version {
         match self {
@@ -206,7 +206,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The bytes that follow the header: the argument, the result or the message; empty for all other kinds.
+    /// The bytes that follow the header: the argument, the result or the message; empty for all
+    /// other kinds.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         match self {
@@ -219,13 +220,13 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Bytes that it takes on the wire, header included.
+    /// Length on the wire in bytes, header included.
     #[inline]
     pub fn encoded_len(&self) -> usize {
         HEADER_LEN + self.payload().len()
     }
 
-    /// Its header, with `payload_len` bytes to follow.
+    /// The frame's header, with `payload_len` bytes to follow.
     #[inline]
     pub(super) fn raw_header(&self, version: Version, payload_len: u32) -> RawHeader {
         let words = RawHeader::new(version, self.kind(), payload_len);
@@ -264,7 +265,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The frame of `kind` that a header and its payload say. An empty payload checks the header alone.
+    /// Reads the frame of `kind` from a header and its payload. With an empty payload, only the
+    /// header is checked.
     #[inline]
     pub(super) fn read(kind: Kind, words: &RawHeader, payload: &'a [u8]) -> Result<Self, WireError> {
         if let Some(field) = words.unexpected_field(kind) {
@@ -319,7 +321,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The payload that one `kind` frame may have, in bytes, where the receiver accepts `limit` in calls and responses.
+/// The longest payload of a `kind` frame, in bytes, if the receiver accepts `limit` in calls and
+/// responses.
 #[inline]
 pub(super) const fn payload_max(kind: Kind, limit: PayloadLimit) -> u32 {
     match kind {
@@ -346,7 +349,8 @@ fn with_answer(words: RawHeader, answer: &Answer) -> RawHeader {
         .with(Field::Sojourn, answer.sojourn.0.into())
 }
 
-/// Reads the fields that several kinds have. Where more than one is wrong, the first in the header is reported.
+/// Reads the fields that several kinds share. If several fields are invalid, the error names the
+/// first in the header.
 struct FieldReader<'w> {
     kind: Kind,
     header: &'w RawHeader,
@@ -377,7 +381,7 @@ impl FieldReader<'_> {
     fn priority(&self, field: Field) -> Result<Priority, WireError> {
         let level = self.header.value_u8(field);
         let priority = Priority::new(level);
-        // Priorities clamp; on the wire that would make two headers of one frame.
+        // `Priority::new` clamps; accepting that here would give two headers to one frame.
         if priority.level() == level { Ok(priority) } else { Err(self.invalid_value(field)) }
     }
 
@@ -425,7 +429,7 @@ impl FieldReader<'_> {
 
     #[inline]
     fn message<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, WireError> {
-        // The length was checked with the header, so nothing is cut off here.
+        // The length was checked with the header, so `Message::new` cuts nothing off.
         std::str::from_utf8(payload).map(Message::new).map_err(|_| WireError::Text { kind: self.kind })
     }
 }

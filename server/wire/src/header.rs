@@ -1,5 +1,6 @@
-//! The 64 bytes before every payload: which field lies where, and which kind of frame uses which. One table serves
-//! encoding, decoding, the check of what must be zero, and the tests of `docs/protocol.md`.
+//! The 64 bytes before every payload: the layout of the fields, and the fields of each kind of
+//! frame. Encoding, decoding, the check for zero fields and the tests of `docs/protocol.md` use one
+//! table.
 
 use std::fmt;
 
@@ -9,21 +10,21 @@ pub const HEADER_LEN: usize = 64;
 /// The first two bytes, `LW`, as a little-endian number.
 pub const MAGIC: u16 = u16::from_le_bytes(*b"LW");
 
-/// Version of the protocol. All frames of a connection have the one in which its client has registered.
+/// Version of the protocol. All frames of a connection have the version of its registration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Version {
     /// Without cancellation.
     #[default]
     One = 1,
-    /// With cancellation: [`Kind::Cancel`], and a reason to drop.
+    /// With cancellation: [`Kind::Cancel`], and a reject code for it.
     Two = 2,
 }
 
 impl Version {
-    /// All that this code speaks, the oldest first.
+    /// All versions that this code speaks, the oldest first.
     pub const ALL: [Version; 2] = [Version::One, Version::Two];
-    /// The newest that this code speaks.
+    /// The newest version that this code speaks.
     pub const NEWEST: Version = Version::Two;
 
     /// The number on the wire.
@@ -48,7 +49,7 @@ impl Version {
 pub enum Side {
     /// Opened the connection and sends calls.
     Client,
-    /// Accepted it and answers.
+    /// Accepted the connection and answers.
     Server,
 }
 
@@ -56,17 +57,17 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A client introduces itself.
+    /// A client registers.
     Register = 1,
-    /// The server takes it in.
+    /// The server confirms the registration.
     Welcome = 2,
     /// A request.
     Call = 3,
-    /// Its result.
+    /// The request's result.
     Response = 4,
-    /// Its rejection.
+    /// The request's rejection.
     Drop = 5,
-    /// No result, though admitted.
+    /// An admitted request has no result.
     Failure = 6,
     /// A window without an answer to carry it.
     Credit = 7,
@@ -74,13 +75,13 @@ pub enum Kind {
     Demand = 8,
     /// A client sends no more calls.
     Deregister = 9,
-    /// Are you there?
+    /// Request for a pong.
     Ping = 10,
-    /// Yes.
+    /// Answer to a ping.
     Pong = 11,
-    /// Why the server closes the connection.
+    /// The reason for which the server closes the connection.
     Error = 12,
-    /// Nobody waits for a call's answer any more.
+    /// The client does not need a call's answer any more.
     Cancel = 13,
 }
 
@@ -108,13 +109,13 @@ impl Kind {
         self as u8
     }
 
-    /// `None` for a number that means nothing.
+    /// `None` for an unknown number.
     #[inline]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).wrapping_sub(1)).copied()
     }
 
-    /// The version that brought it.
+    /// The first version with this kind.
     #[inline]
     pub const fn min_version(self) -> Version {
         match self {
@@ -123,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// Whether `side` may send it.
+    /// Whether `side` may send this kind.
     #[inline]
     pub const fn is_sent_by(self, side: Side) -> bool {
         match self {
@@ -137,7 +138,7 @@ impl Kind {
         }
     }
 
-    /// The fields that it uses besides magic, version and kind. All others are zero.
+    /// The fields that this kind uses besides magic, version and kind. All others are zero.
     pub const fn fields(self) -> &'static [Field] {
         use Field::{
             Budget, Code, CreditId, Custom, Demand, Method, PayloadLen, PayloadMax, Priority, RequestId, RetryAfter,
@@ -168,8 +169,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A part of the header. Two pairs share their bytes, because no kind has both: [`Field::Method`] and
-/// [`Field::PayloadMax`], [`Field::Budget`] and [`Field::RetryAfter`].
+/// A field of the header. Two pairs share their bytes, because no kind has both: [`Field::Method`]
+/// and [`Field::PayloadMax`], [`Field::Budget`] and [`Field::RetryAfter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Field {
@@ -181,15 +182,15 @@ pub enum Field {
     Kind,
     /// Bytes that follow the header.
     PayloadLen,
-    /// Which call.
+    /// Identifier of the call.
     RequestId,
     /// The sender's clock, or the echo of the receiver's.
     Timestamp,
-    /// Which grant of credit.
+    /// Identifier of the credit grant.
     CreditId,
     /// For algorithms of other crates.
     Custom,
-    /// Which procedure.
+    /// The procedure.
     Method,
     /// The longest payload that the sender accepts, in bytes.
     PayloadMax,
@@ -197,11 +198,11 @@ pub enum Field {
     Window,
     /// Requests that wait at the client.
     Demand,
-    /// Queueing delay that may still be spent, in nanoseconds; 0 is no limit.
+    /// Queueing delay that the request may still spend, in nanoseconds; 0 is no limit.
     Budget,
-    /// How long not to send, in nanoseconds; 0 is no hint.
+    /// Time without sending, in nanoseconds; 0 is no hint.
     RetryAfter,
-    /// How long the server had the request, in nanoseconds.
+    /// Time that the server had the request, in nanoseconds.
     Sojourn,
     /// Importance of the request, 1..=128.
     Priority,
@@ -213,7 +214,7 @@ pub enum Field {
     Flags,
 }
 
-/// Where a field lies: in which 8-byte word, from which bit, how many bits.
+/// Position of a field: the 8-byte word, the first bit in it, and the number of bits.
 #[derive(Clone, Copy)]
 struct FieldLayout {
     word: usize,
@@ -253,13 +254,13 @@ impl Field {
         Field::Flags,
     ];
 
-    /// Bytes before it in the header.
+    /// Offset in the header, in bytes.
     pub const fn offset(self) -> usize {
-        let place = self.layout();
-        place.word * 8 + place.shift as usize / 8
+        let layout = self.layout();
+        layout.word * 8 + layout.shift as usize / 8
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     #[inline]
     pub const fn size(self) -> usize {
         self.layout().bits as usize / 8
@@ -291,7 +292,7 @@ impl Field {
 }
 
 impl fmt::Display for Field {
-    /// The name in `docs/protocol.md`.
+    /// Writes the name in `docs/protocol.md`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Field::Magic => "magic",
@@ -317,7 +318,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// The bits that each kind may set.
+/// Bits that each kind may set.
 static USED: [RawHeader; Kind::ALL.len()] = {
     let mut used = [RawHeader([0; 8]); Kind::ALL.len()];
     let mut kind = 0;
@@ -341,7 +342,7 @@ pub(super) struct RawHeader([u64; 8]);
 impl RawHeader {
     const ZERO: RawHeader = RawHeader([0; 8]);
 
-    /// The header of a `kind` frame with `payload_len` bytes to follow, and nothing else in it yet.
+    /// The header of a `kind` frame with `payload_len` bytes to follow; all other fields are zero.
     #[inline]
     pub(super) const fn new(version: Version, kind: Kind, payload_len: u32) -> Self {
         RawHeader::ZERO
@@ -361,7 +362,7 @@ impl RawHeader {
         read
     }
 
-    /// Only the first of the eight words.
+    /// Reads only the first of the eight words.
     #[inline]
     pub(super) fn first(bytes: &[u8; 8]) -> Self {
         let mut read = RawHeader::ZERO;
@@ -386,8 +387,8 @@ impl RawHeader {
 
     #[inline]
     pub(super) const fn value(&self, field: Field) -> u64 {
-        let place = field.layout();
-        (self.0[place.word] >> place.shift) & place.max()
+        let layout = field.layout();
+        (self.0[layout.word] >> layout.shift) & layout.max()
     }
 
     #[inline]
@@ -402,16 +403,16 @@ impl RawHeader {
         self.value(field) as u8
     }
 
-    /// With `field`, so far zero, set to `value`.
+    /// Sets `field`, zero so far, to `value`.
     #[inline]
     pub(super) const fn with(mut self, field: Field, value: u64) -> Self {
-        let place = field.layout();
-        debug_assert!(value <= place.max() && self.value(field) == 0);
-        self.0[place.word] |= value << place.shift;
+        let layout = field.layout();
+        debug_assert!(value <= layout.max() && self.value(field) == 0);
+        self.0[layout.word] |= value << layout.shift;
         self
     }
 
-    /// The first field that a `kind` frame doesn't use and that isn't zero.
+    /// The first field that isn't zero although a `kind` frame doesn't use it.
     #[inline]
     pub(super) fn unexpected_field(&self, kind: Kind) -> Option<Field> {
         let used = &USED[kind as usize - 1].0;
@@ -422,8 +423,8 @@ impl RawHeader {
     #[cold]
     fn first_unexpected(&self, used: &[u64; 8]) -> Option<Field> {
         let left = |field: &Field| {
-            let place = field.layout();
-            (self.0[place.word] & !used[place.word]) >> place.shift & place.max() != 0
+            let layout = field.layout();
+            (self.0[layout.word] & !used[layout.word]) >> layout.shift & layout.max() != 0
         };
         Field::ALL.into_iter().find(left)
     }
@@ -448,8 +449,8 @@ mod tests {
 
     #[test]
     fn numbers_name_the_kinds() {
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(usize::from(kind.number()), place + 1);
+        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(kind.number()), index + 1);
             assert_eq!(Kind::from_number(kind.number()), Some(kind));
         }
         assert_eq!(Kind::from_number(0), None);

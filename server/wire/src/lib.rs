@@ -1,27 +1,30 @@
-//! The wire format: [`Frame`]s, the only things that travel, to bytes and back. Pure: bytes and frames are arguments,
-//! the caller owns sockets and clocks.
+//! The wire format: [`Frame`]s, the protocol's only messages, to bytes and back. Pure: bytes and
+//! frames are arguments, the caller owns sockets and clocks.
 //!
 //! Where to look:
-//! - [`Frame`]: the thirteen kinds of frame, with types that can't hold a value that the wire can't carry.
-//! - [`Decoder`]: a bounded buffer between a socket and frames; [`decode`] does the same on bytes that lie elsewhere.
-//! - [`Encoder`]: appends frames to what will be sent.
-//! - [`WireError`]: why bytes are no frame. Always fatal to the connection that they came from.
-//! - [`Greeting`]: another protocol, recognised by its first bytes.
-//! - [`ServerProtocol`]: which protocol a server speaks that is perhaps none of ours.
-//! - [`Kind`], [`Field`]: the layout, as a table that the code, the tests and `docs/protocol.md` share.
+//! - [`Frame`]: the thirteen kinds of frame, with types that can't hold a value that the wire can't
+//!   carry.
+//! - [`Decoder`]: a bounded buffer between a socket and frames; [`decode`] does the same for bytes
+//!   elsewhere in memory.
+//! - [`Encoder`]: appends frames to a send buffer.
+//! - [`WireError`]: error of bytes that are no frame. Always fatal to their connection.
+//! - [`ClientProtocol`]: a client's protocol, recognized by its first bytes.
+//! - [`ServerProtocol`]: a server's protocol, recognized by its first bytes.
+//! - [`Kind`], [`Field`]: the layout, as a table that the code, the tests and `docs/protocol.md`
+//!   share.
 //!
-//! Accepted bytes are canonical: whatever decodes encodes to the same bytes again.
+//! Accepted bytes are canonical: a decoded frame encodes to the same bytes again.
 //!
 //! # Example
 //! ```
 //! use leeward_core::server::Feedback;
 //! use leeward_core::units::{Credits, Nanos, Priority};
 //! use leeward_wire::{
-//!     Answer, Budget, Call, CreditId, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, RequestId, Response, Side,
-//!     Timestamp,
+//!     Answer, Budget, Call, CreditId, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit,
+//!     RequestId, Response, Side, Timestamp,
 //! };
 //!
-//! // The client's end: what leaves goes into a buffer of its own.
+//! // The client appends frames to a buffer of its own.
 //! let call = Call {
 //!     request: RequestId::new(7).unwrap(),
 //!     timestamp: Timestamp(1_000),
@@ -36,15 +39,16 @@
 //! Encoder::new(PayloadLimit::DEFAULT).append(&Frame::Call(call), &mut wire)?;
 //! assert_eq!(wire.len(), 64 + 5);
 //!
-//! // The server's end: whatever a socket gives goes into the decoder, in whatever pieces.
+//! // The server moves bytes from its socket into the decoder, in arbitrary pieces.
 //! let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
 //! let spare = decoder.spare();
 //! spare[..wire.len()].copy_from_slice(&wire);
-//! decoder.filled(wire.len());
+//! decoder.advance(wire.len());
 //! assert_eq!(decoder.next_frame()?, Some(Frame::Call(call)));
 //! assert_eq!(decoder.next_frame()?, None);
 //!
-//! // The answer carries the next window, echoes the client's clock and says how long the server had the request.
+//! // The answer carries the next window, the client's clock, and the time that the server had the
+//! // request.
 //! let answer = Answer {
 //!     request: call.request,
 //!     timestamp: call.timestamp,

@@ -1,11 +1,11 @@
-//! Recognises a server by the first bytes that it sends. Pure: the caller asks for them. Never here: what clients send
-//! first.
+//! Recognizes a server's protocol by its first bytes. Pure: the caller reads them. Does not contain
+//! the protocols of clients.
 
 use std::fmt;
 
 use super::header::{MAGIC, Version};
 
-/// Protocol that a server speaks, as its first bytes tell.
+/// Protocol of a server, recognized by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerProtocol {
@@ -23,8 +23,8 @@ pub enum ServerProtocol {
     Ssh,
 }
 
-/// Beginnings of lines that servers answer, or send on their own. Sources: RFC 9112 §4; memcached's protocol.txt; Redis'
-/// protocol specification, errors; RFC 4253 §4.2.
+/// Beginnings of lines that servers answer, or send on their own. Sources: RFC 9112 §4; memcached's
+/// protocol.txt; Redis' protocol specification, errors; RFC 4253 §4.2.
 const LINES: [(&[u8], ServerProtocol); 11] = [
     (b"HTTP/1.", ServerProtocol::Http),
     (b"ERROR\r\n", ServerProtocol::Memcached),
@@ -40,14 +40,15 @@ const LINES: [(&[u8], ServerProtocol); 11] = [
 ];
 
 impl ServerProtocol {
-    /// Recognises the protocol by a server's first bytes, as far as they came; `None` for too few, or for others.
+    /// The protocol of a server with these first bytes; `None` if they are too few or unknown.
     pub fn detect(first: &[u8]) -> Option<ServerProtocol> {
         let [low, high] = MAGIC.to_le_bytes();
         match *first {
             [a, b, version, ..] if (a, b) == (low, high) && Version::from_number(version).is_some() => {
                 Some(ServerProtocol::Leeward)
             }
-            // RFC 8446 §5.1: alert or handshake, and a version that all since SSL 3.0 keep below 3.4.
+            // RFC 8446 §5.1: alert or handshake, and a version; all since SSL 3.0 keep it below
+            // 3.4.
             [0x15 | 0x16, 3, 0..=4, ..] => Some(ServerProtocol::Tls),
             // RFC 9113 §6.5: SETTINGS of stream 0, without ACK.
             [0, 0, _, 4, 0, 0, 0, 0, 0, ..] => Some(ServerProtocol::Http),

@@ -1,11 +1,11 @@
-//! The values that only the wire has: identifiers, spans of 32 bits, limits and messages for people. Everything that
-//! the controllers know too (credits, priorities, feedback) comes from `leeward-core`.
+//! Values that only the wire has: identifiers, spans of 32 bits, limits and messages for people.
+//! Values that the controllers share (credits, priorities, feedback) come from `leeward-core`.
 
 use std::num::NonZeroU64;
 
 use leeward_core::units::Nanos;
 
-/// Which call of its connection a frame is about. Never 0.
+/// Identifier of a call on its connection. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(NonZeroU64);
 
@@ -24,21 +24,22 @@ impl RequestId {
     }
 }
 
-/// A reading of the sender's own clock, in whatever unit it likes. The peer echoes it and never interprets it.
+/// A reading of the sender's own clock, in a unit of the sender's choice. The peer echoes it and
+/// never interprets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Timestamp(pub u64);
 
-/// Which procedure a call calls: the application's own numbers.
+/// Number of the procedure that a call calls: the application's own numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Method(pub u32);
 
 impl Method {
-    /// Procedure that servers answer themselves, whatever they serve: their statistics. It needs no credit, and is the only number
-    /// that is not the application's.
+    /// The server's statistics, which every server answers itself. This method needs no credit; all
+    /// other numbers are the application's.
     pub const STATISTICS: Method = Method(u32::MAX);
 }
 
-/// A span of up to 4.29 s in nanoseconds. What is longer saturates.
+/// A span of up to 4.29 s in nanoseconds. Longer spans saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos32(pub u32);
 
@@ -59,16 +60,16 @@ impl Nanos32 {
 pub struct Budget(u32);
 
 impl Budget {
-    /// As long as it takes.
+    /// No limit.
     pub const UNLIMITED: Budget = Budget(0);
 
-    /// At most `span`. No less than 1 ns, because 0 means [`Budget::UNLIMITED`] on the wire, and no more than 4.29 s: a
-    /// longer budget is cut to that, which is the strict side.
+    /// A budget of `span`, clamped to 1 ns..=4.29 s. 0 means [`Budget::UNLIMITED`] on the wire; a
+    /// longer budget becomes 4.29 s, which is the strict side.
     pub fn of(span: Nanos) -> Self {
         Budget(Nanos32::saturating(span).0.max(1))
     }
 
-    /// The rest of the budget, if there is a limit.
+    /// The rest of the budget; `None` without a limit.
     pub fn remaining(self) -> Option<Nanos> {
         (self.0 != 0).then(|| Nanos(self.0.into()))
     }
@@ -90,7 +91,7 @@ pub const MESSAGE_MAX: usize = 1024;
 pub struct Message<'a>(&'a str);
 
 impl<'a> Message<'a> {
-    /// The first [`MESSAGE_MAX`] bytes of `text`, or a little less where that would cut a character in two.
+    /// The first [`MESSAGE_MAX`] bytes of `text`, or slightly less, so that no character is split.
     pub fn new(text: &'a str) -> Self {
         Message(&text[..text.floor_char_boundary(MESSAGE_MAX)])
     }
@@ -101,20 +102,20 @@ impl<'a> Message<'a> {
     }
 }
 
-/// How long the payload of one call or response may be, in bytes. A side announces what it accepts and refuses more
-/// from the header alone.
+/// Limit of the payload of one call or response, in bytes. Each side announces its limit and
+/// rejects longer payloads from the header alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PayloadLimit(u32);
 
 impl PayloadLimit {
-    /// 1 KiB: as long as a [`Message`], so that every side can receive every error.
+    /// 1 KiB: the longest [`Message`], so that every side can receive every error.
     pub const MIN: PayloadLimit = PayloadLimit(MESSAGE_MAX as u32);
     /// 1 MiB.
     pub const DEFAULT: PayloadLimit = PayloadLimit(1 << 20);
-    /// 1 GiB: a frame is counted in 32 bits everywhere.
+    /// 1 GiB: frame lengths are counted in 32 bits everywhere.
     pub const MAX: PayloadLimit = PayloadLimit(1 << 30);
 
-    /// Clamps `bytes` into [`PayloadLimit::MIN`]..=[`PayloadLimit::MAX`].
+    /// Clamps `bytes` to [`PayloadLimit::MIN`]..=[`PayloadLimit::MAX`].
     pub fn new(bytes: u32) -> Self {
         PayloadLimit(bytes.clamp(Self::MIN.0, Self::MAX.0))
     }

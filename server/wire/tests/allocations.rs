@@ -1,5 +1,5 @@
-//! No allocation per frame: a counting allocator watches encoding into a buffer of one's own and decoding, once both
-//! are warm.
+//! No allocation per frame: a counting allocator observes decoding, and encoding into a reused
+//! buffer, after a first round.
 
 #[path = "wire/support.rs"]
 mod support;

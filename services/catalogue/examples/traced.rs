@@ -1,13 +1,17 @@
-//! A server that is recorded twice: its controller's calls by Leeward, its functions and requests by the profiler. Every 100th request
-//! rebuilds an index, and those behind it wait: `python/notebooks/slow-request.ipynb` finds out which, and why.
+//! A server with two records: Leeward records its controller's calls, and the profiler its
+//! functions and requests.
+//!
+//! Every 100th request rebuilds an index, and the requests after it wait.
+//! `python/notebooks/slow-request.ipynb` finds these requests and the reason.
 //!
 //! ```sh
 //! cargo build -p leeward-catalogue --example traced
 //! leeward profile record --out traces -- target/debug/examples/traced 127.0.0.1:7117 server.rec
 //! ```
 //!
-//! The server ends with its standard input. Requests are numbered in the order in which they are executed, as the replies of a server
-//! of one core are in the recording: that is how one finds the same request in both.
+//! The server ends with its standard input. Requests are numbered in the order of execution, like
+//! the replies of a one-core server in the recording; the number identifies a request in both
+//! records.
 
 use leeward_core::units::Nanos;
 use leeward_host::Recording;
@@ -18,7 +22,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests for each that rebuilds the index.
+/// Number of requests per rebuild of the index.
 const REBUILDS: u64 = 100;
 
 /// Keeps the core busy.

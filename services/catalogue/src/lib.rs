@@ -1,5 +1,8 @@
-//! The list of all services. A service is added here, once, as a [`Case`] that lives in the service's own folder; the
-//! programs take their names, arguments and help from this list. Never here: what a service does.
+//! The list of all services.
+//!
+//! A new service is added here, once, as a [`ServiceDefinition`] from the service's own folder. The
+//! programs take names, arguments and help from this list. Does not contain any service's
+//! behaviour.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +24,7 @@ use leeward_services::wait::WaitDefinition;
 use leeward_sets::definition::{SetsDefinition, SetsLeafDefinition};
 use std::sync::Arc;
 
-/// All services, in the order in which they are listed. The first is served and asked if none is named.
+/// All services, in listing order. The first is the default.
 const BUILTIN: [&dyn ServiceDefinition; 15] = [
     &SyntheticDefinition,
     &EchoDefinition,
@@ -47,34 +50,34 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// All services that come with Leeward.
+    /// Creates a catalogue of all services of Leeward.
     pub fn builtin() -> Self {
         Catalogue { services: BUILTIN.to_vec() }
     }
 
-    /// The same with one more, for programs and tests that bring a service of their own.
+    /// Adds a service, for programs and tests with a service of their own.
     #[must_use]
-    pub fn with(mut self, case: &'static dyn ServiceDefinition) -> Self {
-        self.services.push(case);
+    pub fn with(mut self, service: &'static dyn ServiceDefinition) -> Self {
+        self.services.push(service);
         self
     }
 
-    /// The services in their order.
+    /// Iterates over the services in order.
     pub fn services(&self) -> impl Iterator<Item = &'static dyn ServiceDefinition> {
         self.services.iter().copied()
     }
 
-    /// Names of the services in their order.
+    /// Returns the names of the services in order.
     pub fn names(&self) -> Vec<&'static str> {
         self.services().map(ServiceDefinition::name).collect()
     }
 
-    /// The service of this name, or with this alias.
+    /// Finds the service with this name or alias.
     pub fn find(&self, name: &str) -> Option<&'static dyn ServiceDefinition> {
-        self.services().find(|case| case.name() == name || case.aliases().contains(&name))
+        self.services().find(|service| service.name() == name || service.aliases().contains(&name))
     }
 
-    /// The arguments of all services, those that several share once.
+    /// Returns the arguments of all services; a shared argument appears once.
     pub fn arguments(&self) -> Vec<&'static Argument> {
         let mut arguments: Vec<&Argument> = Vec::new();
         for argument in self.services().flat_map(ServiceDefinition::arguments) {
@@ -85,34 +88,35 @@ impl Catalogue {
         arguments
     }
 
-    /// Reads what clients ask. The text begins with a service's name; any other is a service time, of the synthetic one.
+    /// Parses client requests. The text begins with a service's name; any other text is a service
+    /// time for `synthetic`.
     ///
     /// # Errors
-    /// The service refuses the text; says what is accepted.
+    /// The service rejects the text; the message lists the accepted forms.
     ///
     /// ```
     /// use leeward_catalogue::Catalogue;
     ///
     /// let catalogue = Catalogue::builtin();
     /// assert_eq!(catalogue.requests("kv:usr:keys=24")?.to_string(), "kv:usr:keys=24");
-    /// assert!(catalogue.requests("exp:10us")?.times().is_some());
+    /// assert!(catalogue.requests("exp:10us")?.service_times().is_some());
     /// # Ok::<(), leeward_core::units::UnitError>(())
     /// ```
     pub fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        let Some((case, name)) = self.match_prefix(text) else { return SyntheticDefinition.requests(text) };
-        case.requests(&format!("{}{}", case.name(), &text[name.len()..]))
+        let Some((service, name)) = self.match_prefix(text) else { return SyntheticDefinition.requests(text) };
+        service.requests(&format!("{}{}", service.name(), &text[name.len()..]))
     }
 
-    /// The service that a text of [`Catalogue::requests`] names; `None` for a service time.
+    /// Finds the service that a text of [`Catalogue::requests`] names; `None` for a service time.
     pub fn find_by_requests(&self, text: &str) -> Option<&'static dyn ServiceDefinition> {
-        self.match_prefix(text).map(|(case, _)| case)
+        self.match_prefix(text).map(|(service, _)| service)
     }
 
-    /// The service with whose name, or alias, a text begins, and which of these it is: the longest.
+    /// Finds the service with the longest name or alias that is a prefix of `text`, and that name.
     fn match_prefix(&self, text: &str) -> Option<(&'static dyn ServiceDefinition, &'static str)> {
-        let names = self.services().flat_map(|case| {
-            let own = std::iter::once(case.name()).chain(case.aliases().iter().copied());
-            own.map(move |name| (case, name))
+        let names = self.services().flat_map(|service| {
+            let own = std::iter::once(service.name()).chain(service.aliases().iter().copied());
+            own.map(move |name| (service, name))
         });
         names.filter(|(_, name)| text.starts_with(name)).max_by_key(|(_, name)| name.len())
     }
@@ -139,10 +143,10 @@ mod tests {
         }
         for argument in catalogue.services().flat_map(ServiceDefinition::arguments) {
             let shared = catalogue.arguments().into_iter().find(|known| known.name == argument.name).unwrap();
-            // A check is a function, which may have several addresses.
-            let told =
+            // A check is a function pointer, and one function may have several addresses.
+            let fields =
                 |argument: &Argument| (argument.value_name, argument.help, argument.default, argument.unsupported);
-            assert_eq!(told(argument), told(shared), "one name, two arguments");
+            assert_eq!(fields(argument), fields(shared), "one name, two arguments");
             assert!(argument.default.is_none() || argument.default_value().is_some(), "{}", argument.name);
         }
     }

@@ -1,5 +1,7 @@
-//! A service that is not Leeward's goes through the catalogue like the others: the whole of what one has to say of itself,
-//! served and loaded, with its answers checked. It touches nothing outside this file.
+//! A service outside of Leeward in the catalogue: its complete definition, served and loaded, with
+//! checked answers.
+//!
+//! Nothing outside this file knows the service.
 
 use leeward_catalogue::Catalogue;
 use leeward_core::none;
@@ -78,7 +80,7 @@ impl ServiceDefinition for ShiftDefinition {
     }
 }
 
-/// Expects each byte plus one.
+/// Requests that expect each byte plus one.
 #[derive(Clone, Copy, Debug)]
 struct Bytes;
 
@@ -105,17 +107,17 @@ impl Requests for Bytes {
     }
 
     fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
-        let ask = Some(Arc::new(*self) as Arc<dyn RequestGenerator>);
+        let requests = Some(Arc::new(*self) as Arc<dyn RequestGenerator>);
         Ok(InProcessService {
             backend: Arc::new(Shift(1)),
-            generator: ask,
+            generator: requests,
             description: None,
             bottleneck: Bottleneck::Cores,
         })
     }
 }
 
-/// Loads `server` for a moment, as `leeward load --service shift --closed 1` does.
+/// Loads `server` for 100 ms, like `leeward load --service shift --closed 1`.
 fn load(server: &Server, requests: &dyn Requests) -> LoadReport {
     let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_millis(10));
     let (address, params) = (server.address(), Params::default());
@@ -135,17 +137,17 @@ fn builder() -> Builder {
 fn a_service_of_ones_own_is_served_and_loaded() {
     let catalogue = Catalogue::builtin().with(&ShiftDefinition);
     assert_eq!(catalogue.names().last(), Some(&"shift"));
-    let case = catalogue.find("shift").unwrap();
+    let service = catalogue.find("shift").unwrap();
     let requests = catalogue.requests("shift").unwrap();
     assert!(catalogue.requests("shifts").is_err() && requests.service_times().is_none());
     let mut values = Values::defaults(catalogue.arguments());
-    let server = case.open(&values, 1, &|_| {}).unwrap().start(builder(), "127.0.0.1:0").unwrap();
+    let server = service.open(&values, 1, &|_| {}).unwrap().start(builder(), "127.0.0.1:0").unwrap();
     let report = load(&server, &*requests);
     server.stop().unwrap();
     assert!(report.totals.completed > 0 && report.totals.failed == 0, "{:?}", report.totals);
     // With another number to add, the answers are wrong, and the clients notice.
     values.set(BY.name, Value::Count(2));
-    let server = case.open(&values, 1, &|_| {}).unwrap().start(builder(), "127.0.0.1:0").unwrap();
+    let server = service.open(&values, 1, &|_| {}).unwrap().start(builder(), "127.0.0.1:0").unwrap();
     let report = load(&server, &*requests);
     server.stop().unwrap();
     assert!(report.totals.completed == 0 && report.totals.failed > 0, "{:?}", report.totals);
@@ -155,12 +157,12 @@ fn a_service_of_ones_own_is_served_and_loaded() {
 
 #[test]
 fn both_ends_of_it_run_in_one_process() {
-    let served =
+    let service =
         Catalogue::builtin().with(&ShiftDefinition).requests("shift").unwrap().prepare_in_process(&|_| {}).unwrap();
-    assert!(served.is_measured() && !served.is_lock_bound());
-    // Again and again, as runs of an experiment do.
+    assert!(service.is_measured() && !service.is_lock_bound());
+    // Started twice, like the runs of an experiment.
     for _ in 0..2 {
-        let server = served.start(builder(), "127.0.0.1:0").unwrap();
+        let server = service.start(builder(), "127.0.0.1:0").unwrap();
         let report = load(&server, &Bytes);
         server.stop().unwrap();
         assert!(report.totals.completed > 0 && report.totals.failed == 0, "{:?}", report.totals);

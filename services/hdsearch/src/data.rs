@@ -1,59 +1,60 @@
-//! Points: those of a file, or made up by a seed as clusters in a space of many dimensions. Each of these is drawn by itself, so that a leaf
-//! draws its share only.
+//! Points: from a file, or synthetic clusters in a space of many dimensions.
+//!
+//! Each synthetic point is drawn separately, so that a leaf draws only its share.
 
 use leeward_workload::rng::{Purpose, Rng};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Points of each cluster.
+/// Points per cluster.
 const CLUSTER: u32 = 250;
-/// Spread of a cluster around its centre, in each dimension.
+/// Standard deviation of a cluster around its centre, in each dimension.
 const SPREAD: f64 = 0.3;
 
-/// Points that a seed stands for.
+/// Synthetic points, determined by a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synthetic {
-    /// Numbers of each point.
+    /// Dimensions of each point.
     pub dimensions: usize,
-    /// How many points there are.
+    /// Number of points.
     pub count: u32,
-    /// Seed that they are drawn from.
+    /// Seed of the points.
     pub seed: u64,
 }
 
-/// Points of a tier: made up, or of a file.
+/// Points of a tier.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Made up.
+    /// Synthetic points.
     Synthetic(Synthetic),
-    /// Of this file.
+    /// Points from a file.
     File {
-        /// Its path.
+        /// The file's path.
         path: String,
-        /// Its points.
+        /// The file's points.
         points: Arc<Points>,
     },
 }
 
-/// Seed of hyperplanes over points that have none, and of questions about them.
+/// Seed for hyperplanes and queries over points from a file.
 const SEED: u64 = 1;
 
 impl Source {
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn count(&self) -> u32 {
         match self {
             Source::Synthetic(synthetic) => synthetic.count,
-            // A file has no more than ten million.
+            // A file has at most ten million points.
             Source::File { points, .. } => points.len() as u32,
         }
     }
 
-    /// Seed for hyperplanes over them.
+    /// Returns the seed for hyperplanes over the points.
     pub fn seed(&self) -> u64 {
         if let Source::Synthetic(synthetic) = self { synthetic.seed } else { SEED }
     }
 
-    /// Points with these numbers.
+    /// Returns the points with these numbers.
     pub fn points(&self, numbers: Range<u32>) -> Points {
         match self {
             Source::Synthetic(synthetic) => synthetic.points(numbers),
@@ -65,7 +66,8 @@ impl Source {
         }
     }
 
-    /// A question: a noisy copy of a point, or now and then a point of no cluster. `turn` tells questions apart.
+    /// Returns the query number `turn`: a noisy copy of a point, or sometimes a point outside all
+    /// clusters.
     pub fn query(&self, turn: u64) -> Vec<f32> {
         let points = match self {
             Source::Synthetic(synthetic) => return synthetic.query(turn),
@@ -73,13 +75,13 @@ impl Source {
         };
         let mut rng = Rng::new(SEED ^ turn.wrapping_mul(0xA24B_AED4_963E_E407), Purpose::Data);
         let near = points.get(rng.below(points.len() as u64) as usize).unwrap_or(&[]);
-        // A tenth of what a number of the point is on average, as with points that are made up.
+        // Noise of a tenth of the point's root mean square, as with synthetic points.
         let size = near.iter().map(|value| f64::from(value * value)).sum::<f64>() / near.len().max(1) as f64;
         near.iter().map(|value| value + (0.1 * size.sqrt() * rng.normal()) as f32).collect()
     }
 }
 
-/// Points one after the other.
+/// A list of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
     dimensions: usize,
@@ -87,10 +89,10 @@ pub struct Points {
 }
 
 impl Points {
-    /// No points of so many dimensions.
+    /// Creates an empty list for points of this many dimensions.
     ///
     /// # Panics
-    /// If there is no dimension.
+    /// If `dimensions` is 0.
     pub fn new(dimensions: usize) -> Self {
         assert!(dimensions > 0, "points without dimensions");
         Points { dimensions, values: Vec::new() }
@@ -99,46 +101,46 @@ impl Points {
     /// Adds a point.
     ///
     /// # Panics
-    /// If it has other dimensions.
+    /// If the point has another number of dimensions.
     pub fn push(&mut self, point: &[f32]) {
         assert_eq!(point.len(), self.dimensions, "a point of another space");
         self.values.extend_from_slice(point);
     }
 
-    /// Numbers of each point.
+    /// Returns the dimensions of each point.
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }
 
-    /// How many there are.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         self.values.len() / self.dimensions
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The point at this place.
+    /// Returns the point at index `at`.
     pub fn get(&self, at: usize) -> Option<&[f32]> {
         self.values.get(at.checked_mul(self.dimensions)?..)?.get(..self.dimensions)
     }
 
-    /// All of them.
+    /// Iterates over all points.
     pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
         self.values.chunks_exact(self.dimensions)
     }
 }
 
 impl Synthetic {
-    /// Points with these numbers.
+    /// Returns the points with these numbers.
     pub fn points(&self, numbers: Range<u32>) -> Points {
         let mut points = Points::new(self.dimensions);
-        let (mut centre, mut of, mut point) = (Vec::new(), None, Vec::new());
+        let (mut centre, mut cluster, mut point) = (Vec::new(), None, Vec::new());
         for number in numbers {
-            if of != Some(number / CLUSTER) {
-                of = Some(number / CLUSTER);
+            if cluster != Some(number / CLUSTER) {
+                cluster = Some(number / CLUSTER);
                 centre = self.draw(u64::from(number / CLUSTER) << 32, 1.0);
             }
             let around = self.draw(u64::from(number) | 1 << 63, SPREAD);
@@ -149,7 +151,8 @@ impl Synthetic {
         points
     }
 
-    /// A question: a noisy copy of a point, or now and then a point of no cluster. `turn` tells questions apart.
+    /// Returns the query number `turn`: a noisy copy of a point, or sometimes a point outside all
+    /// clusters.
     pub fn query(&self, turn: u64) -> Vec<f32> {
         let mut rng = Rng::new(self.seed ^ turn.wrapping_mul(0xA24B_AED4_963E_E407), Purpose::Data);
         let misses = rng.unit() < 0.05;

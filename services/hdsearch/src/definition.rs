@@ -1,4 +1,5 @@
-//! HDSearch in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
+//! HDSearch in the catalogue: its data, backends of its mid-tier and its leaves, and client
+//! requests.
 
 use crate::data::{Source, Synthetic};
 use crate::distance::{Neighbour, squared};
@@ -30,18 +31,18 @@ pub struct HdSearchDefinition;
 #[derive(Clone, Copy, Debug)]
 pub struct HdSearchLeafDefinition;
 
-/// Neighbours that clients ask for.
+/// Neighbours per query.
 const NEIGHBOURS: u16 = 10;
-/// Data that are ready in a moment.
+/// Small data that load in a moment.
 const SMALL: &str = "synthetic:64:20000:1";
-/// Candidates of a question to a leaf by itself: about as many as a mid-tier with four leaves asks it for.
+/// Candidates of a query to a single leaf: about as many as from a mid-tier with four leaves.
 const LEAF_CANDIDATES: u32 = 330;
-/// Questions that are made ready: drawing a point for each request would make the clients the bottleneck.
+/// Prepared queries: drawing a point for each request would make the clients the bottleneck.
 const READY: u64 = 1_024;
 const EXPECTED: &str = "synthetic:DIMENSIONS:POINTS:SEED with 1 to 2048 dimensions and 1 to 10000000 points, such as synthetic:128:500000:1, or a file with a point on each line";
 
 impl Default for Source {
-    /// Half a million points in 2,000 clusters: what µSuite's images are, in size.
+    /// Half a million points in 2,000 clusters: the size of µSuite's images.
     fn default() -> Self {
         Source::Synthetic(Synthetic { dimensions: 128, count: 500_000, seed: 1 })
     }
@@ -65,7 +66,7 @@ impl DataSource for Source {
             return Ok(Source::File { path: text.into(), points: Arc::new(points) });
         }
         let [dimensions, count, seed] = sizes(text, [(1, 2_048), (1, 10_000_000), (0, u64::MAX)], EXPECTED)?;
-        // Within their bounds.
+        // Checked against the bounds above.
         Ok(Source::Synthetic(Synthetic { dimensions: dimensions as usize, count: count as u32, seed }))
     }
 }
@@ -86,7 +87,7 @@ impl LeafQuerySource for Source {
         let numbers = part.range(self.count());
         let points = self.points(numbers.clone());
         let mut rng = Rng::new(self.seed(), Purpose::Clients);
-        let question = |turn| {
+        let query = |turn| {
             let near = self.query(turn);
             let count = u64::from(LEAF_CANDIDATES).min(numbers.len() as u64);
             let mut ids: Vec<u32> =
@@ -98,14 +99,14 @@ impl LeafQuerySource for Source {
             append_candidates(&ids, &mut argument);
             let there = |id: &u32| Some((*id, points.get((id - numbers.start) as usize)?));
             let far = |(id, point): (u32, &[f32])| Neighbour { id, distance: squared(&near, point) };
-            // All of them by distance, and then by number: no heap that could lose one.
+            // Sorts all candidates by distance, then number: independent of the heap under test.
             let mut found: Vec<Neighbour> = ids.iter().filter_map(there).map(far).collect();
             found.sort_by(|one, two| one.distance.total_cmp(&two.distance).then(one.id.cmp(&two.id)));
             found.truncate(NEIGHBOURS.into());
             append_neighbours(&found, &mut answer);
             (argument, answer)
         };
-        PreparedQueries::with_answers(NEAREST, (0..READY).map(question))
+        PreparedQueries::with_answers(NEAREST, (0..READY).map(query))
     }
 }
 
@@ -137,14 +138,14 @@ impl ServiceDefinition for HdSearchDefinition {
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
-        let way = MidTierConfig::from_values(values, self.name())?;
+        let config = MidTierConfig::from_values(values, self.name())?;
         let data = Source::from_values(values, progress)?;
         progress(Notice::Step(&format!("loading {} points", data.count())));
         let points = data.points(0..data.count());
         progress(Notice::Step("hashing them into tables"));
-        let service = HdSearch::new(Tables::new(&points, data.seed()), way.shards);
-        let way = way.with_sharding(LeafSharding::NamedData(data.to_string()));
-        Ok(Box::new(MidTierBackend::new(way, service)))
+        let service = HdSearch::new(Tables::new(&points, data.seed()), config.shards);
+        let config = config.with_sharding(LeafSharding::NamedData(data.to_string()));
+        Ok(Box::new(MidTierBackend::new(config, service)))
     }
 
     fn requests_help(&self) -> &'static str {

@@ -1,11 +1,12 @@
-//! How far points are, and the nearest of them. Sums are made in one fixed order, so that every machine gets the same bits.
+//! Distances of points, and the nearest points. Sums have a fixed order, so that every machine gets
+//! the same bits.
 
 use std::cmp::Ordering;
 
-/// Sums that are made side by side, for the compiler to make vector instructions of.
+/// Parallel sums, which the compiler vectorises.
 const LANES: usize = 16;
 
-/// Square of the distance between two points (Euclid's). Coordinates that only one of them has don't count.
+/// Returns the square of the Euclidean distance. Coordinates that only one point has don't count.
 pub fn squared(a: &[f32], b: &[f32]) -> f32 {
     let (mut sums, mut rest) = ([0.0f32; LANES], 0.0f32);
     let (a_lanes, b_lanes) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
@@ -14,30 +15,31 @@ pub fn squared(a: &[f32], b: &[f32]) -> f32 {
     }
     for (a, b) in a_lanes.zip(b_lanes) {
         for lane in 0..LANES {
-            let apart = a[lane] - b[lane];
-            sums[lane] += apart * apart;
+            let difference = a[lane] - b[lane];
+            sums[lane] += difference * difference;
         }
     }
     sums.iter().sum::<f32>() + rest
 }
 
-/// A point that was found.
+/// A neighbour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour {
-    /// Its number.
+    /// The point's number.
     pub id: u32,
-    /// Square of its distance.
+    /// Square of the distance.
     pub distance: f32,
 }
 
 impl Neighbour {
-    /// The nearer comes first, of those equally far the one with the smaller number.
+    /// Orders by distance, then by number.
     pub fn order(&self, other: &Self) -> Ordering {
         self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
     }
 }
 
-/// The nearest of those that are offered, at most so many: a heap with the farthest on top. Its memory is used again.
+/// The nearest of the offered points, up to a limit: a heap with the farthest on top. Its memory is
+/// reused.
 #[derive(Clone, Debug, Default)]
 pub struct Nearest {
     heap: Vec<Neighbour>,
@@ -45,13 +47,13 @@ pub struct Nearest {
 }
 
 impl Nearest {
-    /// Begins anew.
+    /// Clears the heap and sets its limit.
     pub fn reset(&mut self, most: usize) {
         self.heap.clear();
         self.most = most;
     }
 
-    /// Offers one.
+    /// Offers a candidate.
     pub fn offer(&mut self, candidate: Neighbour) {
         if self.heap.len() < self.most {
             self.heap.push(candidate);
@@ -62,7 +64,7 @@ impl Nearest {
         }
     }
 
-    /// Points that were found, the nearest first.
+    /// Returns the nearest points, in ascending distance.
     pub fn sorted(&mut self) -> &[Neighbour] {
         self.heap.sort_unstable_by(Neighbour::order);
         &self.heap
@@ -101,7 +103,7 @@ mod tests {
                 .map(|(id, distance)| Neighbour { id, distance: f32::from(*distance) })
                 .collect();
             let mut nearest = Nearest::default();
-            // Twice, for the second finds the memory of the first.
+            // Twice, because the second run reuses the memory of the first.
             for _ in 0..2 {
                 nearest.reset(most);
                 all.iter().rev().for_each(|candidate| nearest.offer(*candidate));

@@ -1,19 +1,22 @@
-//! Points of a file: a point on each line, numbers with spaces or commas between them, perhaps behind a name. Never here: what is made of
-//! them.
+//! Reads points from a file: a point per line, numbers separated by spaces or commas, optionally
+//! after a name.
+//!
+//! Does not contain the use of points.
 
 use crate::data::Points;
 use leeward_services::tiers::file;
 use std::path::Path;
 
-/// Points that a file may have.
+/// Greatest number of points in a file.
 const POINTS_MAX: usize = 10_000_000;
-/// Dimensions that they may have.
+/// Greatest number of dimensions.
 const DIMENSIONS_MAX: usize = 2_048;
 
 /// Reads a file of points.
 ///
 /// # Errors
-/// The file can't be read, or a line is no such point; in one line, with the line's number and what is accepted.
+/// A one-line message: the file can't be read, or the message has the wrong line's number and the
+/// accepted form.
 pub(crate) fn read(path: &Path) -> Result<Points, String> {
     parse(&file::read(path, file::BYTES_MAX)?).map_err(|wrong| format!("{}: {wrong}", path.display()))
 }
@@ -26,8 +29,8 @@ fn parse(text: &str) -> Result<Points, String> {
         read_point(line, &mut point).map_err(|wrong| format!("line {number}: {wrong}"))?;
         let points = points.get_or_insert_with(|| Points::new(point.len()));
         if point.len() != points.dimensions() {
-            let (told, first) = (point.len(), points.dimensions());
-            return Err(format!("line {number}: {told} numbers; accepted: {first}, as in the first line"));
+            let (count, first) = (point.len(), points.dimensions());
+            return Err(format!("line {number}: {count} numbers; accepted: {first}, as in the first line"));
         }
         if points.len() == POINTS_MAX {
             return Err(format!("line {number}: accepted: up to {POINTS_MAX} points"));
@@ -38,16 +41,16 @@ fn parse(text: &str) -> Result<Points, String> {
 }
 
 fn read_point(line: &str, point: &mut Vec<f32>) -> Result<(), String> {
-    let words = line.split(|letter: char| letter.is_whitespace() || letter == ',').filter(|word| !word.is_empty());
-    for (at, word) in words.enumerate() {
-        match word.parse::<f32>() {
+    let tokens = line.split(|letter: char| letter.is_whitespace() || letter == ',').filter(|token| !token.is_empty());
+    for (at, token) in tokens.enumerate() {
+        match token.parse::<f32>() {
             Ok(value) if value.is_finite() && point.len() < DIMENSIONS_MAX => point.push(value),
             Ok(value) if value.is_finite() => return Err(format!("accepted: up to {DIMENSIONS_MAX} numbers")),
-            // A name may stand before the numbers.
+            // A name may precede the numbers.
             Err(_) if at == 0 => {}
             _ => {
-                let word: String = word.chars().take(40).collect();
-                return Err(format!("`{word}` is no number"));
+                let token: String = token.chars().take(40).collect();
+                return Err(format!("`{token}` is no number"));
             }
         }
     }

@@ -1,18 +1,21 @@
-//! Locality-sensitive hashing by hyperplanes: points on the same sides of 16 random planes share a bucket; several tables,
-//! and in each the buckets behind the planes that the question is closest to (multi-probe). All sizes are bounded by the data.
+//! Locality-sensitive hashing by hyperplanes: points on the same sides of 16 random planes share a
+//! bucket.
+//!
+//! A query probes several tables, and in each also the buckets across the nearest planes
+//! (multi-probe). The data bound all sizes.
 
 use crate::data::Points;
 use leeward_workload::rng::{Purpose, Rng};
 
-/// Tables, each with planes of its own.
+/// Number of tables, each with its own planes.
 const TABLES: usize = 8;
-/// Planes of each, and so many bits of a bucket's number.
+/// Planes per table, and bits of a bucket's number.
 const PLANES: usize = 16;
 const BUCKETS: usize = 1 << PLANES;
-/// A question looks no further when it has found so many.
+/// Number of candidates at which a query stops.
 const CANDIDATES_MAX: usize = 4_000;
 
-/// Tables over all points, which are held elsewhere.
+/// Tables over all points; the points themselves are stored elsewhere.
 #[derive(Clone, Debug)]
 pub struct Tables {
     dimensions: usize,
@@ -21,14 +24,14 @@ pub struct Tables {
     count: u32,
 }
 
-/// Numbers of points by bucket, one bucket after the other.
+/// Numbers of points, grouped by bucket.
 #[derive(Clone, Debug)]
 struct Table {
     begins: Vec<u32>,
     ids: Vec<u32>,
 }
 
-/// Memory of a search, used again by later ones.
+/// Memory of a search, reused by later searches.
 #[derive(Clone, Debug, Default)]
 pub struct SearchScratch {
     seen: Vec<u64>,
@@ -37,12 +40,12 @@ pub struct SearchScratch {
 }
 
 impl Tables {
-    /// Tables over `points`, with planes drawn from `seed`.
+    /// Builds tables over `points`, with planes drawn from `seed`.
     pub fn new(points: &Points, seed: u64) -> Self {
         let dimensions = points.dimensions();
         let mut rng = Rng::new(seed, Purpose::Data);
         let planes = (0..TABLES * PLANES * dimensions).map(|_| rng.normal() as f32).collect();
-        // Points are numbered by 32 bits.
+        // Points have 32-bit numbers.
         let mut built = Tables { dimensions, planes, tables: Vec::new(), count: points.len() as u32 };
         for table in 0..TABLES {
             let buckets: Vec<u16> = points.iter().map(|point| built.bucket(table, point)).collect();
@@ -51,17 +54,17 @@ impl Tables {
         built
     }
 
-    /// Numbers of each point.
+    /// Returns the dimensions of each point.
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }
 
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How far a point is from a plane of a table, and on which side.
+    /// Returns the signed distance of a point from a table's plane.
     fn side(&self, table: usize, plane: usize, point: &[f32]) -> f32 {
         let first = (table * PLANES + plane) * self.dimensions;
         self.planes[first..first + self.dimensions].iter().zip(point).map(|(a, b)| a * b).sum()
@@ -71,33 +74,33 @@ impl Tables {
         (0..PLANES).fold(0, |bucket, plane| bucket | u16::from(self.side(table, plane, point) > 0.0) << plane)
     }
 
-    /// Numbers of the points that may be near, each once, in the order in which they were found.
-    pub fn candidates<'a>(&self, point: &[f32], search: &'a mut SearchScratch) -> &'a [u32] {
-        search.begin(self.count);
+    /// Returns the numbers of points that may be near, each once, in the order of discovery.
+    pub fn candidates<'a>(&self, point: &[f32], scratch: &'a mut SearchScratch) -> &'a [u32] {
+        scratch.begin(self.count);
         for table in 0..TABLES {
             let mut bucket = 0;
-            search.margins.clear();
+            scratch.margins.clear();
             for plane in 0..PLANES {
                 let side = self.side(table, plane, point);
                 bucket |= usize::from(side > 0.0) << plane;
-                search.margins.push((side.abs(), plane));
+                scratch.margins.push((side.abs(), plane));
             }
-            search.margins.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            search.take(self.tables[table].bucket(bucket));
+            scratch.margins.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            scratch.take(self.tables[table].bucket(bucket));
             for at in 0..PLANES {
-                if search.found.len() >= CANDIDATES_MAX {
-                    return &search.found;
+                if scratch.found.len() >= CANDIDATES_MAX {
+                    return &scratch.found;
                 }
-                let plane = search.margins[at].1;
-                search.take(self.tables[table].bucket(bucket ^ 1 << plane));
+                let plane = scratch.margins[at].1;
+                scratch.take(self.tables[table].bucket(bucket ^ 1 << plane));
             }
         }
-        &search.found
+        &scratch.found
     }
 }
 
 impl Table {
-    /// By counting: `buckets` are those of the points in order.
+    /// Builds the table by counting sort; `buckets` has the bucket of each point, in order.
     fn new(buckets: &[u16]) -> Self {
         let mut begins = vec![0u32; BUCKETS + 1];
         for bucket in buckets {
@@ -108,9 +111,9 @@ impl Table {
         }
         let (mut next, mut ids) = (begins.clone(), vec![0; buckets.len()]);
         for (id, bucket) in (0..).zip(buckets) {
-            let place = &mut next[usize::from(*bucket)];
-            ids[*place as usize] = id;
-            *place += 1;
+            let slot = &mut next[usize::from(*bucket)];
+            ids[*slot as usize] = id;
+            *slot += 1;
         }
         Table { begins, ids }
     }
@@ -122,7 +125,7 @@ impl Table {
 
 impl SearchScratch {
     fn begin(&mut self, count: u32) {
-        // Only what the last search has marked.
+        // Clears only the marks of the previous search.
         for id in self.found.drain(..) {
             if let Some(word) = self.seen.get_mut(id as usize / 64) {
                 *word = 0;
@@ -150,11 +153,11 @@ mod tests {
 
     const DATA: Synthetic = Synthetic { dimensions: 64, count: 20_000, seed: 3 };
 
-    fn nearest(question: &[f32], points: &Points, among: impl Iterator<Item = u32>) -> Vec<Neighbour> {
+    fn nearest(query: &[f32], points: &Points, among: impl Iterator<Item = u32>) -> Vec<Neighbour> {
         let mut nearest = Nearest::default();
         nearest.reset(10);
         for id in among {
-            nearest.offer(Neighbour { id, distance: squared(question, points.get(id as usize).unwrap()) });
+            nearest.offer(Neighbour { id, distance: squared(query, points.get(id as usize).unwrap()) });
         }
         nearest.sorted().to_vec()
     }
@@ -164,37 +167,37 @@ mod tests {
         let points = DATA.points(0..DATA.count);
         let tables = Tables::new(&points, 1);
         let mut search = SearchScratch::default();
-        let (mut found, mut wanted, mut looked) = (0, 0, 0);
+        let (mut found, mut expected, mut examined) = (0, 0, 0);
         for turn in 0..200 {
-            let question = DATA.query(turn);
-            let candidates = tables.candidates(&question, &mut search).to_vec();
-            let truth = nearest(&question, &points, 0..DATA.count);
+            let query = DATA.query(turn);
+            let candidates = tables.candidates(&query, &mut search).to_vec();
+            let truth = nearest(&query, &points, 0..DATA.count);
             found += truth.iter().filter(|neighbour| candidates.contains(&neighbour.id)).count();
-            (wanted, looked) = (wanted + truth.len(), looked + candidates.len());
+            (expected, examined) = (expected + truth.len(), examined + candidates.len());
         }
-        assert!(found * 10 >= wanted * 9, "{found} of {wanted}");
-        assert!(looked < 200 * CANDIDATES_MAX, "{looked}: nearly as much work as looking at all");
+        assert!(found * 10 >= expected * 9, "{found} of {expected}");
+        assert!(examined < 200 * CANDIDATES_MAX, "{examined}: nearly as much work as looking at all");
     }
 
-    /// At a size where a fiftieth of all distances is not the bound on candidates by itself.
+    /// A size at which the limit of candidates alone does not ensure a fiftieth of all distances.
     #[test]
     fn nine_in_ten_are_found_by_a_fiftieth_of_the_distances() {
         let data = Synthetic { dimensions: 64, count: 150_000, seed: 5 };
         let points = data.points(0..data.count);
         let (tables, mut search) = (Tables::new(&points, 1), SearchScratch::default());
-        let (mut found, mut wanted, mut looked) = (0, 0, 0);
+        let (mut found, mut expected, mut examined) = (0, 0, 0);
         for turn in 0..60 {
-            let question = data.query(turn);
-            let candidates = tables.candidates(&question, &mut search);
-            looked += candidates.len();
-            let near = nearest(&question, &points, candidates.iter().copied());
-            let truth = nearest(&question, &points, 0..data.count);
+            let query = data.query(turn);
+            let candidates = tables.candidates(&query, &mut search);
+            examined += candidates.len();
+            let near = nearest(&query, &points, candidates.iter().copied());
+            let truth = nearest(&query, &points, 0..data.count);
             found += truth.iter().filter(|neighbour| near.contains(neighbour)).count();
-            wanted += truth.len();
+            expected += truth.len();
         }
-        assert!(found * 10 >= wanted * 9, "{found} of {wanted}");
-        assert!(looked * 50 <= 60 * data.count as usize, "{looked} distances");
-        println!("recall {found} of {wanted}, {looked} distances of {}", 60 * data.count);
+        assert!(found * 10 >= expected * 9, "{found} of {expected}");
+        assert!(examined * 50 <= 60 * data.count as usize, "{examined} distances");
+        println!("recall {found} of {expected}, {examined} distances of {}", 60 * data.count);
     }
 
     #[test]
@@ -203,10 +206,10 @@ mod tests {
         let tables = Tables::new(&points, 1);
         let mut search = SearchScratch::default();
         for turn in 0..50 {
-            let question = DATA.query(turn);
-            let again = tables.candidates(&question, &mut SearchScratch::default()).to_vec();
-            let found = tables.candidates(&question, &mut search);
-            assert_eq!(found, &again[..]);
+            let query = DATA.query(turn);
+            let fresh = tables.candidates(&query, &mut SearchScratch::default()).to_vec();
+            let found = tables.candidates(&query, &mut search);
+            assert_eq!(found, &fresh[..]);
             let distinct: std::collections::BTreeSet<_> = found.iter().collect();
             assert_eq!(distinct.len(), found.len());
         }

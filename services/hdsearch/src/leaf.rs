@@ -1,4 +1,4 @@
-//! A leaf: measures how far its candidates are.
+//! A leaf: computes the distances of its candidates.
 
 use crate::data::Points;
 use crate::distance::{Nearest, Neighbour, squared};
@@ -7,14 +7,14 @@ use leeward_rpc::server::{Handler, HandlerError, Request};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// A leaf, with points whose numbers follow each other.
+/// A leaf, with points of consecutive numbers.
 #[derive(Clone, Debug)]
 pub struct HdSearchLeaf {
     points: Arc<Points>,
     first: u32,
 }
 
-/// Memory of a search, used again by the thread's next one.
+/// Memory of a search, reused by the thread's next search.
 #[derive(Default)]
 struct Scratch {
     point: Vec<f32>,
@@ -26,22 +26,22 @@ thread_local! {
 }
 
 impl HdSearchLeaf {
-    /// A leaf with `points`, the first of which has the number `first`.
+    /// Creates a leaf with `points`; the first of them has the number `first`.
     pub fn new(points: Points, first: u32) -> Self {
         HdSearchLeaf { points: Arc::new(points), first }
     }
 
     fn search(&self, argument: &[u8], scratch: &mut Scratch, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
-        let (question, rest) = Query::read(argument, self.points.dimensions())?;
+        let (query, rest) = Query::read(argument, self.points.dimensions())?;
         scratch.point.clear();
-        scratch.point.extend(question.coordinates());
-        scratch.nearest.reset(question.count.into());
+        scratch.point.extend(query.coordinates());
+        scratch.nearest.reset(query.count.into());
         for id in read_candidates(rest)? {
-            let place = id.checked_sub(self.first).and_then(|place| self.points.get(place as usize));
-            let Some(there) = place else {
+            let found = id.checked_sub(self.first).and_then(|index| self.points.get(index as usize));
+            let Some(point) = found else {
                 return Err(HandlerError::Message(format!("point {id} is not here")));
             };
-            scratch.nearest.offer(Neighbour { id, distance: squared(&scratch.point, there) });
+            scratch.nearest.offer(Neighbour { id, distance: squared(&scratch.point, point) });
         }
         append_neighbours(scratch.nearest.sorted(), reply);
         Ok(())

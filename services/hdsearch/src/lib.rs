@@ -1,12 +1,14 @@
-//! HDSearch: a mid-tier that finds candidates for the nearest neighbours of a point by locality-sensitive hashing, and leaves
-//! that measure how far they are (µSuite's HDSearch; µTune §5).
+//! HDSearch: finds the nearest neighbours of a point (µSuite's HDSearch; µTune §5).
+//!
+//! The mid-tier selects candidates by locality-sensitive hashing, and the leaves compute their
+//! distances.
 //!
 //! - [`wire`]: arguments and results as bytes. [`data`]: points.
-//! - [`hashing`]: hyperplanes and tables. [`distance`]: how far points are, and the nearest of them.
+//! - [`hashing`]: hyperplanes and tables. [`distance`]: distances, and the nearest points.
 //! - [`HdSearchLeaf`]: a leaf. [`HdSearch`]: the mid-tier.
-//! - [`case`]: both in the catalogue: arguments, and what clients ask.
+//! - [`definition`]: both in the catalogue: arguments and client requests.
 //!
-//! Never here: admission, sockets, threads.
+//! Does not contain admission, sockets or threads.
 
 #![forbid(unsafe_code)]
 

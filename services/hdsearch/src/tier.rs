@@ -1,4 +1,4 @@
-//! The mid-tier: finds candidates, asks the leaves that hold them, and merges what they found.
+//! The mid-tier: selects candidates, asks the leaves that hold them, and merges the neighbours.
 
 use crate::distance::{Nearest, Neighbour};
 use crate::hashing::{SearchScratch, Tables};
@@ -12,23 +12,23 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct HdSearch {
     tables: Arc<Tables>,
-    /// Number of the first point that each leaf does not hold any more.
+    /// For each leaf, the number after its last point.
     ends: Box<[u32]>,
 }
 
-/// A search on its way.
+/// State of a search.
 #[derive(Debug, Default)]
 pub struct SearchState {
     count: usize,
     point: Vec<f32>,
     scratch: SearchScratch,
-    /// Candidates of each leaf.
+    /// Candidates by leaf.
     candidates: Vec<Vec<u32>>,
     nearest: Nearest,
 }
 
 impl HdSearch {
-    /// For `leaves` that each hold a share of the points that `tables` are over.
+    /// Creates a mid-tier for `leaves` leaves, each with a share of the points in `tables`.
     pub fn new(tables: Tables, leaves: u32) -> Self {
         let ends = Shard::all(leaves).map(|part| part.range(tables.count()).end).collect();
         HdSearch { tables: Arc::new(tables), ends }
@@ -52,13 +52,13 @@ impl MidTier for HdSearch {
         if request.method != NEAREST {
             return Err(HandlerError::UnknownMethod);
         }
-        let (question, rest) = Query::read(request.payload, self.tables.dimensions())?;
+        let (query, rest) = Query::read(request.payload, self.tables.dimensions())?;
         if !rest.is_empty() {
             return Err(HandlerError::Message(format!("{} bytes behind the question", rest.len())));
         }
-        state.count = question.count.into();
+        state.count = query.count.into();
         state.point.clear();
-        state.point.extend(question.coordinates());
+        state.point.extend(query.coordinates());
         state.candidates.resize(self.ends.len(), Vec::new());
         state.candidates.iter_mut().for_each(Vec::clear);
         for id in self.tables.candidates(&state.point, &mut state.scratch) {
@@ -67,7 +67,7 @@ impl MidTier for HdSearch {
         for (leaf, ids) in (0..).map(LeafId).zip(&state.candidates) {
             if !ids.is_empty() {
                 let write = |argument: &mut Vec<u8>| {
-                    question.append(argument);
+                    query.append(argument);
                     append_candidates(ids, argument);
                 };
                 calls.call(leaf, NEAREST, write).repeatable();
@@ -79,21 +79,21 @@ impl MidTier for HdSearch {
     fn resume(
         &self,
         state: &mut SearchState,
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
         let mut answered = 0;
         state.nearest.reset(state.count);
-        for said in came.iter() {
-            // An answer that is none counts as missing.
-            let Reply::Result(bytes) = said else { continue };
+        for answer in replies.iter() {
+            // A malformed answer counts as missing.
+            let Reply::Result(bytes) = answer else { continue };
             let Some(found) = read_neighbours(bytes).filter(|_| self.are_valid(bytes)) else { continue };
             answered += 1;
             found.for_each(|neighbour: Neighbour| state.nearest.offer(neighbour));
         }
-        // There are fewer leaves than a byte says (`Leaves`).
-        reply.extend_from_slice(&[came.len() as u8, answered]);
+        // A tier has at most 255 leaves (`Leaves`).
+        reply.extend_from_slice(&[replies.len() as u8, answered]);
         append_neighbours(state.nearest.sorted(), reply);
         Ok(Step::Done)
     }

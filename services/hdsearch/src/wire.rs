@@ -1,44 +1,49 @@
-//! Arguments and results as bytes, little-endian. Nothing is copied when it is read.
+//! Arguments and results as bytes, little-endian. Reading copies nothing.
 
 use crate::distance::Neighbour;
 use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
-/// `nearest`: how many are wanted (2 bytes), the dimensions (2), a 32-bit float for each. A leaf's argument goes on with a
-/// count (4) and the numbers of the candidates (4 each). The result is a count (2), and for each a number (4) and the square
-/// of its distance (4), the nearest first. The mid-tier's begins with two bytes: how many leaves it asked, how many of
-/// those answered.
+/// The method `nearest`.
+///
+/// - Argument: number of neighbours (2 bytes), dimensions (2), a 32-bit float for each. For a leaf,
+///   a count (4) and the numbers of the candidates (4 each) follow.
+/// - Result: a count (2), and for each neighbour a number (4) and the square of its distance (4),
+///   the nearest first.
+/// - The mid-tier's result begins with two bytes: the number of leaves that it asked, and the
+///   number of those that answered.
 pub const NEAREST: Method = Method(0);
-/// Neighbours that may be asked for.
+/// Greatest number of neighbours per query.
 pub const NEIGHBOURS_MAX: u16 = 1_000;
 
-/// A question.
+/// A query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query<'a> {
-    /// How many neighbours are wanted.
+    /// Number of requested neighbours.
     pub count: u16,
     /// The point's coordinates, four bytes each.
     pub point: &'a [[u8; 4]],
 }
 
-fn failure(words: String) -> HandlerError {
-    HandlerError::Message(words)
+fn failure(message: String) -> HandlerError {
+    HandlerError::Message(message)
 }
 
 impl<'a> Query<'a> {
-    /// Reads a question about points of so many `dimensions`, and what follows it.
+    /// Reads a query about points of `dimensions` dimensions, and returns the rest of the argument.
     ///
     /// # Errors
-    /// It is cut short, about another space, wants nothing or too much, or a coordinate is no number.
+    /// The query is cut short, has other dimensions or a wrong number of neighbours, or a
+    /// coordinate is not finite.
     pub fn read(argument: &'a [u8], dimensions: usize) -> Result<(Self, &'a [u8]), HandlerError> {
-        let ([wanted @ .., low, high], rest) =
+        let ([neighbours @ .., low, high], rest) =
             argument.split_first_chunk::<4>().ok_or_else(|| failure("a question that is cut short".into()))?;
-        let (wanted, told) = (u16::from_le_bytes(*wanted), u16::from_le_bytes([*low, *high]));
-        if usize::from(told) != dimensions {
-            return Err(failure(format!("a point of {told} dimensions; accepted: {dimensions}")));
+        let (neighbours, actual) = (u16::from_le_bytes(*neighbours), u16::from_le_bytes([*low, *high]));
+        if usize::from(actual) != dimensions {
+            return Err(failure(format!("a point of {actual} dimensions; accepted: {dimensions}")));
         }
-        if !(1..=NEIGHBOURS_MAX).contains(&wanted) {
-            return Err(failure(format!("{wanted} neighbours; accepted: 1 to {NEIGHBOURS_MAX}")));
+        if !(1..=NEIGHBOURS_MAX).contains(&neighbours) {
+            return Err(failure(format!("{neighbours} neighbours; accepted: 1 to {NEIGHBOURS_MAX}")));
         }
         let (point, rest) = rest
             .split_at_checked(4 * dimensions)
@@ -47,10 +52,10 @@ impl<'a> Query<'a> {
         if !point.iter().all(|value| f32::from_le_bytes(*value).is_finite()) {
             return Err(failure("a point with a coordinate that is no number".into()));
         }
-        Ok((Query { count: wanted, point }, rest))
+        Ok((Query { count: neighbours, point }, rest))
     }
 
-    /// The coordinates as numbers.
+    /// Iterates over the coordinates.
     pub fn coordinates(&self) -> impl Iterator<Item = f32> {
         self.point.iter().map(|value| f32::from_le_bytes(*value))
     }
@@ -58,25 +63,26 @@ impl<'a> Query<'a> {
     /// Appends the argument.
     pub fn append(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.count.to_le_bytes());
-        // As many as were read.
+        // The number of dimensions was read from 16 bits.
         out.extend_from_slice(&(self.point.len() as u16).to_le_bytes());
         out.extend_from_slice(self.point.as_flattened());
     }
 }
 
-/// Appends a question as a client asks it.
-pub fn append_query(wanted: u16, point: &[f32], out: &mut Vec<u8>) {
+/// Appends a client's query.
+pub fn append_query(neighbours: u16, point: &[f32], out: &mut Vec<u8>) {
     let point: Vec<[u8; 4]> = point.iter().map(|value| value.to_le_bytes()).collect();
-    Query { count: wanted, point: &point }.append(out);
+    Query { count: neighbours, point: &point }.append(out);
 }
 
-/// Reads a leaf's candidates, which are all that is left.
+/// Reads a leaf's candidates, which are the rest of its argument.
 ///
 /// # Errors
-/// There are more or fewer than told.
+/// The number of candidates differs from the count.
 pub fn read_candidates(rest: &[u8]) -> Result<impl Iterator<Item = u32>, HandlerError> {
-    let told = rest.split_first_chunk::<4>().map(|(count, ids)| (u32::from_le_bytes(*count), ids.as_chunks::<4>()));
-    match told {
+    let candidates =
+        rest.split_first_chunk::<4>().map(|(count, ids)| (u32::from_le_bytes(*count), ids.as_chunks::<4>()));
+    match candidates {
         Some((count, (ids, []))) if ids.len() == count as usize => Ok(ids.iter().map(|id| u32::from_le_bytes(*id))),
         _ => Err(failure("other candidates than told".into())),
     }
@@ -88,7 +94,7 @@ pub fn append_candidates(ids: &[u32], out: &mut Vec<u8>) {
     out.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
 }
 
-/// Appends what was found.
+/// Appends neighbours.
 pub fn append_neighbours(found: &[Neighbour], out: &mut Vec<u8>) {
     out.extend_from_slice(&(found.len() as u16).to_le_bytes());
     for Neighbour { id, distance } in found {
@@ -97,7 +103,7 @@ pub fn append_neighbours(found: &[Neighbour], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what was found; `None` if these bytes are no such list.
+/// Reads neighbours; `None` if the bytes are malformed.
 pub fn read_neighbours(bytes: &[u8]) -> Option<impl Iterator<Item = Neighbour>> {
     let (count, found) = bytes.split_first_chunk()?;
     let (found, []) = found.as_chunks::<8>() else { return None };
@@ -105,9 +111,9 @@ pub fn read_neighbours(bytes: &[u8]) -> Option<impl Iterator<Item = Neighbour>> 
         let [a, b, c, d, distance @ ..] = *bytes;
         Neighbour { id: u32::from_le_bytes([a, b, c, d]), distance: f32::from_le_bytes(distance) }
     };
-    let is_well = found.len() == usize::from(u16::from_le_bytes(*count))
+    let is_valid = found.len() == usize::from(u16::from_le_bytes(*count))
         && found.iter().all(|bytes| neighbour(bytes).distance.is_finite());
-    is_well.then(|| found.iter().map(neighbour))
+    is_valid.then(|| found.iter().map(neighbour))
 }
 
 #[cfg(test)]
@@ -117,13 +123,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(wanted in 1..=NEIGHBOURS_MAX, point in prop::collection::vec(-9f32..9.0, 1..40), ids: Vec<u32>) {
+        fn what_is_written_is_read(neighbours in 1..=NEIGHBOURS_MAX, point in prop::collection::vec(-9f32..9.0, 1..40), ids: Vec<u32>) {
             let mut argument = Vec::new();
-            append_query(wanted, &point, &mut argument);
+            append_query(neighbours, &point, &mut argument);
             append_candidates(&ids, &mut argument);
-            let (question, rest) = Query::read(&argument, point.len()).unwrap();
-            prop_assert_eq!(question.count, wanted);
-            prop_assert!(question.coordinates().eq(point.iter().copied()));
+            let (query, rest) = Query::read(&argument, point.len()).unwrap();
+            prop_assert_eq!(query.count, neighbours);
+            prop_assert!(query.coordinates().eq(point.iter().copied()));
             prop_assert!(read_candidates(rest).unwrap().eq(ids.iter().copied()));
             let found: Vec<Neighbour> = ids.iter().map(|id| Neighbour { id: *id, distance: *id as f32 }).collect();
             let mut result = Vec::new();
@@ -142,17 +148,17 @@ mod tests {
 
     #[test]
     fn wrong_questions_are_refused_in_words() {
-        let said = |wanted: u16, point: &[f32], dimensions: usize| {
+        let error = |neighbours: u16, point: &[f32], dimensions: usize| {
             let mut argument = Vec::new();
-            append_query(wanted, point, &mut argument);
+            append_query(neighbours, point, &mut argument);
             match Query::read(&argument, dimensions) {
-                Err(HandlerError::Message(words)) => words,
+                Err(HandlerError::Message(message)) => message,
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(said(1, &[], 2), "a point of 0 dimensions; accepted: 2");
-        assert_eq!(said(0, &[1.0], 1), "0 neighbours; accepted: 1 to 1000");
-        assert_eq!(said(65_535, &[1.0], 1), "65535 neighbours; accepted: 1 to 1000");
-        assert_eq!(said(1, &[f32::NAN], 1), "a point with a coordinate that is no number");
+        assert_eq!(error(1, &[], 2), "a point of 0 dimensions; accepted: 2");
+        assert_eq!(error(0, &[1.0], 1), "0 neighbours; accepted: 1 to 1000");
+        assert_eq!(error(65_535, &[1.0], 1), "65535 neighbours; accepted: 1 to 1000");
+        assert_eq!(error(1, &[f32::NAN], 1), "a point with a coordinate that is no number");
     }
 }

@@ -1,7 +1,9 @@
-//! Numbers as C reads them, which is how memcached reads those of its clients, in lines and in values.
+//! Numbers as C parses them: memcached parses numbers in lines and in values this way.
 
-/// A sign and digits as C's `strtoull` reads them, and the rest of `text`. White space may stand around them.
-/// `None` where memcached refuses the number: no digits, more than 64 bits, or another character behind them.
+/// Parses a sign and digits as C's `strtoull` does; white space may surround them.
+///
+/// Returns `None` where memcached rejects the number: no digits, more than 64 bits, or another
+/// character after the digits.
 fn digits(text: &[u8]) -> Option<(bool, u64)> {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0B;
     let start = text.iter().position(|byte| !is_space(byte))?;
@@ -15,19 +17,21 @@ fn digits(text: &[u8]) -> Option<(bool, u64)> {
     Some((is_negative, digits[..end].iter().try_fold(0, add)?))
 }
 
-/// A number that may be negative.
-pub(crate) fn signed(word: &[u8]) -> Option<i64> {
-    match digits(word)? {
+/// Parses a number that may be negative.
+pub(crate) fn signed(token: &[u8]) -> Option<i64> {
+    match digits(token)? {
         (false, number) => number.try_into().ok(),
         (true, number) => 0i64.checked_sub_unsigned(number),
     }
 }
 
-/// A number of 64 bits. As in memcached a minus sign wraps it, unless the result has the highest bit.
-pub(crate) fn unsigned(word: &[u8]) -> Option<u64> {
-    let (is_negative, number) = digits(word)?;
+/// Parses a 64-bit number.
+///
+/// As in memcached, a minus sign wraps the number, unless the result has the highest bit.
+pub(crate) fn unsigned(token: &[u8]) -> Option<u64> {
+    let (is_negative, number) = digits(token)?;
     let number = if is_negative { number.wrapping_neg() } else { number };
-    (number <= i64::MAX as u64 || !word.contains(&b'-')).then_some(number)
+    (number <= i64::MAX as u64 || !token.contains(&b'-')).then_some(number)
 }
 
 #[cfg(test)]

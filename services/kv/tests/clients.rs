@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use support::{serve, store};
 
-/// Runs a program if it is there.
+/// Runs a program; `None` if it is not installed.
 fn run(command: &mut Command, needed: &str) -> Option<Output> {
     match command.output() {
         Ok(output) => Some(output),
@@ -33,14 +33,15 @@ fn libmemcached_finds_the_protocol_kept() {
     server.stop().unwrap();
 }
 
-/// A Python with pymemcache: the system's, or one that is made under the target folder, which needs the package index.
+/// Returns a Python with pymemcache: the system's, or a virtual environment under the target
+/// folder, which needs the package index.
 fn python() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pymemcache");
     let python = folder.join("bin/python");
     let has_it = |python: &PathBuf| {
         Command::new(python).args(["-c", "import pymemcache"]).output().is_ok_and(|output| output.status.success())
     };
-    // Debian's own Python has Debian's packages, whatever another in the path has.
+    // Debian's own Python has Debian's packages; another one in the path may not.
     let systems = ["python3", "/usr/bin/python3"].map(PathBuf::from);
     if let Some(found) = [python.clone()].into_iter().chain(systems).find(has_it) {
         return Some(found);

@@ -1,4 +1,4 @@
-//! The same bytes to memcached and to us: the same bytes must come back. Compared with memcached 1.6.
+//! Sends the same bytes to memcached 1.6 and to our port, and compares the answers.
 
 mod support;
 
@@ -22,9 +22,11 @@ fn only_the_clocks_may_differ() {
     }
 }
 
-/// Compares sessions, one after the other on new connections, each against what the ones before have left. The parts of
-/// a session are sent one after the other's answer: memcached counts on a value that is still being sent, and then
-/// answers `decr` otherwise.
+/// Compares sessions one after the other, on new connections but with the stores' previous
+/// contents.
+///
+/// Each part of a session waits for the previous part's answer: memcached counts references to a
+/// value that is still being sent, and then answers `decr` differently.
 fn compare(sessions: &[Vec<Vec<u8>>]) {
     let Some(memcached) = Memcached::start() else { return };
     let server = serve(&store());
@@ -44,7 +46,7 @@ fn compare(sessions: &[Vec<Vec<u8>>]) {
                 (printable(part), (printable(&theirs.0), theirs.1), (printable(&ours.0), ours.1));
             let before = String::from_utf8_lossy(&session[..index].concat()).replace("\r\n", "~");
             differences.push(format!("{part}\n  after: {before}\n  memcached: {theirs:?}\n  leeward:   {ours:?}"));
-            // From here on they hold different things.
+            // From here on their contents differ.
             break;
         }
     }
@@ -79,7 +81,7 @@ fn commands_and_mistakes_are_answered_alike() {
     compare(&sessions.into_iter().map(|session| vec![session]).collect::<Vec<_>>());
 }
 
-/// Random sessions of few keys, so that commands meet each other's items.
+/// Random sessions with few keys, so that commands meet each other's items.
 #[test]
 fn random_sessions_are_answered_alike() {
     let seed = std::env::var("LEEWARD_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1u64);

@@ -1,7 +1,9 @@
-//! Mutational fuzzing of everything that reads a memcached client's bytes. It begins with the sessions of the differential
-//! test and the kept corpus (`tests/corpus/`), damages and splices them, and cuts them into pieces; by seed, so every run
-//! does the same. `LEEWARD_FUZZ_ITERATIONS` makes it longer, `LEEWARD_FUZZ_SEED` different. A finding is written to a file,
-//! whose name the failure says: put it into `tests/corpus/`, and it is replayed for ever.
+//! Mutational fuzzing of all code that parses a memcached client's bytes.
+//!
+//! It damages, splices and cuts the sessions of the differential test and the stored corpus
+//! (`tests/corpus/`), reproducibly by seed. `LEEWARD_FUZZ_ITERATIONS` sets the number of mutants,
+//! `LEEWARD_FUZZ_SEED` the seed. A finding is written to a file that the failure names: put it into
+//! `tests/corpus/` to replay it in every run.
 
 mod support;
 
@@ -61,7 +63,8 @@ fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Answers of a server to these bytes in pieces of these sizes, and whether it would have closed the connection.
+/// Returns a server's answers to these bytes in pieces of these sizes, and whether it would have
+/// closed the connection.
 fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
     let config = StoreConfig { memory: 4 * PAGE, hash_power: 10, ..StoreConfig::default() };
     let store = Arc::new(Store::new(&config).unwrap());
@@ -77,7 +80,7 @@ fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
         loop {
             match decoder.next(&mut request) {
                 DecoderOutput::Incomplete => break,
-                DecoderOutput::Reply(words) => reply.extend_from_slice(words),
+                DecoderOutput::Reply(bytes) => reply.extend_from_slice(bytes),
                 DecoderOutput::Close => return (reply, true),
                 DecoderOutput::Request if Executor::scope(&request) != RequestScope::Items => {}
                 DecoderOutput::Request => {
@@ -109,7 +112,7 @@ fn pieces_make_no_difference() {
     });
 }
 
-/// A server survives whatever comes, and goes on answering others.
+/// A server survives any input, and still answers others.
 #[test]
 fn a_server_survives() {
     let server = serve(&store());

@@ -1,6 +1,8 @@
-//! Generated command lines to memcached 1.6.18 and to us: what comes back must be the same, but for the wanted differences,
-//! which stand in one table here and in `docs/kv.md`. `LEEWARD_FUZZ_ITERATIONS` is the number of lines, `LEEWARD_FUZZ_SEED`
-//! makes them others.
+//! Sends generated command lines to memcached 1.6.18 and to our port; the answers must be equal,
+//! except for intended differences.
+//!
+//! The intended differences are in a table here and in `docs/kv.md`. `LEEWARD_FUZZ_ITERATIONS` sets
+//! the number of lines, `LEEWARD_FUZZ_SEED` the seed.
 
 mod support;
 
@@ -14,18 +16,18 @@ use support::lines::{self, KEYS, Line, length_word, loose_number};
 use support::memcached::{Memcached, is_equivalent, printable};
 use support::{Client, serve, store};
 
-/// Lines that are compared unless `LEEWARD_FUZZ_ITERATIONS` says otherwise.
+/// Number of compared lines, unless `LEEWARD_FUZZ_ITERATIONS` sets it.
 const LINES: u64 = 4000;
-/// Times that a session is tried before its difference counts: the two programs' clocks tick apart.
+/// Attempts per session before its difference counts: the programs' clocks tick at different times.
 const ATTEMPTS: usize = 3;
-/// How long a line may go without an answer. One whose data block is waited for has none.
+/// Longest wait for an answer. A line that waits for its data block has none.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// A difference that is wanted.
+/// An intended difference.
 struct KnownDifference {
-    /// As in the table of `docs/kv.md`, which has the reason.
+    /// Name as in the table of `docs/kv.md`, which has the reason.
     name: &'static str,
-    /// Commands that show it.
+    /// Commands that show the difference.
     example: &'static str,
     /// Our last answer to them.
     answer: &'static str,
@@ -85,13 +87,13 @@ const ABSENT: KnownDifference =
 const KNOWN_DIFFERENCES: [&KnownDifference; 12] =
     [&WIDE, &BINARY_KEY, &OVER, &LONGER, &REVIVED, &OPAQUE, &HTTP, &DEBUG, &MANY_KEYS, &LONG_LINE, &VERSION, &ABSENT];
 
-/// A connection to each of the two.
+/// A connection to each of the two servers.
 struct ClientPair {
     addresses: [SocketAddr; 2],
     clients: [Client; 2],
 }
 
-/// The two answers to a line, theirs first: bytes, and whether the connection has ended.
+/// The two answers to a line, memcached's first: bytes, and whether the connection was closed.
 type Answers = [(Vec<u8>, bool); 2];
 
 impl ClientPair {
@@ -99,11 +101,11 @@ impl ClientPair {
         ClientPair { addresses, clients: addresses.map(connect) }
     }
 
-    /// Sends a line and a mark to both, and takes all up to the mark's answer.
+    /// Sends a line and a mark to both, and reads up to the mark's answer.
     fn ask(&mut self, line: &Line) -> Answers {
         let bytes = [&line.bytes[..], &b"\r\n".repeat(line.blanks), b"mg the-mark k\r\n"].concat();
         for client in &mut self.clients {
-            // An end that has been closed shows in what is read.
+            // A closed connection shows in the read.
             let _ = client.0.write_all(&bytes);
         }
         let answers = self.clients.each_mut().map(read_until_mark);
@@ -117,7 +119,7 @@ impl ClientPair {
         self.ask(&Line { bytes: text.into(), blanks: 0 })
     }
 
-    /// Empties both stores, and lets their counts of CAS ids agree; the last one.
+    /// Empties both stores, and makes their CAS counters equal; returns the last id.
     fn begin(&mut self) -> u64 {
         let deletes: String = KEYS.iter().map(|key| format!("delete {key} 0 noreply\r\n")).collect();
         let (filled, long) = ("k".repeat(250), "k".repeat(249));
@@ -142,7 +144,7 @@ fn connect(address: SocketAddr) -> Client {
     client
 }
 
-/// All up to the mark's answer. A connection that says nothing has ended for the test.
+/// Reads up to the mark's answer. A silent connection counts as closed.
 fn read_until_mark(client: &mut Client) -> (Vec<u8>, bool) {
     const MARK: &[u8] = b"EN kthe-mark\r\n";
     let (mut taken, mut piece) = (Vec::new(), [0; 65536]);
@@ -162,13 +164,13 @@ fn read_until_mark(client: &mut Client) -> (Vec<u8>, bool) {
     }
 }
 
-/// Fate of a session after a line.
+/// Result of a session after a line.
 #[derive(Debug)]
 enum Outcome {
     Same,
-    /// A wanted difference shows in the answer alone.
+    /// An intended difference shows only in the answer.
     Answer(&'static str),
-    /// The two hold different things from here on, as wanted.
+    /// The two stores differ from here on, as intended.
     State(&'static str),
     Ended,
     Different,
@@ -184,14 +186,14 @@ fn outcome(pair: &mut ClientPair, line: &Line, has_flushed: bool) -> (Outcome, A
     let is_same = theirs.1 == ours.1 && is_equivalent(&theirs.0, &ours.0);
     let outcome = match verb {
         _ if is_same && ours.1 => Outcome::Ended,
-        // Items that a flush has taken come back with them.
+        // A delayed flush revives flushed items in memcached.
         b"flush_all" if is_same && words.len() > 1 && loose_number(words[1]) > 0 => {
-            let held = format!("get {}\r\n", KEYS.join(" "));
-            let held = pair.send(&held);
-            match held[0] == held[1] {
+            let contents = format!("get {}\r\n", KEYS.join(" "));
+            let contents = pair.send(&contents);
+            match contents[0] == contents[1] {
                 true => Outcome::Ended,
                 false if has_flushed => Outcome::State(REVIVED.name),
-                false => return (Outcome::Different, held),
+                false => return (Outcome::Different, contents),
             }
         }
         b"mg" | b"ma" if ours.0.starts_with(b"CLIENT_ERROR opaque") => Outcome::State(OPAQUE.name),
@@ -224,11 +226,12 @@ fn outcome(pair: &mut ClientPair, line: &Line, has_flushed: bool) -> (Outcome, A
     (outcome, [theirs, ours])
 }
 
-/// Whether the line has a number that memcached cuts off to 32 bits, where the command has such numbers.
+/// Returns whether the line has a number that memcached truncates to 32 bits, in a command with
+/// such numbers.
 fn is_wide(verb: &[u8], words: &[&[u8]]) -> bool {
     let is_beyond = |word: &[u8], from: i128, to: i128| !(from..=to).contains(&loose_number(word));
     let seconds = |word: &&[u8]| is_beyond(word, i32::MIN.into(), i32::MAX.into());
-    // A minus sign wraps: below -2^63 what is left is a number again.
+    // A minus sign wraps: below -2^63 the result is a number again.
     let flags = |word: &&[u8]| loose_number(word) > u32::MAX.into() || loose_number(word) < -(1 << 63);
     let length = |word: &&[u8]| is_beyond(word, i32::MIN.into(), i128::from(i32::MAX) - 2);
     match verb {
@@ -251,17 +254,18 @@ fn is_wide(verb: &[u8], words: &[&[u8]]) -> bool {
     }
 }
 
-/// A line with such a number: we refuse it, and its data block is no command.
+/// Handles a line with such a number: we reject it, and skip its data block.
 fn wide(pair: &mut ClientPair, line: &Line, verb: &[u8], words: &[&[u8]]) -> (Outcome, Answers) {
-    let length = length_word(verb).and_then(|place| words.get(place)).map_or(0, |word| loose_number(word));
+    let length = length_word(verb).and_then(|index| words.get(index)).map_or(0, |word| loose_number(word));
     if !(0..=4000).contains(&length) {
-        // Nobody sends so much here. They take less, and we wait for it.
+        // The test does not send so much data. memcached expects less, and our port waits for all
+        // of it.
         pair.clients = pair.addresses.map(connect);
         return (Outcome::State(WIDE.name), Default::default());
     }
     let answers = pair.ask(line);
     let ours = &answers[1].0;
-    let refusals: [&[u8]; 6] = [
+    let rejections: [&[u8]; 6] = [
         b"CLIENT_ERROR bad command line format\r\n",
         b"CLIENT_ERROR bad token in command line format\r\n",
         b"CLIENT_ERROR invalid exptime argument\r\n",
@@ -269,16 +273,17 @@ fn wide(pair: &mut ClientPair, line: &Line, verb: &[u8], words: &[&[u8]]) -> (Ou
         b"CLIENT_ERROR duplicate flag\r\n",
         b"ERROR\r\n",
     ];
-    let is_refused = refusals.iter().any(|refusal| ours.starts_with(refusal)) || line.text().ends_with(b"noreply");
+    let is_rejected =
+        rejections.iter().any(|rejection| ours.starts_with(rejection)) || line.text().ends_with(b"noreply");
     let other = ours.starts_with(b"CLIENT_ERROR") || ours.is_empty();
     let is_same = answers[0] == answers[1];
-    match is_same || is_refused || other {
+    match is_same || is_rejected || other {
         true => (Outcome::State(WIDE.name), answers),
         false => (Outcome::Different, answers),
     }
 }
 
-/// Whether the two are the same but for times that are over: memcached's wrap.
+/// Returns whether the answers are equal except for expired times; memcached's wrap.
 fn is_over(theirs: &[u8], ours: &[u8]) -> bool {
     let fields = |text: &[u8]| -> Vec<Vec<u8>> {
         text.split(|byte| *byte == b' ' || *byte == b'\r').map(<[u8]>::to_vec).collect()
@@ -290,17 +295,18 @@ fn is_over(theirs: &[u8], ours: &[u8]) -> bool {
     theirs.len() == ours.len() && theirs.iter().zip(&ours).all(is_fine)
 }
 
-/// Whether the two are the same but for the key: theirs is the item's, where ours is in base64.
+/// Returns whether the answers are equal except for the key: memcached's is raw, and ours is in
+/// base64.
 fn is_raw(theirs: &[u8], ours: &[u8]) -> bool {
     let position = |text: &[u8], part: &[u8]| text.windows(part.len()).position(|window| window == part);
     let Some(at) = position(ours, b" k") else { return false };
     let Some(length) = position(&ours[at..], b" b") else { return false };
-    let (before, behind) = (&ours[..at + 2], &ours[at + length + 2..]);
-    let is_longer = theirs.len() > before.len() + behind.len();
-    is_longer && theirs.starts_with(before) && theirs.ends_with(behind)
+    let (before, after) = (&ours[..at + 2], &ours[at + length + 2..]);
+    let is_longer = theirs.len() > before.len() + after.len();
+    is_longer && theirs.starts_with(before) && theirs.ends_with(after)
 }
 
-/// An answer to `me` without the numbers that have to do with the programs' clocks and memory.
+/// Removes the numbers that depend on the programs' clocks and memory from an answer to `me`.
 fn without_numbers(text: &[u8]) -> Vec<u8> {
     let of_the_item =
         |field: &&[u8]| [&b"exp="[..], b"la=", b"cls=", b"size="].iter().all(|name| !field.starts_with(name));
@@ -364,29 +370,32 @@ fn generated_lines_are_answered_alike() {
     server.stop().unwrap();
 }
 
-/// Each wanted difference is there, is one, and is told with its reason.
+/// Each intended difference exists, and is documented with its reason.
 #[test]
 fn wanted_differences_are_there_and_told() {
     let docs = include_str!("../../../docs/kv.md");
-    for wanted in KNOWN_DIFFERENCES {
-        assert!(docs.contains(&format!("| {} |", wanted.name)), "docs/kv.md has no row `{}`", wanted.name);
+    for difference in KNOWN_DIFFERENCES {
+        assert!(docs.contains(&format!("| {} |", difference.name)), "docs/kv.md has no row `{}`", difference.name);
     }
     let Some(memcached) = Memcached::start() else { return };
     let server = serve(&store());
-    for wanted in KNOWN_DIFFERENCES {
+    for difference in KNOWN_DIFFERENCES {
         let mut pair = ClientPair::new([memcached.address, server.address()]);
-        let example = wanted.example.replace("{251}", &"k".repeat(251)).replace("{9000}", &"x".repeat(9000));
-        // A second may end between two commands, and remaining times with it.
+        let example = difference.example.replace("{251}", &"k".repeat(251)).replace("{9000}", &"x".repeat(9000));
+        // A second may end between two commands, which changes remaining times.
         for attempt in 1.. {
             pair.begin();
             let [theirs, ours] = pair.send(&example);
             let text = String::from_utf8_lossy(&ours.0).into_owned();
-            let is_so =
-                if wanted.name == DEBUG.name { text.contains("ME a exp=") } else { text.ends_with(wanted.answer) };
+            let is_so = if difference.name == DEBUG.name {
+                text.contains("ME a exp=")
+            } else {
+                text.ends_with(difference.answer)
+            };
             if is_so && theirs != ours {
                 break;
             }
-            assert!(attempt < ATTEMPTS, "{}: {text}; memcached: {theirs:?}", wanted.name);
+            assert!(attempt < ATTEMPTS, "{}: {text}; memcached: {theirs:?}", difference.name);
         }
     }
     server.stop().unwrap();

@@ -1,4 +1,4 @@
-//! The memory limit, eviction, and many threads at once: no chunk is lost, none is used twice.
+//! The memory limit, eviction, and many threads at once: no chunk is lost, and none is used twice.
 
 use leeward_kv::store::{
     Delta, DeltaOutcome, Mode, PAGE, RequestContext, Store, StoreConfig, Usage, Write, WriteOutcome,
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const NOW: RequestContext = RequestContext::at(1_700_000_000);
 
-/// A value that says whose it is and whether it is whole.
+/// Creates a value that contains its key and version, so that damage is visible.
 fn value(key: u64, version: u64, length: usize) -> Vec<u8> {
     let mut bytes = [key.to_le_bytes(), version.to_le_bytes()].concat();
     bytes.resize(16 + length, (key ^ version) as u8);
@@ -36,7 +36,7 @@ fn set(store: &Store, key: u64, version: u64, length: usize) -> WriteOutcome {
     store.write(&key.to_be_bytes(), &value(key, version, length), &Write::default(), &NOW).unwrap()
 }
 
-/// The books: items, lists and chunks in use are the same things.
+/// Checks the accounting: items, lists and used chunks agree.
 fn balanced(store: &Store) -> Usage {
     let usage = store.usage();
     for (listed, class) in usage.lru_lengths.iter().zip(&usage.class_usage) {
@@ -58,7 +58,7 @@ fn what_was_stored_first_and_not_read_goes_first() {
     let store = small(2);
     for key in 0..40_000 {
         assert!(matches!(set(&store, key, 1, 50), WriteOutcome::Stored { .. }));
-        // Read again and again.
+        // Key 0 is read repeatedly.
         assert_eq!(read(&store, 0), Some(1));
     }
     let usage = balanced(&store);
@@ -72,7 +72,7 @@ fn what_was_stored_first_and_not_read_goes_first() {
 #[test]
 fn pages_go_where_they_are_needed_and_the_limit_holds() {
     let store = small(4);
-    // All memory to small items, then to large ones, then to small ones again.
+    // All memory goes to small items, then to large ones, then to small ones again.
     for round in 0..3 {
         for (key, length) in (0..60_000).map(|key| (key, 20)).chain((60_000..60_050).map(|key| (key, 300_000))) {
             assert!(matches!(set(&store, key, round, length), WriteOutcome::Stored { .. }), "{key}");
@@ -98,7 +98,7 @@ fn what_does_not_fit_is_said_and_leaves_nothing() {
     balanced(&store);
 }
 
-/// Writers, readers, deleters and counters on few keys of many sizes, with less memory than they would like.
+/// Writers, readers, deleters and counters on few keys of many sizes, with scarce memory.
 #[test]
 fn many_threads_lose_nothing() {
     let config = StoreConfig { memory: 3 * PAGE, hash_power: 10, threads: 4, ..StoreConfig::default() };
@@ -142,17 +142,19 @@ fn many_threads_lose_nothing() {
     assert!(counted.load(Ordering::Relaxed) > 0);
 }
 
-/// Requests whose budget lasts for no wait at all, beside others that keep the locks busy: what is acknowledged is there,
-/// what is refused has changed nothing. Each thread has keys of its own, so it knows what must be there.
+/// Requests without any budget for waiting, beside threads that keep the locks busy.
+///
+/// An acknowledged write is stored, and a rejected one has changed nothing. Each thread has
+/// separate keys, so it knows their expected values.
 #[test]
 fn refusals_change_nothing_and_acknowledgements_hold() {
     use leeward_core::budget::Budget;
     use leeward_core::units::Nanos;
     use leeward_runtime::budget;
-    // Few locks and one class, and memory for everything.
+    // Few locks and one class, and memory for all values.
     let config = StoreConfig { memory: 64 * PAGE, hash_power: 10, ..StoreConfig::default() };
     let store = Store::new(&config).unwrap();
-    let (refused, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (rejected, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             let (store, stop) = (&store, &stop);
@@ -170,12 +172,12 @@ fn refusals_change_nothing_and_acknowledgements_hold() {
         }
         let writers: Vec<_> = (0..2u64)
             .map(|thread| {
-                let (store, refused) = (&store, &refused);
+                let (store, rejected) = (&store, &rejected);
                 scope.spawn(move || {
                     let mut known = [None; 500];
                     for version in 0..20_000u64 {
-                        let (place, length) = ((version * 7 % 500) as usize, (version % 900) as usize);
-                        let key = thread * 500 + place as u64;
+                        let (index, length) = ((version * 7 % 500) as usize, (version % 900) as usize);
+                        let key = thread * 500 + index as u64;
                         let write = Write::default();
                         let outcome = budget::with(Budget::new(Nanos::ZERO), || {
                             if version % 9 == 0 {
@@ -185,12 +187,12 @@ fn refusals_change_nothing_and_acknowledgements_hold() {
                             }
                         });
                         match outcome.0 {
-                            Ok(None) => known[place] = None,
-                            Ok(Some(WriteOutcome::Stored { .. })) => known[place] = Some(version),
+                            Ok(None) => known[index] = None,
+                            Ok(Some(WriteOutcome::Stored { .. })) => known[index] = Some(version),
                             Ok(Some(other)) => panic!("{other:?}"),
-                            Err(_) => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                            Err(_) => drop(rejected.fetch_add(1, Ordering::Relaxed)),
                         }
-                        assert_eq!(read(store, key), known[place], "{outcome:?}");
+                        assert_eq!(read(store, key), known[index], "{outcome:?}");
                     }
                 })
             })
@@ -198,6 +200,6 @@ fn refusals_change_nothing_and_acknowledgements_hold() {
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         stop.store(true, Ordering::Relaxed);
     });
-    eprintln!("{} refusals", refused.load(Ordering::Relaxed));
+    eprintln!("{} refusals", rejected.load(Ordering::Relaxed));
     balanced(&store);
 }

@@ -1,5 +1,5 @@
-//! Random operations against a simple store of one map: every reply is compared. Time is part of the operations, so expiry
-//! and delayed flushes are too.
+//! Random operations against a model with one map: every reply is compared. Operations advance the
+//! time, so expiry and delayed flushes are covered.
 
 use leeward_engine::Input;
 use leeward_kv::protocol::{ConnectionAction, Decoder, DecoderOutput, Executor, Request};
@@ -61,7 +61,8 @@ struct Model {
     flush_at: u32,
 }
 
-/// Number that C's `strtoull` reads, if the value ends there or goes on with a space or a NUL: memcached looks no further.
+/// Returns the number that C's `strtoull` reads, if the value ends there or continues with a space
+/// or a NUL. memcached looks no further.
 fn c_number(value: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| b" \t\n\x0B\x0C\r".contains(byte);
     let start = value.iter().take_while(|byte| is_space(byte)).count();
@@ -91,7 +92,7 @@ impl Model {
         self.pairs.insert(key, Pair { value, flags, expires, stored: self.now });
     }
 
-    /// The reply, up to CAS ids.
+    /// Returns the reply, without CAS ids.
     fn apply(&mut self, operation: &Operation) -> Vec<u8> {
         match operation {
             Operation::Store { verb, key, flags, exptime, value, quiet } => {
@@ -184,7 +185,7 @@ impl Model {
     }
 }
 
-/// The bytes of an operation; a CAS takes the id that `gets` told.
+/// Encodes an operation; a CAS uses the id from `gets`.
 fn bytes(operation: &Operation, cas: u64) -> Vec<u8> {
     let block = |line: String, value: &[u8]| [line.as_bytes(), b"\r\n", value, b"\r\n"].concat();
     match operation {
@@ -223,7 +224,7 @@ fn talk(executor: &Executor, decoder: &mut Decoder, now: u32, bytes: &[u8]) -> V
         loop {
             match decoder.next(&mut request) {
                 DecoderOutput::Incomplete => break,
-                DecoderOutput::Reply(words) => reply.extend_from_slice(words),
+                DecoderOutput::Reply(bytes) => reply.extend_from_slice(bytes),
                 DecoderOutput::Close => panic!("closed"),
                 DecoderOutput::Request => {
                     assert_eq!(
@@ -249,8 +250,8 @@ proptest! {
         for operation in &operations {
             let mut cas = 0;
             if let Operation::Cas { key, .. } = operation {
-                let told = talk(&executor, &mut decoder, model.now, format!("gets key{key}\r\n").as_bytes());
-                let line = told.split(|byte| *byte == b'\r').next().unwrap();
+                let reply = talk(&executor, &mut decoder, model.now, format!("gets key{key}\r\n").as_bytes());
+                let line = reply.split(|byte| *byte == b'\r').next().unwrap();
                 let last = line.rsplit(|byte| *byte == b' ').next().unwrap();
                 cas = String::from_utf8_lossy(last).parse().unwrap_or(0);
             }
@@ -261,7 +262,7 @@ proptest! {
                 String::from_utf8_lossy(&reply), String::from_utf8_lossy(&expected), "to {:?}", operation
             );
         }
-        // Chunks in use are items, no more and no less.
+        // Used chunks and items are equal.
         let usage = store.usage();
         let used: usize = usage.class_usage.iter().map(|class| class.used).sum();
         prop_assert_eq!(used, usage.items);

@@ -1,4 +1,5 @@
-//! The memcached port from outside, over real sockets: what clients see, and what bad ones can do.
+//! The memcached port from outside, over real sockets: the behaviour for normal and for malicious
+//! clients.
 
 mod support;
 
@@ -58,12 +59,12 @@ fn a_large_value_comes_back_whole() {
 #[test]
 fn a_line_that_is_too_long_is_told_so_and_passed_over() {
     let server = serve(&store());
-    let told = "CLIENT_ERROR line too long\r\n";
+    let message = "CLIENT_ERROR line too long\r\n";
     let lines = [("x".repeat(3000), 1), (format!("get {}", "k ".repeat(1500)), 0), ("get ".repeat(20_000), 1)];
     for (line, times) in lines {
         let (reply, was_closed) = Client::new(server.address()).exchange(line.as_bytes());
         assert!(!was_closed, "{} bytes", line.len());
-        assert_eq!(String::from_utf8_lossy(&reply).matches(told).count(), times, "{} bytes", line.len());
+        assert_eq!(String::from_utf8_lossy(&reply).matches(message).count(), times, "{} bytes", line.len());
     }
     // A line without an end is answered once, and costs nothing.
     let mut endless = Client::new(server.address());
@@ -71,7 +72,7 @@ fn a_line_that_is_too_long_is_told_so_and_passed_over() {
         endless.send("x".repeat(100_000).as_bytes());
     }
     endless.send(b"\r\nmn\r\nquit\r\n");
-    assert_eq!(String::from_utf8_lossy(&endless.rest()), format!("{told}MN\r\n"));
+    assert_eq!(String::from_utf8_lossy(&endless.rest()), format!("{message}MN\r\n"));
     // A client of the binary protocol.
     let mut binary = Client::new(server.address());
     binary.send(b"\x80\x0b");
@@ -98,29 +99,29 @@ fn too_many_connections_are_told_so() {
 
 #[test]
 fn a_client_that_does_not_read_is_bounded_and_ended() {
-    let patience = (None, Nanos::from_secs(60), Nanos::from_millis(200));
+    let timeouts = (None, Nanos::from_secs(60), Nanos::from_millis(200));
     let server =
-        builder().timeouts(patience.0, patience.1, patience.2).unsent_limit(1 << 16).start("127.0.0.1:0", &store());
+        builder().timeouts(timeouts.0, timeouts.1, timeouts.2).unsent_limit(1 << 16).start("127.0.0.1:0", &store());
     let server = server.unwrap();
     let mut client = Client::new(server.address());
     let value = vec![b'x'; 500_000];
     let _ = client.exchange(&[b"set big 0 0 500000\r\n", &value[..], b"\r\n"].concat());
     let before = server.counts();
-    // Half a gigabyte, if it were all answered.
+    // Half a gigabyte, if all requests were answered.
     client.send("get big\r\n".repeat(1000).as_bytes());
     until("the end of a client that takes nothing", || server.counts().connections == 0);
     let since = server.counts().completed - before.completed;
-    // As many as its socket's buffers hold, and two more.
+    // As many as the socket's buffers hold, and two more.
     assert!(since < 100, "{since} answers for a client that does not read");
     server.stop().unwrap();
 }
 
 #[test]
 fn a_client_that_sends_all_its_requests_before_it_reads_is_answered() {
-    let patience = Nanos::from_secs(60);
-    let server = builder().timeouts(None, patience, patience).start("127.0.0.1:0", &store()).unwrap();
+    let timeout = Nanos::from_secs(60);
+    let server = builder().timeouts(None, timeout, timeout).start("127.0.0.1:0", &store()).unwrap();
     let mut client = Client::new(server.address());
-    // Requests beyond all buffers on the way, and answers within the bound of those that may wait.
+    // Requests exceed all buffers on the way, and answers stay within the limit of pending output.
     let (rounds, sets) = (120, 1_000);
     let requests = format!("set a 0 0 400\r\n{}\r\n", "x".repeat(400)).repeat(sets);
     for _ in 0..rounds {
@@ -164,7 +165,7 @@ fn a_stop_answers_what_has_been_begun() {
     assert_eq!(client.rest(), b"");
 }
 
-/// A controller that refuses whatever has waited, and clients that ask for more than there can be.
+/// A controller that rejects every request that has waited, and clients that overload the server.
 #[test]
 fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
     use leeward_core::budget::Budget;
@@ -187,9 +188,9 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
                         let requests: String =
                             (0..40).map(|key| format!("set c{number}k{key} 0 0 8\r\n{round:08}\r\n")).collect();
                         client.send(requests.as_bytes());
-                        for place in &mut known {
+                        for stored_round in &mut known {
                             match client.until_line().as_str() {
-                                "STORED\r\n" => *place = Some(round),
+                                "STORED\r\n" => *stored_round = Some(round),
                                 "SERVER_ERROR busy\r\n" => busy += 1,
                                 other => panic!("{other}"),
                             }
@@ -199,8 +200,8 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
                 })
             })
             .collect();
-        let ends: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        for (number, (_, known)) in ends.iter().enumerate() {
+        let results: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        for (number, (_, known)) in results.iter().enumerate() {
             for (key, round) in known.iter().enumerate() {
                 let found = store.read(format!("c{number}k{key}").as_bytes(), &RequestContext::at(1), |found| {
                     found.map(|found| {
@@ -212,7 +213,7 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
                 assert_eq!(found.unwrap(), *round);
             }
         }
-        ends.iter().map(|(busy, _)| busy).sum()
+        results.iter().map(|(busy, _)| busy).sum()
     });
     let counts = server.stop().unwrap();
     assert_eq!(counts.received, 8 * 40 * 40);
@@ -224,7 +225,7 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
 
 #[test]
 fn memory_of_a_client_that_has_fallen_silent_is_there_for_others() {
-    // Room for either of the two values, and not quite for both.
+    // Memory for either value, but not quite for both.
     let server = builder().cores(1).receiving_limit(1_850_000).start("127.0.0.1:0", &store()).unwrap();
     let set = |length: usize| [format!("set a 0 0 {length}\r\n").into_bytes(), vec![b'x'; length], b"\r\n".to_vec()];
     let mut silent = Client::new(server.address());
@@ -237,7 +238,7 @@ fn memory_of_a_client_that_has_fallen_silent_is_there_for_others() {
 
 #[test]
 fn those_that_take_no_answers_do_not_use_up_the_memory_of_all() {
-    // Room for two of the answers, and a third that is longer than it.
+    // Memory for two of the answers; a third exceeds it.
     let server = builder().cores(1).sending_limit(2_000_000).start("127.0.0.1:0", &store()).unwrap();
     let length = 1_000_000;
     let mut honest = Client::new(server.address());
@@ -248,13 +249,13 @@ fn those_that_take_no_answers_do_not_use_up_the_memory_of_all() {
         // More than the kernel's buffers hold.
         client.send(&b"get big\r\n".repeat(30));
     }
-    // It takes its answers, and so goes on; its own patience is not limited.
+    // The honest client reads its answers and continues; it has no timeout of its own.
     for _ in 0..20 {
         assert_eq!(honest.ask(b"mn\r\n"), "MN\r\n");
-        // Two seconds in all, in which the others are sent away.
+        // Two seconds in all, in which the server closes the others' connections.
         std::thread::sleep(Duration::from_millis(100));
     }
-    // Each of them has been sent away before its time, or refused: it has had an answer or two, not all that it asked for.
+    // Each of them was closed early, or rejected: it has got an answer or two, not all.
     for mut client in unread {
         let mut answers = Vec::new();
         let _ = client.0.write_all(b"quit\r\n");
@@ -272,37 +273,37 @@ fn whoever_asks_for_little_is_answered_while_others_take_nothing() {
     let set = [&b"set big 0 0 1000000\r\n"[..], &[b'x'; 1_000_000], b"\r\nset a 0 0 1\r\nb\r\n"].concat();
     let (stored, _) = Client::new(address).exchange(&set);
     assert!(stored.starts_with(b"STORED\r\nSTORED\r\n"));
-    let (mut answered, mut refused) = (0, 0);
+    let (mut answered, mut rejected) = (0, 0);
     let rounds = 3;
     for _ in 0..rounds {
         let unread: Vec<Client> = (0..10).map(|_| Client::new(address)).collect();
         for client in &unread {
             (&client.0).write_all(&b"get big\r\n".repeat(30)).unwrap();
         }
-        // Until they are sent away.
+        // Until their connections are closed.
         let open = || server.counts().connections;
         until("their answers", || open() >= unread.len() as u64);
         while open() >= unread.len() as u64 {
             let first_line = |request: &[u8]| {
-                let mut newcomer = Client::new(address);
-                newcomer.send(request);
-                let first = newcomer.until_line();
-                (newcomer, first)
+                let mut client = Client::new(address);
+                client.send(request);
+                let first = client.until_line();
+                (client, first)
             };
             assert_eq!(first_line(b"get a\r\n").1, "VALUE a 0 1\r\n");
             answered += 1;
-            // Some of its parts are never begun, and what stands behind them is answered.
+            // Some of its parts are never begun, and the next request is answered.
             let many = format!("get big{}\r\nget a\r\n", " a".repeat(50));
-            let (mut newcomer, first) = first_line(many.as_bytes());
+            let (mut client, first) = first_line(many.as_bytes());
             if first == "SERVER_ERROR out of memory writing get response\r\n" {
-                assert_eq!(newcomer.until(b"END\r\n"), b"VALUE a 0 1\r\nb\r\nEND\r\n");
-                refused += 1;
+                assert_eq!(client.until(b"END\r\n"), b"VALUE a 0 1\r\nb\r\nEND\r\n");
+                rejected += 1;
             }
         }
     }
-    // Each round takes half a second. That is as long as each newcomer would have to wait.
+    // Each round takes half a second, which would be each new connection's wait.
     assert!(answered > rounds * 5, "{answered} newcomers were answered");
-    assert!(refused > 0);
+    assert!(rejected > 0);
     until("memory", || {
         let (reply, _) = Client::new(address).exchange(b"get big\r\n");
         reply.starts_with(b"VALUE big 0 1000000\r\n")
@@ -310,7 +311,7 @@ fn whoever_asks_for_little_is_answered_while_others_take_nothing() {
     server.stop().unwrap();
 }
 
-/// Ends those who ask whether it is over, however the test ends.
+/// Sets a stop flag when the test ends, also after a panic.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -319,7 +320,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// How long a client needs for ten requests that it sends byte by byte, nearly.
+/// Measures the time for ten requests that a client sends in small pieces.
 fn time_bytewise_requests(client: &mut Client) -> Duration {
     let began = Instant::now();
     for _ in 0..10 {
@@ -345,15 +346,16 @@ fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
         for _ in 0..4 {
             let is_over = &is_over;
             scope.spawn(move || {
-                let mut talker = Client::new(address);
+                let mut flooder = Client::new(address);
                 let mut answers = vec![0; 4 * 5_000];
                 while !is_over.load(Ordering::Relaxed) {
-                    talker.send(&b"mn\r\n".repeat(5_000));
-                    talker.0.read_exact(&mut answers).unwrap();
+                    flooder.send(&b"mn\r\n".repeat(5_000));
+                    flooder.0.read_exact(&mut answers).unwrap();
                 }
             });
         }
-        // The talkers fill the core's queue, and no count of the server tells when it is full.
+        // The flooding clients fill the core's queue, and no counter of the server shows when it is
+        // full.
         std::thread::sleep(Duration::from_millis(300));
         time_bytewise_requests(&mut client)
     });
@@ -362,7 +364,7 @@ fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
 }
 
 #[test]
-fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk() {
+fn a_new_connection_with_a_request_in_pieces_is_answered_beside_idle_clients() {
     let server = builder().cores(1).start("127.0.0.1:0", &store()).unwrap();
     let address = server.address();
     let is_over = AtomicBool::new(false);
@@ -371,18 +373,19 @@ fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk(
         for _ in 0..8 {
             let is_over = &is_over;
             scope.spawn(move || {
-                let talker = Client::new(address);
-                talker.0.set_nonblocking(true).unwrap();
-                let (words, mut answers) = (b"mn\r\n".repeat(5_000), vec![0; 1 << 16]);
+                let flooder = Client::new(address);
+                flooder.0.set_nonblocking(true).unwrap();
+                let (requests, mut answers) = (b"mn\r\n".repeat(5_000), vec![0; 1 << 16]);
                 while !is_over.load(Ordering::Relaxed) {
-                    let _ = (&talker.0).write(&words);
-                    let _ = (&talker.0).read(&mut answers);
+                    let _ = (&flooder.0).write(&requests);
+                    let _ = (&flooder.0).read(&mut answers);
                 }
             });
         }
-        // The talkers fill the core's queue, and no count of the server tells when it is full.
+        // The flooding clients fill the core's queue, and no counter of the server shows when it is
+        // full.
         std::thread::sleep(Duration::from_millis(300));
-        // More pieces than any connection may always come in.
+        // More pieces than the minimum quota of any connection.
         let request = format!("set {} 0 0 1\r\nx\r\n", "p".repeat(240));
         for _ in 0..3 {
             let mut client = Client::new(address);
@@ -397,7 +400,8 @@ fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk(
     server.stop().unwrap();
 }
 
-/// A client of another protocol is told so where it may understand, and nothing of what it sends is executed.
+/// A client of another protocol gets a message if it can understand it, and no part of its input is
+/// executed.
 #[test]
 fn clients_of_other_protocols_are_turned_away() {
     let store = store();
@@ -405,18 +409,18 @@ fn clients_of_other_protocols_are_turned_away() {
     for (name, bytes) in GREETINGS.iter().filter(|(name, _)| *name != "memcached's text protocol") {
         let mut client = Client::new(server.address());
         client.send(bytes);
-        let heard = String::from_utf8(client.rest()).unwrap();
-        // As memcached we say nothing to a browser, and the binary protocol has no words.
+        let reply = String::from_utf8(client.rest()).unwrap();
+        // Like memcached, the port is silent to a browser; the binary protocol has no messages.
         let is_silent = name.starts_with("HTTP") || *name == "memcached's binary protocol";
-        let wanted = format!("CLIENT_ERROR this port speaks memcached's text protocol, not {name}\r\n");
-        assert_eq!(heard, if is_silent { "" } else { &wanted }, "{name}");
+        let expected = format!("CLIENT_ERROR this port speaks memcached's text protocol, not {name}\r\n");
+        assert_eq!(reply, if is_silent { "" } else { &expected }, "{name}");
     }
     let mut client = Client::new(server.address());
     assert_eq!(client.ask(b"get smuggled\r\n"), "END\r\n");
     server.stop().unwrap();
 }
 
-/// Monitors find the fields that they read of memcached.
+/// Monitors find the fields that they read from memcached.
 #[test]
 fn statistics_have_what_monitors_read() {
     let server = serve(&store());

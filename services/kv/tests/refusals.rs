@@ -1,4 +1,4 @@
-//! Remains of requests that are refused, for a lock or for the length of their answers: none.
+//! Requests that are rejected, for a lock or for the length of their answers, leave no trace.
 
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
@@ -21,14 +21,16 @@ fn request(text: &[u8]) -> Request {
     request
 }
 
-/// Clients that may wait for nothing ask for a key and have it made if it is missing, beside one that deletes it and others
-/// that keep its lock busy. Whoever finds the empty item must learn that somebody fills it, or is to do so itself: were one
-/// left of which nobody was told, all would take the empty value for the truth.
+/// Clients without any budget for waiting request a key with creation of a missing item. One thread
+/// deletes it and another keeps its lock busy.
+///
+/// A client that finds the empty item must learn that another client fills it, or that it must fill
+/// it itself. Otherwise all clients would take the empty value for the true one.
 #[test]
 fn an_item_made_for_a_miss_is_told_of_and_refusals_are_counted() {
     let store = Arc::new(Store::new(&StoreConfig { hash_power: 10, ..StoreConfig::default() }).unwrap());
     let executor = Executor::new(Arc::clone(&store), 0);
-    let (refused, asked, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (rejected, requests, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let spin = |times| (0..times).for_each(|_| std::hint::spin_loop());
@@ -50,53 +52,53 @@ fn an_item_made_for_a_miss_is_told_of_and_refusals_are_counted() {
                     let mut reply = Vec::new();
                     for _ in 0..20_000 {
                         reply.clear();
-                        asked.fetch_add(1, Ordering::Relaxed);
+                        requests.fetch_add(1, Ordering::Relaxed);
                         let (outcome, _) =
                             budget::with(Budget::new(Nanos::ZERO), || executor.execute(&get, &NOW, &mut reply));
                         match outcome {
                             Ok(_) => {
                                 let text = String::from_utf8_lossy(&reply);
-                                let is_told = text.ends_with(" W\r\n") || text.ends_with(" Z\r\n");
-                                assert!(is_told || text == "EN\r\n", "{text}");
+                                let has_notice = text.ends_with(" W\r\n") || text.ends_with(" Z\r\n");
+                                assert!(has_notice || text == "EN\r\n", "{text}");
                             }
                             Err(_) => {
                                 assert_eq!(reply, b"");
-                                refused.fetch_add(1, Ordering::Relaxed);
+                                rejected.fetch_add(1, Ordering::Relaxed);
                             }
                         }
                     }
                 })
             })
             .collect();
-        let ends: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
         stop.store(true, Ordering::Relaxed);
-        ends.into_iter().for_each(Result::unwrap);
+        results.into_iter().for_each(Result::unwrap);
     });
-    let refused = refused.into_inner();
-    eprintln!("{refused} refusals of {}", asked.into_inner());
-    assert_eq!(store.stats().get(Counter::Refused), refused);
+    let rejected = rejected.into_inner();
+    eprintln!("{rejected} refusals of {}", requests.into_inner());
+    assert_eq!(store.stats().get(Counter::Refused), rejected);
 }
 
-/// A value that there is no memory for is not told, in no command, and is as it was.
+/// A value without memory for its answer is not returned by any command, and stays unchanged.
 #[test]
 fn a_value_that_is_too_long_is_left_alone() {
     let store = Arc::new(Store::new(&StoreConfig { hash_power: 10, ..StoreConfig::default() }).unwrap());
     let executor = Executor::new(store, 0);
-    let execute = |text: &[u8], longest: usize| {
+    let execute = |text: &[u8], limit: usize| {
         let mut reply = Vec::new();
-        let outcome = executor.execute(&request(text), &RequestContext { reply_max: longest, ..NOW }, &mut reply);
+        let outcome = executor.execute(&request(text), &RequestContext { reply_max: limit, ..NOW }, &mut reply);
         (outcome.err(), String::from_utf8(reply).unwrap())
     };
     assert_eq!(execute(b"set a 0 0 5\r\nhello\r\n", 4), (None, "STORED\r\n".into()));
-    for asks in ["get a", "gets a", "gat 9 a", "gats 9 a", "get b a", "mg a v", "mg a v T9", "mg a v q"] {
+    for command in ["get a", "gets a", "gat 9 a", "gats 9 a", "get b a", "mg a v", "mg a v T9", "mg a v q"] {
         assert_eq!(
-            execute(format!("{asks}\r\n").as_bytes(), 4),
+            execute(format!("{command}\r\n").as_bytes(), 4),
             (Some(ExecuteError::TooLong), String::new()),
-            "{asks}"
+            "{command}"
         );
     }
     assert_eq!(execute(b"mg a s t h\r\n", 4), (None, "HD s5 t-1 h0\r\n".into()));
     assert_eq!(execute(b"get a\r\n", 5), (None, "VALUE a 0 5\r\nhello\r\nEND\r\n".into()));
-    // It is the answer that is bounded, not each of its values.
+    // The limit applies to the answer, not to each of its values.
     assert_eq!(execute(b"get a a\r\n", 20), (Some(ExecuteError::TooLong), String::new()));
 }

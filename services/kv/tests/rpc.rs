@@ -1,4 +1,4 @@
-//! The store behind Leeward's own protocol.
+//! The store under Leeward's own protocol.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Ratings, made up by a seed: a matrix of low rank with noise, of which few entries are known.
+//! Synthetic ratings: a noisy matrix of low rank with few known entries.
 
 use leeward_workload::rng::{Purpose, Rng};
 
@@ -9,29 +9,31 @@ pub struct Rating {
     pub user: u32,
     /// The item.
     pub item: u32,
-    /// How the user rates it.
+    /// The rating.
     pub rating: f32,
 }
 
-/// Ratings, and how many users and items there are.
+/// Ratings, with the numbers of users and items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratings {
-    /// Users have numbers below.
+    /// Number of users; users are numbered from 0.
     pub users: u32,
-    /// Items have numbers below.
+    /// Number of items; items are numbered from 0.
     pub items: u32,
-    /// Ratings that are known, each pair at most once.
+    /// Known ratings, each pair at most once.
     pub known: Vec<Rating>,
 }
 
-/// Rank of the matrix that is made up: what the factorisation can find again.
+/// Rank of the synthetic matrix, which the factorisation can recover.
 const RANK: usize = 5;
-/// Standard deviation of what no user and no item explains.
+/// Standard deviation of the noise.
 const NOISE: f64 = 0.5;
 
 impl Ratings {
-    /// `tuples` ratings of `users` × `items`, drawn from `seed`: non-negative factors, whose products spread around 3 as
-    /// stars do, with noise. The same pair may be drawn again; the first counts.
+    /// Draws `tuples` ratings of `users` × `items` from `seed`.
+    ///
+    /// A rating is a product of non-negative factors, around 3 like stars, with noise. A pair that
+    /// is drawn again is skipped.
     pub fn synthetic(users: u32, items: u32, tuples: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed, Purpose::Data);
         let mut factors = |count: u32| -> Vec<[f64; RANK]> {
@@ -43,7 +45,7 @@ impl Ratings {
         let pairs = u64::from(users) * u64::from(items);
         while known.len() < tuples.min(pairs as usize / 2) {
             let pair = rng.below(pairs);
-            // Below the number of users, and of items.
+            // Less than the number of users, and of items.
             let (user, item) = ((pair / u64::from(items)) as u32, (pair % u64::from(items)) as u32);
             if !seen.insert(pair) {
                 continue;
@@ -54,7 +56,8 @@ impl Ratings {
         Ratings { users, items, known }
     }
 
-    /// The part that leaf `shard` of `shards` holds: every so many-th rating, so that each leaf knows most users.
+    /// Returns the part for leaf `shard` of `shards`: every `shards`-th rating, so that each leaf
+    /// knows most users.
     pub fn shard(&self, shard: usize, shards: usize) -> Ratings {
         let known = self.known.iter().skip(shard).step_by(shards.max(1)).copied().collect();
         Ratings { users: self.users, items: self.items, known }

@@ -1,4 +1,5 @@
-//! Recommend in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
+//! Recommend in the catalogue: its data, backends of its mid-tier and its leaves, and client
+//! requests.
 
 use crate::data::Ratings;
 use crate::file;
@@ -29,11 +30,11 @@ pub struct RecommendDefinition;
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendLeafDefinition;
 
-/// Data that are ready in a moment.
+/// Small data that load in a moment.
 const SMALL: &str = "synthetic:1000:500:5000:1";
-/// Questions to a leaf by itself: each takes a pass over the users here, too.
+/// Prepared queries to a single leaf; preparing one takes a pass over all users.
 const LEAF_QUERIES: u64 = 512;
-/// Questions that are made ready.
+/// Prepared queries.
 const READY: u64 = 4_096;
 const EXPECTED: &str = "synthetic:USERS:ITEMS:RATINGS:SEED with up to 1000000 users and items and 10000000 ratings, such as synthetic:3000:1100:10000:1, or a file with USER,ITEM,RATING on each line";
 
@@ -57,13 +58,13 @@ fn work(text: &str) -> Result<Work, String> {
 /// Ratings of a tier.
 #[derive(Clone, Debug, PartialEq)]
 enum Source {
-    /// Made up.
+    /// Synthetic ratings.
     Synthetic { users: u32, items: u32, ratings: u32, seed: u64 },
-    /// Of this file.
+    /// Ratings from a file.
     File { path: String, ratings: Arc<Ratings> },
 }
 
-/// Seed of what is learned from ratings that have none, and of questions about them.
+/// Seed for the model of ratings from a file, and for queries about them.
 const SEED: u64 = 1;
 
 impl Source {
@@ -82,7 +83,7 @@ impl Source {
 }
 
 impl Default for Source {
-    /// As many ratings as µSuite's.
+    /// As many ratings as in µSuite.
     fn default() -> Self {
         Source::Synthetic { users: 3_000, items: 1_100, ratings: 10_000, seed: 1 }
     }
@@ -107,7 +108,7 @@ impl DataSource for Source {
         }
         let bounds = [(1, 1_000_000), (1, 1_000_000), (1, 10_000_000), (0, u64::MAX)];
         let [users, items, ratings, seed] = sizes(text, bounds, EXPECTED)?;
-        // Within their bounds.
+        // Checked against the bounds above.
         Ok(Source::Synthetic { users: users as u32, items: items as u32, ratings: ratings as u32, seed })
     }
 }
@@ -126,7 +127,7 @@ impl QuerySource for Source {
     }
 }
 
-/// A question about ratings. Half of them are of pairs whose rating is known.
+/// Draws a query. Every second one is for a pair with a known rating.
 fn draw(ratings: &Ratings, turn: u64, rng: &mut Rng) -> Query {
     let known = ratings.known[rng.below(ratings.known.len() as u64) as usize];
     let (user, item) = (rng.below(ratings.users.into()) as u32, rng.below(ratings.items.into()) as u32);
@@ -139,16 +140,17 @@ impl LeafQuerySource for Source {
         if ratings.known.is_empty() {
             return Err(PrepareError::input(format!("{self}: no rating to ask for; accepted: {EXPECTED}")));
         }
-        // Learned here once more: a leaf with other data, or another part, answers otherwise.
+        // The client learns the model again: a leaf with other data, or another part, answers
+        // differently.
         let (model, mut rng) = (Model::learn(&ratings, self.seed()), Rng::new(self.seed(), Purpose::Clients));
-        let question = |turn| {
+        let query = |turn| {
             let (mut argument, mut answer) = (Vec::new(), Vec::new());
-            let question = draw(&ratings, turn, &mut rng);
-            question.append(&mut argument);
-            wire::append(model.predict(question.user, question.item), &mut answer);
+            let query = draw(&ratings, turn, &mut rng);
+            query.append(&mut argument);
+            wire::append(model.predict(query.user, query.item), &mut answer);
             (argument, answer)
         };
-        PreparedQueries::with_answers(PREDICT, (0..LEAF_QUERIES).map(question))
+        PreparedQueries::with_answers(PREDICT, (0..LEAF_QUERIES).map(query))
     }
 }
 
@@ -179,8 +181,8 @@ impl ServiceDefinition for RecommendDefinition {
     }
 
     fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
-        let way = MidTierConfig::from_values(values, self.name())?.with_sharding(LeafSharding::SameData);
-        Ok(Box::new(MidTierBackend::new(way, Recommend)))
+        let config = MidTierConfig::from_values(values, self.name())?.with_sharding(LeafSharding::SameData);
+        Ok(Box::new(MidTierBackend::new(config, Recommend)))
     }
 
     fn requests_help(&self) -> &'static str {

@@ -1,15 +1,20 @@
-//! Non-negative factors of a matrix of which few entries are known, by alternating least squares: with the one side fixed
-//! the other is a small linear problem per row, whose solution is cut off at zero.
+//! Non-negative factorisation of a matrix with few known entries, by alternating least squares.
+//!
+//! With one side fixed, each row of the other side is a small linear problem; its solution is cut
+//! off at zero.
 
 use crate::data::Ratings;
 use leeward_workload::rng::{Purpose, Rng};
 
-/// Numbers that describe a user or an item.
+/// Factors per user or item.
 pub const RANK: usize = 5;
-/// Rounds in which each side is solved once.
+/// Rounds; each solves both sides once.
 const SWEEPS: usize = 20;
-/// Ridge that keeps a row with few ratings from following their noise, per rating (weighted-λ-regularisation). The least squares
-/// on a held-out tenth of three draws of the published size, among 0.05, 0.1, 0.2 … 1.6.
+/// Ridge per rating (weighted-λ-regularisation); it keeps a row with few ratings from following
+/// their noise.
+///
+/// This value has the least squares on a held-out tenth, for three draws of the published size,
+/// among 0.05, 0.1, 0.2 … 1.6.
 const RIDGE: f64 = 0.4;
 
 /// A row of factors.
@@ -18,14 +23,14 @@ pub type Row = [f64; RANK];
 /// Factors of users and items: a rating is the product of both rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Factors {
-    /// A row per user; zeros for one without ratings.
+    /// A row per user; zeros for a user without ratings.
     pub users: Vec<Row>,
-    /// A row per item; zeros for one without ratings.
+    /// A row per item; zeros for an item without ratings.
     pub items: Vec<Row>,
 }
 
 impl Factors {
-    /// Factors of `ratings`, which begin with what is drawn from `seed`.
+    /// Factorises `ratings`, starting with factors drawn from `seed`.
     pub fn factorize(ratings: &Ratings, seed: u64) -> Self {
         let by_user = grouped(ratings.users, ratings.known.iter().map(|known| (known.user, known.item, known.rating)));
         let by_item = grouped(ratings.items, ratings.known.iter().map(|known| (known.item, known.user, known.rating)));
@@ -40,7 +45,7 @@ impl Factors {
     }
 }
 
-/// Ratings of each row: by whom or what, and how much.
+/// Groups ratings by row: for each row the other index and the rating.
 fn grouped(rows: u32, ratings: impl Iterator<Item = (u32, u32, f32)>) -> Vec<Vec<(u32, f32)>> {
     let mut grouped = vec![Vec::new(); rows as usize];
     for (row, other, rating) in ratings {
@@ -72,7 +77,7 @@ fn solve_row(ratings: &[(u32, f32)], others: &[Row]) -> Row {
     for (at, row) in gram.iter_mut().enumerate() {
         row[at] += RIDGE * ratings.len() as f64;
     }
-    // With the ridge the matrix is positive definite.
+    // The ridge makes the matrix positive definite.
     let lower = cholesky(&gram);
     let mut solved = right;
     for at in 0..RANK {
@@ -82,22 +87,24 @@ fn solve_row(ratings: &[(u32, f32)], others: &[Row]) -> Row {
         solved[at] /= lower[at][at];
     }
     for at in (0..RANK).rev() {
-        for behind in at + 1..RANK {
-            solved[at] -= lower[behind][at] * solved[behind];
+        for after in at + 1..RANK {
+            solved[at] -= lower[after][at] * solved[after];
         }
         solved[at] /= lower[at][at];
     }
     solved.map(|value| value.max(0.0))
 }
 
-/// The lower triangle whose product with its transpose is `matrix`, which is symmetric and not negative definite.
+/// Returns the lower triangle whose product with its transpose is `matrix`.
+///
+/// `matrix` must be symmetric and positive semidefinite.
 pub(crate) fn cholesky(matrix: &[Row; RANK]) -> [Row; RANK] {
     let mut lower = [[0.0; RANK]; RANK];
     for row in 0..RANK {
         for column in 0..=row {
             let known: f64 = (0..column).map(|before| lower[row][before] * lower[column][before]).sum();
             lower[row][column] = if row == column {
-                // A direction that nothing points in stays one that nothing points in.
+                // Avoids a division by zero for a direction in which all rows are zero.
                 (matrix[row][row] - known).max(1e-12).sqrt()
             } else {
                 (matrix[row][column] - known) / lower[column][column]

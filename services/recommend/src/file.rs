@@ -1,18 +1,22 @@
-//! Ratings of a file: a rating on each line as USER,ITEM,RATING, with commas or spaces, perhaps below a line of names. Never here: what is
-//! learned from them.
+//! Reads ratings from a file: USER,ITEM,RATING per line, separated by commas or spaces, optionally
+//! below a line of column names.
+//!
+//! Does not contain the learning.
 
 use crate::data::{Rating, Ratings};
 use leeward_services::tiers::file;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Ratings that a file may have.
+/// Greatest number of ratings in a file.
 const RATINGS_MAX: usize = 10_000_000;
 
-/// Reads a file of ratings. Users and items may have any names: they are numbered in the order in which they first come.
+/// Reads a file of ratings. Users and items have any names, and are numbered in order of first
+/// occurrence.
 ///
 /// # Errors
-/// The file can't be read, or a line is no rating; in one line, with the line's number and what is accepted.
+/// A one-line message: the file can't be read, or the message has the wrong line's number and the
+/// accepted form.
 pub(crate) fn read(path: &Path) -> Result<Ratings, String> {
     parse(&file::read(path, file::BYTES_MAX)?).map_err(|wrong| format!("{}: {wrong}", path.display()))
 }
@@ -22,9 +26,9 @@ fn parse(text: &str) -> Result<Ratings, String> {
     let mut known = Vec::new();
     for (line, number) in text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty()) {
         let split = |letter: char| letter.is_whitespace() || letter == ',';
-        let mut words = line.split(split).filter(|word| !word.is_empty());
-        let (user, item, rating) = (words.next(), words.next(), words.next());
-        let rating = rating.filter(|_| words.next().is_none()).and_then(|word| word.parse::<f32>().ok());
+        let mut tokens = line.split(split).filter(|token| !token.is_empty());
+        let (user, item, rating) = (tokens.next(), tokens.next(), tokens.next());
+        let rating = rating.filter(|_| tokens.next().is_none()).and_then(|token| token.parse::<f32>().ok());
         let (Some(user), Some(item), Some(rating)) = (user, item, rating.filter(|rating| rating.is_finite())) else {
             if number == 1 {
                 // The names of the columns.
@@ -36,7 +40,7 @@ fn parse(text: &str) -> Result<Ratings, String> {
             return Err(format!("line {number}: accepted: up to {RATINGS_MAX} ratings"));
         }
         let (user, item) = (number_of(&mut users, user), number_of(&mut items, item));
-        // The same pair may come again; the first counts.
+        // For a repeated pair the first rating counts.
         if pairs.insert((user, item), ()).is_none() {
             known.push(Rating { user, item, rating });
         }
@@ -44,7 +48,7 @@ fn parse(text: &str) -> Result<Ratings, String> {
     if known.is_empty() {
         return Err("no ratings; accepted: a rating on each line as USER,ITEM,RATING".into());
     }
-    // No more than there are ratings.
+    // At most the number of ratings.
     Ok(Ratings { users: users.len() as u32, items: items.len() as u32, known })
 }
 

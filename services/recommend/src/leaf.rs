@@ -8,10 +8,10 @@ use std::sync::Arc;
 /// Work of a leaf per request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
-    /// Work that depends on the request.
+    /// Only the work that depends on the request.
     #[default]
     Needed,
-    /// As the published service: the users' places anew.
+    /// As in the published service: also recomputes the users' embeddings.
     Published,
 }
 
@@ -23,7 +23,7 @@ pub struct RecommendLeaf {
 }
 
 impl RecommendLeaf {
-    /// A leaf that predicts by `model`.
+    /// Creates a leaf that predicts by `model`.
     pub fn new(model: Model, work: Work) -> Self {
         RecommendLeaf { model: Arc::new(model), work }
     }

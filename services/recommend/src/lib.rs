@@ -1,12 +1,15 @@
-//! Recommend: a mid-tier and leaves that predict how a user rates an item, by collaborative filtering over a matrix that
-//! each leaf has factorised for its share of the ratings (µSuite's Recommend; µTune §5).
+//! Recommend: predicts a user's rating of an item by collaborative filtering (µSuite's Recommend;
+//! µTune §5).
+//!
+//! Each leaf factorises the matrix of its share of the ratings; the mid-tier averages the
+//! predictions.
 //!
 //! - [`wire`]: arguments and results as bytes. [`data`]: ratings.
-//! - [`factors`]: the factorisation. [`neighbours`]: users who are alike, and what they predict.
+//! - [`factors`]: the factorisation. [`neighbours`]: similar users and their prediction.
 //! - [`RecommendLeaf`]: a leaf. [`Recommend`]: the mid-tier.
-//! - [`case`]: both in the catalogue: arguments, and what clients ask.
+//! - [`definition`]: both in the catalogue: arguments and client requests.
 //!
-//! Never here: admission, sockets, threads.
+//! Does not contain admission, sockets or threads.
 
 #![forbid(unsafe_code)]
 

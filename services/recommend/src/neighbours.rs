@@ -1,13 +1,15 @@
-//! Users who are alike, and what they predict. Two users are as far apart as their ratings of all items would be: with
-//! `W` the items' factors and `C Cᵀ = Wᵀ W`, that is ‖Cᵀ (h_u − h_v)‖.
+//! Prediction from similar users.
+//!
+//! The distance of two users is the distance of their predicted ratings of all items: with `W` the
+//! items' factors and `C Cᵀ = Wᵀ W`, it is ‖Cᵀ (h_u − h_v)‖.
 
 use crate::data::Ratings;
 use crate::factors::{Factors, RANK, Row, cholesky};
 
-/// Users whose ratings are averaged, the one that is asked for among them.
+/// Users whose ratings are averaged, the requested user included.
 const NEIGHBOURS: usize = 5;
 
-/// Predictor: factors, and users where distances are plain ones.
+/// Predictor: factors, and the users' embeddings in a space with Euclidean distances.
 #[derive(Clone, Debug)]
 pub struct Model {
     factors: Factors,
@@ -18,34 +20,36 @@ pub struct Model {
 }
 
 impl Model {
-    /// Learns from ratings, beginning with what is drawn from `seed`.
+    /// Learns from ratings, starting with factors drawn from `seed`.
     pub fn learn(ratings: &Ratings, seed: u64) -> Self {
         let factors = Factors::factorize(ratings, seed);
-        let places = embeddings(&factors);
+        let user_embeddings = embeddings(&factors);
         let (mut rated, mut users) = (vec![false; ratings.items as usize], vec![false; ratings.users as usize]);
         for known in &ratings.known {
             rated[known.item as usize] = true;
             users[known.user as usize] = true;
         }
-        Model { factors, embeddings: places, rated, users }
+        Model { factors, embeddings: user_embeddings, rated, users }
     }
 
-    /// The rating that users like this one would give, or nothing of users and items of which nothing is known.
+    /// Predicts a rating as the mean of similar users; `None` if no rating of the user or the item
+    /// is known.
     pub fn predict(&self, user: u32, item: u32) -> Option<f32> {
         self.predict_among(user, item, &self.embeddings)
     }
 
-    /// The same, with everything that does not depend on the request made anew, as the published service does.
+    /// Predicts the same, but recomputes everything that does not depend on the request, as the
+    /// published service does.
     pub fn predict_uncached(&self, user: u32, item: u32) -> Option<f32> {
         self.predict_among(user, item, &embeddings(&self.factors))
     }
 
-    fn predict_among(&self, user: u32, item: u32, places: &[Row]) -> Option<f32> {
+    fn predict_among(&self, user: u32, item: u32, user_embeddings: &[Row]) -> Option<f32> {
         if !*self.users.get(user as usize)? || !*self.rated.get(item as usize)? {
             return None;
         }
         let item = &self.factors.items[item as usize];
-        let nearest = nearest(places, &self.users, &places[user as usize]);
+        let nearest = nearest(user_embeddings, &self.users, &user_embeddings[user as usize]);
         let found = nearest.iter().filter(|(_, user)| *user != u32::MAX);
         let (sum, count) = found.fold((0.0, 0), |(sum, count), (_, user)| {
             (sum + product(item, &self.factors.users[*user as usize]), count + 1)
@@ -64,21 +68,22 @@ fn embeddings(factors: &Factors) -> Vec<Row> {
         }
     }
     let lower = cholesky(&gram);
-    let place = |row: &Row| std::array::from_fn(|at| (0..RANK).map(|from| lower[from][at] * row[from]).sum());
-    factors.users.iter().map(place).collect()
+    let embedding = |row: &Row| std::array::from_fn(|at| (0..RANK).map(|from| lower[from][at] * row[from]).sum());
+    factors.users.iter().map(embedding).collect()
 }
 
-/// The users nearest to a place, by distance and then by number. `u32::MAX` fills up.
-fn nearest(places: &[Row], is_user: &[bool], place: &Row) -> [(f64, u32); NEIGHBOURS] {
+/// Finds the users nearest to an embedding, by distance and then by number. `u32::MAX` marks free
+/// entries.
+fn nearest(embeddings: &[Row], is_user: &[bool], target: &Row) -> [(f64, u32); NEIGHBOURS] {
     let mut nearest = [(f64::INFINITY, u32::MAX); NEIGHBOURS];
-    for (user, there) in places.iter().enumerate() {
-        let distance: f64 = there.iter().zip(place).map(|(a, b)| (a - b) * (a - b)).sum();
+    for (user, embedding) in embeddings.iter().enumerate() {
+        let distance: f64 = embedding.iter().zip(target).map(|(a, b)| (a - b) * (a - b)).sum();
         if !is_user[user] || distance >= nearest[NEIGHBOURS - 1].0 {
             continue;
         }
         let at = nearest.partition_point(|(other, _)| *other <= distance);
         nearest[at..].rotate_right(1);
-        // Users are numbered by 32 bits.
+        // Users have 32-bit numbers.
         nearest[at] = (distance, user as u32);
     }
     nearest
@@ -93,12 +98,12 @@ mod tests {
     use super::*;
     use leeward_workload::rng::{Purpose, Rng};
 
-    /// The published size: 10,000 ratings.
+    /// Ratings of the published size: 10,000.
     fn published(seed: u64) -> Ratings {
         Ratings::synthetic(3_000, 1_100, 10_000, seed)
     }
 
-    /// Root of the mean square of errors on a tenth that was held out, of the model and of the mean of all others.
+    /// Root mean square errors on a held-out tenth, of the model and of the mean of all others.
     fn errors(ratings: &Ratings) -> (f64, f64) {
         let part = |held: bool| {
             let known = ratings.known.iter().enumerate().filter(|(at, _)| (at % 10 == 0) == held);
@@ -133,13 +138,13 @@ mod tests {
         let mut rng = Rng::new(9, Purpose::Data);
         for _ in 0..200 {
             let (user, item) = (rng.below(60) as u32, rng.below(40) as u32);
-            // By sorting all users after their distance over all items.
+            // Reference: sorts all users by their distance over all items.
             let rating = |user: usize, item: usize| product(&model.factors.users[user], &model.factors.items[item]);
-            let apart = |other: usize| -> f64 {
+            let distance = |other: usize| -> f64 {
                 (0..40).map(|item| (rating(user as usize, item) - rating(other, item)).powi(2)).sum()
             };
             let mut users: Vec<usize> = (0..60).filter(|other| model.users[*other]).collect();
-            users.sort_by(|a, b| apart(*a).total_cmp(&apart(*b)));
+            users.sort_by(|a, b| distance(*a).total_cmp(&distance(*b)));
             let mean = users[..5].iter().map(|other| rating(*other, item as usize)).sum::<f64>() / 5.0;
             let predicted = model.predict(user, item).unwrap();
             assert!((f64::from(predicted) - mean).abs() < 1e-4, "{predicted} {mean}");
@@ -148,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_strangers() {
+    fn unknown_users_have_no_neighbours() {
         let ratings = Ratings::synthetic(10, 10, 5, 1);
         let model = Model::learn(&ratings, 1);
-        let stranger = (0..10).find(|user| ratings.known.iter().all(|known| known.user != *user)).unwrap();
-        assert_eq!(model.predict(stranger, ratings.known[0].item), None);
+        let unknown = (0..10).find(|user| ratings.known.iter().all(|known| known.user != *user)).unwrap();
+        assert_eq!(model.predict(unknown, ratings.known[0].item), None);
         assert_eq!(model.predict(10, 0), None);
         assert_eq!(model.predict(ratings.known[0].user, u32::MAX), None);
         assert!(model.predict(ratings.known[0].user, ratings.known[0].item).is_some());

@@ -1,4 +1,4 @@
-//! The mid-tier: asks every leaf, and takes the mean of those that know.
+//! The mid-tier: asks every leaf, and averages the predictions of the leaves that know both.
 
 use crate::wire::{self, PREDICT, Query, TierResult};
 use leeward_rpc::server::{HandlerError, Request};
@@ -21,9 +21,9 @@ impl MidTier for Recommend {
         if request.method != PREDICT {
             return Err(HandlerError::UnknownMethod);
         }
-        let question = Query::read(request.payload)?;
+        let query = Query::read(request.payload)?;
         for leaf in calls.leaves() {
-            calls.call(leaf, PREDICT, |argument| question.append(argument)).repeatable();
+            calls.call(leaf, PREDICT, |argument| query.append(argument)).repeatable();
         }
         Ok(Step::Gather(GatherCondition::All))
     }
@@ -31,14 +31,14 @@ impl MidTier for Recommend {
     fn resume(
         &self,
         (): &mut (),
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
         let (mut answered, mut known, mut sum) = (0, 0, 0.0);
-        for said in came.iter() {
-            // An answer that is none counts as missing.
-            let Reply::Result(bytes) = said else { continue };
+        for answer in replies.iter() {
+            // A malformed answer counts as missing.
+            let Reply::Result(bytes) = answer else { continue };
             let Some(prediction) = wire::read(bytes) else { continue };
             answered += 1;
             if let Some(rating) = prediction {
@@ -47,8 +47,8 @@ impl MidTier for Recommend {
             }
         }
         let prediction = (known > 0).then(|| (sum / f64::from(known)) as f32);
-        // There are fewer leaves than a byte says (`Leaves`).
-        TierResult { asked: came.len() as u8, answered, prediction }.append(reply);
+        // A tier has at most 255 leaves (`Leaves`).
+        TierResult { asked: replies.len() as u8, answered, prediction }.append(reply);
         Ok(Step::Done)
     }
 }

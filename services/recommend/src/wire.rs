@@ -3,11 +3,15 @@
 use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
-/// `predict`: a user and an item, four bytes each. A leaf's result is a byte, whether it knows both, and the rating, a
-/// 32-bit float. The mid-tier's begins with two more bytes: how many leaves it asked, how many of those answered.
+/// The method `predict`.
+///
+/// - Argument: a user and an item, four bytes each.
+/// - A leaf's result: a byte, 1 if it knows both and otherwise 0, and the rating, a 32-bit float.
+/// - The mid-tier's result begins with two more bytes: the number of leaves that it asked, and the
+///   number of those that answered.
 pub const PREDICT: Method = Method(0);
 
-/// A question.
+/// A query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
     /// The user.
@@ -20,7 +24,7 @@ impl Query {
     /// Reads an argument.
     ///
     /// # Errors
-    /// It has another length.
+    /// The argument has another length.
     pub fn read(argument: &[u8]) -> Result<Self, HandlerError> {
         match argument.as_chunks::<4>() {
             ([user, item], []) => Ok(Query { user: u32::from_le_bytes(*user), item: u32::from_le_bytes(*item) }),
@@ -43,7 +47,7 @@ pub fn append(prediction: Option<f32>, out: &mut Vec<u8>) {
     out.extend_from_slice(&prediction.unwrap_or(0.0).to_le_bytes());
 }
 
-/// Reads a prediction; the outer option is empty if these bytes are none.
+/// Reads a prediction; the outer option is `None` if the bytes are malformed.
 pub fn read(bytes: &[u8]) -> Option<Option<f32>> {
     let ([known, rating @ ..], []) = bytes.split_first_chunk::<5>()? else { return None };
     let rating = f32::from_le_bytes(*rating);
@@ -57,16 +61,16 @@ pub fn read(bytes: &[u8]) -> Option<Option<f32>> {
 /// A mid-tier's result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierResult {
-    /// Leaves that were asked.
+    /// Number of leaves that were asked.
     pub asked: u8,
-    /// Leaves of them that answered.
+    /// Number of those leaves that answered.
     pub answered: u8,
-    /// Prediction of those that know both.
+    /// Mean prediction of the leaves that know both.
     pub prediction: Option<f32>,
 }
 
 impl TierResult {
-    /// Reads a result; `None` if it is none.
+    /// Reads a result; `None` if the bytes are malformed.
     pub fn read(result: &[u8]) -> Option<Self> {
         let ([asked, answered], rest) = result.split_first_chunk()?;
         Some(TierResult { asked: *asked, answered: *answered, prediction: read(rest)? })
@@ -90,9 +94,9 @@ mod tests {
             let (mut argument, mut result) = (Vec::new(), Vec::new());
             Query { user, item }.append(&mut argument);
             prop_assert_eq!(Query::read(&argument), Ok(Query { user, item }));
-            let told = TierResult { asked, answered, prediction: rating };
-            told.append(&mut result);
-            prop_assert_eq!(TierResult::read(&result), Some(told));
+            let result_value = TierResult { asked, answered, prediction: rating };
+            result_value.append(&mut result);
+            prop_assert_eq!(TierResult::read(&result), Some(result_value));
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! Router in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
+//! Router in the catalogue: backends of its mid-tier and its leaves, and client requests.
 
 use crate::wire::{GET, Pair, SET, TierResult};
 use crate::{Acks, Router, RouterLeaf, StoreLeaf};
@@ -34,7 +34,7 @@ const ACKS: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// A memcached server that has a leaf's pairs.
+/// Argument with the memcached server that keeps a leaf's pairs.
 const STORE: Argument = Argument {
     name: "store",
     value_name: "ADDRESS",
@@ -75,11 +75,11 @@ impl ServiceDefinition for RouterDefinition {
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
-        let way = MidTierConfig::from_values(values, self.name())?;
+        let config = MidTierConfig::from_values(values, self.name())?;
         let acks = acks(values.text(ACKS.name).or(ACKS.default).unwrap_or_default()).map_err(PrepareError::input)?;
-        progress(Notice::Step(&format!("routing to {} leaves", way.shards)));
-        let service = Router::new(way.shards as usize, acks);
-        Ok(Box::new(MidTierBackend::new(way, service)))
+        progress(Notice::Step(&format!("routing to {} leaves", config.shards)));
+        let service = Router::new(config.shards as usize, acks);
+        Ok(Box::new(MidTierBackend::new(config, service)))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -114,7 +114,7 @@ impl ServiceDefinition for RouterLeafDefinition {
         let config = StoreConfig {
             memory: memory.map_err(|problem| PrepareError::input(format!("--memory {problem}")))?,
             threads: cores,
-            // Keys that collide here shall not be known outside.
+            // A random seed hides from clients which keys collide.
             seed: RandomState::new().hash_one(()),
             ..StoreConfig::default()
         };
@@ -132,16 +132,16 @@ impl ServiceDefinition for RouterLeafDefinition {
     }
 }
 
-/// Tier that is asked.
+/// Tier to which clients send requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TargetTier {
-    /// The mid-tier, whose results say how many leaves have answered.
+    /// The mid-tier; its results contain the number of leaves that answered.
     MidTier,
     /// A leaf.
     Leaf,
 }
 
-/// Pairs of a mix.
+/// Requests for pairs of a mix.
 #[derive(Clone, Copy, Debug)]
 struct RouterRequests {
     name: &'static str,
@@ -150,7 +150,7 @@ struct RouterRequests {
 }
 
 impl RouterRequests {
-    /// Reads `name`, or `name:mix`.
+    /// Parses `name` or `name:mix`.
     fn parse(name: &'static str, asked: TargetTier, text: &str) -> Option<Arc<dyn Requests>> {
         let mix = match text.strip_prefix(name)? {
             "" => "kv:ycsb-a".into(),
@@ -182,7 +182,7 @@ impl Requests for RouterRequests {
     }
 }
 
-/// Asks for a pair, or stores one, as the request's bits say.
+/// Generates a read of one pair, or a write, from random bits.
 #[derive(Debug)]
 struct RouterGenerator {
     pairs: Pairs,
@@ -208,14 +208,14 @@ impl RequestGenerator for RouterGenerator {
 
     fn is_answer(&self, _: u64, method: Method, answer: &[u8]) -> bool {
         if self.target == TargetTier::Leaf {
-            // Whether a pair is there is the store's affair, which may have had to evict it.
+            // Checks only the form: the store may have evicted the pair.
             return if method == SET { answer == [1] } else { matches!(answer, [0] | [1, ..]) };
         }
-        let Some(told) = TierResult::read(answer) else { return false };
+        let Some(result) = TierResult::read(answer) else { return false };
         match method {
-            SET => matches!(told.rest, [stored] if *stored == told.answered && *stored > 0),
-            // Whether a pair is there is the stores' affair, which may have had to evict it.
-            _ => told.asked == told.answered && matches!(told.rest, [0] | [1, ..]),
+            SET => matches!(result.rest, [stored] if *stored == result.answered && *stored > 0),
+            // Checks only the form: the stores may have evicted the pair.
+            _ => result.asked == result.answered && matches!(result.rest, [0] | [1, ..]),
         }
     }
 }

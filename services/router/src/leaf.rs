@@ -1,4 +1,4 @@
-//! A leaf: the key-value service's store behind the router's arguments.
+//! A leaf: the key-value service's store under the router's arguments.
 
 use crate::wire::{GET, Pair, SET, check};
 use leeward_kv::service::Kv;
@@ -11,7 +11,7 @@ pub struct RouterLeaf {
 }
 
 impl RouterLeaf {
-    /// On the store of `kv`.
+    /// Creates a leaf on the store of `kv`.
     pub fn new(kv: Kv) -> Self {
         RouterLeaf { kv }
     }

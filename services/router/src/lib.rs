@@ -1,11 +1,12 @@
-//! Router: a mid-tier that routes `get` and `set` to key-value leaves by a hash of the key, each key on several replicas
-//! (µSuite's Router; µTune §5).
+//! Router: a mid-tier that routes `get` and `set` to key-value leaves by a hash of the key, each
+//! key on several replicas (µSuite's Router; µTune §5).
 //!
 //! - [`wire`]: arguments and results as bytes. [`spooky`]: the hash.
-//! - [`RouterLeaf`]: a leaf, which is the key-value service's store. [`StoreLeaf`]: one in front of a memcached server. [`Router`]: the mid-tier.
-//! - [`case`]: both in the catalogue: arguments, and what clients ask.
+//! - [`RouterLeaf`]: a leaf, on the key-value service's store. [`StoreLeaf`]: a leaf in front of a
+//!   memcached server. [`Router`]: the mid-tier.
+//! - [`definition`]: both in the catalogue: arguments and client requests.
 //!
-//! Never here: admission, threads.
+//! Does not contain admission or threads.
 
 #![forbid(unsafe_code)]
 

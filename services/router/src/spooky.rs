@@ -1,16 +1,17 @@
-//! SpookyHash V2 by Bob Jenkins (public domain), of which the router needs 32 bits: the hash by which µSuite's Router
-//! spreads keys over leaves. Never here: what is done with it.
+//! SpookyHash V2 by Bob Jenkins (public domain), with a 32-bit result.
+//!
+//! µSuite's Router spreads keys over leaves by this hash. Does not contain the mapping to leaves.
 
 /// The author's `sc_const`: odd, and with a good mix of bits.
 const SALT: u64 = 0xdead_beef_dead_beef;
 /// Words of the long hash's state.
 const WORDS: usize = 12;
-/// Bytes that the long hash takes at a time.
+/// Bytes per step of the long hash.
 const BLOCK: usize = WORDS * 8;
-/// Messages that are shorter have a hash of their own.
+/// Length in bytes from which the long hash is used; shorter messages have their own hash.
 const LONG: usize = 2 * BLOCK;
 
-/// The 32-bit hash of `message` under `seed`.
+/// Returns the 32-bit hash of `message` under `seed`.
 ///
 /// ```
 /// assert_eq!(leeward_router::spooky::hash32(b"user1234", 0), 1_804_262_412);
@@ -24,7 +25,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// Up to eight bytes, the first the least significant.
+/// Combines up to eight bytes, the first the least significant.
 fn part(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
@@ -40,16 +41,16 @@ fn short(message: &[u8], seed: u64) -> u64 {
         state[1] = state[1].wrapping_add(word(pair, 24));
     }
     let mut rest = rest;
-    if let Some((half, behind)) = rest.split_first_chunk::<16>() {
+    if let Some((half, after)) = rest.split_first_chunk::<16>() {
         state[2] = state[2].wrapping_add(word(half, 0));
         state[3] = state[3].wrapping_add(word(half, 8));
         short_mix(&mut state);
-        rest = behind;
+        rest = after;
     }
     state[3] = state[3].wrapping_add((message.len() as u64) << 56);
     let (low, high) = match rest.len() {
         0 => (SALT, SALT),
-        // The first eight bytes go to the one word, the others to the other.
+        // The first eight bytes go to the first word, the others to the second.
         length => (part(&rest[..length.min(8)]), part(&rest[length.min(8)..])),
     };
     state[2] = state[2].wrapping_add(low);
@@ -58,7 +59,7 @@ fn short(message: &[u8], seed: u64) -> u64 {
     state[0]
 }
 
-/// Mixes all of the state, so that a bit of any word reaches all words.
+/// Mixes the whole state, so that a bit of any word reaches all words.
 fn short_mix(state: &mut [u64; 4]) {
     const TURNS: [u32; 12] = [50, 52, 30, 41, 54, 48, 38, 37, 62, 34, 5, 36];
     for (step, turn) in TURNS.into_iter().enumerate() {
@@ -100,22 +101,22 @@ fn long(message: &[u8], seed: u64) -> u64 {
 fn long_mix(state: &mut [u64; WORDS], block: &[u8; BLOCK]) {
     const TURNS: [u32; WORDS] = [11, 32, 43, 31, 17, 28, 39, 57, 55, 54, 22, 46];
     for (here, turn) in TURNS.into_iter().enumerate() {
-        let place = |distance: usize| (here + distance) % WORDS;
+        let index = |distance: usize| (here + distance) % WORDS;
         state[here] = state[here].wrapping_add(word(block, here * 8));
-        state[place(2)] ^= state[place(10)];
-        state[place(11)] ^= state[here];
+        state[index(2)] ^= state[index(10)];
+        state[index(11)] ^= state[here];
         state[here] = state[here].rotate_left(turn);
-        state[place(11)] = state[place(11)].wrapping_add(state[place(1)]);
+        state[index(11)] = state[index(11)].wrapping_add(state[index(1)]);
     }
 }
 
 fn long_end(state: &mut [u64; WORDS]) {
     const TURNS: [u32; WORDS] = [44, 15, 34, 21, 38, 33, 10, 13, 38, 53, 42, 54];
     for (step, turn) in TURNS.into_iter().enumerate() {
-        let place = |distance: usize| (step + distance) % WORDS;
-        state[place(11)] = state[place(11)].wrapping_add(state[place(1)]);
-        state[place(2)] ^= state[place(11)];
-        state[place(1)] = state[place(1)].rotate_left(turn);
+        let index = |distance: usize| (step + distance) % WORDS;
+        state[index(11)] = state[index(11)].wrapping_add(state[index(1)]);
+        state[index(2)] ^= state[index(11)];
+        state[index(1)] = state[index(1)].rotate_left(turn);
     }
 }
 
@@ -123,7 +124,7 @@ fn long_end(state: &mut [u64; WORDS]) {
 mod tests {
     use super::*;
 
-    /// Of the author's C++, through its Python package.
+    /// Reference values from the author's C++, through its Python package.
     #[test]
     fn hashes_are_the_authors() {
         let lengths = [0, 1, 3, 4, 7, 8, 11, 12, 15, 16, 17, 31, 32, 33, 63, 95, 96, 191, 192, 193, 255, 300, 1000];

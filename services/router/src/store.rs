@@ -1,5 +1,7 @@
-//! A leaf in front of a memcached server, which may be any program that speaks its text protocol: the pairs are there and not here. Never here: which
-//! leaf has which key.
+//! A leaf in front of a memcached server, or any program with its text protocol; the server keeps
+//! the pairs.
+//!
+//! Does not contain the mapping of keys to leaves.
 
 use crate::wire::{GET, Pair, SET, check};
 use leeward_rpc::address;
@@ -9,33 +11,35 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time for a connection and for each read: whoever waits for longer is told that the store is away.
+/// Timeout for connecting and for each read; afterwards the caller gets an error.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Idle connections that are kept.
+/// Idle connections that the leaf keeps.
 const IDLE_MAX: usize = 64;
-/// The longest line that a store may say.
+/// Length of the longest accepted line, in bytes.
 const LINE_MAX: u64 = 1_024;
-/// The longest value that a store may have: memcached's own bound, a megabyte, unless it is told another.
+/// Length of the longest accepted value, in bytes. memcached's own default limit is 1 MB.
 const VALUE_MAX: usize = 64 << 20;
 
-/// A leaf whose pairs a memcached server has.
+/// A leaf whose pairs are on a memcached server.
 #[derive(Clone)]
 pub struct StoreLeaf {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// The address as it was given, for messages.
+    /// The configured address, for messages.
     name: String,
     addresses: Vec<SocketAddr>,
     idle: Mutex<Vec<BufReader<TcpStream>>>,
 }
 
 impl StoreLeaf {
-    /// In front of the server at `address`, such as `127.0.0.1:11211`. It need not be there yet.
+    /// Creates a leaf in front of the server at `address`, such as `127.0.0.1:11211`.
+    ///
+    /// The server need not be running yet.
     ///
     /// # Errors
-    /// The address is none; says what is accepted.
+    /// The address is invalid; the message shows the accepted form.
     pub fn new(address: &str) -> Result<Self, String> {
         let accepted = || format!("{address:?}; accepted: HOST:PORT such as 127.0.0.1:11211");
         let addresses = address::resolve(address).map_err(|error| format!("{}: {error}", accepted()))?;
@@ -54,7 +58,10 @@ impl StoreLeaf {
         Ok(BufReader::new(stream))
     }
 
-    /// Sends a command and reads what comes. A connection that was idle may be over: a command that found nobody is sent again over a new one.
+    /// Sends a command and reads the response.
+    ///
+    /// An idle connection may be closed by now: a command that did not reach the server is sent
+    /// again over a new connection.
     fn execute<T>(
         &self,
         command: &[u8],
@@ -64,21 +71,21 @@ impl StoreLeaf {
         let was_idle = idle.is_some();
         let attempt = |mut stream: BufReader<TcpStream>| -> io::Result<T> {
             stream.get_mut().write_all(command)?;
-            let told = read(&mut stream)?;
-            // Bytes that nobody asked for would be the next one's answer.
+            let result = read(&mut stream)?;
+            // Excess bytes would be read as the next command's response.
             if stream.buffer().is_empty() {
                 let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
                 if idle.len() < IDLE_MAX {
                     idle.push(stream);
                 }
             }
-            Ok(told)
+            Ok(result)
         };
-        let mut told = idle.map_or_else(|| self.connect(), Ok).and_then(attempt);
-        if was_idle && told.as_ref().is_err_and(is_over) {
-            told = self.connect().and_then(attempt);
+        let mut result = idle.map_or_else(|| self.connect(), Ok).and_then(attempt);
+        if was_idle && result.as_ref().is_err_and(is_over) {
+            result = self.connect().and_then(attempt);
         }
-        told.map_err(|error| HandlerError::Message(format!("memcached at {}: {error}", self.shared.name)))
+        result.map_err(|error| HandlerError::Message(format!("memcached at {}: {error}", self.shared.name)))
     }
 
     fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), HandlerError> {
@@ -103,8 +110,8 @@ impl StoreLeaf {
     fn set(&self, key: &[u8], value: &[u8], reply: &mut Vec<u8>) -> Result<(), HandlerError> {
         let head = format!(" 0 0 {}\r\n", value.len());
         self.execute(&[b"set ", text(key)?, head.as_bytes(), value, b"\r\n"].concat(), |stream| {
-            let told = line(stream)?;
-            if told == b"STORED" { Ok(()) } else { Err(unexpected(&told)) }
+            let reply = line(stream)?;
+            if reply == b"STORED" { Ok(()) } else { Err(unexpected(&reply)) }
         })?;
         reply.push(1);
         Ok(())
@@ -124,13 +131,13 @@ impl Handler for StoreLeaf {
     }
 }
 
-/// Whether the other end has ended the connection, and has not seen the command.
+/// Returns whether the server closed the connection without seeing the command.
 fn is_over(error: &io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// A key that the text protocol can say.
+/// Checks that the text protocol can carry a key.
 fn text(key: &[u8]) -> Result<&[u8], HandlerError> {
     if key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
         return Err(HandlerError::Message("a key with spaces or control characters; memcached accepts none".into()));
@@ -138,7 +145,7 @@ fn text(key: &[u8]) -> Result<&[u8], HandlerError> {
     Ok(key)
 }
 
-/// A line, without its end.
+/// Reads a line, without its end.
 fn line(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     stream.take(LINE_MAX).read_until(b'\n', &mut line)?;
@@ -149,15 +156,15 @@ fn line(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Bytes of the value that `VALUE key flags bytes` announces.
+/// Returns the length of the value that `VALUE key flags bytes` announces.
 fn value_length(head: &[u8], key: &[u8]) -> Option<usize> {
     let rest = head.strip_prefix(b"VALUE ")?.strip_prefix(key)?.strip_prefix(b" ")?;
     let (_, bytes) = std::str::from_utf8(rest).ok()?.split_once(' ')?;
     bytes.parse().ok().filter(|length| *length <= VALUE_MAX)
 }
 
-fn unexpected(told: &[u8]) -> io::Error {
-    let shown: String = String::from_utf8_lossy(told).chars().filter(|letter| !letter.is_control()).take(60).collect();
+fn unexpected(reply: &[u8]) -> io::Error {
+    let shown: String = String::from_utf8_lossy(reply).chars().filter(|letter| !letter.is_control()).take(60).collect();
     io::Error::new(ErrorKind::InvalidData, format!("it says `{shown}`"))
 }
 

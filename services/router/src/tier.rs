@@ -1,4 +1,4 @@
-//! The mid-tier: which leaves hold a key, which of them is asked, and what is made of their answers.
+//! The mid-tier: selects the leaves of a key, and merges their answers.
 
 use crate::spooky;
 use crate::wire::{GET, Pair, SET, check};
@@ -7,55 +7,55 @@ use leeward_rpc::tier::{Calls, GatherCondition, LeafId, MidTier, Replies, Reply,
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Copies of each key, unless there are fewer leaves (µTune §6: three replicas).
+/// Copies of each key, if there are enough leaves (µTune §6: three replicas).
 const REPLICAS: usize = 3;
 
-/// How many copies a `set` waits for.
+/// Number of copies for which a `set` waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acks {
-    /// More than half of them: a leaf that is slow or gone delays nobody.
+    /// More than half of the copies: a slow or missing leaf delays no request.
     #[default]
     Most,
-    /// All that still can be had.
+    /// All copies on available leaves.
     All,
 }
 
 /// The mid-tier.
 #[derive(Clone, Debug)]
 pub struct Router {
-    /// Gets under way at each leaf.
+    /// Number of gets in flight at each leaf.
     outstanding: Arc<[AtomicU32]>,
     acks: Acks,
 }
 
-/// A request on its way.
+/// State of a request.
 #[derive(Debug, Default)]
 pub struct RouteState {
     /// The key of a get.
     key: Vec<u8>,
-    /// Leaves that hold the key, in the order in which a get asks them.
+    /// Leaves that hold the key, in the order of a get's attempts.
     replicas: Vec<LeafId>,
-    /// How many of them have been asked; 0 for a set.
+    /// Number of leaves that a get has asked; 0 for a set.
     attempts: usize,
-    /// The leaf that a get is under way at.
+    /// The leaf at which a get is in flight.
     at: Option<LeafId>,
 }
 
 impl Router {
-    /// For so many leaves.
+    /// Creates a router for `leaves` leaves.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `leaves` is 0.
     pub fn new(leaves: usize, acks: Acks) -> Self {
         assert!(leaves > 0, "a router without leaves");
         Router { outstanding: (0..leaves).map(|_| AtomicU32::new(0)).collect(), acks }
     }
 
-    /// Leaves that hold `key`: the one that it hashes to, and the next ones.
+    /// Selects the leaves for `key`: the one that the key hashes to, and the next ones.
     pub fn replicas(&self, key: &[u8]) -> impl Iterator<Item = LeafId> + use<> {
         let leaves = self.outstanding.len();
         let first = spooky::hash32(key, 0) as usize % leaves;
-        // Leaves are numbered by 16 bits.
+        // Leaves have 16-bit numbers.
         (0..REPLICAS.min(leaves)).map(move |replica| LeafId(((first + replica) % leaves) as u16))
     }
 
@@ -63,7 +63,7 @@ impl Router {
         &self.outstanding[usize::from(leaf.0)]
     }
 
-    /// The better of the first two comes first: the one with less under way.
+    /// Moves the less busy one of the first two leaves to the front.
     fn prefer_idle(&self, replicas: &mut [LeafId]) {
         if let [first, second, ..] = replicas {
             let load = |leaf: LeafId| self.under_way(leaf).load(Ordering::Relaxed);
@@ -85,17 +85,17 @@ impl Router {
         state.at = Some(leaf);
         state.attempts += 1;
         let call = calls.call(leaf, GET, |argument| argument.extend_from_slice(&state.key));
-        // A replica that takes long is not waited for.
+        // A second replica is asked if the first one takes long.
         if let Some(next) = state.replicas.get(state.attempts) {
             call.or(*next);
         }
         Step::Gather(GatherCondition::All)
     }
 
-    /// Goes on with a get: a leaf that has no answer is no reason not to ask another.
-    fn got(&self, state: &mut RouteState, came: &Replies<'_>, calls: &mut Calls<'_>, reply: &mut Vec<u8>) -> Step {
+    /// Continues a get: asks the next leaf if one has no answer.
+    fn got(&self, state: &mut RouteState, replies: &Replies<'_>, calls: &mut Calls<'_>, reply: &mut Vec<u8>) -> Step {
         self.finish_call(state);
-        match came.get(0) {
+        match replies.get(0) {
             Reply::Result(found) if !found.is_empty() => {
                 reply.extend_from_slice(&[1, 1]);
                 reply.extend_from_slice(found);
@@ -103,7 +103,7 @@ impl Router {
             }
             _ if state.attempts < state.replicas.len() => self.call_next(state, calls),
             _ => {
-                // Nobody knows whether there is one.
+                // No leaf knows if the pair exists.
                 reply.extend_from_slice(&[1, 0, 0]);
                 Step::Done
             }
@@ -114,13 +114,13 @@ impl Router {
 impl MidTier for Router {
     type State = RouteState;
 
-    fn required_leaves(&self, request: &Request<'_>, needs: &mut RequiredLeaves<'_>) {
+    fn required_leaves(&self, request: &Request<'_>, required: &mut RequiredLeaves<'_>) {
         match request.method {
-            // The better of two is asked; the first will mostly do.
-            GET => self.replicas(request.payload).take(1).for_each(|leaf| needs.leaf(leaf)),
+            // The less busy of two leaves is asked; mostly that is the first.
+            GET => self.replicas(request.payload).take(1).for_each(|leaf| required.leaf(leaf)),
             SET => {
                 if let Ok(pair) = Pair::read(request.payload) {
-                    self.replicas(pair.key).for_each(|leaf| needs.leaf(leaf));
+                    self.replicas(pair.key).for_each(|leaf| required.leaf(leaf));
                 }
             }
             _ => {}
@@ -134,7 +134,7 @@ impl MidTier for Router {
         calls: &mut Calls<'_>,
         _: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
-        // Of a request that was given up on the way.
+        // The state may be from a request that was abandoned.
         self.finish_call(state);
         state.attempts = 0;
         state.replicas.clear();
@@ -167,14 +167,14 @@ impl MidTier for Router {
     fn resume(
         &self,
         state: &mut RouteState,
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         calls: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
         if state.attempts > 0 {
-            return Ok(self.got(state, came, calls, reply));
+            return Ok(self.got(state, replies, calls, reply));
         }
-        let stored = came.iter().filter(|reply| matches!(reply, Reply::Result([1]))).count() as u8;
+        let stored = replies.iter().filter(|reply| matches!(reply, Reply::Result([1]))).count() as u8;
         reply.extend_from_slice(&[state.replicas.len() as u8, stored, stored]);
         Ok(Step::Done)
     }

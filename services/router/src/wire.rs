@@ -1,15 +1,20 @@
-//! Arguments and results as bytes, little-endian. The mid-tier's results begin with two bytes, how many leaves it asked and
-//! how many of those answered: a result is whole if they are equal.
+//! Arguments and results as bytes, little-endian.
+//!
+//! The mid-tier's results begin with two bytes: the number of leaves that it asked, and the number
+//! of those that answered. A result is complete if both are equal.
 
 use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
-/// `get`: the argument is a key. The result is one byte, 1 and then the value, or 0 if there is none.
+/// `get`: the argument is a key. The result is one byte, 1 and then the value, or 0 for a missing
+/// key.
 pub const GET: Method = Method(0);
-/// `set`: two bytes with the key's length, the key, the value. A leaf's result is one byte, 1; the mid-tier's the number of
-/// leaves that have stored it.
+/// `set`: two bytes with the key's length, the key, the value.
+///
+/// A leaf's result is one byte, 1. The mid-tier's result is the number of leaves that have stored
+/// the pair.
 pub const SET: Method = Method(1);
-/// The longest key, in bytes: memcached's.
+/// Length of the longest key in bytes: memcached's.
 pub const KEY_MAX: usize = leeward_kv::store::KEY_MAX;
 
 /// A `set`'s argument.
@@ -22,10 +27,10 @@ pub struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// Reads an argument.
+    /// Parses an argument.
     ///
     /// # Errors
-    /// It is cut short, or the key is none.
+    /// The argument is cut short, or the key is invalid.
     pub fn read(argument: &'a [u8]) -> Result<Self, HandlerError> {
         let cut =
             || HandlerError::Message("a set without its key: two bytes with its length, the key, the value".into());
@@ -34,7 +39,8 @@ impl<'a> Pair<'a> {
         Ok(Pair { key: check(key)?, value })
     }
 
-    /// Appends the argument. A key that is too long for its length is cut off there; [`check`] refuses it anyway.
+    /// Appends the argument. A key of more than 65,535 bytes is cut off; [`check`] rejects it
+    /// anyway.
     pub fn append(&self, out: &mut Vec<u8>) {
         let length = u16::try_from(self.key.len()).unwrap_or(u16::MAX);
         out.extend_from_slice(&length.to_le_bytes());
@@ -43,10 +49,10 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Whether this can be a key.
+/// Checks that `key` is valid.
 ///
 /// # Errors
-/// It is empty, or longer than [`KEY_MAX`].
+/// The key is empty, or longer than [`KEY_MAX`].
 pub fn check(key: &[u8]) -> Result<&[u8], HandlerError> {
     match key.len() {
         1..=KEY_MAX => Ok(key),
@@ -57,16 +63,16 @@ pub fn check(key: &[u8]) -> Result<&[u8], HandlerError> {
 /// A mid-tier's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierResult<'a> {
-    /// Leaves that were asked.
+    /// Number of leaves that were asked.
     pub asked: u8,
-    /// Leaves of them that answered.
+    /// Number of those leaves that answered.
     pub answered: u8,
     /// Result of the method.
     pub rest: &'a [u8],
 }
 
 impl<'a> TierResult<'a> {
-    /// Reads a result; `None` if it is cut short.
+    /// Parses a result; `None` if it is cut short.
     pub fn read(result: &'a [u8]) -> Option<Self> {
         let ([asked, answered], rest) = result.split_first_chunk()?;
         Some(TierResult { asked: *asked, answered: *answered, rest })

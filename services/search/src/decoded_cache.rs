@@ -1,5 +1,6 @@
-//! A segment's decoded posting lists: those that were asked for last, up to a bound. Part of what the segment's lock
-//! guards, for every look-up changes it.
+//! A segment's decoded posting lists: the most recently used, up to a limit.
+//!
+//! The segment's lock covers the cache, because every lookup changes it.
 
 use super::postings::LocalId;
 use super::score::Norm;
@@ -14,11 +15,11 @@ pub(super) struct Occurrence {
     pub(super) norm: Norm,
 }
 
-/// Lists by their number in the segment, least recently used first to go.
+/// Decoded lists by their number in the segment; evicts the least recently used.
 #[derive(Debug, Default)]
 pub(super) struct DecodedCache {
     lists: BTreeMap<u32, (u64, Vec<Occurrence>)>,
-    /// By when they were used.
+    /// Lists by the time of their last use.
     order: BTreeMap<u64, u32>,
     uses: u64,
     /// Postings in all lists.
@@ -27,17 +28,17 @@ pub(super) struct DecodedCache {
 }
 
 impl DecodedCache {
-    /// Holds up to `bound` postings; a single list that is longer is held alone.
+    /// Creates a cache of up to `bound` postings; a longer list is kept as the only one.
     pub(super) fn new(bound: usize) -> Self {
         DecodedCache { bound, ..DecodedCache::default() }
     }
 
-    /// The list, decoded with `decode` unless it is here.
+    /// Returns a list; decodes it with `decode` if it is not cached.
     pub(super) fn get(&mut self, list: u32, decode: impl FnOnce() -> Vec<Occurrence>) -> &[Occurrence] {
         self.uses += 1;
         let used = self.uses;
-        if let Some((before, _)) = self.lists.get(&list) {
-            self.order.remove(before);
+        if let Some((last_use, _)) = self.lists.get(&list) {
+            self.order.remove(last_use);
         } else {
             let decoded = decode();
             self.evict(decoded.len());
@@ -63,7 +64,7 @@ impl DecodedCache {
         }
     }
 
-    /// The list has changed.
+    /// Removes a list that has changed.
     pub(super) fn invalidate(&mut self, list: u32) {
         if let Some((used, decoded)) = self.lists.remove(&list) {
             self.order.remove(&used);
@@ -71,7 +72,7 @@ impl DecodedCache {
         }
     }
 
-    /// Postings held.
+    /// Returns the number of cached postings.
     #[cfg(test)]
     fn postings(&self) -> usize {
         self.postings

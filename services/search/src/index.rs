@@ -1,11 +1,15 @@
-//! The index: segments, terms and titles, asked and added to while it is asked.
+//! The index: segments, terms and titles. Searches run while documents are added.
 //!
-//! Locks, and what each guards (a search never holds two at once, so there is no order to keep among its own):
-//! - `search.segment`, one per segment: its posting lists, dictionary and decoded lists. Held while a segment is searched.
-//! - `search.term`, one per term: the table of the term's scores. Held while a search fetches it, or makes it anew.
-//! - `search.writer`: whose turn it is to add; taken before a segment's. Held through sealing and merging.
+//! These locks guard it. A search never holds two of them at once, so searches need no lock order.
 //!
-//! Never here: how a request comes in (`service`), where texts come from (`corpus`).
+//! - `search.segment`, one per segment: its posting lists, dictionary and decoded lists. Held while
+//!   a segment is searched.
+//! - `search.term`, one per term: the table of the term's scores. Held while a search fetches the
+//!   table, or rebuilds it.
+//! - `search.writer`: the right to add; taken before a segment's lock. Held through sealing and
+//!   merging.
+//!
+//! Does not contain the handling of requests (`service`) or the source of texts (`corpus`).
 
 use super::locks::{Lock, Refused};
 use super::merge::{is_merge_due, merge};
@@ -17,82 +21,83 @@ use super::terms::{Scorer, Terms};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The most documents of an index.
+/// Greatest number of documents in an index.
 pub const DOCUMENTS_MAX: usize = 4_000_000;
-/// The most words of all documents together, and the most different ones: what keeps an index that anybody may add to within
-/// some gigabytes.
+/// Limits on all words and on different words together keep an index with open writes within some
+/// gigabytes.
 const WORDS_MAX: u64 = 400_000_000;
 const TERMS_MAX: usize = 4_000_000;
-/// The longest title in bytes; longer ones are cut.
+/// Length of the longest title in bytes; longer titles are cut.
 pub const TITLE_MAX: usize = 256;
 
-/// A document to be indexed. Its text can be found by afterwards, but is not kept.
+/// A document to be indexed. Searches find its text, but the index does not keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
-    /// Title of the document, which results show. Its words count as the text's.
+    /// Title of the document, shown in results. Its words count like the text's.
     pub title: String,
     /// Text of the document.
     pub text: String,
 }
 
-/// A document that fits.
+/// A matching document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its number: documents are numbered as they come, from 0.
+    /// The document's number; documents are numbered in order of addition, from 0.
     pub document: u32,
-    /// How well it fits.
+    /// The document's relevance.
     pub score: Score,
-    /// Its title.
+    /// The document's title.
     pub title: Arc<str>,
 }
 
 /// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchResult {
-    /// Documents that fit.
+    /// Number of matching documents.
     pub matches: u64,
-    /// The best of them: by score, and of equals those that came first.
+    /// The best documents, by score; among equals the earlier ones.
     pub hits: Vec<Hit>,
 }
 
-/// A document that was not added. Nothing has changed then.
+/// Reason why a document was not added; the index is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
     /// The request would have had to wait for too long.
     #[error("{0}")]
     Refused(Refused),
-    /// There are as many documents, words or different words as there may be.
+    /// The limit of documents, words or different words is reached.
     #[error("the index is full: it takes {DOCUMENTS_MAX} documents, {WORDS_MAX} words, {TERMS_MAX} different ones")]
     Full,
 }
 
-/// A term of the first documents, with its frequency.
+/// A term of the initial documents, with its frequency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VocabularyEntry {
     /// The term.
     pub term: Box<str>,
-    /// Documents that have it.
+    /// Number of documents with the term.
     pub documents: u32,
-    /// How often it is in them.
+    /// Number of occurrences.
     pub occurrences: u64,
 }
 
-/// How large an index is.
+/// Size of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexSize {
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
-    /// Words of all documents.
+    /// Number of words in all documents.
     pub words: u64,
-    /// Different words.
+    /// Number of different words.
     pub terms: u64,
-    /// Segments, the one that is being filled included.
+    /// Number of segments, the open one included.
     pub segments: u64,
 }
 
-/// State of adding documents: the holder of its lock adds. It has the segments that are full, with their numbers of
-/// documents.
+/// State for adding documents, under the writer's lock.
+///
+/// `sealed` has the full segments, with their numbers of documents.
 struct Writer {
     sealed: Vec<(Arc<Segment>, usize)>,
     open: Arc<Segment>,
@@ -101,31 +106,33 @@ struct Writer {
 /// An inverted index over documents, safe to share.
 ///
 /// ```
-/// use leeward_search::{Document, Index, Layout, Matching, Query};
+/// use leeward_search::{Document, Index, Layout, MatchMode, Query};
 ///
 /// let document = |title: &str, text: &str| Document { title: title.into(), text: text.into() };
-/// let index = Index::build([document("tea", "A drink of leaves"), document("sail", "It drives a boat")], Layout::default());
-/// let query = Query::parse("drink tea", Matching::Any, 10)?;
+/// let documents = [document("tea", "A drink of leaves"), document("sail", "It drives a boat")];
+/// let index = Index::build(documents, Layout::default());
+/// let query = Query::parse("drink tea", MatchMode::Any, 10)?;
 /// let found = pollster::block_on(index.search(&query))?;
 /// assert_eq!(&*found.hits[0].title, "tea");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Index {
     layout: Layout,
-    /// As searches see them. Locked to copy the reference or to put in another, never across a wait.
+    /// Segments that searches see. Locked only to copy or replace the reference, never across a
+    /// wait.
     segments: RwLock<Arc<[Arc<Segment>]>>,
     terms: Terms,
-    /// By document.
+    /// Titles by document.
     titles: RwLock<Vec<Arc<str>>>,
     collection: RwLock<Collection>,
     writer: Lock<Writer>,
     vocabulary: Arc<[VocabularyEntry]>,
-    /// Documents that the vocabulary is of.
+    /// Number of documents behind the vocabulary.
     initial_documents: u32,
 }
 
 impl Index {
-    /// An index of `documents`, up to [`DOCUMENTS_MAX`] of them.
+    /// Builds an index of `documents`, up to [`DOCUMENTS_MAX`] of them.
     pub fn build(documents: impl IntoIterator<Item = Document>, layout: Layout) -> Self {
         let layout = Layout {
             segments: layout.segments.max(1),
@@ -179,11 +186,13 @@ impl Index {
         }
     }
 
-    /// The best documents for `query`, completely or not at all. A document that is being added meanwhile is found or
-    /// not; the scores are those of the collection as it was at the beginning.
+    /// Finds the best documents for `query`, completely or not at all.
+    ///
+    /// A document that is being added may be found or not. The scores are from the collection at
+    /// the start of the search.
     ///
     /// # Errors
-    /// The request has no time to wait for one of the locks.
+    /// The request's budget does not suffice for one of the locks.
     pub async fn search(&self, query: &Query) -> Result<SearchResult, Refused> {
         let collection = *self.collection.read().unwrap_or_else(PoisonError::into_inner);
         let mut words: Vec<(&str, Scorer)> = Vec::with_capacity(query.words().len());
@@ -194,34 +203,38 @@ impl Index {
                 None => {}
             }
         }
-        let mut best = TopHits::new(query.results());
+        let mut top = TopHits::new(query.results());
         if !words.is_empty() {
             let segments = Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner));
             for segment in segments.iter() {
-                // Not kept for the next segment: thousands of requests may wait for that one's lock.
-                let mut fitting = MatchSet::default();
-                segment.data.lock_unless_congested().await?.search(&words, query.mode(), &mut fitting);
-                best.add_segment(segment.first, &fitting);
+                // Not kept for the next segment: thousands of requests may wait for that segment's
+                // lock.
+                let mut matches = MatchSet::default();
+                segment.data.lock_unless_congested().await?.search(&words, query.mode(), &mut matches);
+                top.add_segment(segment.first, &matches);
             }
         }
-        let (matches, best) = best.finish();
+        let (matches, top) = top.finish();
         let titles = self.titles.read().unwrap_or_else(PoisonError::into_inner);
         let hit = |(document, score): (u32, Score)| {
             let title = titles.get(document as usize).map_or_else(|| Arc::from(""), Arc::clone);
             Hit { document, score, title }
         };
-        Ok(SearchResult { matches, hits: best.into_iter().map(hit).collect() })
+        Ok(SearchResult { matches, hits: top.into_iter().map(hit).collect() })
     }
 
-    /// Adds a document and says its number. Now and then that includes merging segments, between which others get their
-    /// turn. A caller that goes away while it waits has added nothing, or everything.
+    /// Adds a document and returns its number.
+    ///
+    /// Sometimes that includes merging segments, between which other tasks run. A caller that is
+    /// cancelled while it waits has added nothing, or everything.
     ///
     /// # Errors
     /// See [`AddError`].
     pub async fn add(&self, document: &Document) -> Result<u32, AddError> {
         let counted = TermCounts::count([document.title.as_str(), document.text.as_str()]);
         let mut writer = self.writer.lock_unless_congested().await.map_err(AddError::Refused)?;
-        // Whose turn it is must not be sent away: what it holds would have been held for nothing.
+        // The writer waits without limit: a rejection now would waste the time for which it held
+        // its lock.
         let mut open = writer.open.data.lock().await;
         let words = self.collection.read().unwrap_or_else(PoisonError::into_inner).words + u64::from(counted.length);
         if words > WORDS_MAX || self.terms.len() + counted.words.len() > TERMS_MAX {
@@ -256,7 +269,7 @@ impl Index {
         Ok(number)
     }
 
-    /// Merges segments of the same magnitude. A cancelled caller leaves the merge to the next.
+    /// Merges segments of equal magnitude. A cancelled caller leaves the merge to the next one.
     async fn tidy(&self, writer: &mut Writer) {
         let sizes = |writer: &Writer| writer.sealed.iter().map(|(_, documents)| *documents).collect::<Vec<_>>();
         while is_merge_due(&sizes(writer), self.layout) {
@@ -265,7 +278,7 @@ impl Index {
         }
     }
 
-    /// Makes one segment of all that are full.
+    /// Merges all full segments into one.
     pub async fn optimize(&self) {
         let mut writer = self.writer.lock().await;
         if writer.sealed.len() > 1 {
@@ -283,22 +296,22 @@ impl Index {
         self.publish(writer);
     }
 
-    /// Searches that begin from now on see these segments.
+    /// Makes the segments visible to searches that begin from now on.
     fn publish(&self, writer: &Writer) {
         *self.segments.write().unwrap_or_else(PoisonError::into_inner) = writer.visible();
     }
 
-    /// The terms of the documents that it was built with, the most frequent first.
+    /// Returns the terms of the initial documents, the most frequent first.
     pub fn vocabulary(&self) -> &[VocabularyEntry] {
         &self.vocabulary
     }
 
-    /// How many documents it was built with.
+    /// Returns the number of initial documents.
     pub fn initial_documents(&self) -> u32 {
         self.initial_documents
     }
 
-    /// How large it is.
+    /// Returns the size of the index.
     pub fn size(&self) -> IndexSize {
         let collection = *self.collection.read().unwrap_or_else(PoisonError::into_inner);
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
@@ -313,7 +326,7 @@ impl Writer {
     }
 }
 
-/// As much of a title as is kept.
+/// Cuts a title to [`TITLE_MAX`].
 fn title(text: &str) -> Arc<str> {
     text[..text.floor_char_boundary(TITLE_MAX)].into()
 }

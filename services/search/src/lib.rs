@@ -1,14 +1,18 @@
-//! Full-text search in memory: BM25 over an inverted index that is asked while it grows, as an RPC service. Built around
-//! mutexes the way the thesis's Lucene is (§2.5.3), to show overload control where a lock is the bottleneck.
+//! Full-text search in memory, as an RPC service: BM25 over an inverted index that grows during
+//! searches.
 //!
-//! - [`token`], [`query`]: words, and what can be asked.
-//! - [`Index`]: segments, terms and titles; its head says what each lock guards. `segment`, `postings`, `decoded`,
-//!   `terms`, `merge` are its parts; [`score`] and `ranking` say what fits best.
-//! - [`corpus`]: documents to search: some that come along, many from the package manager.
+//! It is built around mutexes like the thesis's Lucene (§2.5.3), to show overload control where a
+//! lock is the bottleneck.
+//!
+//! - [`token`], [`query`]: words and queries.
+//! - [`Index`]: segments, terms and titles; its module describes the locks. `segment`, `postings`,
+//!   `decoded_cache`, `terms`, `merge` are its parts; [`score`] and `ranking` find the best
+//!   documents.
+//! - [`corpus`]: documents to search: some built in, many from the package manager.
 //! - [`wire`]: requests and answers as bytes. [`Search`]: the RPC handler.
-//! - [`case`]: the service in the catalogue: arguments, and what clients ask.
+//! - [`definition`]: the service in the catalogue: arguments and client requests.
 //!
-//! Never here: admission, sockets.
+//! Does not contain admission or sockets.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Several segments become one, a piece at a time, while searches go on.
+//! Merges several segments into one, in batches, while searches go on.
 
 use super::postings::{Posting, PostingList};
 use super::segment::{Layout, Segment, SegmentData};
@@ -9,7 +9,9 @@ use std::sync::Arc;
 /// Terms that are read under a segment's lock at once.
 const BATCH: usize = 256;
 
-/// Whether the last segments, of so many documents each, are enough of one magnitude to become one.
+/// Returns whether the last segments have equal magnitude and are enough to be merged.
+///
+/// `sizes` has the number of documents of each segment.
 pub(super) fn is_merge_due(sizes: &[usize], layout: Layout) -> bool {
     let magnitude = |documents: &usize| (documents / layout.seal_at).max(1).ilog(layout.merge_factor);
     match sizes.split_at_checked(sizes.len().wrapping_sub(layout.merge_factor)) {
@@ -18,17 +20,19 @@ pub(super) fn is_merge_due(sizes: &[usize], layout: Layout) -> bool {
     }
 }
 
-/// A segment while its terms are read.
+/// A segment during the merge.
 struct Source<'a> {
     segment: &'a Segment,
-    /// Where its documents begin in the new segment.
+    /// Index of its first document in the new segment.
     offset: u32,
     read: usize,
     next: VecDeque<(Box<str>, PostingList)>,
 }
 
-/// The documents of neighbouring sealed segments, in their order, as one. No lock refuses the writer: its work has no
-/// deadline, and it takes each lock for a few microseconds.
+/// Merges neighbouring sealed segments into one, keeping the order of documents.
+///
+/// The writer never gives up a lock: its work has no deadline, and it takes each lock for a few
+/// microseconds.
 pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
     let first = segments.first().map_or(0, |segment| segment.first);
     let mut norms = Vec::new();
@@ -41,7 +45,7 @@ pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
     loop {
         for source in &mut sources {
             if source.next.is_empty() {
-                // An empty piece is the end, and asking again costs little.
+                // An empty batch is the end; another call costs little.
                 source.next = source.segment.data.lock().await.part(source.read, BATCH).into();
                 source.read += source.next.len();
             }
@@ -61,7 +65,7 @@ pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
         }
         terms.push((term, merged));
         if terms.len().is_multiple_of(BATCH) {
-            // Whatever else waits for this core has its turn.
+            // Lets the core's other tasks run.
             yield_now().await;
         }
     }

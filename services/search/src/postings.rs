@@ -1,6 +1,6 @@
-//! Which documents of a segment a term is in, and how often: compressed, in the order of the documents.
+//! Compressed posting lists: the documents of a segment that contain a term, in order, with counts.
 
-/// A document of a segment: its number within it, from 0.
+/// A document's number within its segment, from 0.
 pub(super) type LocalId = u32;
 
 /// A term in a document.
@@ -8,28 +8,30 @@ pub(super) type LocalId = u32;
 pub(super) struct Posting {
     /// The document.
     pub(super) document: LocalId,
-    /// How often the term is in it (≥ 1).
+    /// Number of occurrences in the document (≥ 1).
     pub(super) count: u32,
 }
 
-/// A compressed list of postings. Per posting the distance from the document before, and how often unless once, as
+/// A compressed list of postings.
+///
+/// A posting is the distance from the previous document, and the count unless it is 1, as
 /// variable-length integers: 1 to 3 bytes for nearly all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PostingList {
     bytes: Vec<u8>,
     length: u32,
-    /// The first document that may follow.
+    /// The least document number that may follow.
     next: LocalId,
 }
 
 impl PostingList {
-    /// Appends; documents must come in ascending order, and one that does not is left out.
+    /// Appends a posting; documents must be in ascending order, and others are ignored.
     pub(super) fn push(&mut self, posting: Posting) {
         let Some(distance) = posting.document.checked_sub(self.next) else {
             debug_assert!(false, "documents come in order");
             return;
         };
-        // The lowest bit says that the count is 1, which it is for two postings of three.
+        // The lowest bit marks a count of 1, which two postings of three have.
         let once = posting.count == 1;
         self.write(u64::from(distance) << 1 | u64::from(once));
         if !once {
@@ -47,12 +49,12 @@ impl PostingList {
         self.bytes.push(value as u8);
     }
 
-    /// Postings.
+    /// Returns the number of postings.
     pub(super) fn len(&self) -> usize {
         self.length as usize
     }
 
-    /// The postings, in order.
+    /// Iterates over the postings, in order.
     pub(super) fn iter(&self) -> Postings<'_> {
         Postings { bytes: &self.bytes, next: 0 }
     }

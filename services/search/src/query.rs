@@ -1,16 +1,17 @@
-//! A query: some words, any or all of which a document must have. No phrases, no operators. Strictly bounded: it comes
-//! from outside.
+//! A query: words, and whether a document must have any or all of them. No phrases, no operators.
+//!
+//! A query is untrusted input, so all sizes are bounded.
 
 use super::token::words;
 
-/// The longest query, in bytes.
+/// Length of the longest query, in bytes.
 pub const QUERY_MAX: usize = 1_024;
-/// The most different words in it.
+/// Greatest number of different words in a query.
 pub const WORDS_MAX: usize = 16;
-/// The most results that may be asked for.
+/// Greatest number of results.
 pub const RESULTS_MAX: usize = 100;
 
-/// Which documents fit.
+/// Condition for a match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MatchMode {
     /// Documents with at least one of the words.
@@ -27,13 +28,13 @@ pub enum QueryError {
     /// Too many bytes.
     #[error("a query of {0} bytes; accepted: up to {QUERY_MAX}")]
     TooLong(usize),
-    /// There is no word in it.
+    /// The query contains no word.
     #[error("no word in the query")]
     Empty,
     /// Too many different words.
     #[error("more than {WORDS_MAX} different words in the query")]
     TooManyWords,
-    /// A number of results that can't be.
+    /// The number of results is out of range.
     #[error("{0} results; accepted: 1 to {RESULTS_MAX}")]
     Results(usize),
 }
@@ -47,15 +48,15 @@ pub struct Query {
 }
 
 impl Query {
-    /// The words of `text`, each once, for the best `results` documents.
+    /// Parses the words of `text`, each once, for the best `results` documents.
     ///
     /// # Errors
     /// See [`QueryError`].
     ///
     /// ```
-    /// use leeward_search::query::{Matching, Query};
+    /// use leeward_search::query::{MatchMode, Query};
     ///
-    /// let query = Query::parse("the Search of THE search", Matching::Any, 10)?;
+    /// let query = Query::parse("the Search of THE search", MatchMode::Any, 10)?;
     /// assert_eq!(query.words().collect::<Vec<_>>(), ["of", "search", "the"]);
     /// # Ok::<(), leeward_search::query::QueryError>(())
     /// ```
@@ -77,17 +78,17 @@ impl Query {
         }
     }
 
-    /// Its words, in alphabetic order.
+    /// Iterates over the words, in alphabetic order.
     pub fn words(&self) -> impl ExactSizeIterator<Item = &str> {
         self.words.iter().map(|word| &**word)
     }
 
-    /// Which documents fit.
+    /// Returns the condition for a match.
     pub fn mode(&self) -> MatchMode {
         self.mode
     }
 
-    /// How many results.
+    /// Returns the number of requested results.
     pub fn results(&self) -> usize {
         self.results
     }

@@ -1,4 +1,5 @@
-//! The documents that fit so far, and the best of them. A request's own: nothing here is shared.
+//! The matching documents of a search, and the best of them. Belongs to one request; nothing is
+//! shared.
 
 use super::postings::LocalId;
 use super::query::MatchMode;
@@ -6,7 +7,7 @@ use super::score::Score;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Documents of one segment that fit the words looked at so far, in order, with their scores.
+/// Documents of one segment that match the words so far, in order, with their scores.
 #[derive(Debug, Default)]
 pub(super) struct MatchSet {
     documents: Vec<(LocalId, Score)>,
@@ -15,13 +16,13 @@ pub(super) struct MatchSet {
 }
 
 impl MatchSet {
-    /// For a segment's first word.
+    /// Resets the set for a segment's first word.
     pub(super) fn clear(&mut self) {
         self.documents.clear();
         self.has_terms = false;
     }
 
-    /// Adds the documents that have one more word.
+    /// Adds the documents of one more word.
     pub(super) fn add(&mut self, matching: MatchMode, postings: impl Iterator<Item = (LocalId, Score)>) {
         if !self.has_terms {
             self.has_terms = true;
@@ -67,16 +68,16 @@ impl MatchSet {
         }
     }
 
-    /// The documents, in order.
+    /// Returns the documents, in order.
     pub(super) fn documents(&self) -> &[(LocalId, Score)] {
         &self.documents
     }
 }
 
-/// The best so many documents of all: by score, and of equals those that came into the index first.
+/// The best `results` documents: by score, and among equals those with the lower number.
 #[derive(Debug)]
 pub(super) struct TopHits {
-    /// The worst of them on top.
+    /// The worst of them is on top.
     heap: BinaryHeap<Reverse<(Score, Reverse<u32>)>>,
     results: usize,
     matches: u64,
@@ -87,10 +88,10 @@ impl TopHits {
         TopHits { heap: BinaryHeap::with_capacity(results + 1), results, matches: 0 }
     }
 
-    /// Looks at all documents of a segment whose first one is `first` in the index.
-    pub(super) fn add_segment(&mut self, first: u32, fitting: &MatchSet) {
-        self.matches += fitting.documents.len() as u64;
-        for (document, score) in &fitting.documents {
+    /// Adds the matches of a segment whose first document has the number `first` in the index.
+    pub(super) fn add_segment(&mut self, first: u32, matches: &MatchSet) {
+        self.matches += matches.documents.len() as u64;
+        for (document, score) in &matches.documents {
             let entry = (*score, Reverse(first + document));
             if self.heap.len() < self.results {
                 self.heap.push(Reverse(entry));
@@ -102,7 +103,7 @@ impl TopHits {
         }
     }
 
-    /// How many documents there were, and the best, best first.
+    /// Returns the number of matches, and the best documents in descending order.
     pub(super) fn finish(self) -> (u64, Vec<(u32, Score)>) {
         let sorted = self.heap.into_sorted_vec();
         (self.matches, sorted.into_iter().map(|Reverse((score, Reverse(document)))| (document, score)).collect())
@@ -125,9 +126,9 @@ mod tests {
         #[test]
         fn sets_are_sets(lists in lists(), all in any::<bool>()) {
             let matching = if all { MatchMode::All } else { MatchMode::Any };
-            let mut fitting = MatchSet::default();
+            let mut matches = MatchSet::default();
             for list in &lists {
-                fitting.add(matching, list.iter().map(|(document, score)| (*document, Score(*score))));
+                matches.add(matching, list.iter().map(|(document, score)| (*document, Score(*score))));
             }
             let expected: Vec<(u32, Score)> = (0..40)
                 .filter_map(|document| {
@@ -136,19 +137,19 @@ mod tests {
                     fits.then(|| (document, Score(scores.iter().sum())))
                 })
                 .collect();
-            prop_assert_eq!(fitting.documents(), &expected);
+            prop_assert_eq!(matches.documents(), &expected);
         }
 
         #[test]
         fn the_best_are_the_best(list in prop::collection::btree_map(0u32..100, 1u32..5, 0..60), results in 1usize..20) {
-            let mut fitting = MatchSet::default();
-            fitting.add(MatchMode::Any, list.iter().map(|(document, score)| (*document, Score(*score))));
-            let mut best = TopHits::new(results);
-            best.add_segment(1_000, &fitting);
+            let mut matches = MatchSet::default();
+            matches.add(MatchMode::Any, list.iter().map(|(document, score)| (*document, Score(*score))));
+            let mut top = TopHits::new(results);
+            top.add_segment(1_000, &matches);
             let mut sorted: Vec<(u32, Score)> = list.iter().map(|(document, score)| (1_000 + document, Score(*score))).collect();
             sorted.sort_by_key(|(document, score)| (Reverse(*score), *document));
             sorted.truncate(results);
-            prop_assert_eq!(best.finish(), (list.len() as u64, sorted));
+            prop_assert_eq!(top.finish(), (list.len() as u64, sorted));
         }
     }
 }

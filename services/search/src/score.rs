@@ -1,9 +1,11 @@
-//! How well a document fits a query: BM25, in fixed point, so that sums don't depend on the order of their parts and the
-//! same index answers the same however it is cut into segments.
+//! Relevance of a document for a query: BM25 in fixed point.
+//!
+//! Fixed-point sums don't depend on the order of their terms, so the division into segments does
+//! not change results.
 
 use std::ops::AddAssign;
 
-/// BM25's k₁ and b, as nearly every search engine has them.
+/// BM25's k₁ and b, as in nearly every search engine.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
@@ -16,7 +18,7 @@ impl Score {
         Score((value * 65_536.0).round() as u32)
     }
 
-    /// As people know it.
+    /// Returns the score as a number.
     pub fn value(self) -> f64 {
         f64::from(self.0) / 65_536.0
     }
@@ -28,15 +30,16 @@ impl AddAssign for Score {
     }
 }
 
-/// A document's length in a byte: exact below 32 words, eight steps per doubling above, rounded down.
+/// A document's length in a byte: exact below 32 words, eight steps per doubling above, rounded
+/// down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Norm(pub(super) u8);
 
-/// Values of a [`Norm`].
+/// Number of values of a [`Norm`].
 const NORMS: usize = 256;
 
 impl Norm {
-    /// Of a document of so many words.
+    /// Returns the norm of a document with this number of words.
     pub(super) fn from_words(words: u32) -> Self {
         if words < 32 {
             return Norm(words as u8);
@@ -45,7 +48,7 @@ impl Norm {
         Norm((32 + (power - 5) * 8 + ((words >> (power - 3)) & 7)) as u8)
     }
 
-    /// The length that stands for all lengths with this norm.
+    /// Returns the length that represents all lengths with this norm.
     pub(super) fn words(self) -> u64 {
         let value = u64::from(self.0);
         if value < 32 {
@@ -56,12 +59,12 @@ impl Norm {
     }
 }
 
-/// Statistics of the collection that BM25 needs.
+/// Statistics of the collection for BM25.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collection {
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
-    /// Words of all documents together.
+    /// Number of words in all documents.
     pub words: u64,
 }
 
@@ -74,7 +77,7 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// Of a term that is in `containing` documents of the collection.
+    /// Returns the weight of a term that `containing` documents of the collection have.
     pub(super) fn new(collection: Collection, containing: u64) -> Self {
         let (all, containing) = (collection.documents.max(containing) as f64, containing as f64);
         Weight {
@@ -83,7 +86,7 @@ impl Weight {
         }
     }
 
-    /// For a document that has the term `count` times and this length.
+    /// Scores a document with `count` occurrences and this length.
     pub(super) fn score(&self, count: u32, norm: Norm) -> Score {
         let count = f64::from(count);
         let length = norm.words() as f64 / self.mean_length;
@@ -91,10 +94,10 @@ impl Weight {
     }
 }
 
-/// Counts for which a [`Table`] has scores.
+/// Counts for which a [`ScoreTable`] has scores.
 const COUNTS: usize = 4;
 
-/// A term's scores for the usual counts and all lengths: worth its making for long lists.
+/// A term's scores for the usual counts and all lengths; worth building for long lists.
 pub(super) struct ScoreTable {
     weight: Weight,
     scores: Box<[[Score; NORMS]; COUNTS]>,
@@ -106,7 +109,7 @@ impl ScoreTable {
         ScoreTable { weight, scores: Box::new(std::array::from_fn(row)) }
     }
 
-    /// Score as [`Weight::score`] says it.
+    /// Returns the same score as [`Weight::score`].
     pub(super) fn score(&self, count: u32, norm: Norm) -> Score {
         match self.scores.get((count as usize).wrapping_sub(1)) {
             Some(row) => row[usize::from(norm.0)],
@@ -144,13 +147,15 @@ mod tests {
             score(1_000, 1, 50) > Score(0),
             "a term that is everywhere is worth little, and never less than nothing"
         );
-        // A document that came in between: more documents have the term than there are.
+        // A document was added in between: more documents have the term than the collection
+        // contains.
         assert!(score(2_000, 1, 50) >= Score(0));
     }
 
     #[test]
     fn the_formula_is_the_one_in_the_books() {
-        // N = 100, n = 10, tf = 3, the document is as long as the mean: ln(1 + 90.5/10.5) · 3 · 2.2 / (3 + 1.2).
+        // N = 100, n = 10, tf = 3, the document has mean length: ln(1 + 90.5/10.5) · 3 · 2.2 / (3 +
+        // 1.2).
         let score = Weight::new(Collection { documents: 100, words: 2_000 }, 10).score(3, Norm::from_words(20));
         assert!((score.value() - 3.557_3).abs() < 1e-3, "{}", score.value());
     }

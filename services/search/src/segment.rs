@@ -1,5 +1,7 @@
-//! A segment: an inverted index of documents that came one after another. Everything in it that changes is behind its one
-//! lock, as in the Lucene of the thesis (§2.5.3); see `docs/search.md` for what that costs and why it is so here.
+//! A segment: an inverted index of consecutive documents.
+//!
+//! One lock guards all of its mutable state, as in the thesis's Lucene (§2.5.3); `docs/search.md`
+//! explains the cost and the reason.
 
 use super::decoded_cache::{DecodedCache, Occurrence};
 use super::locks::Lock;
@@ -11,20 +13,22 @@ use super::terms::Scorer;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Of a segment's postings, this part is held decoded.
+/// Reciprocal of the share of postings that is kept decoded.
 const DECODED_PART: usize = 4;
-/// And no less than this many.
+/// Least number of postings that are kept decoded.
 const DECODED_LEAST: usize = 1 << 16;
 
-/// How an index is cut into segments.
+/// Division of an index into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Segments of equal size that the first documents are put into (≥ 1). One is what a search engine's users make of an
-    /// index that is loaded once; more of them spread the contention for their locks.
+    /// Number of equal segments for the initial documents (≥ 1).
+    ///
+    /// 1 corresponds to an index that a search engine's user loads once; more segments spread the
+    /// contention for their locks.
     pub segments: usize,
-    /// Documents that come later fill segments of so many (≥ 1).
+    /// Number of later documents per segment (≥ 1).
     pub seal_at: usize,
-    /// So many segments of the same magnitude become one (≥ 2).
+    /// Number of segments of equal magnitude that are merged into one (≥ 2).
     pub merge_factor: usize,
 }
 
@@ -34,9 +38,9 @@ impl Default for Layout {
     }
 }
 
-/// Documents that came one after another.
+/// Consecutive documents.
 pub(super) struct Segment {
-    /// The number of the first.
+    /// Number of the first document.
     pub(super) first: u32,
     pub(super) data: Lock<SegmentData>,
 }
@@ -47,7 +51,7 @@ impl Segment {
     }
 }
 
-/// A document's words as the index needs them: how often each is in it, by alphabet, and how many there are in all.
+/// A document's words: the count of each, in alphabetic order, and the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TermCounts {
     pub(super) words: Vec<(Box<str>, u32)>,
@@ -55,7 +59,7 @@ pub(super) struct TermCounts {
 }
 
 impl TermCounts {
-    /// Of a text, in several parts.
+    /// Counts the words of a text in several parts.
     pub(super) fn count<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut words: Vec<Box<str>> = Vec::new();
         texts.into_iter().for_each(|text| super::token::words(text, |word| words.push(word.into())));
@@ -72,12 +76,12 @@ impl TermCounts {
     }
 }
 
-/// From a term to the number of its list.
+/// Maps a term to the number of its list.
 #[derive(Debug)]
 enum Dictionary {
-    /// Grows.
+    /// Still growing.
     Open(HashMap<Box<str>, u32>),
-    /// Sorted: looked up by bisection. The lists have the same order.
+    /// Sorted for binary search. The lists have the same order.
     Sealed(Vec<Box<str>>),
 }
 
@@ -101,7 +105,7 @@ pub(super) struct SegmentData {
 }
 
 impl SegmentData {
-    /// Empty and open.
+    /// Creates an empty, open segment.
     pub(super) fn new() -> Self {
         SegmentData {
             dictionary: Dictionary::Open(HashMap::new()),
@@ -112,12 +116,12 @@ impl SegmentData {
         }
     }
 
-    /// Documents in it.
+    /// Returns the number of documents.
     pub(super) fn documents(&self) -> usize {
         self.norms.len()
     }
 
-    /// Appends a document. A sealed segment takes none.
+    /// Appends a document. A sealed segment ignores it.
     pub(super) fn push(&mut self, document: &TermCounts) {
         let Dictionary::Open(dictionary) = &mut self.dictionary else {
             debug_assert!(false, "a sealed segment takes no document");
@@ -138,7 +142,7 @@ impl SegmentData {
         self.norms.push(Norm::from_words(document.length));
     }
 
-    /// Sorts the dictionary; no more documents then.
+    /// Sorts the dictionary; afterwards no documents can be added.
     pub(super) fn seal(&mut self) {
         let Dictionary::Open(dictionary) = &mut self.dictionary else { return };
         let mut terms: Vec<(Box<str>, u32)> = std::mem::take(dictionary).into_iter().collect();
@@ -148,7 +152,7 @@ impl SegmentData {
         self.decoded = DecodedCache::new((self.postings / DECODED_PART).max(DECODED_LEAST));
     }
 
-    /// Leaves in `fitting` the documents that fit `words`, with their scores.
+    /// Fills `fitting` with the documents that match `words`, and their scores.
     pub(super) fn search(&mut self, words: &[(&str, Scorer)], matching: MatchMode, fitting: &mut MatchSet) {
         fitting.clear();
         for (term, scorer) in words {
@@ -168,18 +172,18 @@ impl SegmentData {
         }
     }
 
-    /// The terms and lists of a sealed segment from number `from` on, up to `count`.
+    /// Returns up to `count` terms and lists of a sealed segment, starting at number `from`.
     pub(super) fn part(&self, from: usize, count: usize) -> Vec<(Box<str>, PostingList)> {
         let Dictionary::Sealed(terms) = &self.dictionary else { return Vec::new() };
         terms.iter().zip(&self.lists).skip(from).take(count).map(|(term, list)| (term.clone(), list.clone())).collect()
     }
 
-    /// The documents' lengths.
+    /// Returns the documents' lengths.
     pub(super) fn norms(&self) -> &[Norm] {
         &self.norms
     }
 
-    /// A sealed segment out of parts.
+    /// Assembles a sealed segment.
     pub(super) fn assemble(terms: Vec<(Box<str>, PostingList)>, norms: Vec<Norm>) -> Self {
         let postings = terms.iter().map(|(_, list)| list.len()).sum::<usize>();
         let (terms, lists) = terms.into_iter().unzip();

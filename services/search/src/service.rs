@@ -1,4 +1,4 @@
-//! The RPC handler: bytes to queries, an index asked, its answers to bytes.
+//! The RPC handler: parses requests, queries the index, and writes answers.
 
 use super::index::{AddError, Index};
 use super::wire::{self, ADD, SEARCH, SIZE, VOCABULARY};

@@ -1,5 +1,6 @@
-//! Terms over all segments: how many documents have each, and what it is worth. A lock per term, as Lucene's per-term
-//! scores have (thesis §2.5.3).
+//! Terms of all segments: the number of documents with each term, and its scores.
+//!
+//! Each term has a lock, like Lucene's per-term scores (thesis §2.5.3).
 
 use super::locks::{Lock, Refused};
 use super::score::{Collection, Norm, Score, ScoreTable, Weight};
@@ -7,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A term that at least so many documents have gets a table of its scores: 4 KiB, 8 bytes per posting at most.
+/// Number of documents from which a term gets a table of its scores: 4 KiB, at most 8 bytes per
+/// posting.
 const TABLE_FROM: u64 = 512;
 
 /// Scores a term's occurrences, for one query.
@@ -29,11 +31,11 @@ impl Scorer {
 
 /// A term.
 pub(super) struct Term {
-    /// Documents that have it.
+    /// Number of documents with the term.
     documents: AtomicU64,
-    /// How often it is in them.
+    /// Number of occurrences.
     occurrences: AtomicU64,
-    /// Its scores as long as the collection stays as it was. Making them anew takes some microseconds, under the lock.
+    /// Scores for the current collection. Rebuilding them takes some microseconds, under the lock.
     scores: Lock<Option<Scores>>,
 }
 
@@ -50,15 +52,15 @@ impl Term {
         Term { documents, occurrences, scores: Lock::new("search.term", None) }
     }
 
-    /// Documents that have it.
+    /// Returns the number of documents with the term.
     pub(super) fn documents(&self) -> u64 {
         self.documents.load(Ordering::Relaxed)
     }
 
-    /// Scores its occurrences in the collection as it is.
+    /// Returns a scorer for the given collection.
     ///
     /// # Errors
-    /// The request has no time to wait for the lock.
+    /// The request's budget does not suffice for the lock.
     pub(super) async fn scorer(&self, collection: Collection) -> Result<Scorer, Refused> {
         let mut scores = self.scores.lock_unless_congested().await?;
         let documents = self.documents();
@@ -76,23 +78,23 @@ impl Term {
     }
 }
 
-/// All terms. The map only grows; it is locked for a look-up or an insertion, never across a wait.
+/// All terms. The map only grows; it is locked for a lookup or an insertion, never across a wait.
 #[derive(Default)]
 pub(super) struct Terms(RwLock<HashMap<Box<str>, Arc<Term>>>);
 
 impl Terms {
-    /// From how many documents each term is in, and how often.
+    /// Creates the terms from word, number of documents and number of occurrences.
     pub(super) fn from_counts(counts: impl IntoIterator<Item = (Box<str>, u64, u64)>) -> Self {
         let term = |(word, documents, occurrences)| (word, Arc::new(Term::new(documents, occurrences)));
         Terms(RwLock::new(counts.into_iter().map(term).collect()))
     }
 
-    /// The term, if any document has it.
+    /// Returns the term, if any document has it.
     pub(super) fn find(&self, word: &str) -> Option<Arc<Term>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(word).cloned()
     }
 
-    /// Different terms.
+    /// Returns the number of different terms.
     pub(super) fn len(&self) -> usize {
         self.0.read().unwrap_or_else(PoisonError::into_inner).len()
     }

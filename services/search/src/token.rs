@@ -1,13 +1,18 @@
-//! Words of a text: what is indexed and what can be asked for. Never here: which words matter.
+//! Splits a text into words, for indexing and for queries. Does not contain a choice of words.
 
-/// The longest word in bytes, lower-case. Longer runs of letters (checksums, URLs without a break) are no words.
+/// Length of the longest word in bytes, in lower case. Longer runs of letters (checksums, URLs
+/// without a break) are not words.
 pub const WORD_MAX: usize = 64;
 
-/// Calls `word` with each word of `text`, in order: maximal runs of letters and digits (of any script), lower-case.
+/// Calls `word` with each word of `text`, in order.
+///
+/// Words are maximal runs of letters and digits of any script, in lower case.
 ///
 /// ```
+/// use leeward_search::token;
+///
 /// let mut words = Vec::new();
-/// leeward_search::token::words("A C++-like LANGUAGE, naïve.", |word| words.push(word.to_string()));
+/// token::words("A C++-like LANGUAGE, naïve.", |word| words.push(word.to_string()));
 /// assert_eq!(words, ["a", "c", "like", "language", "naïve"]);
 /// ```
 pub fn words(text: &str, mut word: impl FnMut(&str)) {
@@ -26,7 +31,7 @@ pub fn words(text: &str, mut word: impl FnMut(&str)) {
             too_long = false;
         }
         if current.len() > WORD_MAX {
-            // Forgotten at once: a megabyte without a blank should not become a megabyte here.
+            // Discarded at once: a megabyte without a blank must not occupy a megabyte here.
             too_long = true;
             current.clear();
         }
@@ -62,7 +67,8 @@ mod tests {
         #[test]
         fn words_of_words_are_the_words(text in "\\PC{0,80}") {
             let once = all(&text);
-            // Some letters have a lower-case form that is no letter by itself (combining marks), and falls apart again.
+            // Some letters have a lower-case form with a combining mark, which is not a letter and
+            // splits the word.
             prop_assume!(once.iter().all(|word| word.chars().all(char::is_alphanumeric)));
             prop_assert_eq!(all(&once.join(" ")), once);
         }

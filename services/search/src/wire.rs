@@ -1,52 +1,53 @@
-//! Requests and answers as bytes: integers little-endian, texts UTF-8. `docs/search.md` describes them for other languages.
+//! Requests and answers as bytes: little-endian integers, UTF-8 texts. `docs/search.md` describes
+//! them for other languages.
 
 use super::index::{Document, Hit, IndexSize, SearchResult, VocabularyEntry};
 use super::query::{MatchMode, Query, QueryError};
 use super::score::Score;
 use leeward_rpc::wire::Method;
 
-/// Query → the best documents.
+/// Request: query. Answer: the best documents.
 pub const SEARCH: Method = Method(0);
-/// Rank → terms from there on, by frequency.
+/// Request: rank. Answer: terms from that rank on, by frequency.
 pub const VOCABULARY: Method = Method(1);
-/// Document → its number.
+/// Request: document. Answer: its number.
 pub const ADD: Method = Method(2);
-/// Nothing → how large the index is.
+/// Request: empty. Answer: size of the index.
 pub const SIZE: Method = Method(3);
 
-/// A page of the vocabulary has up to so many bytes.
+/// Size limit of a vocabulary page, in bytes.
 const PAGE_MAX: usize = 32 << 10;
 
-/// Bytes that are not what they should be.
+/// Malformed bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// The bytes end too early.
     #[error("the {0} is cut short")]
     Short(&'static str),
-    /// There are more than there should be.
+    /// Excess bytes follow.
     #[error("bytes after the end of the {0}")]
     Long(&'static str),
     /// A text is not UTF-8.
     #[error("the {0} is not UTF-8")]
     Text(&'static str),
-    /// Neither any nor all.
+    /// The match mode is neither 0 (any) nor 1 (all).
     #[error("matching {0}; accepted: 0 (any word), 1 (all words)")]
     Matching(u8),
-    /// The query has no answer.
+    /// The query can't be answered.
     #[error(transparent)]
     Query(#[from] QueryError),
 }
 
-/// Takes values from the front of `bytes`.
+/// Reads values from the front of `bytes`.
 struct Reader<'a> {
     bytes: &'a [u8],
     field: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    fn new(bytes: &'a [u8], what: &'static str) -> Self {
-        Reader { bytes, field: what }
+    fn new(bytes: &'a [u8], name: &'static str) -> Self {
+        Reader { bytes, field: name }
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
@@ -91,13 +92,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A [`SEARCH`] request: results (2 bytes), matching (1), the words.
+/// Writes a [`SEARCH`] request: results (2 bytes), match mode (1), the words.
 pub fn write_query(text: &str, matching: MatchMode, results: u16, into: &mut Vec<u8>) {
     into.extend_from_slice(&results.to_le_bytes());
     into.push(matching as u8);
     into.extend_from_slice(text.as_bytes());
 }
 
+/// Reads a [`SEARCH`] request.
+///
 /// # Errors
 /// See [`WireError`].
 pub fn read_query(bytes: &[u8]) -> Result<Query, WireError> {
@@ -111,12 +114,13 @@ pub fn read_query(bytes: &[u8]) -> Result<Query, WireError> {
     Ok(Query::parse(reader.rest()?, matching, results.into())?)
 }
 
-/// A [`SEARCH`] answer: documents that fit (8), results (2), and of each its number (4), score (4), the title's length (2),
-/// the title.
-pub fn write_result(found: &SearchResult, into: &mut Vec<u8>) {
-    into.extend_from_slice(&found.matches.to_le_bytes());
-    into.extend_from_slice(&(found.hits.len() as u16).to_le_bytes());
-    for hit in &found.hits {
+/// Writes a [`SEARCH`] answer: number of matches (8), number of results (2), and the results.
+///
+/// Each result is document number (4), score (4), the title's length (2), the title.
+pub fn write_result(result: &SearchResult, into: &mut Vec<u8>) {
+    into.extend_from_slice(&result.matches.to_le_bytes());
+    into.extend_from_slice(&(result.hits.len() as u16).to_le_bytes());
+    for hit in &result.hits {
         into.extend_from_slice(&hit.document.to_le_bytes());
         into.extend_from_slice(&hit.score.0.to_le_bytes());
         into.extend_from_slice(&(hit.title.len() as u16).to_le_bytes());
@@ -124,6 +128,8 @@ pub fn write_result(found: &SearchResult, into: &mut Vec<u8>) {
     }
 }
 
+/// Reads a [`SEARCH`] answer.
+///
 /// # Errors
 /// See [`WireError`].
 pub fn read_result(bytes: &[u8]) -> Result<SearchResult, WireError> {
@@ -141,19 +147,21 @@ pub fn read_result(bytes: &[u8]) -> Result<SearchResult, WireError> {
 /// A part of the vocabulary, by rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Terms in all.
+    /// Number of all terms.
     pub terms: u32,
-    /// Documents that they are from.
+    /// Number of documents behind the vocabulary.
     pub documents: u32,
-    /// Terms from the rank that was asked for on; none behind the end.
+    /// Terms from the requested rank on; empty after the end.
     pub entries: Vec<VocabularyEntry>,
 }
 
-/// A [`VOCABULARY`] request: the rank of the first term (4 bytes), from 0.
+/// Writes a [`VOCABULARY`] request: the rank of the first term (4 bytes), from 0.
 pub fn write_rank(rank: u32, into: &mut Vec<u8>) {
     into.extend_from_slice(&rank.to_le_bytes());
 }
 
+/// Reads a [`VOCABULARY`] request.
+///
 /// # Errors
 /// See [`WireError`].
 pub fn read_rank(bytes: &[u8]) -> Result<u32, WireError> {
@@ -162,8 +170,9 @@ pub fn read_rank(bytes: &[u8]) -> Result<u32, WireError> {
     reader.end().map(|()| rank)
 }
 
-/// A [`VOCABULARY`] answer: terms in all (4), documents (4), and of each term documents (4), occurrences (8), its length
-/// (1), itself.
+/// Writes a [`VOCABULARY`] answer: number of terms (4), number of documents (4), and the terms.
+///
+/// Each term is documents (4), occurrences (8), its length (1), its text.
 pub fn write_page(vocabulary: &[VocabularyEntry], documents: u32, rank: u32, into: &mut Vec<u8>) {
     into.extend_from_slice(&(vocabulary.len() as u32).to_le_bytes());
     into.extend_from_slice(&documents.to_le_bytes());
@@ -179,6 +188,8 @@ pub fn write_page(vocabulary: &[VocabularyEntry], documents: u32, rank: u32, int
     }
 }
 
+/// Reads a [`VOCABULARY`] answer.
+///
 /// # Errors
 /// See [`WireError`].
 pub fn read_page(bytes: &[u8]) -> Result<Page, WireError> {
@@ -191,7 +202,9 @@ pub fn read_page(bytes: &[u8]) -> Result<Page, WireError> {
     Ok(page)
 }
 
-/// An [`ADD`] request: the title's length (2 bytes), the title, the text. A title that is too long for that is cut.
+/// Writes an [`ADD`] request: the title's length (2 bytes), the title, the text.
+///
+/// A title of more than 65,535 bytes is cut.
 pub fn write_document(document: &Document, into: &mut Vec<u8>) {
     let title = &document.title[..document.title.floor_char_boundary(usize::from(u16::MAX))];
     into.extend_from_slice(&(title.len() as u16).to_le_bytes());
@@ -199,6 +212,8 @@ pub fn write_document(document: &Document, into: &mut Vec<u8>) {
     into.extend_from_slice(document.text.as_bytes());
 }
 
+/// Reads an [`ADD`] request.
+///
 /// # Errors
 /// See [`WireError`].
 pub fn read_document(bytes: &[u8]) -> Result<Document, WireError> {
@@ -207,13 +222,15 @@ pub fn read_document(bytes: &[u8]) -> Result<Document, WireError> {
     Ok(Document { title: reader.text(length.into())?.into(), text: reader.rest()?.into() })
 }
 
-/// A [`SIZE`] answer: documents, words, terms, segments (8 bytes each).
+/// Writes a [`SIZE`] answer: documents, words, terms, segments (8 bytes each).
 pub fn write_size(size: &IndexSize, into: &mut Vec<u8>) {
     for count in [size.documents, size.words, size.terms, size.segments] {
         into.extend_from_slice(&count.to_le_bytes());
     }
 }
 
+/// Reads a [`SIZE`] answer.
+///
 /// # Errors
 /// See [`WireError`].
 pub fn read_size(bytes: &[u8]) -> Result<IndexSize, WireError> {

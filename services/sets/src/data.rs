@@ -1,5 +1,6 @@
-//! Documents: made up by a seed, with words as frequent as Zipf's law has it; or those of the search service. Each is made
-//! by itself, so that a leaf makes its share only.
+//! Documents: synthetic ones with Zipf-distributed words, or those of the search service.
+//!
+//! Each synthetic document is drawn separately, so that a leaf draws only its share.
 
 use leeward_search::corpus::CorpusError;
 use leeward_search::{Document, corpus, token};
@@ -8,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Different words of made-up documents.
+/// Number of different words in synthetic documents.
 pub const VOCABULARY: u32 = 100_000;
 
 /// Documents.
@@ -16,16 +17,16 @@ pub const VOCABULARY: u32 = 100_000;
 pub enum Documents {
     /// Drawn from a seed.
     Synthetic {
-        /// How many.
+        /// Number of documents.
         count: u32,
-        /// Words of each.
+        /// Words per document.
         words: u32,
-        /// Seed that they are drawn from.
+        /// Seed of the documents.
         seed: u64,
     },
-    /// Documents that somebody wrote.
+    /// Real documents.
     Texts {
-        /// Text that [`leeward_services::tiers::questions::Data::parse`] reads them from.
+        /// Text from which [`leeward_services::tiers::queries::DataSource::parse`] reads them.
         source: String,
         /// Their texts.
         texts: Arc<[String]>,
@@ -33,7 +34,7 @@ pub enum Documents {
 }
 
 impl Documents {
-    /// The documents that come along with the search service.
+    /// Returns the built-in documents of the search service.
     pub fn small() -> Self {
         Documents::from_corpus("small", corpus::small())
     }
@@ -43,24 +44,24 @@ impl Documents {
         Documents::Texts { source: from.into(), texts }
     }
 
-    /// The documents of a file, as `leeward corpus` writes it.
+    /// Reads the documents of a file that `leeward corpus` has written.
     ///
     /// # Errors
-    /// The file can't be read, or is no such list.
+    /// The file can't be read, or has another format.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         Ok(Documents::from_corpus(&path.display().to_string(), corpus::read(path)?))
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn count(&self) -> u32 {
         match self {
             Documents::Synthetic { count, .. } => *count,
-            // Documents are numbered by 32 bits, and a corpus has fewer.
+            // Documents have 32-bit numbers, and a corpus has fewer.
             Documents::Texts { texts, .. } => texts.len() as u32,
         }
     }
 
-    /// Calls `word` with each word of the documents with these numbers, one document after the other.
+    /// Calls `word` with each word of the documents with these numbers, in order.
     pub fn words(&self, numbers: Range<u32>, mut word: impl FnMut(u32, &str)) {
         match self {
             Documents::Synthetic { words, seed, .. } => {
@@ -86,14 +87,16 @@ fn document(seed: u64, number: u32) -> Rng {
     Rng::new(seed.wrapping_add(u64::from(number).wrapping_mul(0xD1B5_4A32_D192_ED03)), Purpose::Data)
 }
 
-/// Draws a word: a rank from 1 to [`VOCABULARY`] with a probability of nearly 1/rank (the logarithm of 1 + 1/rank), by inversion.
+/// Draws a word's rank from 1 to [`VOCABULARY`] by inversion.
+///
+/// The probability is nearly proportional to 1/rank (exactly to the logarithm of 1 + 1/rank).
 pub fn zipf(rng: &mut Rng) -> u32 {
     let most = f64::from(VOCABULARY);
-    // Below the vocabulary and one.
+    // Less than the vocabulary plus one.
     (libm::exp(rng.unit() * libm::log(most + 1.0)).floor() as u32).clamp(1, VOCABULARY)
 }
 
-/// The name of a word: letters, as its rank in base 26.
+/// Returns the name of a word: letters that write its rank in base 26.
 pub fn name(rank: u32) -> String {
     let mut name = String::new();
     write_name(rank, &mut name);

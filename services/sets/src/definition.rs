@@ -1,4 +1,5 @@
-//! Set Algebra in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
+//! Set Algebra in the catalogue: its data, backends of its mid-tier and its leaves, and client
+//! requests.
 
 use crate::data::{Documents, VOCABULARY, name, zipf};
 use crate::postings::Postings;
@@ -31,7 +32,7 @@ pub struct SetsDefinition;
 #[derive(Clone, Copy, Debug)]
 pub struct SetsLeafDefinition;
 
-/// Questions that are made ready.
+/// Prepared queries.
 const READY: u64 = 4_096;
 const EXPECTED: &str = "synthetic:DOCUMENTS:WORDS:SEED with up to 10000000 documents of up to 1000 words, such as synthetic:200000:30:1, small, or the file of `leeward corpus`";
 
@@ -45,7 +46,7 @@ impl Display for Documents {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Documents::Synthetic { count, words, seed } => write!(f, "synthetic:{count}:{words}:{seed}"),
-            Documents::Texts { source: from, .. } => f.write_str(from),
+            Documents::Texts { source: path, .. } => f.write_str(path),
         }
     }
 }
@@ -60,7 +61,7 @@ impl DataSource for Documents {
             return Documents::read(Path::new(text)).map_err(|error| format!("{error}; accepted: {EXPECTED}"));
         }
         let [count, words, seed] = sizes(text, [(1, 10_000_000), (1, 1_000), (0, u64::MAX)], EXPECTED)?;
-        // Within their bounds.
+        // Checked against the bounds above.
         Ok(Documents::Synthetic { count: count as u32, words: words as u32, seed })
     }
 }
@@ -97,12 +98,12 @@ impl ServiceDefinition for SetsDefinition {
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, PrepareError> {
-        let way = MidTierConfig::from_values(values, self.name())?;
+        let config = MidTierConfig::from_values(values, self.name())?;
         let data = Documents::from_values(values, progress)?;
         progress(Notice::Step("looking for words that are in too many documents"));
         let service = Sets::new(StopWords::build(&data));
-        let way = way.with_sharding(LeafSharding::NamedData(data.to_string()));
-        Ok(Box::new(MidTierBackend::new(way, service)))
+        let config = config.with_sharding(LeafSharding::NamedData(data.to_string()));
+        Ok(Box::new(MidTierBackend::new(config, service)))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -154,7 +155,7 @@ impl ServiceDefinition for SetsLeafDefinition {
     }
 }
 
-/// Questions with one word up to so many, as frequent as in made-up documents.
+/// Queries of 1 to `most` words, drawn with the frequencies of synthetic documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WordQueries {
     most: u64,
@@ -180,9 +181,11 @@ impl DataSource for WordQueries {
     }
 }
 
-/// Data that are ready in a moment.
+/// Small data that load in a moment.
 const SMALL: &str = "synthetic:20000:30:1";
-/// Questions to a leaf by itself, each with up to so many words of one of its documents: so that something is found.
+/// Prepared queries to a single leaf, and the greatest number of words in each.
+///
+/// All words of a query come from one of the leaf's documents, so that there is a match.
 const LEAF_QUERIES: (u64, u64) = (512, 4);
 
 impl LeafQuerySource for Documents {
@@ -191,12 +194,12 @@ impl LeafQuerySource for Documents {
         if numbers.is_empty() {
             return Err(PrepareError::input("a part without documents"));
         }
-        let questions: Vec<BTreeSet<String>> = (0..LEAF_QUERIES.0)
+        let queries: Vec<BTreeSet<String>> = (0..LEAF_QUERIES.0)
             .map(|_| {
                 let number = numbers.start + rng.below(numbers.len() as u64) as u32;
                 let mut words = Vec::new();
                 self.words(number..number + 1, |_, word| words.push(word.to_string()));
-                // A word has a length of one byte.
+                // The format stores a word's length in one byte.
                 words.retain(|word| (1..=255).contains(&word.len()));
                 (0..=rng.below(LEAF_QUERIES.1))
                     .filter_map(|_| words.get(rng.below(words.len().max(1) as u64) as usize).cloned())
@@ -204,11 +207,11 @@ impl LeafQuerySource for Documents {
             })
             .filter(|words: &BTreeSet<String>| !words.is_empty())
             .collect();
-        let asked: BTreeSet<&str> = questions.iter().flatten().map(String::as_str).collect();
+        let query_words: BTreeSet<&str> = queries.iter().flatten().map(String::as_str).collect();
         // Plain sets of documents, without lists to intersect.
-        let mut with: BTreeMap<&str, BTreeSet<u32>> = asked.iter().map(|word| (*word, BTreeSet::new())).collect();
+        let mut with: BTreeMap<&str, BTreeSet<u32>> = query_words.iter().map(|word| (*word, BTreeSet::new())).collect();
         self.words(numbers, |number, word| _ = with.get_mut(word).map(|numbers| numbers.insert(number)));
-        let answered = questions.iter().map(|words| {
+        let answered = queries.iter().map(|words| {
             let (mut argument, mut answer) = (Vec::new(), Vec::new());
             append_words(words.iter().map(String::as_bytes), &mut argument);
             let mut lists = words.iter().filter_map(|word| with.get(word.as_str()));

@@ -1,14 +1,15 @@
 //! Intersection of ascending lists.
 
-/// Lists whose lengths differ by so much are not merged: the longer one is searched by doubling steps.
+/// Ratio of lengths from which two lists are not merged: the longer one is searched by doubling
+/// steps.
 const GALLOPS: usize = 16;
 
-/// Leaves in `kept` what is also in `list`. Both ascend.
+/// Keeps those elements of `kept` that are also in `list`. Both lists ascend.
 pub fn retain(kept: &mut Vec<u32>, list: &[u32]) {
     if kept.len() * GALLOPS <= list.len() { gallop(kept, list) } else { merge(kept, list) }
 }
 
-/// Puts the intersection of all lists into `kept`, the shortest list first. Nothing if there is no list.
+/// Puts the intersection of all lists into `kept`, starting with the shortest; empty without lists.
 pub fn all(lists: &mut [&[u32]], kept: &mut Vec<u32>) {
     lists.sort_unstable_by_key(|list| list.len());
     kept.clear();
@@ -39,8 +40,8 @@ fn gallop(kept: &mut Vec<u32>, list: &[u32]) {
         while rest.get(step).is_some_and(|other| other < id) {
             step *= 2;
         }
-        let within = &rest[step / 2..rest.len().min(step + 1)];
-        rest = &rest[step / 2 + within.partition_point(|other| other < id)..];
+        let window = &rest[step / 2..rest.len().min(step + 1)];
+        rest = &rest[step / 2 + window.partition_point(|other| other < id)..];
         rest.first() == Some(id)
     });
 }

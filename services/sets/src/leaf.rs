@@ -13,12 +13,12 @@ pub struct SetsLeaf {
 }
 
 thread_local! {
-    /// Documents that were found, in memory that the thread's next request uses again.
+    /// Matching documents, in memory that the thread's next request reuses.
     static FOUND: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl SetsLeaf {
-    /// A leaf with these lists.
+    /// Creates a leaf with these lists.
     pub fn new(postings: Postings) -> Self {
         SetsLeaf { postings: Arc::new(postings) }
     }
@@ -32,7 +32,7 @@ impl Handler for SetsLeaf {
         let words = read_words(request.payload)?;
         FOUND.with_borrow_mut(|found| {
             self.postings.with_all(words, found);
-            // Documents are numbered by 32 bits.
+            // Documents have 32-bit numbers.
             append_result(found.len() as u32, found, reply);
         });
         Ok(())

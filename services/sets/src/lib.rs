@@ -1,13 +1,13 @@
-//! Set Algebra: a mid-tier and leaves that find the documents which contain all of some words, by intersecting lists of
+//! Set Algebra: finds the documents that contain all of some words, by intersecting lists of
 //! documents (µSuite's Set Algebra; µTune §5).
 //!
 //! - [`wire`]: arguments and results as bytes. [`data`]: documents.
-//! - [`postings`]: a share of the documents, by word. [`intersect`]: what several lists have in common.
-//! - [`stop`]: words that are in too many documents to tell them apart.
+//! - [`postings`]: a share of the documents, by word. [`intersect`]: intersection of lists.
+//! - [`stop`]: words that occur in too many documents.
 //! - [`SetsLeaf`]: a leaf. [`Sets`]: the mid-tier.
-//! - [`case`]: both in the catalogue: arguments, and what clients ask.
+//! - [`definition`]: both in the catalogue: arguments and client requests.
 //!
-//! Never here: admission, sockets, threads.
+//! Does not contain admission, sockets or threads.
 
 #![forbid(unsafe_code)]
 

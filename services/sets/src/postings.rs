@@ -1,4 +1,5 @@
-//! A share of the documents, by word: the lists that are intersected. Never here: which words are worth asking for.
+//! A share of the documents, indexed by word: the lists to intersect. Does not contain the choice
+//! of words.
 
 use crate::data::Documents;
 use crate::intersect;
@@ -12,7 +13,7 @@ pub struct Postings {
 }
 
 impl Postings {
-    /// Of the documents with these numbers.
+    /// Indexes the documents with these numbers.
     pub fn build(data: &Documents, numbers: Range<u32>) -> Self {
         let mut postings = Postings::default();
         data.words(numbers, |number, word| postings.add(number, word));
@@ -25,24 +26,24 @@ impl Postings {
             Some(list) => list,
             None => self.lists.entry(word.into()).or_default(),
         };
-        // Documents come in their order, so a word that is there twice is there last.
+        // Documents arrive in order, so a repeated word's document is the last entry.
         if list.last() != Some(&number) {
             list.push(number);
         }
     }
 
-    /// Different words.
+    /// Returns the number of different words.
     pub fn words(&self) -> usize {
         self.lists.len()
     }
 
-    /// Documents with this word.
+    /// Returns the documents with this word.
     pub fn list(&self, word: &[u8]) -> &[u32] {
         let list = std::str::from_utf8(word).ok().and_then(|word| self.lists.get(word));
         list.map_or(&[], Vec::as_slice)
     }
 
-    /// Documents with all of these words, into `found`; none if there is no word.
+    /// Puts the documents with all of these words into `found`; empty without words.
     pub fn with_all<'a>(&self, words: impl Iterator<Item = &'a [u8]>, found: &mut Vec<u32>) {
         let mut lists: Vec<&[u32]> = words.map(|word| self.list(word)).collect();
         intersect::all(&mut lists, found);

@@ -1,4 +1,4 @@
-//! The mid-tier: drops stop words, asks every leaf, and puts their lists one behind the other.
+//! The mid-tier: removes stop words, asks every leaf, and concatenates their lists.
 
 use crate::stop::StopWords;
 use crate::wire::{ALL, RESULT_MAX, SearchResult, append_words, read_words};
@@ -13,7 +13,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// That leaves these words out of questions.
+    /// Creates a mid-tier that removes these words from queries.
     pub fn new(stop: StopWords) -> Self {
         Sets { stop: Arc::new(stop) }
     }
@@ -34,7 +34,7 @@ impl MidTier for Sets {
         }
         let words = read_words(request.payload)?.filter(|word| !self.stop.contains(word));
         if words.clone().next().is_none() {
-            // Nothing is asked for, so nobody is asked, and nothing is found.
+            // Without words no leaf is asked, and the result is empty.
             reply.extend_from_slice(&[0; 6]);
             return Ok(Step::Done);
         }
@@ -47,21 +47,21 @@ impl MidTier for Sets {
     fn resume(
         &self,
         (): &mut (),
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         _: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
         let lists = || {
-            came.iter().filter_map(|said| match said {
-                // An answer that is none counts as missing.
+            replies.iter().filter_map(|answer| match answer {
+                // A malformed answer counts as missing.
                 Reply::Result(bytes) => SearchResult::read(bytes),
                 _ => None,
             })
         };
         let (answered, total) =
             lists().fold((0, 0u32), |(answered, total), list| (answered + 1, u32::saturating_add(total, list.total)));
-        // There are fewer leaves than a byte says (`Leaves`).
-        reply.extend_from_slice(&[came.len() as u8, answered]);
+        // A tier has at most 255 leaves (`Leaves`).
+        reply.extend_from_slice(&[replies.len() as u8, answered]);
         reply.extend_from_slice(&total.to_le_bytes());
         reply.extend(lists().flat_map(|list| list.ids()).take(RESULT_MAX).flat_map(u32::to_le_bytes));
         Ok(Step::Done)

@@ -1,28 +1,32 @@
-//! Arguments and results as bytes, little-endian. Nothing is copied when it is read.
+//! Arguments and results as bytes, little-endian. Reading copies nothing.
 
 use leeward_rpc::server::HandlerError;
 use leeward_rpc::wire::Method;
 
-/// `all`: a byte with the number of words, and for each a byte with its length and the word. The result is how many documents
-/// have all of them (4 bytes), and the first of their numbers (4 each), ascending. The mid-tier's begins with two bytes: how
-/// many leaves it asked, how many of those answered.
+/// The method `all`.
+///
+/// - Argument: a byte with the number of words, and for each a byte with its length and the word.
+/// - Result: the number of documents with all of them (4 bytes), and the first of their numbers (4
+///   each), ascending.
+/// - The mid-tier's result begins with two bytes: the number of leaves that it asked, and the
+///   number of those that answered.
 pub const ALL: Method = Method(0);
-/// Numbers that a result has, at most.
+/// Greatest number of document numbers in a leaf's or mid-tier's result.
 pub const RESULT_MAX: usize = 8_192;
 
-/// Words of an argument.
+/// Reads the words of an argument.
 ///
 /// # Errors
-/// A word is cut short or empty, or something follows the last one.
+/// A word is cut short or empty, or bytes follow the last one.
 pub fn read_words(argument: &[u8]) -> Result<impl Iterator<Item = &[u8]> + Clone, HandlerError> {
-    let refuse = |words: &str| Err(HandlerError::Message(words.into()));
-    let Some((count, words)) = argument.split_first() else { return refuse("a question without a number of words") };
+    let error = |message: &str| Err(HandlerError::Message(message.into()));
+    let Some((count, words)) = argument.split_first() else { return error("a question without a number of words") };
     let mut rest = words;
     for _ in 0..*count {
         match split_word(rest) {
-            None => return refuse("a word that is cut short"),
-            Some(([], _)) => return refuse("a word without letters"),
-            Some((_, behind)) => rest = behind,
+            None => return error("a word that is cut short"),
+            Some(([], _)) => return error("a word without letters"),
+            Some((_, after)) => rest = after,
         }
     }
     if !rest.is_empty() {
@@ -49,7 +53,8 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// Appends an argument: as many of the words as there may be, of those that have a length that can be said.
+/// Appends an argument with up to 255 words; skips words without letters or with more than 255
+/// bytes.
 pub fn append_words<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, out: &mut Vec<u8>) {
     let words = words.filter(|word| (1..=255).contains(&word.len())).take(255);
     out.push(words.clone().count() as u8);
@@ -59,23 +64,23 @@ pub fn append_words<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, out: &mut
     }
 }
 
-/// Appends what was found: `total` documents, of which `ids` are the first.
+/// Appends a result: `total` documents, starting with `ids`.
 pub fn append_result(total: u32, ids: &[u32], out: &mut Vec<u8>) {
     out.extend_from_slice(&total.to_le_bytes());
     out.extend(ids.iter().take(RESULT_MAX).flat_map(|id| id.to_le_bytes()));
 }
 
-/// Documents that were found.
+/// Matching documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchResult<'a> {
-    /// How many documents.
+    /// Number of matching documents.
     pub total: u32,
     /// The first of their numbers, ascending.
     pub ids: &'a [[u8; 4]],
 }
 
 impl<'a> SearchResult<'a> {
-    /// Reads what was found; `None` if these bytes are no such list.
+    /// Reads a result; `None` if the bytes are malformed.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (total, ids) = bytes.split_first_chunk()?;
         let (ids, []) = ids.as_chunks() else { return None };
@@ -84,7 +89,7 @@ impl<'a> SearchResult<'a> {
         (ids.len() == RESULT_MAX.min(total as usize) && ascends).then_some(SearchResult { total, ids })
     }
 
-    /// The numbers.
+    /// Iterates over the numbers.
     pub fn ids(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.ids.iter().map(|id| u32::from_le_bytes(*id))
     }
@@ -121,13 +126,13 @@ mod tests {
 
     #[test]
     fn wrong_questions_are_refused_in_words() {
-        let said = |argument: &[u8]| match read_words(argument).map(Iterator::count) {
-            Err(HandlerError::Message(words)) => words,
+        let error = |argument: &[u8]| match read_words(argument).map(Iterator::count) {
+            Err(HandlerError::Message(message)) => message,
             other => panic!("{other:?}"),
         };
-        assert_eq!(said(&[]), "a question without a number of words");
-        assert_eq!(said(&[2, 1, b'a']), "a word that is cut short");
-        assert_eq!(said(&[1, 0]), "a word without letters");
-        assert_eq!(said(&[1, 1, b'a', b'b']), "1 bytes behind the last word");
+        assert_eq!(error(&[]), "a question without a number of words");
+        assert_eq!(error(&[2, 1, b'a']), "a word that is cut short");
+        assert_eq!(error(&[1, 0]), "a word without letters");
+        assert_eq!(error(&[1, 1, b'a', b'b']), "1 bytes behind the last word");
     }
 }

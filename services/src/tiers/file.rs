@@ -1,24 +1,26 @@
-//! Files of data that a user names: read up to a bound, and never a device or a pipe, which may have no end. Never here: formats.
+//! Bounded reading of data files that a user names; never a device or a pipe, which may be endless.
+//!
+//! Does not contain file formats.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes that a file of data may have: above the largest data that a service takes, written out.
+/// Size limit of a data file, in bytes; above the largest data that a service accepts, as text.
 pub const BYTES_MAX: u64 = 8 << 30;
 
-/// Whether `path` is a file of at most `most` bytes.
+/// Checks that `path` is a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// It is none, or is longer; in one line.
+/// A one-line message: no such file, not a regular file, or longer.
 pub fn check(path: &Path, most: u64) -> Result<(), String> {
     let shown = path.display();
-    let about = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
-    if !about.is_file() {
+    let metadata = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
+    if !metadata.is_file() {
         return Err(format!("{shown}: accepted: a regular file"));
     }
-    if about.len() > most {
-        return Err(format!("{shown}: {} bytes; accepted: up to {most}", about.len()));
+    if metadata.len() > most {
+        return Err(format!("{shown}: {} bytes; accepted: up to {most}", metadata.len()));
     }
     Ok(())
 }
@@ -26,12 +28,12 @@ pub fn check(path: &Path, most: u64) -> Result<(), String> {
 /// Reads a text of at most `most` bytes.
 ///
 /// # Errors
-/// It can't be read, is no regular file, is longer, or is no UTF-8; in one line.
+/// A one-line message: unreadable, not a regular file, longer, or not UTF-8.
 pub fn read(path: &Path, most: u64) -> Result<String, String> {
     check(path, most)?;
     let wrong = |error| format!("{}: {error}", path.display());
     let mut text = String::new();
-    // It may have grown since.
+    // The file may have grown since the check.
     File::open(path).and_then(|file| file.take(most.saturating_add(1)).read_to_string(&mut text)).map_err(wrong)?;
     if text.len() as u64 > most {
         return Err(format!("{}: accepted: up to {most} bytes", path.display()));
@@ -53,8 +55,8 @@ mod tests {
         assert!(read(&path, 7).unwrap_err().contains("UTF-8"));
         fs::remove_file(&path).unwrap();
         for wrong in ["/dev/zero", "/", "/nowhere/at/all"] {
-            let words = read(Path::new(wrong), 7).unwrap_err();
-            assert!(words.starts_with(&format!("{wrong}: ")) && words.lines().count() == 1, "{words}");
+            let message = read(Path::new(wrong), 7).unwrap_err();
+            assert!(message.starts_with(&format!("{wrong}: ")) && message.lines().count() == 1, "{message}");
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Parts that services with leaves share in the catalogue: arguments, and how mid-tiers and leaves are started.
+//! Code that services with leaves share: arguments, and the start of mid-tiers and leaves.
 //!
-//! - [`shard`]: which part of the data a leaf has. [`questions`]: what clients ask. [`fit`]: which leaves a mid-tier may ask.
+//! - [`shard`]: the part of the data that a leaf has. [`queries`]: requests of clients.
+//!   [`requirements`]: leaves that a mid-tier may ask.
 //! - [`file`](mod@file): files that users name.
 //!
-//! Never here: what any of them computes.
+//! Does not contain any service's computation.
 
 pub mod file;
 pub mod queries;
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Arguments of every mid-tier.
 pub const MID_TIER_ARGUMENTS: [Argument; 5] = [LEAVES, THREADING, TIMEOUT, LEAF_ADMISSION, BEGIN];
 
-/// Data that a service holds, or finds its way by.
+/// Argument with the data that a service holds, or with which a mid-tier routes requests.
 pub const DATA: Argument = Argument {
     name: "data",
     value_name: "DATA",
@@ -38,7 +39,7 @@ pub const DATA: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// How many leaves have the same part of the data.
+/// Argument with the number of leaves that have the same part of the data.
 pub const REPLICAS: Argument = Argument {
     name: "replicas",
     value_name: "N",
@@ -53,7 +54,7 @@ fn replicas(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "accepted: a whole number from 1 to 255".into())
 }
 
-/// The part of the data that a leaf has.
+/// Argument with the part of the data that a leaf has.
 pub const SHARD: Argument = Argument {
     name: "shard",
     value_name: "K/N",
@@ -63,7 +64,7 @@ pub const SHARD: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// Controller that the leaves run: a tier's connections must speak its way of giving credits.
+/// Argument with the leaves' controller: a tier's connections use its credit protocol.
 pub const LEAF_ADMISSION: Argument = Argument {
     name: "leaf-admission",
     value_name: "CONTROLLER",
@@ -73,7 +74,7 @@ pub const LEAF_ADMISSION: Argument = Argument {
     unsupported: UnsupportedPolicy::Refused,
 };
 
-/// When requests begin whose leaves hand out credits.
+/// Argument that selects the start of requests, for leaves that hand out credits.
 pub const BEGIN: Argument = Argument {
     name: "begin",
     value_name: "admitted|reserved",
@@ -91,55 +92,55 @@ fn reserves(text: &str) -> Result<bool, String> {
     }
 }
 
-/// An argument that can't be used, with its flag.
+/// Reports an argument that can't be used, with its flag.
 fn argument_error(argument: &Argument, error: impl std::fmt::Display) -> PrepareError {
     PrepareError::input(format!("--{}: {error}", argument.name))
 }
 
-/// Name of the service of a mid-tier's leaves.
+/// Returns the name of the service of a mid-tier's leaves.
 pub fn leaf_service(service: &str) -> String {
     format!("{service}-leaf")
 }
 
-/// Round trip to a leaf that its connections assume.
+/// Assumed round trip to a leaf.
 const ROUND_TRIP: Nanos = Nanos::from_micros(50);
 
 fn controller(name: &str) -> Result<Algorithm, String> {
     leeward_controllers::builtin().find(name).cloned().map_err(|error| error.to_string())
 }
 
-/// Leaves that a mid-tier asks, and its model.
+/// Leaves of a mid-tier, and its threading setup.
 #[derive(Clone, Debug)]
 pub struct MidTierConfig {
-    /// Its leaves.
+    /// The mid-tier's leaves.
     pub leaves: Leaves,
-    /// Its threading model.
+    /// The mid-tier's threading setup.
     pub threading: ThreadingSetup,
-    /// How many parts the leaves have; without replicas, how many leaves there are.
+    /// Number of parts of the data; without replicas, the number of leaves.
     pub shards: u32,
-    /// The mid-tier's service, whose leaves are of `…-leaf`.
+    /// The mid-tier's service; its leaves serve `…-leaf`.
     pub service: &'static str,
-    /// Whether leaves have parts of data, and of which.
+    /// Parts of data that the leaves have.
     pub sharding: LeafSharding,
 }
 
-/// Data that leaves have.
+/// Data of the leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LeafSharding {
-    /// None that the mid-tier knows, and no part in particular.
+    /// No parts, or data unknown to the mid-tier.
     #[default]
     Unsharded,
-    /// A part each, in their order, of the same data.
+    /// Each leaf has one part of the same data, in the leaves' order.
     SameData,
-    /// A part each, in their order, of these data.
+    /// Each leaf has one part of these named data, in the leaves' order.
     NamedData(String),
 }
 
 impl MidTierConfig {
-    /// Reads the arguments of `service`.
+    /// Parses the arguments of `service`.
     ///
     /// # Errors
-    /// There are no leaves, or an argument can't be used.
+    /// No leaves are given, or an argument can't be used.
     pub fn from_values(values: &Values, service: &'static str) -> Result<Self, PrepareError> {
         let text = |argument: &Argument| values.text(argument.name).or(argument.default).unwrap_or_default();
         let addresses = values.text(LEAVES.name).filter(|text| !text.is_empty()).ok_or_else(|| {
@@ -151,11 +152,11 @@ impl MidTierConfig {
         let threading = text(&THREADING).parse().map_err(|error| argument_error(&THREADING, error))?;
         let copies = replicas(text(&REPLICAS)).map_err(|error| argument_error(&REPLICAS, error))?;
         let leaves = leaves.copies(copies).map_err(PrepareError::input)?;
-        // Leaves are numbered by 16 bits.
+        // Leaves have 16-bit numbers.
         let count = leaves.parts() as u32;
         let controller = controller(text(&LEAF_ADMISSION)).map_err(|error| argument_error(&LEAF_ADMISSION, error))?;
         let params = controller.params(&[]).map_err(|error| argument_error(&LEAF_ADMISSION, error))?;
-        // What a leaf has not answered by then nobody waits for.
+        // No request waits for a leaf's answer after the timeout.
         let leaves = match timeout {
             Some(timeout) => leaves.timeout(timeout),
             None => leaves.timeout_by_objective(),
@@ -165,38 +166,38 @@ impl MidTierConfig {
         Ok(MidTierConfig { leaves, threading, shards: count, service, sharding: LeafSharding::Unsharded })
     }
 
-    /// With leaves that have parts of data.
+    /// Sets the leaves' parts of data.
     #[must_use]
     pub fn with_sharding(self, parts: LeafSharding) -> Self {
         MidTierConfig { sharding: parts, ..self }
     }
 
-    /// Leaves that it needs, under a mid-tier with this controller.
+    /// Builds the requirements on leaves under a mid-tier with this controller.
     fn requirements(&self, controller: &'static str) -> LeafRequirements {
-        let mut needed = LeafRequirements::new(&self.leaves, leaf_service(self.service), controller);
+        let mut requirements = LeafRequirements::new(&self.leaves, leaf_service(self.service), controller);
         if self.sharding != LeafSharding::Unsharded {
-            needed.shards = Some(self.shards);
+            requirements.shards = Some(self.shards);
         }
         if let LeafSharding::NamedData(data) = &self.sharding {
-            needed.data = Some(data.clone());
+            requirements.data = Some(data.clone());
         }
-        needed
+        requirements
     }
 }
 
 /// A mid-tier that can be started.
 #[derive(Debug)]
 pub struct MidTierBackend<M> {
-    /// Its leaves and its model.
+    /// Leaves and threading setup.
     pub config: MidTierConfig,
-    /// Its computation.
+    /// The mid-tier's computation.
     pub service: M,
-    /// The leaves of what was started, which know of themselves.
+    /// Leaves of each started server; they hold reports about themselves.
     started: Mutex<Vec<Leaves>>,
 }
 
 impl<M> MidTierBackend<M> {
-    /// A mid-tier that asks leaves this way.
+    /// Creates a mid-tier with this configuration.
     pub fn new(way: MidTierConfig, service: M) -> Self {
         MidTierBackend { config: way, service, started: Mutex::default() }
     }
@@ -204,8 +205,8 @@ impl<M> MidTierBackend<M> {
 
 impl<M: MidTier + Clone> Backend for MidTierBackend<M> {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
-        let needed = self.config.requirements(builder.config().algorithm.name);
-        let leaves = self.config.leaves.clone().validator(Arc::new(needed));
+        let requirements = self.config.requirements(builder.config().algorithm.name);
+        let leaves = self.config.leaves.clone().validator(Arc::new(requirements));
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(leaves.clone());
         let options = Options::new(leaves, self.config.threading);
         let builder =
@@ -226,19 +227,19 @@ impl<M: MidTier + Clone> Backend for MidTierBackend<M> {
 /// A leaf that can be started.
 #[derive(Debug)]
 pub struct LeafBackend<H> {
-    /// Its computation.
+    /// The leaf's computation.
     pub handler: H,
-    /// Description of what it serves.
+    /// Description of the served data.
     pub about: ServiceInfo,
 }
 
 impl<H> LeafBackend<H> {
-    /// A leaf of `service`, all of whose leaves are the same.
+    /// Creates a leaf of `service` without a part of its own.
     pub fn new(service: &str, handler: H) -> Self {
         LeafBackend { handler, about: ServiceInfo { service: Some(service.into()), ..ServiceInfo::default() } }
     }
 
-    /// With a part of these data.
+    /// Sets the leaf's part of `data`.
     #[must_use]
     pub fn with_shard(mut self, part: Shard, data: &impl ToString) -> Self {
         (self.about.part, self.about.data) = (Some((part.index + 1, part.count)), Some(data.to_string()));

@@ -1,4 +1,6 @@
-//! Requests of clients to services with leaves: questions about a service's data, made ready beforehand. Never here: what is asked.
+//! Client requests to services with leaves: queries about a service's data, prepared in advance.
+//!
+//! Does not contain the queries of any service.
 
 use super::DATA;
 use super::shard::Shard;
@@ -11,46 +13,49 @@ use leeward_rpc::wire::Method;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::Arc;
 
-/// Data that a service has, and that clients ask about. `Display` writes the text that [`Data::parse`] reads.
+/// Data that a service has and clients query. `Display` writes text that [`DataSource::parse`]
+/// reads.
 pub trait DataSource: Clone + Debug + Default + Display + PartialEq + Send + Sync + 'static {
-    /// Reads the text of `--data`.
+    /// Parses the text of `--data`.
     ///
     /// # Errors
-    /// Anything else; says what is accepted.
+    /// Any other text; the message lists the accepted forms.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// Data that `--data` names, or the default. Reading a large file takes seconds, which `progress` hears.
+    /// Loads the data that `--data` names, or the default.
+    ///
+    /// Reading a large file takes seconds; `progress` gets a notice first.
     ///
     /// # Errors
-    /// The text is none, or names a file that can't be used.
+    /// The text can't be parsed, or names a file that can't be used.
     fn from_values(values: &Values, progress: &Progress<'_>) -> Result<Self, PrepareError> {
         if let Some(file) = values.text(DATA.name).filter(|text| !text.starts_with("synthetic")) {
             progress(Notice::Step(&format!("reading {file}")));
         }
         let data = values.text(DATA.name).map_or_else(|| Ok(Self::default()), Self::parse);
-        data.map_err(|refused| PrepareError::input(format!("--data {refused}")))
+        data.map_err(|error| PrepareError::input(format!("--data {error}")))
     }
 }
 
-/// Questions that clients may ask about data.
+/// Data about which clients can send queries.
 pub trait QuerySource: DataSource {
-    /// Makes them ready: drawing one for each request would make the clients the bottleneck.
+    /// Prepares the queries: drawing one per request would make the clients the bottleneck.
     ///
     /// # Errors
-    /// There is nothing to ask about.
+    /// The data contain nothing to query.
     fn prepare_queries(&self) -> Result<PreparedQueries, PrepareError>;
 }
 
-/// Data whose leaves can be asked by themselves.
+/// Data whose leaves can be queried directly.
 pub trait LeafQuerySource: DataSource {
-    /// Makes questions to the leaf with this part ready, with the answers that it must give.
+    /// Prepares queries to the leaf with this part, with the correct answers.
     ///
     /// # Errors
-    /// There is nothing to ask about.
+    /// The data contain nothing to query.
     fn prepare_leaf_queries(&self, part: Shard) -> Result<PreparedQueries, PrepareError>;
 }
 
-/// A leaf's part of data: `2/4:data`, or `data` of a leaf that has all of it.
+/// A leaf's part of data: `2/4:data`, or `data` for a leaf that has all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataShard<D> {
     shard: Shard,
@@ -90,10 +95,10 @@ impl<D: LeafQuerySource> QuerySource for DataShard<D> {
     }
 }
 
-/// Reads `name`, which asks about the default data, or `name:data`.
+/// Parses `name`, for the default data, or `name:data`.
 ///
 /// # Errors
-/// Another text; says what is accepted: `expected`.
+/// Any other text; the message shows `expected`.
 pub fn parse_requests<Q: QuerySource>(
     name: &'static str,
     text: &str,
@@ -110,17 +115,17 @@ pub fn parse_requests<Q: QuerySource>(
     }
 }
 
-/// A text that names no requests.
+/// Reports a text that names no requests.
 pub fn parse_error(text: &str, expected: &'static str) -> UnitError {
     UnitError { written: text.chars().take(40).collect(), expected }
 }
 
-/// Refusal of both ends in one process: a tier is more than a server.
+/// Reports that a tier can't run with its clients in one process: a tier is more than one server.
 pub fn in_process_error() -> PrepareError {
     PrepareError::input("a tier has leaves; a scenario describes them in [tier]")
 }
 
-/// Questions about these data.
+/// Queries about these data.
 #[derive(Clone, Debug)]
 struct DataRequests<Q> {
     name: &'static str,
@@ -144,7 +149,7 @@ impl<Q: QuerySource> Requests for DataRequests<Q> {
     }
 }
 
-/// Questions that are ready to be asked.
+/// Prepared queries.
 #[derive(Debug)]
 pub struct PreparedQueries {
     method: Method,
@@ -152,17 +157,19 @@ pub struct PreparedQueries {
     check: Check,
 }
 
-/// How answers are checked.
+/// Method of checking answers.
 #[derive(Debug)]
 enum Check {
-    /// As answers of mid-tiers, which must be whole.
+    /// Answers of mid-tiers, which must be complete; the function checks the content.
     Complete(fn(&[u8]) -> bool),
-    /// Each question has this answer.
+    /// Each query has exactly this answer.
     Expected(Vec<Vec<u8>>),
 }
 
 impl PreparedQueries {
-    /// So many questions with this `method`; `write` makes the argument of each. `is_answer` checks a whole answer.
+    /// Prepares `count` queries with this `method`; `write` makes the argument of each.
+    ///
+    /// `is_answer` checks a complete answer.
     pub fn new(
         method: Method,
         count: u64,
@@ -181,10 +188,10 @@ impl PreparedQueries {
         }
     }
 
-    /// Questions with the answer that each has, one at least.
+    /// Prepares queries with the answer of each.
     ///
     /// # Errors
-    /// There are none.
+    /// `questions` is empty.
     pub fn with_answers(
         method: Method,
         questions: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
@@ -209,7 +216,8 @@ impl RequestGenerator for PreparedQueries {
 
     fn is_answer(&self, random: u64, _: Method, answer: &[u8]) -> bool {
         match &self.check {
-            // Partial answers count as failed: a load test of leaves that are away measures nothing.
+            // A partial answer counts as a failure: a load test with absent leaves measures
+            // nothing.
             Check::Complete(is_answer) => {
                 matches!(answer, [asked, answered, ..] if asked == answered) && is_answer(answer)
             }

@@ -1,31 +1,34 @@
-//! Which leaves a mid-tier may ask: those of its service, with the parts of the same data, in their order. With any others it would answer
-//! as well, and wrongly. Never here: how leaves are asked about themselves.
+//! Leaves that a mid-tier may ask: leaves of its service, with parts of the same data, in order.
+//!
+//! With other leaves the mid-tier would answer, and answer wrongly. Does not contain the request
+//! for a leaf's description.
 
 use leeward_rpc::statistics::ServiceInfo;
 use leeward_rpc::tier::{LeafValidator, Leaves};
 use std::sync::{Mutex, PoisonError};
 
-/// Characters of what a leaf tells that are repeated.
+/// Characters of a leaf's own text that a message repeats.
 const EXCERPT_MAX: usize = 60;
 
-/// Leaves that a mid-tier needs.
+/// Requirements of a mid-tier on its leaves.
 #[derive(Debug)]
 pub struct LeafRequirements {
     /// The leaves' service.
     pub service: String,
-    /// Parts of the data; `None` where leaves have no parts.
+    /// Number of parts of the data; `None` for leaves without parts.
     pub shards: Option<u32>,
-    /// Data that they have parts of; `None`: whatever it is.
+    /// Required data; `None` accepts any.
     pub data: Option<String>,
     /// Controller that the mid-tier runs.
     pub controller: &'static str,
     leaves: Leaves,
-    /// Parts that leaves have told.
+    /// Parts that leaves have reported.
     reported_shards: Mutex<Vec<Option<(u32, u32)>>>,
 }
 
 impl LeafRequirements {
-    /// Of these leaves, whose connections speak to the controller that they name.
+    /// Creates requirements on these leaves; the connections speak to the controller that `leaves`
+    /// names.
     pub fn new(leaves: &Leaves, service: String, controller: &'static str) -> Self {
         let known = Mutex::new(vec![None; leaves.count()]);
         LeafRequirements {
@@ -43,32 +46,32 @@ impl LeafRequirements {
         format!("leaf {} ({address})", leaf + 1)
     }
 
-    /// Why the part that a leaf has does not fit.
-    fn misfit(&self, leaf: usize, told: Option<(u32, u32)>, parts: u32) -> Option<String> {
+    /// Returns the reason why a leaf's part does not fit; records the part.
+    fn misfit(&self, leaf: usize, reported: Option<(u32, u32)>, parts: u32) -> Option<String> {
         let mut known = self.reported_shards.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = (leaf as u32 % parts.max(1) + 1, parts);
-        if let Some(place) = known.get_mut(leaf) {
-            *place = told;
+        if let Some(entry) = known.get_mut(leaf) {
+            *entry = reported;
         }
-        let (at, of) = match told {
-            Some(told) if told == expected => return None,
-            Some(told) => told,
+        let (at, of) = match reported {
+            Some(reported) if reported == expected => return None,
+            Some(reported) => reported,
             None => return Some(format!("has no part of the data; accepted: --shard {}/{parts}", expected.0)),
         };
-        let copies = self.leaves.count() as u32 / parts.max(1);
+        let replicas = self.leaves.count() as u32 / parts.max(1);
         let of_others = known.iter().enumerate().filter(|(other, part)| *other != leaf && **part == Some((at, of)));
         if of != parts {
-            let copies = if copies > 1 { format!(" with {copies} replicas") } else { String::new() };
+            let replicas = if replicas > 1 { format!(" with {replicas} replicas") } else { String::new() };
             return Some(format!(
-                "has shard {at}/{of}, and {} leaves{copies} have {parts} shards; accepted: --shard {}/{parts}",
+                "has shard {at}/{of}, and {} leaves{replicas} have {parts} shards; accepted: --shard {}/{parts}",
                 self.leaves.count(),
                 expected.0
             ));
         }
-        let twin = of_others.map(|(other, _)| other).next().filter(|_| copies <= 1);
-        let as_twin = twin.map(|twin| format!(", as {} has", self.name(twin))).unwrap_or_default();
+        let duplicate = of_others.map(|(other, _)| other).next().filter(|_| replicas <= 1);
+        let as_duplicate = duplicate.map(|duplicate| format!(", as {} has", self.name(duplicate))).unwrap_or_default();
         Some(format!(
-            "has shard {at}/{of}{as_twin}; accepted at this place of --leaves: --shard {}/{parts}",
+            "has shard {at}/{of}{as_duplicate}; accepted at this place of --leaves: --shard {}/{parts}",
             expected.0
         ))
     }
@@ -80,32 +83,35 @@ fn excerpt(text: &str) -> String {
 
 impl LeafValidator for LeafRequirements {
     fn validate(&self, leaf: usize, about: &ServiceInfo) -> Result<Option<String>, String> {
-        let refuse = |words: String| Err(format!("{} {words}", self.name(leaf)));
+        let reject = |message: String| Err(format!("{} {message}", self.name(leaf)));
         match &about.service {
             Some(service) if *service == self.service => {}
-            Some(other) => return refuse(format!("serves {}; accepted: {}", excerpt(other), self.service)),
-            None => return refuse(format!("does not tell what it serves; accepted: {}", self.service)),
+            Some(other) => return reject(format!("serves {}; accepted: {}", excerpt(other), self.service)),
+            None => return reject(format!("does not tell what it serves; accepted: {}", self.service)),
         }
-        // Data that somebody has in a file may have another name there.
+        // Data from a file may have another name on the leaf's machine.
         let is_made = |text: &str| text.starts_with("synthetic");
-        if let (Some(needed), Some(told)) = (&self.data, &about.data)
-            && needed != told
-            && (is_made(needed) || is_made(told))
+        if let (Some(needed), Some(reported)) = (&self.data, &about.data)
+            && needed != reported
+            && (is_made(needed) || is_made(reported))
         {
-            return refuse(format!("has data {}; accepted: {}", excerpt(told), excerpt(needed)));
+            return reject(format!("has data {}; accepted: {}", excerpt(reported), excerpt(needed)));
         }
-        if let Some(words) = self.shards.and_then(|parts| self.misfit(leaf, about.part, parts)) {
-            return refuse(words);
+        if let Some(message) = self.shards.and_then(|parts| self.misfit(leaf, about.part, parts)) {
+            return reject(message);
         }
-        let (spoken, told) = (self.leaves.controller(), about.admission.as_deref().unwrap_or("none"));
-        let warning = if told != spoken {
-            Some(format!("runs {}, and its clients here are {spoken}'s: see --leaf-admission", excerpt(told)))
-        } else if told != self.controller {
-            Some(format!("runs {}, and the tier {}", excerpt(told), self.controller))
+        let (client_controller, reported) = (self.leaves.controller(), about.admission.as_deref().unwrap_or("none"));
+        let warning = if reported != client_controller {
+            Some(format!(
+                "runs {}, and its clients here are {client_controller}'s: see --leaf-admission",
+                excerpt(reported)
+            ))
+        } else if reported != self.controller {
+            Some(format!("runs {}, and the tier {}", excerpt(reported), self.controller))
         } else {
             None
         };
-        Ok(warning.map(|words| format!("{} {words}", self.name(leaf))))
+        Ok(warning.map(|message| format!("{} {message}", self.name(leaf))))
     }
 }
 
@@ -116,8 +122,8 @@ mod tests {
     fn requirements(copies: usize) -> LeafRequirements {
         let addresses = (1..=4).map(|leaf| format!("127.0.0.1:760{leaf}"));
         let leaves = Leaves::resolve(addresses).unwrap().copies(copies).unwrap();
-        let needed = LeafRequirements::new(&leaves, "a-leaf".into(), "none");
-        LeafRequirements { shards: Some(4 / copies as u32), data: Some("synthetic:1:2:3".into()), ..needed }
+        let base = LeafRequirements::new(&leaves, "a-leaf".into(), "none");
+        LeafRequirements { shards: Some(4 / copies as u32), data: Some("synthetic:1:2:3".into()), ..base }
     }
 
     fn about(part: (u32, u32)) -> ServiceInfo {
@@ -144,9 +150,9 @@ mod tests {
         let needed = requirements(1);
         assert_eq!(needed.validate(0, &about((1, 4))), Ok(None));
         let check = |leaf: usize, about: ServiceInfo, told: &str| {
-            let words = needed.validate(leaf, &about).unwrap_err();
-            assert!(words.contains(told) && words.lines().count() == 1, "{words}");
-            assert!(words.starts_with(&format!("leaf {} (127.0.0.1:760{})", leaf + 1, leaf + 1)), "{words}");
+            let message = needed.validate(leaf, &about).unwrap_err();
+            assert!(message.contains(told) && message.lines().count() == 1, "{message}");
+            assert!(message.starts_with(&format!("leaf {} (127.0.0.1:760{})", leaf + 1, leaf + 1)), "{message}");
         };
         check(
             1,
@@ -169,8 +175,11 @@ mod tests {
     fn another_controller_is_warned_of() {
         let needed = requirements(1);
         let breakwater = ServiceInfo { admission: Some("breakwater".into()), ..about((1, 4)) };
-        let words = needed.validate(0, &breakwater).unwrap().unwrap();
-        assert!(words.ends_with("runs breakwater, and its clients here are none's: see --leaf-admission"), "{words}");
+        let message = needed.validate(0, &breakwater).unwrap().unwrap();
+        assert!(
+            message.ends_with("runs breakwater, and its clients here are none's: see --leaf-admission"),
+            "{message}"
+        );
         let needed = LeafRequirements { controller: "dagor", ..needed };
         assert!(needed.validate(0, &about((1, 4))).unwrap().unwrap().ends_with("runs none, and the tier dagor"));
     }

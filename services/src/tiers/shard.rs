@@ -1,4 +1,4 @@
-//! Parts of a service's data: which of them a leaf has, and how large data that are made up shall be.
+//! Parts of a service's data, and the sizes of synthetic data.
 
 use super::SHARD;
 use crate::arguments::Values;
@@ -8,17 +8,17 @@ use std::ops::Range;
 /// A part of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which part, from 0.
+    /// Index of the part, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of parts.
     pub count: u32,
 }
 
 impl Shard {
-    /// Reads `2/4`, the second of four.
+    /// Parses `2/4`, the second of four.
     ///
     /// # Errors
-    /// Anything else; says what is accepted.
+    /// Any other text; the message lists the accepted forms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split_once('/').and_then(|(at, of)| Some((at.parse::<u32>().ok()?, of.parse::<u32>().ok()?)));
         match parts {
@@ -27,40 +27,42 @@ impl Shard {
         }
     }
 
-    /// The argument's.
+    /// Parses the argument `--shard`.
     ///
     /// # Errors
-    /// The argument is none.
+    /// The argument can't be parsed.
     pub fn from_values(values: &Values) -> Result<Self, PrepareError> {
         let text = values.text(SHARD.name).or(SHARD.default).unwrap_or_default();
         Shard::parse(text).map_err(|accepted| PrepareError::input(format!("--shard {text}: {accepted}")))
     }
 
-    /// All parts, where there are so many.
+    /// Iterates over all parts of `of`.
     pub fn all(of: u32) -> impl Iterator<Item = Shard> {
         (0..of).map(move |at| Shard { index: at, count: of })
     }
 
-    /// Numbers of this part, of `count` things in all: parts are ranges one after the other, so that a number tells its part.
+    /// Returns the range of items in this part, of `count` items in all.
+    ///
+    /// Parts are consecutive ranges, so that an item's number determines its part.
     pub fn range(&self, count: u32) -> Range<u32> {
-        let edge = |at: u32| (u64::from(count) * u64::from(at) / u64::from(self.count.max(1))) as u32;
-        edge(self.index)..edge(self.index + 1)
+        let bound = |at: u32| (u64::from(count) * u64::from(at) / u64::from(self.count.max(1))) as u32;
+        bound(self.index)..bound(self.index + 1)
     }
 }
 
-/// Numbers of `synthetic:3000:1100`, with colons between them, each within its bounds.
+/// Parses the numbers of `synthetic:3000:1100`, each within its bounds.
 ///
 /// # Errors
-/// Says what is accepted: `expected`.
+/// The message shows `expected`.
 pub fn sizes<const N: usize>(text: &str, bounds: [(u64, u64); N], expected: &str) -> Result<[u64; N], String> {
-    let refused = || format!("`{}`; accepted: {expected}", text.chars().take(60).collect::<String>());
-    let mut parts = text.strip_prefix("synthetic:").ok_or_else(refused)?.split(':');
+    let error = || format!("`{}`; accepted: {expected}", text.chars().take(60).collect::<String>());
+    let mut parts = text.strip_prefix("synthetic:").ok_or_else(error)?.split(':');
     let mut sizes = [0; N];
     for (size, (least, most)) in sizes.iter_mut().zip(bounds) {
         let part = parts.next().and_then(|part| part.parse().ok());
-        *size = part.filter(|size| (least..=most).contains(size)).ok_or_else(refused)?;
+        *size = part.filter(|size| (least..=most).contains(size)).ok_or_else(error)?;
     }
-    if parts.next().is_some() { Err(refused()) } else { Ok(sizes) }
+    if parts.next().is_some() { Err(error()) } else { Ok(sizes) }
 }
 
 #[cfg(test)]

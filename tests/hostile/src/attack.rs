@@ -1,9 +1,9 @@
-//! The type of an attack, and the list of all.
+//! The type of an attack, and the list of all attacks.
 
 use crate::target::{Port, Target};
 use crate::{connections, encrypted, memcached, rpc, udp};
 
-/// An attack. It returns what it has done, in words.
+/// An attack. `run` returns a summary of its traffic.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
@@ -11,20 +11,20 @@ pub(crate) struct Attack {
     pub(crate) run: fn(&Target) -> String,
 }
 
-const fn on_rpc(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
-    Attack { name, summary, port: Port::Rpc, run: go }
+const fn on_rpc(name: &'static str, summary: &'static str, attack: fn(&Target) -> String) -> Attack {
+    Attack { name, summary, port: Port::Rpc, run: attack }
 }
 
-const fn on_memcached(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
-    Attack { name, summary, port: Port::Memcached, run: go }
+const fn on_memcached(name: &'static str, summary: &'static str, attack: fn(&Target) -> String) -> Attack {
+    Attack { name, summary, port: Port::Memcached, run: attack }
 }
 
-const fn on_udp(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
-    Attack { name, summary, port: Port::Datagrams, run: go }
+const fn on_udp(name: &'static str, summary: &'static str, attack: fn(&Target) -> String) -> Attack {
+    Attack { name, summary, port: Port::Datagrams, run: attack }
 }
 
-const fn on_tls(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
-    Attack { name, summary, port: Port::Tls, run: go }
+const fn on_tls(name: &'static str, summary: &'static str, attack: fn(&Target) -> String) -> Attack {
+    Attack { name, summary, port: Port::Tls, run: attack }
 }
 
 /// All attacks.

@@ -1,4 +1,4 @@
-//! A certificate for the port under attack, made by `openssl` for one run. Never here: TLS.
+//! A certificate for the port under attack, made by `openssl` for one run. Does not contain TLS.
 
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 static FILES: OnceLock<Result<Files, String>> = OnceLock::new();
 
-/// Files of an authority and of a server on this machine. [`forget`] takes them away.
+/// Files of an authority and of a server on this machine. [`remove`] deletes them.
 pub(crate) struct Files(PathBuf);
 
 impl Files {
@@ -24,13 +24,13 @@ impl Files {
     }
 }
 
-/// The files of this run, which are made when they are asked for first.
+/// Returns the files of this run; the first call makes them.
 pub(crate) fn files() -> anyhow::Result<&'static Files> {
     let made = FILES.get_or_init(|| make().map_err(|error| format!("{error:#}")));
-    made.as_ref().map_err(|words| anyhow::anyhow!("a certificate by openssl: {words}"))
+    made.as_ref().map_err(|message| anyhow::anyhow!("a certificate by openssl: {message}"))
 }
 
-/// Takes the files away, if they were made.
+/// Deletes the files, if they were made.
 pub(crate) fn remove() {
     if let Some(Ok(files)) = FILES.get() {
         let _ = std::fs::remove_dir_all(&files.0);

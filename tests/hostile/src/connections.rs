@@ -1,23 +1,23 @@
-//! Sockets of an attacker: many that write and read as fast as they can, on one thread.
+//! Sockets of an attacker: one thread writes and reads on many of them as fast as it can.
 
 use crate::target::Target;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Receive buffer of those that don't read, in bytes.
+/// Receive buffer of clients that don't read, in bytes.
 const SMALL: usize = 4096;
 
-/// How an attacker treats its answers.
+/// Reading of responses by an attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadBehaviour {
     All,
-    /// So many bytes per millisecond.
+    /// Bytes per millisecond.
     Slowly(usize),
     Nothing,
 }
 
-/// A connection, or nothing where there is no room for one.
+/// Connects to the target; `None` if the connection fails.
 pub(crate) fn connect(target: &Target) -> Option<TcpStream> {
     let stream = TcpStream::connect_timeout(&target.address, Duration::from_secs(2)).ok()?;
     stream.set_nodelay(true).ok()?;
@@ -26,18 +26,18 @@ pub(crate) fn connect(target: &Target) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Ends a connection by a reset.
+/// Closes a connection with a reset.
 pub(crate) fn reset(stream: TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
 }
 
-/// So many connections that have said `first`.
+/// Opens `count` connections that each send `first`.
 pub(crate) fn connect_many(target: &Target, count: usize, first: &[u8]) -> Vec<TcpStream> {
     let greeted = |mut stream: TcpStream| stream.write_all(first).ok().map(|()| stream);
     (0..count).filter_map(|_| connect(target)).filter_map(greeted).collect()
 }
 
-/// Holds connections until the attack is over.
+/// Holds connections until the attack ends.
 pub(crate) fn hold(target: &Target, held: &[TcpStream]) -> String {
     while target.is_active() {
         std::thread::sleep(Duration::from_millis(20));
@@ -45,38 +45,40 @@ pub(crate) fn hold(target: &Target, held: &[TcpStream]) -> String {
     format!("{} connections held", held.len())
 }
 
-/// Has each of `count` connections say `bytes` once, as fast as the server takes them, and then nothing more.
+/// Sends `bytes` once on each of `count` connections, as fast as the server reads, and then nothing
+/// more.
 pub(crate) fn send_once(target: &Target, count: usize, bytes: &[u8]) -> String {
-    let mut pumps: Vec<Flooder> = (0..count).filter_map(|_| Flooder::new(target, b"", ReadBehaviour::All)).collect();
+    let mut flooders: Vec<Flooder> = (0..count).filter_map(|_| Flooder::new(target, b"", ReadBehaviour::All)).collect();
     while target.is_active() {
-        pumps.retain_mut(|pump| match pump.stream.write(&bytes[pump.at..]) {
+        flooders.retain_mut(|flooder| match flooder.stream.write(&bytes[flooder.at..]) {
             Ok(sent) => {
-                pump.at += sent;
+                flooder.at += sent;
                 true
             }
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         });
         std::thread::sleep(Duration::from_millis(1));
     }
-    let sent: usize = pumps.iter().map(|pump| pump.at).sum();
-    format!("{} connections left, {sent} bytes taken from them", pumps.len())
+    let sent: usize = flooders.iter().map(|flooder| flooder.at).sum();
+    format!("{} connections left, {sent} bytes taken from them", flooders.len())
 }
 
-/// Has each of `count` connections say `first` once and `again` for ever, as fast as the server takes it.
+/// Sends `first` once and then `again` repeatedly on each of `count` connections, as fast as the
+/// server reads.
 pub(crate) fn flood(target: &Target, count: usize, first: &[u8], again: &[u8], reads: ReadBehaviour) -> String {
-    let mut pumps: Vec<Flooder> = (0..count).filter_map(|_| Flooder::new(target, first, reads)).collect();
-    let (mut sent, mut came, mut ended) = (0, 0, 0);
+    let mut flooders: Vec<Flooder> = (0..count).filter_map(|_| Flooder::new(target, first, reads)).collect();
+    let (mut sent, mut received, mut ended) = (0, 0, 0);
     let mut into = vec![0; 1 << 16];
     while target.is_active() {
         let mut moved = 0;
-        for pump in &mut pumps {
-            let (out, back, goes_on) = pump.poll(again, &mut into, reads);
-            (sent, came, moved) = (sent + out, came + back, moved + out + back);
-            if !goes_on {
-                // Sent away: it comes back.
+        for flooder in &mut flooders {
+            let (out, back, is_open) = flooder.poll(again, &mut into, reads);
+            (sent, received, moved) = (sent + out, received + back, moved + out + back);
+            if !is_open {
+                // The server closed the connection: the attacker reconnects.
                 ended += 1;
                 if let Some(fresh) = Flooder::new(target, first, reads) {
-                    *pump = fresh;
+                    *flooder = fresh;
                 }
             }
         }
@@ -84,12 +86,12 @@ pub(crate) fn flood(target: &Target, count: usize, first: &[u8], again: &[u8], r
             std::thread::sleep(Duration::from_micros(200));
         }
     }
-    format!("{} bytes sent, {} received, sent away {} times", sent, came, ended)
+    format!("{} bytes sent, {} received, sent away {} times", sent, received, ended)
 }
 
 struct Flooder {
     stream: TcpStream,
-    /// Bytes of what is said for ever that have gone out.
+    /// Number of bytes of the current repetition that are sent.
     at: usize,
 }
 
@@ -104,7 +106,8 @@ impl Flooder {
         Some(Flooder { stream, at: 0 })
     }
 
-    /// Writes and reads once: how many bytes each, and whether the connection goes on.
+    /// Writes and reads once; returns both numbers of bytes, and whether the connection is still
+    /// open.
     fn poll(&mut self, again: &[u8], into: &mut [u8], reads: ReadBehaviour) -> (usize, usize, bool) {
         let sent = match self.stream.write(&again[self.at..]) {
             Ok(sent) => sent,
@@ -119,14 +122,14 @@ impl Flooder {
         };
         match self.stream.read(&mut into[..most]) {
             Ok(0) => (sent, 0, false),
-            Ok(came) => (sent, came, true),
+            Ok(received) => (sent, received, true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => (sent, 0, true),
             Err(_) => (sent, 0, false),
         }
     }
 }
 
-/// Has `count` connections send a byte of `bytes` each per second.
+/// Sends one byte of `bytes` per second on each of `count` connections.
 pub(crate) fn drip(target: &Target, count: usize, bytes: &[u8]) -> String {
     let mut streams = connect_many(target, count, b"");
     for byte in bytes {
@@ -141,30 +144,30 @@ pub(crate) fn drip(target: &Target, count: usize, bytes: &[u8]) -> String {
     format!("{} connections left", streams.len())
 }
 
-/// Bytes at random, on one connection after the other.
+/// Sends random bytes, on one connection after the other.
 pub(crate) fn random(target: &Target) -> String {
-    let mut chance = target.rng();
+    let mut rng = target.rng();
     let mut rounds = 0;
     while target.is_active() {
         if let Some(mut stream) = connect(target) {
-            let _ = stream.write_all(&chance.bytes(65_536));
+            let _ = stream.write_all(&rng.bytes(65_536));
             rounds += 1;
         }
     }
     format!("{rounds} connections")
 }
 
-/// Connections that say nothing.
+/// Opens connections that send nothing.
 pub(crate) fn idle(target: &Target) -> String {
     hold(target, &connect_many(target, 2_000, b""))
 }
 
-/// Connections that say `said` and are reset, one after the other.
-pub(crate) fn connect_and_reset(target: &Target, said: &[u8]) -> String {
+/// Opens connections that send `message` and are reset, one after the other.
+pub(crate) fn connect_and_reset(target: &Target, message: &[u8]) -> String {
     let mut rounds = 0;
     while target.is_active() {
         if let Some(mut stream) = connect(target) {
-            let _ = stream.write_all(said);
+            let _ = stream.write_all(message);
             reset(stream);
             rounds += 1;
         }

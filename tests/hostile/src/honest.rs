@@ -1,4 +1,4 @@
-//! The well-behaved client beside an attack: an open loop, counted from when each request was due.
+//! The honest client beside an attack: an open loop, with latencies from each request's due time.
 
 use crate::certificate;
 use crate::placement::{self, Role};
@@ -9,34 +9,35 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The objectives, as the servers are told (`server`).
+/// The objectives, as configured at the servers (`server`).
 const OBJECTIVES: [(Port, Duration); 4] = [
     (Port::Rpc, Duration::from_millis(1)),
     (Port::Datagrams, Duration::from_millis(1)),
     (Port::Tls, Duration::from_millis(1)),
     (Port::Memcached, Duration::from_millis(20)),
 ];
-/// memcached's clients, and the requests of each per second.
+/// Number of memcached clients, and requests per second of each.
 const CLIENTS: usize = 10;
 const RATE: u32 = 100;
 
-/// Experience of the honest client.
+/// Report of the honest client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientReport {
     /// Share of the requests that were answered within the objective.
     pub(crate) goodput: f64,
     /// Share of the requests that were answered.
     pub(crate) answered: f64,
-    /// The 99th percentile of those that were answered.
+    /// 99th percentile of the answered requests' latency.
     pub(crate) p99: Duration,
-    /// Wrong values, which there must not be.
+    /// Number of wrong values; must be 0.
     pub(crate) wrong: u64,
-    /// Share of the requests that the client itself sent late, by more than a tenth of the objective.
+    /// Share of the requests that the client itself sent late, by more than a tenth of the
+    /// objective.
     pub(crate) late: f64,
 }
 
 impl ClientReport {
-    /// For another process.
+    /// Writes the report for another process.
     pub(crate) fn to_json(self) -> String {
         let ClientReport { goodput: good, answered, p99, wrong, late } = self;
         serde_json::json!({ "good": good, "answered": answered, "p99_ns": p99.as_nanos() as u64, "wrong": wrong, "late": late })
@@ -44,8 +45,8 @@ impl ClientReport {
     }
 
     fn from_json(text: &[u8]) -> anyhow::Result<Self> {
-        let said: serde_json::Value = serde_json::from_slice(text).context("what the honest client said")?;
-        let number = |name: &str| said[name].as_f64().with_context(|| format!("no `{name}`"));
+        let report: serde_json::Value = serde_json::from_slice(text).context("what the honest client said")?;
+        let number = |name: &str| report[name].as_f64().with_context(|| format!("no `{name}`"));
         Ok(ClientReport {
             goodput: number("good")?,
             answered: number("answered")?,
@@ -60,7 +61,7 @@ pub(crate) fn objective(port: Port) -> Duration {
     OBJECTIVES.iter().find(|(of, _)| *of == port).map_or(Duration::ZERO, |(_, objective)| *objective)
 }
 
-/// Asks for so long.
+/// Runs the honest client for `span`.
 pub(crate) fn run(port: Port, leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<ClientReport> {
     match port {
         Port::Rpc => by_load(leeward, &[&address.to_string()], span),
@@ -78,7 +79,7 @@ pub(crate) fn run(port: Port, leeward: &Path, address: SocketAddr, span: Duratio
     }
 }
 
-/// `leeward load`: 50 clients, 1,000 requests of 10 us per second.
+/// Runs `leeward load`: 50 clients, 1,000 requests of 10 µs per second.
 fn by_load(leeward: &Path, server: &[&str], span: Duration) -> anyhow::Result<ClientReport> {
     let span = format!("{}ms", span.as_millis());
     let mut command = placement::command(Role::Client, leeward);
@@ -86,9 +87,9 @@ fn by_load(leeward: &Path, server: &[&str], span: Duration) -> anyhow::Result<Cl
     command.args(["--slo", "1ms", "--rtt", "50us", "--clients", "50", "--demand", "1k"]);
     command.args(["--duration", &span, "--warmup", "200ms", "--json"]);
     let output = command.output().with_context(|| format!("starting {}", leeward.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let report: serde_json::Value =
-        serde_json::from_slice(&output.stdout).with_context(|| format!("leeward load said: {said}"))?;
+        serde_json::from_slice(&output.stdout).with_context(|| format!("leeward load said: {stderr}"))?;
     let count = |name: &str| report["measured"][name].as_f64().unwrap_or(0.0);
     let offered = count("offered").max(1.0);
     let p99 = Duration::from_nanos(report["latency"]["p99_ns"].as_f64().unwrap_or(0.0) as u64);
@@ -96,7 +97,7 @@ fn by_load(leeward: &Path, server: &[&str], span: Duration) -> anyhow::Result<Cl
     Ok(ClientReport { goodput: good, answered, p99, wrong: 0, late })
 }
 
-/// Pairs of its own, each set and got by one connection.
+/// Sets and gets pairs over several connections; each connection uses its own pair.
 pub(crate) fn run_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<ClientReport> {
     let clients: Vec<_> = (0..CLIENTS).map(|name| std::thread::spawn(move || pairs(address, name, span))).collect();
     let (mut waits, mut wrong, mut late) = (Vec::new(), 0, 0);
@@ -109,10 +110,10 @@ pub(crate) fn run_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<C
     }
     waits.sort();
     let due = f64::from(RATE) * span.as_secs_f64() * CLIENTS as f64;
-    let good = waits.iter().filter(|wait| **wait < objective(Port::Memcached)).count();
+    let in_time = waits.iter().filter(|wait| **wait < objective(Port::Memcached)).count();
     let p99 = waits.get(waits.len() * 99 / 100).copied().unwrap_or_default();
     Ok(ClientReport {
-        goodput: good as f64 / due,
+        goodput: in_time as f64 / due,
         answered: waits.len() as f64 / due,
         p99,
         wrong,
@@ -120,25 +121,25 @@ pub(crate) fn run_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<C
     })
 }
 
-/// Experience of one of the clients.
+/// Report of one connection.
 #[derive(Default)]
 struct ConnectionReport {
-    /// How long each answer took since it was due.
+    /// Time from each answered request's due time to its answer.
     waits: Vec<Duration>,
     wrong: u64,
-    /// Requests that were sent late though the last answer was there in time.
+    /// Requests that were sent late although the previous answer arrived in time.
     late: u64,
 }
 
 fn pairs(address: SocketAddr, name: usize, span: Duration) -> ConnectionReport {
-    let mut asked = ConnectionReport::default();
+    let mut report = ConnectionReport::default();
     let connect = || {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
         stream.set_nodelay(true).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
         Some(BufReader::new(stream))
     };
-    let Some(mut stream) = connect() else { return asked };
+    let Some(mut stream) = connect() else { return report };
     let (began, mut stored) = (Instant::now(), None);
     for number in 0.. {
         let due = began + Duration::from_secs(1) * number / RATE;
@@ -147,25 +148,25 @@ fn pairs(address: SocketAddr, name: usize, span: Duration) -> ConnectionReport {
         }
         let early = due.saturating_duration_since(Instant::now());
         std::thread::sleep(early);
-        asked.late += u64::from(!early.is_zero() && due.elapsed() > objective(Port::Memcached) / 10);
+        report.late += u64::from(!early.is_zero() && due.elapsed() > objective(Port::Memcached) / 10);
         match exchange(&mut stream, name, number, &mut stored) {
-            Ok(Answer::Right) => asked.waits.push(due.elapsed()),
+            Ok(Answer::Right) => report.waits.push(due.elapsed()),
             Ok(Answer::Busy) => {}
-            Ok(Answer::Wrong) => asked.wrong += 1,
+            Ok(Answer::Wrong) => report.wrong += 1,
             Err(_) => break,
         }
     }
-    asked
+    report
 }
 
 enum Answer {
     Right,
-    /// The server refuses it.
+    /// The server rejected the request.
     Busy,
     Wrong,
 }
 
-/// Sends one request and reads its answer: each fourth request sets, the others get what was set last.
+/// Sends one request and reads its answer: each fourth request sets, the others get the last value.
 fn exchange(
     stream: &mut BufReader<TcpStream>,
     name: usize,
@@ -177,14 +178,14 @@ fn exchange(
         let value = format!("{name}-{number}");
         write!(stream.get_mut(), "set h{name} 0 0 {}\r\n{value}\r\n", value.len())?;
         read_line(stream, &mut line)?;
-        // What a refused set has left behind is not known.
+        // After a rejected set the stored value is unknown.
         *stored = (line == "STORED\r\n").then_some(value);
         return Ok(if stored.is_some() { Answer::Right } else { Answer::Busy });
     }
     write!(stream.get_mut(), "get h{name}\r\n")?;
     read_line(stream, &mut line)?;
     if !line.starts_with("VALUE") {
-        // A flush, or another's, may have taken it away.
+        // A flush, or an eviction, may have removed the pair.
         return Ok(if line == "END\r\n" { Answer::Right } else { Answer::Busy });
     }
     read_line(stream, &mut line)?;

@@ -1,11 +1,15 @@
-//! Attacks on Leeward's ports, beside an honest client: what a peer sends beyond what it may is nobody else's delay.
+//! Attacks on Leeward's ports, beside an honest client: a misbehaving peer must not delay others.
 //!
-//! - `attack`: what an attack is. `target`: whom it meets. `rpc`, `far`, `encrypted`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
-//! - `honest`: the well-behaved client. `certificate`: what its port with TLS shows. `server`: the program under attack, and what it holds of the system.
-//! - `placement`: whose CPU is whose.
-//! - `trial`: an attack, again and again, in turns with none; `verdict`: what is asked of it.
+//! - `attack`: the type of an attack. `target`: the attacked server. `rpc`, `udp`, `encrypted`,
+//!   `memcached`: the attacks on each port. `connections`: sockets that write and read at once.
+//! - `honest`: the honest client. `certificate`: the TLS port's certificate. `server`: the program
+//!   under attack, and its use of system resources.
+//! - `placement`: CPUs of the processes.
+//! - `trial`: repeated rounds, each with and without an attack; `verdict`: the requirements on the
+//!   results.
 //!
-//! Attack, client and server are processes of their own: none takes another's memory, and each has its place on the CPUs.
+//! Attack, client and server are separate processes: none uses another's memory, and each has its
+//! own placement on the CPUs.
 
 mod attack;
 mod certificate;
@@ -94,7 +98,8 @@ struct RunArgs {
     memcached: Option<PathBuf>,
 }
 
-/// Exit code of a run whose client could not keep its schedule: nothing is known of the server.
+/// Exit code of a run whose client could not keep its schedule: the run shows nothing about the
+/// server.
 const UNMEASURED: u8 = 3;
 
 fn main() -> ExitCode {
@@ -112,7 +117,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything was as it should be.
+/// Runs a command; returns whether every result was as required.
 fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::List => {
@@ -124,8 +129,8 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Attack { name, address, seconds } => {
             let attack = find(&name)?;
             let until = Instant::now() + Duration::try_from_secs_f64(seconds).context("how long to attack")?;
-            let did = (attack.run)(&Target::new(address, until, 1));
-            eprintln!("{name}: {did}");
+            let summary = (attack.run)(&Target::new(address, until, 1));
+            eprintln!("{name}: {summary}");
             Ok(true)
         }
         Command::Ask { address, seconds } => {
@@ -141,7 +146,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
     }
 }
 
-/// The honest client was late itself.
+/// The honest client itself was late.
 #[derive(Debug)]
 struct Unmeasured(u32);
 
@@ -171,7 +176,7 @@ fn trials(args: &RunArgs) -> anyhow::Result<bool> {
     let (mut all_well, mut unmeasured) = (true, 0);
     println!("{}", verdict::HEADING);
     for attack in attacks.into_iter().filter(|attack| args.port.is_none_or(|port| port == attack.port)) {
-        // Well once is well: what others do with the machine can only make it look worse.
+        // One good attempt suffices: other load on the machine can only worsen the result.
         let mut judgement = verdict::Judgement::Failed;
         for _ in 0..plan.attempts {
             if judgement != verdict::Judgement::Passed {

@@ -1,10 +1,10 @@
-//! Attacks on memcached's protocol. They are as valid against memcached.
+//! Attacks on memcached's protocol. They work against memcached, too.
 
 use crate::connections::{ReadBehaviour, connect, connect_and_reset, drip as drip_bytes, flood, send_once};
 use crate::target::Target;
 use std::io::{Read, Write};
 
-/// The largest value, or nearly.
+/// Length of a value near the limit, in bytes.
 const LARGE: usize = 1_000_000;
 
 fn large_set(suffix: &str) -> Vec<u8> {

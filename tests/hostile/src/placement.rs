@@ -1,11 +1,14 @@
-//! CPUs and priorities: the server has one CPU, the honest client and the attacker share another, and the client goes before. An attacker has a
-//! machine of its own in earnest; here it would else take the time of those whose latency is measured, and the server would be blamed for it.
+//! CPUs and priorities of the processes.
+//!
+//! The server has one CPU. The honest client and the attacker share another, and the client has
+//! priority. A real attacker has a separate machine. Here it would take CPU time from the honest
+//! client, and the server would be blamed for the latency.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Part in a trial.
+/// Role of a process in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
@@ -13,28 +16,29 @@ pub(crate) enum Role {
     Attacker,
 }
 
-/// A command that starts `program` in its place. Where the system does not let it have that place, it starts wherever it may.
-pub(crate) fn command(part: Role, program: impl AsRef<OsStr>) -> Command {
-    let mut words: Vec<&str> = Vec::new();
+/// Creates a command that starts `program` with the placement of its role; without it if the system
+/// forbids it.
+pub(crate) fn command(role: Role, program: impl AsRef<OsStr>) -> Command {
+    let mut prefix: Vec<&str> = Vec::new();
     if is_allowed(&["taskset", "-c", "1"]) {
-        words.extend(["taskset", "-c", if part == Role::Server { "0" } else { "1" }]);
+        prefix.extend(["taskset", "-c", if role == Role::Server { "0" } else { "1" }]);
     }
-    match part {
-        Role::Client if is_allowed(&FIRST) => words.extend(FIRST),
-        Role::Attacker => words.extend(["nice", "-n", "5"]),
+    match role {
+        Role::Client if is_allowed(&FIRST) => prefix.extend(FIRST),
+        Role::Attacker => prefix.extend(["nice", "-n", "5"]),
         Role::Client | Role::Server => {}
     }
-    let mut words = words.into_iter();
-    let Some(first) = words.next() else { return Command::new(program) };
+    let mut prefix = prefix.into_iter();
+    let Some(first) = prefix.next() else { return Command::new(program) };
     let mut command = Command::new(first);
-    command.args(words).arg(program);
+    command.args(prefix).arg(program);
     command
 }
 
-/// Before all that is ordinary.
+/// Real-time priority, before all ordinary processes.
 const FIRST: [&str; 3] = ["chrt", "--fifo", "10"];
 
-/// Whether the system allows this prefix; asked once for each.
+/// Returns whether the system allows this prefix; tried once for each.
 fn is_allowed(prefix: &[&'static str]) -> bool {
     static TASKSET: OnceLock<bool> = OnceLock::new();
     static CHRT: OnceLock<bool> = OnceLock::new();

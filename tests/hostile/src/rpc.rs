@@ -11,14 +11,14 @@ use leeward_wire::{
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// A synthetic request's argument: how long it takes, in nanoseconds.
+/// Encodes a synthetic request's argument: its service time in nanoseconds.
 fn takes(nanos: u64) -> [u8; 8] {
     nanos.to_le_bytes()
 }
 
 fn bytes(frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What is said here is as long as any frame may be, or shorter.
+    // Every frame here is within the payload limit.
     let _ = Encoder::new(PayloadLimit::MAX).append(frame, &mut bytes);
     bytes
 }
@@ -33,7 +33,7 @@ fn ping() -> Vec<u8> {
 
 const ONE: RequestId = RequestId::new(1).expect("not 0");
 
-/// An ordinary call, for others to be made of.
+/// Returns an ordinary call as a template for others.
 fn lawful<'a>(request: u64, payload: &'a [u8]) -> Call<'a> {
     Call {
         request: RequestId::new(request).unwrap_or(ONE),
@@ -51,24 +51,24 @@ fn call(request: u64, demand: u32, payload: &[u8]) -> Vec<u8> {
     bytes(&Frame::Call(Call { demand, ..lawful(request, payload) }))
 }
 
-/// So many calls with numbers from 1.
+/// Encodes `count` calls with numbers from 1.
 fn calls(count: u64, demand: u32, nanos: u64) -> Vec<u8> {
     (1..=count).flat_map(|request| call(request, demand, &takes(nanos))).collect()
 }
 
 pub(crate) fn mutated(target: &Target) -> String {
-    let mut chance = target.rng();
+    let mut rng = target.rng();
     let demand = bytes(&Frame::Demand(Demand { demand: 5 }));
     let lawful = [register(1), call(1, 0, &takes(10_000)), ping(), demand].concat();
     let mut rounds = 0;
     while target.is_active() {
-        let mut said = lawful.clone();
-        for _ in 0..chance.below(4) {
-            let at = chance.below(said.len());
-            said[at] = chance.below(256) as u8;
+        let mut message = lawful.clone();
+        for _ in 0..rng.below(4) {
+            let at = rng.below(message.len());
+            message[at] = rng.below(256) as u8;
         }
         if let Some(mut stream) = connect(target) {
-            let _ = stream.write_all(&said);
+            let _ = stream.write_all(&message);
             rounds += 1;
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn liars(target: &Target) -> String {
 }
 
 pub(crate) fn hoarders(target: &Target) -> String {
-    // Each keeps telling of a demand, so that whatever credit there is goes to it.
+    // Each session keeps reporting demand, so that it receives all available credit.
     let mut streams = connect_many(target, 100, &register(1_000));
     let again = bytes(&Frame::Demand(Demand { demand: 1_000 }));
     while target.is_active() {
@@ -130,9 +130,9 @@ pub(crate) fn pings_unread(target: &Target) -> String {
 }
 
 pub(crate) fn statistics(target: &Target) -> String {
-    let question = |request| bytes(&Frame::Call(Call { method: Method::STATISTICS, ..lawful(request, &[]) }));
-    let questions: Vec<u8> = (1..=1_000).flat_map(question).collect();
-    flood(target, 8, &register(0), &questions, ReadBehaviour::All)
+    let query = |request| bytes(&Frame::Call(Call { method: Method::STATISTICS, ..lawful(request, &[]) }));
+    let queries: Vec<u8> = (1..=1_000).flat_map(query).collect();
+    flood(target, 8, &register(0), &queries, ReadBehaviour::All)
 }
 
 pub(crate) fn flood_calls(target: &Target) -> String {
@@ -154,39 +154,39 @@ pub(crate) fn storm_calls(target: &Target) -> String {
 }
 
 pub(crate) fn churn(target: &Target) -> String {
-    // A full window's worth, whatever it is, answered or not.
-    let said = [register(1_000), calls(64, 1_000, 20_000)].concat();
+    // At least a full window of calls, answered or not.
+    let message = [register(1_000), calls(64, 1_000, 20_000)].concat();
     let mut rounds = 0;
     while target.is_active() {
-        let crowd = connect_many(target, 16, &said);
-        rounds += crowd.len();
+        let streams = connect_many(target, 16, &message);
+        rounds += streams.len();
         std::thread::sleep(Duration::from_millis(1));
-        crowd.into_iter().for_each(reset);
+        streams.into_iter().for_each(reset);
     }
     format!("{rounds} sessions")
 }
 
-/// Sessions that keep to one call at a time, each made by `make` of its number.
+/// Runs sessions with one call in flight each; `make` builds the call with a given number.
 fn in_turns(target: &Target, sessions: usize, make: impl Fn(u64) -> Vec<u8> + Copy + Send + 'static) -> String {
-    let ask = move |target: Target| {
+    let run_session = move |target: Target| {
         let mut answers = 0;
         while target.is_active() {
             let Some(mut stream) = connect(&target) else { continue };
             let mut number = 0;
-            let mut said = stream.write_all(&register(10));
-            while said.is_ok() && target.is_active() {
+            let mut result = stream.write_all(&register(10));
+            while result.is_ok() && target.is_active() {
                 number += 1;
-                said = stream.write_all(&make(number)).and_then(|()| answer(&mut stream));
-                answers += u64::from(said.is_ok());
+                result = stream.write_all(&make(number)).and_then(|()| answer(&mut stream));
+                answers += u64::from(result.is_ok());
             }
         }
         answers
     };
-    let asks: Vec<_> = (0..sessions)
+    let threads: Vec<_> = (0..sessions)
         .map(|at| Target::new(target.address, target.until, at as u64))
-        .map(|target| std::thread::spawn(move || ask(target)))
+        .map(|target| std::thread::spawn(move || run_session(target)))
         .collect();
-    let answers: u64 = asks.into_iter().filter_map(|ask| ask.join().ok()).sum();
+    let answers: u64 = threads.into_iter().filter_map(|thread| thread.join().ok()).sum();
     format!("{answers} answers")
 }
 
@@ -197,7 +197,7 @@ fn answer(stream: &mut std::net::TcpStream) -> std::io::Result<()> {
         stream.read_exact(&mut header)?;
         let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
         std::io::copy(&mut (&*stream).take(length.into()), &mut std::io::sink())?;
-        // Response, drop or failure (docs/protocol.md, "Frames").
+        // Response, rejection or failure (docs/protocol.md, "Frames").
         if matches!(header[3], 4..=6) {
             return Ok(());
         }
@@ -215,7 +215,8 @@ pub(crate) fn priorities(target: &Target) -> String {
 }
 
 pub(crate) fn same_ids(target: &Target) -> String {
-    // The same number twice while it is unanswered is an offence; after a reconnect it is a new request.
+    // A number that is repeated while unanswered is a protocol violation; after a reconnect it is a
+    // new request.
     let twice = [register(10), call(7, 1, &takes(100_000)), call(7, 1, &takes(100_000))].concat();
     let once = [register(10), call(7, 1, &takes(100_000))].concat();
     let mut rounds = 0;

@@ -1,4 +1,4 @@
-//! The program under attack: started for one attack, looked at, ended.
+//! The program under attack: started for one attack, observed, and stopped.
 
 use crate::certificate;
 use crate::placement::{self, Role};
@@ -11,17 +11,17 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to begin, or to end.
+/// Time limit for the start and the stop of a server.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running server. It is ended when it is dropped.
+/// A running server. Dropping it stops the server.
 pub(crate) struct Server {
     child: Child,
     /// The port under attack.
     pub(crate) address: SocketAddr,
 }
 
-/// Descriptors, memory and threads that a server holds.
+/// Descriptors, memory and threads of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResourceUsage {
     /// Resident memory, in MB.
@@ -31,7 +31,7 @@ pub(crate) struct ResourceUsage {
 }
 
 impl Server {
-    /// Leeward, with the port that is to be attacked.
+    /// Starts Leeward with the port to be attacked.
     pub(crate) fn leeward(program: &Path, port: Port) -> anyhow::Result<Self> {
         let mut command = placement::command(Role::Server, program);
         command.args(["serve", "--idle", "50us", "--rtt", "50us", "--listen", "127.0.0.1:0"]);
@@ -50,7 +50,7 @@ impl Server {
         let mut child = began.with_context(|| format!("starting {}", program.display()))?;
         let out = child.stdout.take().context("no standard output")?;
         let mut lines = BufReader::new(out).lines();
-        // The last line before it serves says where the attacked port is.
+        // The last line before the server is ready contains the attacked port's address.
         let count = if matches!(port, Port::Rpc | Port::Tls) { 1 } else { 2 };
         let mut address = None;
         for _ in 0..count {
@@ -62,20 +62,21 @@ impl Server {
         Ok(Server { child, address })
     }
 
-    /// memcached, with one thread.
+    /// Starts memcached with one thread.
     pub(crate) fn memcached(program: &Path) -> anyhow::Result<Self> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = placement::command(Role::Server, program);
         command.args(["-t", "1", "-m", "64", "-l", "127.0.0.1", "-u", "nobody", "-p", &free.port().to_string()]);
         let began = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = began.with_context(|| format!("starting {}", program.display()))?;
-        // It says a line for each connection that is reset, which attacks do for hours.
-        let mut said = child.stderr.take().map(BufReader::new).context("no standard error")?;
+        // memcached writes a line for each reset connection, and attacks reset connections for
+        // hours.
+        let mut stderr = child.stderr.take().map(BufReader::new).context("no standard error")?;
         let first = std::thread::spawn(move || {
             let mut first = Vec::new();
-            let _ = said.read_until(b'\n', &mut first);
-            // Whatever it says: a closed end would be the end of it.
-            let _ = std::io::copy(&mut said, &mut std::io::sink());
+            let _ = stderr.read_until(b'\n', &mut first);
+            // Keeps reading: memcached would end if its output was closed.
+            let _ = std::io::copy(&mut stderr, &mut std::io::sink());
             String::from_utf8_lossy(&first).trim_end().to_string()
         });
         let mut server = Server { child, address: free };
@@ -92,12 +93,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Whether it still runs.
+    /// Returns whether the server still runs.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Resources that it holds now.
+    /// Returns the server's current resources.
     pub(crate) fn resource_usage(&self) -> anyhow::Result<ResourceUsage> {
         let process = format!("/proc/{}", self.child.id());
         let status = std::fs::read_to_string(format!("{process}/status")).context("looking at the server")?;

@@ -1,4 +1,4 @@
-//! The server that an attack meets, and for how long.
+//! The server to attack, and the end of the attack.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,13 +9,13 @@ use std::time::Instant;
 /// A port of `leeward serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
-    /// Leeward's own protocol.
+    /// Leeward's own protocol over TCP.
     Rpc,
-    /// The same by datagrams.
+    /// Leeward's own protocol over UDP.
     Datagrams,
-    /// The same over TLS.
+    /// Leeward's own protocol over TLS.
     Tls,
-    /// memcached's.
+    /// memcached's protocol.
     Memcached,
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Port {
     }
 }
 
-/// The server to attack, and for how long.
+/// The server to attack, and the end of the attack.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) until: Instant,
@@ -57,17 +57,17 @@ impl Target {
         Instant::now() < self.until
     }
 
-    /// A source of chance, the same for each run.
+    /// Creates a random generator, the same for each run.
     pub(crate) fn rng(&self) -> AttackRng {
         AttackRng(Xoshiro256PlusPlus::seed_from_u64(self.seed))
     }
 }
 
-/// A source of chance.
+/// A random generator.
 pub(crate) struct AttackRng(Xoshiro256PlusPlus);
 
 impl AttackRng {
-    /// A number below `bound`.
+    /// Draws a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.0.next_u64()) * bound as u128) >> 64) as usize
     }

@@ -1,4 +1,4 @@
-//! An attack in turns with none, beside the honest client.
+//! Rounds with and without an attack, beside the honest client.
 
 use crate::attack::Attack;
 use crate::honest::{self, ClientReport};
@@ -10,25 +10,26 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// How an attack is tried.
+/// Parameters of a trial.
 pub(crate) struct Plan {
     pub(crate) rounds: u32,
-    /// How long the honest client asks each time.
+    /// Duration of each run of the honest client.
     span: Duration,
-    /// Time after an attack: longer than connections linger.
+    /// Pause after an attack: longer than connections linger.
     rest: Duration,
-    /// How often an attack is tried that did not go well.
+    /// Attempts per attack, until one is good.
     pub(crate) attempts: u32,
-    /// Goodput that is to be left, of that without an attack.
+    /// Required share of the goodput without an attack.
     pub(crate) goodput_min: f64,
-    /// Whether answers are to be within the objective.
+    /// Whether answers must be within the objective.
     pub(crate) checks_latency: bool,
-    /// Share of requests that an honest client may send late by itself, with the round still counted.
+    /// Share of requests that an honest client may send late by itself; a round with more is
+    /// repeated.
     late: f64,
 }
 
 impl Plan {
-    /// For numbers.
+    /// Returns the plan for measurements.
     pub(crate) fn full(rounds: u32) -> Self {
         Plan {
             rounds,
@@ -41,7 +42,8 @@ impl Plan {
         }
     }
 
-    /// For continuous integration, whose machines are shared: what was broken had a thousandth left, or nothing.
+    /// Returns the plan for continuous integration, whose machines are shared: broken servers had a
+    /// thousandth of the goodput left, or nothing.
     pub(crate) fn short() -> Self {
         Plan {
             rounds: 1,
@@ -55,40 +57,41 @@ impl Plan {
     }
 }
 
-/// The attack is there before the honest client, and longer.
+/// Time by which the attack starts before the honest client and ends after it.
 const LEAD: Duration = Duration::from_millis(800);
-/// Time that what has ended may take to end: what a flooder has left in the kernel is read a ration at a time.
+/// Time limit for closing ended connections: the server reads a flooder's remaining bytes under a
+/// quota.
 const SETTLES: Duration = Duration::from_secs(30);
 
 /// Results of an attack.
 pub(crate) struct Trial {
     pub(crate) attack: &'static Attack,
-    /// The honest client without the attack, and beside it, in pairs.
+    /// Reports of the honest client without the attack and beside it, per round.
     pub(crate) rounds: Vec<(ClientReport, ClientReport)>,
-    /// Rounds that say nothing, because the client was late itself; others took their place.
+    /// Rounds that show nothing, because the client itself was late; other rounds replaced them.
     pub(crate) late: u32,
-    /// The honest client when all is over.
+    /// Report of the honest client after the last attack.
     pub(crate) recovery: ClientReport,
     pub(crate) resources_before: ResourceUsage,
-    /// The most of it that was seen during an attack.
+    /// Greatest usage observed during an attack.
     pub(crate) resources_peak: ResourceUsage,
     pub(crate) resources_after: ResourceUsage,
 }
 
 impl Trial {
-    /// On Leeward.
+    /// Runs the attack on Leeward.
     pub(crate) fn run(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
         Trial::on(Server::leeward(program, attack.port)?, attack, program, plan)
     }
 
-    /// On memcached.
+    /// Runs the attack on memcached.
     pub(crate) fn run_memcached(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
         Trial::on(Server::memcached(program)?, attack, program, plan)
     }
 
     fn on(mut server: Server, attack: &'static Attack, leeward: &Path, plan: &Plan) -> anyhow::Result<Self> {
-        let ask = |server: &Server| honest::run(attack.port, leeward, server.address, plan.span);
-        let first = ask(&server)?;
+        let run_client = |server: &Server| honest::run(attack.port, leeward, server.address, plan.span);
+        let first = run_client(&server)?;
         let before = server.resource_usage()?;
         let mut trial = Trial {
             attack,
@@ -103,13 +106,13 @@ impl Trial {
             if trial.rounds.len() == plan.rounds as usize {
                 break;
             }
-            let without = if round == 0 { first } else { ask(&server)? };
+            let without = if round == 0 { first } else { run_client(&server)? };
             let mut attacker = Attacker::start(attack, &server, plan.span + 2 * LEAD)?;
             std::thread::sleep(LEAD);
-            let beside = ask(&server)?;
-            let held = server.resource_usage().context("the server is gone")?;
-            trial.resources_peak.memory = trial.resources_peak.memory.max(held.memory);
-            trial.resources_peak.descriptors = trial.resources_peak.descriptors.max(held.descriptors);
+            let beside = run_client(&server)?;
+            let usage = server.resource_usage().context("the server is gone")?;
+            trial.resources_peak.memory = trial.resources_peak.memory.max(usage.memory);
+            trial.resources_peak.descriptors = trial.resources_peak.descriptors.max(usage.descriptors);
             attacker.end();
             std::thread::sleep(plan.rest);
             if without.late.max(beside.late) > plan.late {
@@ -118,13 +121,13 @@ impl Trial {
                 trial.rounds.push((without, beside));
             }
         }
-        trial.recovery = ask(&server)?;
+        trial.recovery = run_client(&server)?;
         trial.resources_after = settled(&server, before)?;
         anyhow::ensure!(server.is_running(), "{} has ended the server", attack.name);
         Ok(trial)
     }
 
-    /// The port's objective.
+    /// Returns the port's objective.
     pub(crate) fn objective(&self) -> Duration {
         honest::objective(self.attack.port)
     }
@@ -134,13 +137,13 @@ impl Trial {
     }
 }
 
-/// Resources that a server holds when what ended has had time to end.
+/// Returns the server's resources after ended connections had time to close.
 fn settled(server: &Server, before: ResourceUsage) -> anyhow::Result<ResourceUsage> {
     let began = Instant::now();
     loop {
-        let held = server.resource_usage().context("the server is gone")?;
-        if held.descriptors <= before.descriptors || began.elapsed() > SETTLES {
-            return Ok(held);
+        let usage = server.resource_usage().context("the server is gone")?;
+        if usage.descriptors <= before.descriptors || began.elapsed() > SETTLES {
+            return Ok(usage);
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,4 +1,4 @@
-//! Attacks on the port for datagrams. Their bytes are written by hand, from `docs/datagrams.md`.
+//! Attacks on the UDP port. The datagrams are built by hand, after `docs/datagrams.md`.
 
 use crate::target::{AttackRng, Target};
 use leeward_wire::{Encoder, Frame, PayloadLimit, Register, Timestamp};
@@ -21,12 +21,12 @@ struct DatagramFields {
     order: u64,
 }
 
-fn datagram(kind: u8, said: &DatagramFields, frame: &[u8]) -> Vec<u8> {
+fn datagram(kind: u8, fields: &DatagramFields, frame: &[u8]) -> Vec<u8> {
     let mut bytes = vec![b'L', b'U', 1, kind];
-    bytes.extend(said.mark);
-    bytes.extend(said.slot.to_le_bytes());
+    bytes.extend(fields.mark);
+    bytes.extend(fields.slot.to_le_bytes());
     bytes.extend(0_u32.to_le_bytes());
-    for word in [said.key, said.number, said.order] {
+    for word in [fields.key, fields.number, fields.order] {
         bytes.extend(word.to_le_bytes());
     }
     bytes.extend_from_slice(frame);
@@ -43,7 +43,7 @@ fn socket() -> Option<UdpSocket> {
     Some(socket)
 }
 
-/// A cookie, as the server tells it to anybody who asks: with the address of a core.
+/// Requests a cookie, which the server sends to any address, with the port of a core.
 fn cookie(target: &Target, socket: &UdpSocket, nonce: u64) -> Option<(SocketAddr, DatagramFields)> {
     let hello = datagram(HELLO, &DatagramFields { key: nonce, ..DatagramFields::default() }, &[0; 24]);
     let mut bytes = [0; 100];
@@ -60,20 +60,21 @@ fn cookie(target: &Target, socket: &UdpSocket, nonce: u64) -> Option<(SocketAddr
     None
 }
 
-/// Sends what `next` says, as fast as it can, and takes what comes back. How much of both.
+/// Sends the datagrams of `next` as fast as possible, and receives the replies; returns both
+/// amounts.
 fn pour(target: &Target, socket: &UdpSocket, to: SocketAddr, mut next: impl FnMut(u64) -> Vec<u8>) -> String {
     let _ = socket.set_nonblocking(true);
-    let (mut count, mut said, mut told, mut bytes) = (0_u64, 0, 0, [0; 2000]);
+    let (mut count, mut sent, mut received, mut bytes) = (0_u64, 0, 0, [0; 2000]);
     while target.is_active() {
         for _ in 0..64 {
             count += 1;
-            said += socket.send_to(&next(count), to).unwrap_or(0);
+            sent += socket.send_to(&next(count), to).unwrap_or(0);
         }
         while let Ok(length) = socket.recv(&mut bytes) {
-            told += length;
+            received += length;
         }
     }
-    format!("{count} datagrams of {said} bytes, told {told} bytes")
+    format!("{count} datagrams of {sent} bytes, told {received} bytes")
 }
 
 fn register() -> Vec<u8> {
@@ -85,7 +86,7 @@ fn register() -> Vec<u8> {
 
 const NO_COOKIE: &str = "no cookie from the server";
 
-/// Datagrams of strangers at a core's own port: the kernel drops them.
+/// Sends datagrams without a valid mark to a core's own port: the kernel drops them.
 pub(crate) fn unvalidated_clients(target: &Target) -> String {
     let Some(socket) = socket() else { return "no socket".into() };
     let Some((core, _)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
@@ -93,7 +94,7 @@ pub(crate) fn unvalidated_clients(target: &Target) -> String {
     pour(target, &socket, core, |_| one.clone())
 }
 
-/// Greetings, each with a nonce of its own.
+/// Sends greetings, each with a new nonce.
 pub(crate) fn greetings(target: &Target) -> String {
     let Some(socket) = socket() else { return "no socket".into() };
     pour(target, &socket, target.address, |nonce| {
@@ -101,41 +102,41 @@ pub(crate) fn greetings(target: &Target) -> String {
     })
 }
 
-/// Registrations with cookies that are wrong, behind a mark that is right.
+/// Sends registrations with wrong cookies and the right mark.
 pub(crate) fn forged(target: &Target) -> String {
     let Some(socket) = socket() else { return "no socket".into() };
-    let Some((core, said)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
+    let Some((core, fields)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
     let register = register();
-    pour(target, &socket, core, |nonce| datagram(OPEN, &DatagramFields { key: nonce + 1, ..said }, &register))
+    pour(target, &socket, core, |nonce| datagram(OPEN, &DatagramFields { key: nonce + 1, ..fields }, &register))
 }
 
-/// Calls and words of sessions that there are not, behind a mark that is right.
+/// Sends calls and control messages of nonexistent sessions, with the right mark.
 pub(crate) fn unknown_sessions(target: &Target) -> String {
     let Some(socket) = socket() else { return "no socket".into() };
-    let Some((core, said)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
+    let Some((core, fields)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
     pour(target, &socket, core, |count| {
         let kind = if count % 2 == 0 { CALL } else { CONTROL };
-        datagram(kind, &DatagramFields { slot: count as u32 % 100, key: count, ..said }, &[0; 72])
+        datagram(kind, &DatagramFields { slot: count as u32 % 100, key: count, ..fields }, &[0; 72])
     })
 }
 
-/// The registration of one session, again and again.
+/// Sends the registration of one session repeatedly.
 pub(crate) fn replays(target: &Target) -> String {
     let Some(socket) = socket() else { return "no socket".into() };
-    let Some((core, said)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
-    let open = datagram(OPEN, &said, &register());
+    let Some((core, fields)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
+    let open = datagram(OPEN, &fields, &register());
     pour(target, &socket, core, |_| open.clone())
 }
 
-/// Datagrams that are cut short, too long, or random, behind a mark that is right.
+/// Sends datagrams that are cut short, too long, or random, with the right mark.
 pub(crate) fn sizes(target: &Target) -> String {
     let Some(socket) = socket() else { return "no socket".into() };
-    let Some((core, said)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
-    let mut chance: AttackRng = target.rng();
+    let Some((core, fields)) = cookie(target, &socket, 1) else { return NO_COOKIE.into() };
+    let mut rng: AttackRng = target.rng();
     pour(target, &socket, core, |_| {
-        let kind = chance.below(12) as u8;
-        let length = chance.below(4_000);
-        let mut bytes = datagram(kind, &said, &chance.bytes(64));
+        let kind = rng.below(12) as u8;
+        let length = rng.below(4_000);
+        let mut bytes = datagram(kind, &fields, &rng.bytes(64));
         bytes.resize(HEADER / 2 + length, 0);
         bytes
     })

@@ -1,15 +1,17 @@
-//! Verdict on an attack's results: what the issue of each is, in a line, and whether that is as it should be.
+//! Verdicts on attacks: one line per attack, and whether its results meet the requirements.
 
 use crate::honest::ClientReport;
 use crate::target::Port;
 use crate::trial::{Plan, Trial};
 
-/// How far the second port may be below memcached.
+/// Accepted difference of goodput between memcached and the second port.
 const BELOW: f64 = 0.05;
-/// Memory that may be left over, in MB: the allocator's caches.
+/// Memory that may remain after an attack, in MB: the allocator's caches.
 const LEFTOVER_MAX: u64 = 24;
-/// Memory during an attack, in MB above that before: one bound for what is received (64 MB), the connections' own buffers
-/// (32 KiB each), and what waits for peers that don't read.
+/// Additional memory during an attack, in MB.
+///
+/// It covers the receive budget (64 MB), the connections' own buffers (32 KiB each), and output for
+/// peers that don't read.
 const DURING: u64 = 200;
 
 pub(crate) const HEADING: &str = "\
@@ -21,16 +23,16 @@ pub(crate) struct Verdict {
     pub(crate) judgement: Judgement,
 }
 
-/// An attack's outcome.
+/// Outcome of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Passed,
     Failed,
-    /// The client was late itself in so many rounds that none is left.
+    /// The client itself was late in too many rounds; none is left.
     Unmeasured,
 }
 
-/// Judges.
+/// Judges a trial.
 pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Verdict {
     if trial.rounds.is_empty() {
         let (port, name) = (trial.attack.port.name(), trial.attack.name);
@@ -42,15 +44,16 @@ pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Ve
     let beside = median(trial, |(_, beside)| beside.goodput);
     let p99 = median(trial, |(_, beside)| beside.p99.as_secs_f64());
     let kept = beside / without.max(1e-9);
-    let of_memcached = memcached.map(|trial| median(trial, |(_, beside)| beside.goodput));
+    let memcached_goodput = memcached.map(|trial| median(trial, |(_, beside)| beside.goodput));
     let mut problems = Vec::new();
     let mut check = |holds: bool, problem: &str| {
         if !holds {
             problems.push(problem.to_string());
         }
     };
-    // What is left of the second port's goodput depends on its protocol: memcached says how much can be left.
-    match of_memcached {
+    // The possible goodput on the second port depends on its protocol, so memcached is the
+    // reference.
+    match memcached_goodput {
         Some(theirs) => check(beside >= theirs - BELOW, "less than memcached"),
         None => check(
             kept >= if trial.is_on(Port::Memcached) { plan.goodput_min.min(0.5) } else { plan.goodput_min },
@@ -59,7 +62,7 @@ pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Ve
     }
     check(p99 <= trial.objective().as_secs_f64() || !plan.checks_latency, "answers beyond the objective");
     let all = trial.rounds.iter().flat_map(|(without, beside)| [without, beside]).chain([&trial.recovery]);
-    check(all.map(|experience: &ClientReport| experience.wrong).sum::<u64>() == 0, "wrong values");
+    check(all.map(|report: &ClientReport| report.wrong).sum::<u64>() == 0, "wrong values");
     check(trial.rounds.iter().all(|(_, beside)| beside.answered > 0.0), "nobody was answered");
     check(trial.recovery.answered > 0.5, "no recovery");
     check(trial.resources_after.memory <= trial.resources_before.memory + LEFTOVER_MAX, "memory left over");
@@ -70,7 +73,7 @@ pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Ve
         "{:9} {:14} {without:13.3} {beside:8.3} {kept:6.2} {:>10} {:9.2} ms {:12.3} {:11} > {} > {} {:>6} > {} > {} {:>6}, {}{}{}",
         trial.attack.port.name(),
         trial.attack.name,
-        of_memcached.map_or("-".into(), |theirs| format!("{theirs:.3}")),
+        memcached_goodput.map_or("-".into(), |theirs| format!("{theirs:.3}")),
         p99 * 1e3,
         trial.recovery.goodput,
         trial.resources_before.memory,

@@ -1,14 +1,15 @@
-//! First bytes of many protocols, for tests that connect with them to every port. Each goes on with commands of other
-//! protocols, which no port may execute.
+//! First bytes of many protocols, for tests that send them to every port.
+//!
+//! Each greeting is followed by commands of other protocols, which no port may execute.
 
-/// Commands of memcached's protocol, as a form's fields or a request's body may hold them.
+/// Appends a memcached command, as a form's field or a request's body may contain one.
 macro_rules! smuggled {
     ($greeting:literal) => {
         concat!($greeting, "set smuggled 0 0 1\r\nx\r\n").as_bytes()
     };
 }
 
-/// Names of protocols, and bytes that their clients begin with.
+/// Names of protocols, and first bytes of their clients.
 pub const GREETINGS: [(&str, &[u8]); 13] = [
     ("HTTP/1", smuggled!("GET / HTTP/1.1\r\nHost: a\r\n\r\n")),
     ("HTTP/1", smuggled!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\n")),
@@ -31,12 +32,12 @@ pub const GREETINGS: [(&str, &[u8]); 13] = [
     ("Leeward's protocol over UDP", LEEWARD_DATAGRAM),
 ];
 
-/// A client's `Register`, padded with a line of memcached's.
+/// A client's `Register`, followed by a memcached command.
 const LEEWARD: &[u8] = &{
     const LINE: &[u8] = b"\r\nset smuggled 0 0 1\r\nx\r\n";
     let mut bytes = [0; 64 + LINE.len()];
     (bytes[0], bytes[1], bytes[2], bytes[3]) = (b'L', b'W', 1, 1);
-    // The longest payload that it takes: 64 KiB.
+    // The longest accepted payload: 64 KiB.
     bytes[42] = 1;
     let mut at = 0;
     while at < LINE.len() {

@@ -1,12 +1,14 @@
-//! Parts that tests of several crates share. A dev-dependency only, and without dependencies of its own: any crate's tests
-//! may use it. Never here: anything that knows a crate of this workspace.
+//! Code that tests of several crates share.
 //!
-//! - [`require`]: programs and kernel features that a test needs, and what becomes of it where they are missing
-//! - [`alone`]: tests that need the machine's clock to themselves
+//! It is only a dev-dependency and has no dependencies, so any crate's tests may use it. Does not
+//! contain anything that depends on a crate of this workspace.
+//!
+//! - [`require`]: programs and kernel features that a test needs, and the handling of missing ones
+//! - [`serial`]: tests that need the machine's clock to themselves
 //! - [`allocator`]: counted allocations
-//! - [`random`] and [`fuzz`]: mutants of kept bytes, the same in every run
+//! - [`random`] and [`fuzz`]: mutants of stored bytes, the same in every run
 //! - [`greetings`]: first bytes of many protocols
-//! - [`net`] and [`wait`]: ports and patience
+//! - [`net`] and [`wait`]: ports, and waiting with a timeout
 
 pub mod allocator;
 pub mod fuzz;

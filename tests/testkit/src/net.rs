@@ -2,11 +2,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-/// An address at which nobody listens now. The system hands out other ports first, so that it stays free for a while: enough
-/// to be refused there, or to start a program that can't choose a port itself.
+/// Returns an address on which no process listens now.
+///
+/// The system assigns other ports first, so the port stays free for a while. A test can use it for
+/// a refused connection, or for a program that can't choose a port itself.
 ///
 /// # Panics
-/// If the system has no port.
+/// If the system has no free port.
 pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())

@@ -1,18 +1,20 @@
-//! Programs and kernel features that some tests need and not every machine has.
+//! Programs and kernel features that some tests need and some machines lack.
 //!
-//! A test that misses one calls [`Need::missing`] and returns. That prints a line, and appends it to the file named by
-//! `LEEWARD_SKIPS`. Where `LEEWARD_REQUIRE` lists the need, the call panics instead: in CI a test can't pass without having
-//! run. `profiler/tests/skips.py` does the same for the tests in Python.
+//! A test without one of them calls [`Requirement::missing`] and returns. The call prints a line,
+//! and appends it to the file named by `LEEWARD_SKIPS`. Where `LEEWARD_REQUIRE` lists the
+//! requirement, the call panics instead: in CI every required test must run.
+//! `profiler/tests/skips.py` does the same for the tests in Python.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Duration;
 
-/// A comma-separated list of [needs](Need) whose absence fails a test; an unknown word in it is an error.
+/// Comma-separated list of [requirements](Requirement) whose absence fails a test; an unknown name
+/// is an error.
 pub const REQUIRE: &str = "LEEWARD_REQUIRE";
 
-/// The file to which a line is appended for each test that was skipped, and for each attempt that a busy machine spoilt.
+/// File to which a line is appended for each skipped test, and for each attempt on a busy machine.
 pub const SKIPS: &str = "LEEWARD_SKIPS";
 
 /// A program or kernel feature that tests need.
@@ -22,7 +24,8 @@ pub enum Requirement {
     Memcached,
     /// The profiler's compiler plugin and run-time (`make profiler`).
     Profiler,
-    /// The profiler's plugin for the LLVM of rustc (`make profiler`, where that LLVM's headers are).
+    /// The profiler's plugin for the LLVM of rustc (`make profiler`, where that LLVM's headers
+    /// are).
     RustcPlugin,
     /// io_uring, which some containers forbid.
     IoUring,
@@ -30,11 +33,13 @@ pub enum Requirement {
     Scheduler,
     /// Prometheus's reading of metrics (`scripts/setup promtool`).
     Promtool,
-    /// Readers of the profiler's exports: pandas, pyarrow, Perfetto's definitions (`profiler/tests/readers`).
+    /// Readers of the profiler's exports: pandas, pyarrow, Perfetto's definitions
+    /// (`profiler/tests/readers`).
     Readers,
     /// OpenTelemetry's definitions of OTLP (`scripts/setup otlp`).
     Otlp,
-    /// Programs that recipes are for: nginx, HAProxy, Envoy, Kubernetes' schemas (`scripts/setup recipes`).
+    /// Programs that recipes are for: nginx, HAProxy, Envoy, Kubernetes' schemas (`scripts/setup
+    /// recipes`).
     Recipes,
 }
 
@@ -51,7 +56,7 @@ impl Requirement {
         Requirement::Recipes,
     ];
 
-    /// The word in `LEEWARD_REQUIRE`.
+    /// Returns the name in `LEEWARD_REQUIRE`.
     pub fn name(self) -> &'static str {
         match self {
             Requirement::Memcached => "memcached",
@@ -66,36 +71,40 @@ impl Requirement {
         }
     }
 
-    /// Whether `LEEWARD_REQUIRE` lists it.
+    /// Returns whether `LEEWARD_REQUIRE` lists the requirement.
     ///
     /// # Panics
-    /// If `LEEWARD_REQUIRE` holds a word that is no need.
+    /// If `LEEWARD_REQUIRE` contains an unknown name.
     pub fn is_required(self) -> bool {
         let list = std::env::var(REQUIRE).unwrap_or_default();
         parse(&list).unwrap_or_else(|error| panic!("{REQUIRE}: {error}")).contains(&self)
     }
 
-    /// Says that the running test is skipped because this is missing. The test returns next.
+    /// Reports that the running test is skipped because the requirement is missing. The test must
+    /// return next.
     ///
     /// # Panics
-    /// If `LEEWARD_REQUIRE` lists the need.
+    /// If `LEEWARD_REQUIRE` lists the requirement.
     pub fn missing(self, why: impl Display) {
         assert!(!self.is_required(), "{} is required and missing: {why}", self.name());
         note("skipped", self.name(), &why.to_string());
     }
 }
 
-/// Attempts of a test that a busy machine disturbs.
+/// Attempts of a test on a busy machine.
 const ATTEMPTS: usize = 5;
 
-/// The pause after the first disturbed attempt; each further one is twice as long, since others are busy for seconds at a time.
+/// The pause after the first failed attempt; each further pause is twice as long, because other
+/// work lasts seconds.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Repeats an attempt that ends with a reason why the machine was too busy for it: other work kept the machine from what
-/// the test observes. Each such attempt is noted as a line, which CI counts, and followed by a pause.
+/// Repeats an attempt that fails because the machine was too busy.
+///
+/// An attempt returns the reason if other work prevented the observation. Each such attempt is
+/// recorded as a line, which CI counts, and followed by a pause.
 ///
 /// # Panics
-/// After five attempts, whatever is required: a test that never observes anything shows nothing.
+/// After five attempts, for any `LEEWARD_REQUIRE`: a test without observations shows nothing.
 pub fn retry_if_busy(attempt: impl FnMut() -> Result<(), String>) {
     let mut pause = FIRST_PAUSE;
     let busy = |why: &str| {
@@ -110,10 +119,10 @@ fn succeeds(mut attempt: impl FnMut() -> Result<(), String>, mut busy: impl FnMu
     (0..ATTEMPTS).any(|_| attempt().inspect_err(|why| busy(why)).is_ok())
 }
 
-/// The needs in a comma-separated list.
+/// Parses a comma-separated list of requirements.
 ///
 /// # Errors
-/// The first word that is no need.
+/// A message about the first unknown name.
 pub fn parse(list: &str) -> Result<Vec<Requirement>, String> {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     words
@@ -126,7 +135,7 @@ pub fn parse(list: &str) -> Result<Vec<Requirement>, String> {
         .collect()
 }
 
-/// Writes a line: kind, need, test, reason, separated by tabs.
+/// Writes a line: kind, requirement, test, reason, separated by tabs.
 fn note(kind: &str, need: &str, why: &str) {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
@@ -137,7 +146,7 @@ fn note(kind: &str, need: &str, why: &str) {
     let line = format!("{kind}\t{need}\t{program}::{}\t{why}\n", thread.name().unwrap_or("?"));
     eprint!("{}", line.replace('\t', " "));
     if let Some(path) = std::env::var_os(SKIPS) {
-        // One write: tests run in parallel.
+        // A single write, because tests run in parallel.
         let file = OpenOptions::new().create(true).append(true).open(&path);
         file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     }
@@ -173,7 +182,8 @@ mod tests {
         }
     }
 
-    /// Both read the same environment: a word that only one of them knows fails the whole run of the other.
+    /// Both read the same environment: a name that only one of them knows fails the other's whole
+    /// run.
     #[test]
     fn tests_in_python_know_the_same_words() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiler/tests/skips.py");
@@ -184,7 +194,7 @@ mod tests {
         assert_eq!(words, Requirement::ALL.map(Requirement::name));
     }
 
-    /// Fails where the environment of this very run is misspelt, even if no test misses anything.
+    /// Fails if this run's environment is misspelt, even if no test misses a requirement.
     #[test]
     fn what_this_run_requires_can_be_read() {
         if let Ok(list) = std::env::var(REQUIRE) {

@@ -1,14 +1,14 @@
-//! Patience: what will come is waited for, and what does not come fails with a name.
+//! Waiting with a timeout: a condition that never holds fails by name.
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test has failed: long, because machines are busy.
+/// Time after which a test fails: long, because machines are busy.
 pub const LIVENESS: Duration = Duration::from_secs(60);
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 ///
 /// # Panics
-/// If it does not within [`LIVENESS`]; the message names `what`.
+/// If `holds` returns false for [`LIVENESS`]; the message names `what`.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

@@ -1,5 +1,5 @@
-//! Capacity of a server: the throughput of its cores' busy time, measured while so few clients are active that no controller
-//! rejects. So it is the same under nearly every controller.
+//! Capacity of a server: the throughput of its cores' busy time, measured while so few clients are
+//! active that no controller rejects. So it is the same under nearly every controller.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::interrupt::Interrupt;
 
 /// Active clients per core: the second one's request arrives while the first one's is executed.
 const CLIENTS_PER_CORE: u64 = 2;
-/// Longest wait for the server's counters. Without them the closed loop's throughput is the capacity.
+/// Longest wait for the server's counters. Without them the closed loop's throughput is the
+/// capacity.
 const TIMEOUT: Nanos = Nanos::from_secs(5);
 
 /// A server's counters before the closed loop, and the client that reads them again.
@@ -45,8 +46,8 @@ impl<'a> CapacityMeter<'a> {
     }
 }
 
-/// Completed requests per second of busy time, times the number of cores. `None` if the cores were never busy, or the counters
-/// are another server's.
+/// Completed requests per second of busy time, times the number of cores. `None` if the cores were
+/// never busy, or the counters are another server's.
 fn busy_throughput(before: &Statistics, after: &Statistics) -> Option<f64> {
     let passed = |of: fn(&Statistics) -> u64| of(after).saturating_sub(of(before));
     let all = passed(|statistics| statistics.uptime_ns).checked_mul(after.cores)?;
@@ -61,18 +62,18 @@ mod tests {
 
     #[test]
     fn idle_time_is_left_out() {
-        let told = |uptime_ns, idle_ns, completed| Statistics {
+        let statistics = |uptime_ns, idle_ns, completed| Statistics {
             uptime_ns,
             cores: 2,
             idle_ns,
             completed,
             ..Statistics::default()
         };
-        let before = told(1_000_000_000, 2_000_000_000, 7);
+        let before = statistics(1_000_000_000, 2_000_000_000, 7);
         // Two cores were busy for 0.5 s in all, with 1,000 requests.
-        let rate = busy_throughput(&before, &told(2_000_000_000, 3_500_000_000, 1_007)).unwrap();
+        let rate = busy_throughput(&before, &statistics(2_000_000_000, 3_500_000_000, 1_007)).unwrap();
         assert!((rate - 4_000.0).abs() < 1e-6, "{rate}");
-        assert_eq!(busy_throughput(&before, &told(2_000_000_000, 4_000_000_000, 7)), None, "never busy");
-        assert_eq!(busy_throughput(&before, &told(1_000_000_000, 9_000_000_000, 7)), None, "another server");
+        assert_eq!(busy_throughput(&before, &statistics(2_000_000_000, 4_000_000_000, 7)), None, "never busy");
+        assert_eq!(busy_throughput(&before, &statistics(1_000_000_000, 9_000_000_000, 7)), None, "another server");
     }
 }

@@ -1,6 +1,7 @@
-//! `leeward load`: requests for a server, and what came of each.
+//! `leeward load`: sends requests to a server and reports the result of each.
 //!
-//! - `words`: the report for people. `doubts`: reasons not to believe it, which come first and make the exit code.
+//! - `report`: the report as text. `problems`: reasons to doubt the report, which come first and
+//!   set the exit code. `capacity`: the server's capacity.
 
 mod capacity;
 mod problems;
@@ -34,19 +35,21 @@ use problems::ControllerCheck;
 
 /// Load a server and report what came of each request
 ///
-/// Open loop: when each request is due is drawn from the seed before the run, whatever the server does. Latency counts
-/// from then. With `--closed` each client keeps so many requests under way instead, which measures capacity.
+/// Open loop: when each request is due is drawn from the seed before the run, whatever the server
+/// does. Latency counts from then. With `--closed` each client keeps so many requests under way
+/// instead, which measures capacity.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LOAD)]
 pub(crate) struct LoadArgs {
     /// The server's address and port
     #[arg(value_name = "ADDRESS", required_unless_present = "udp")]
     pub(crate) address: Option<String>,
-    /// Ask by datagrams, at the address that `leeward serve --udp` was given; what the server has to be prepared with still goes
-    /// to ADDRESS, if that is said
+    /// Ask by datagrams, at the address that `leeward serve --udp` was given; what the server has
+    /// to be prepared with still goes to ADDRESS, if that is said
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) udp: Option<String>,
-    /// The longest datagram with --udp, in bytes, from 1128 to 8972; of a server and a client the smaller size holds
+    /// The longest datagram with --udp, in bytes, from 1128 to 8972; of a server and a client the
+    /// smaller size holds
     #[arg(long, value_name = "BYTES", requires = "udp", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(1128..=8972))]
     pub(crate) udp_size: u16,
     #[command(flatten)]
@@ -56,29 +59,32 @@ pub(crate) struct LoadArgs {
     /// Clients: one connection each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
-    /// Requests per second of all clients, such as 50k; or a multiple of what the server can do, such as 1.4x, which is
-    /// measured first: a second of closed loop, one request under way on each of the same connections
+    /// Requests per second of all clients, such as 50k; or a multiple of what the server can do,
+    /// such as 1.4x, which is measured first: a second of closed loop, one request under way on
+    /// each of the same connections
     #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
     pub(crate) demand: String,
     /// Closed loop: requests that each client keeps under way
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) closed: Option<u32>,
-    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean; or what is searched for, such
-    /// as search or search:words=1-2,match=all, in the server's own words
+    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean; or
+    /// what is searched for, such as search or search:words=1-2,match=all, in the server's own
+    /// words
     #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
     pub(crate) service: String,
     /// Bytes of each request's argument, of which the first 8 are its service time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
     pub(crate) payload: u32,
-    /// Time that a request may spend on queues from when it was due, at the client too: sent along with what is left of
-    /// it, for servers whose locks refuse a request that would wait too long; by default the server's own budget
-    /// applies
+    /// Time that a request may spend on queues from when it was due, at the client too: sent along
+    /// with what is left of it, for servers whose locks refuse a request that would wait too long;
+    /// by default the server's own budget applies
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
     /// How long requests are issued, warm-up included
     #[arg(long, value_name = "SPAN", default_value = "5s")]
     pub(crate) duration: String,
-    /// The part at the beginning that is not measured; by default 1s, or a fifth of the duration where that is less
+    /// The part at the beginning that is not measured; by default 1s, or a fifth of the duration
+    /// where that is less
     #[arg(long, value_name = "SPAN")]
     pub(crate) warmup: Option<String>,
     /// Draws arrivals and service times
@@ -114,7 +120,7 @@ Exit codes: 0 measured; 1 nobody listens, another protocol answers, a connection
 value; 3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
 The report is printed in any case, and says first what is wrong with it.";
 
-/// The command.
+/// Runs the command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::parse_span("--slo", &args.admission.slo)?;
@@ -126,7 +132,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let requests =
         Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     let warmup = warmup(args)?;
-    // A service that is not synthetic takes as long as it takes.
+    // The service time of a service that is not synthetic cannot be chosen.
     let times = requests.service_times().cloned().unwrap_or(ServiceTime::Constant(Nanos::from_micros(1)));
     let wish = load_spec(args, times)?;
     if let Some(path) = &args.hgrm {
@@ -135,11 +141,11 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     if let Some(cpu) = args.cpu.filter(|cpu| !leeward_load::may_run_on(*cpu)) {
         return Err(Failure::Input(anyhow!("--cpu: this process may not run on CPU {cpu}")));
     }
-    // The client side of a controller knows nothing of the server's cores.
+    // The client half of a controller does not depend on the server's cores.
     let environment = Environment::new(1, rtt, slo);
     let ends = ControllerCheck::new(&algorithm, &params, &environment)?;
     let tls = tls(args)?;
-    // From here on the server is asked: whatever is wrong with the question has been said.
+    // All arguments are checked; from here on the server is contacted.
     let far = args.udp.as_deref().map(|text| peer::find_listener(text, Transport::Udp)).transpose()?;
     let near = args.address.as_deref().map(|text| peer::find_listener(text, Transport::Tcp)).transpose()?;
     let Some(address) = near.or(far) else { return Err(Failure::Input(anyhow!("no address"))) };
@@ -167,17 +173,17 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     };
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let client = || (algorithm.build_client)(&params, &environment);
-    let mut is_said = false;
+    let mut is_reported = false;
     let watch = |progress: &Progress| {
-        if let (false, Some(words)) = (is_said, ends.mismatch(progress.gives_credits)) {
-            is_said = true;
-            let _ = writeln!(std::io::stderr(), "warning: {words}");
+        if let (false, Some(warning)) = (is_reported, ends.mismatch(progress.gives_credits)) {
+            is_reported = true;
+            let _ = writeln!(std::io::stderr(), "warning: {warning}");
         }
     };
     let (capacity, recording) = match wish {
         LoadSpec::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
         LoadSpec::Multiple { ratio, closed, workload, duration } => {
-            // The counters do not fit a datagram.
+            // The counters do not fit into a datagram.
             let has_meter = near.is_some() && requests.is_cpu_bound();
             let meter = has_meter.then(|| CapacityMeter::start(&server, &interrupt)).flatten();
             let active = meter.as_ref().map_or(args.clients, CapacityMeter::active_clients);
@@ -205,7 +211,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     doubts.into_iter().next().map_or(Ok(()), |doubt| Err(doubt.failure()))
 }
 
-/// TLS of each connection, and the name that the server must prove.
+/// Opens TLS for the connections; returns it with the name that the server must prove.
 fn tls(args: &LoadArgs) -> Result<Option<(ClientTls, ServerName)>, Failure> {
     let Some(tls) = args.tls.open()? else { return Ok(None) };
     let Some(address) = args.address.as_deref().filter(|_| args.udp.is_none()) else {
@@ -215,18 +221,18 @@ fn tls(args: &LoadArgs) -> Result<Option<(ClientTls, ServerName)>, Failure> {
     Ok(Some((tls, name)))
 }
 
-/// How long the capacity is measured, a quarter of it without counting.
+/// Duration of the capacity measurement; the first quarter is not counted.
 const CALIBRATION_TIME: Nanos = Nanos::from_millis(1_000);
 
-/// Wish for a service.
+/// Requested load.
 enum LoadSpec<W> {
-    /// This.
+    /// A plan that is known before the run.
     Plan(Plan),
-    /// So many times what the server can do.
+    /// A multiple of the server's capacity.
     Multiple { ratio: f64, closed: Plan, workload: W, duration: Nanos },
 }
 
-/// The part that is not measured.
+/// Duration of the initial part that is not measured.
 fn warmup(args: &LoadArgs) -> Result<Nanos, Failure> {
     let duration = admission::parse_span("--duration", &args.duration)?;
     let Some(written) = &args.warmup else { return Ok(Nanos::from_secs(1).min(Nanos(duration.0 / 5))) };
@@ -273,7 +279,7 @@ fn load_spec(args: &LoadArgs, service: ServiceTime) -> Result<LoadSpec<impl Fn(R
     Ok(LoadSpec::Plan(Plan::Open(schedule)))
 }
 
-/// The report as one object, with the capacity if that was measured.
+/// The report as one JSON object, with the capacity if it was measured.
 fn json(report: &LoadReport, capacity: Option<(f64, f64)>) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     output::write_json(report, &mut bytes).context("writing").map_err(Failure::Runtime)?;
@@ -285,7 +291,8 @@ fn json(report: &LoadReport, capacity: Option<(f64, f64)>) -> Result<String, Fai
     serde_json::to_string(&value).context("the report").map_err(Failure::Runtime)
 }
 
-/// Why the server could not be prepared, with the protocol that it speaks, where that is another one.
+/// Failure to prepare the server; names the protocol that the server speaks if it is not the
+/// expected one.
 fn prepare_failure(error: PrepareError, server: &Target<'_>) -> Failure {
     let expected = if server.encryption.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
     match error {

@@ -1,4 +1,5 @@
-//! Reasons not to take a load's report for a measurement of the server: each is said first, and makes the exit code.
+//! Reasons for which a load's report does not measure the server. Each is printed first and sets
+//! the exit code.
 
 use std::fmt;
 
@@ -13,21 +14,21 @@ use leeward_load::report::RunEndReason;
 use crate::demo::format::format_us;
 use crate::failure::Failure;
 
-/// A reason for which the server was not measured.
+/// Reason for which the server was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MeasurementProblem {
-    /// The server, or the way to it, failed.
+    /// The server or the connection to it failed.
     Failed(String),
-    /// This generator was too late.
+    /// The load generator was too late.
     Late(String),
 }
 
 impl MeasurementProblem {
-    /// The failure that the command ends with.
+    /// Failure with which the command ends.
     pub(super) fn failure(self) -> Failure {
         match self {
-            MeasurementProblem::Failed(words) => Failure::Runtime(anyhow!(words)),
-            MeasurementProblem::Late(words) => Failure::Unmeasured(anyhow!(words)),
+            MeasurementProblem::Failed(message) => Failure::Runtime(anyhow!(message)),
+            MeasurementProblem::Late(message) => Failure::Unmeasured(anyhow!(message)),
         }
     }
 }
@@ -35,12 +36,12 @@ impl MeasurementProblem {
 impl fmt::Display for MeasurementProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MeasurementProblem::Failed(words) | MeasurementProblem::Late(words) => f.write_str(words),
+            MeasurementProblem::Failed(message) | MeasurementProblem::Late(message) => f.write_str(message),
         }
     }
 }
 
-/// Reasons to doubt `report`, the weightiest first; `service` is what was asked for.
+/// Reasons to doubt `report`, the most serious first; `service` is the requested service.
 pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem> {
     let mut doubts = Vec::new();
     let (connections, totals) = (&report.connections, &report.totals);
@@ -78,21 +79,21 @@ pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem
     doubts
 }
 
-/// The controller of this end, as far as the other end's welcome can tell whether it is the same.
+/// Compares this end's controller with the server's, as far as the server's welcome message allows.
 pub(super) struct ControllerCheck {
     name: &'static str,
     gives_credits: bool,
 }
 
 impl ControllerCheck {
-    /// The other end of `algorithm`.
+    /// Determines whether the server half of `algorithm` gives credits.
     pub(super) fn new(algorithm: &Algorithm, params: &Params, environment: &Environment) -> Result<Self, Failure> {
         let server =
             algorithm.server(params, environment).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
         Ok(ControllerCheck { name: algorithm.name, gives_credits: server.control.gauges().credit_pool.is_some() })
     }
 
-    /// Warning of a server that runs another controller.
+    /// Warning if the server runs another controller.
     pub(super) fn mismatch(&self, gives_credits: Option<bool>) -> Option<String> {
         let theirs = gives_credits.filter(|theirs| *theirs != self.gives_credits)?;
         let does = |gives: bool| if gives { "gives credits" } else { "gives no credits" };

@@ -1,4 +1,5 @@
-//! Report of a load for people: reasons to doubt it, the results, then how much of them to believe.
+//! Report of a load as text: first the reasons to doubt it, then the results, then their
+//! reliability.
 
 use leeward_core::units::Nanos;
 use leeward_load::report::{LoadReport, Percentiles, RunEndReason};
@@ -8,7 +9,8 @@ use super::problems::MeasurementProblem;
 use crate::demo::format::{format_us, thousands};
 use crate::table::{WIDTH, wrap};
 
-/// The report, with the ratio and the capacity where the demand was a multiple of it.
+/// Formats the report. `capacity` is the ratio and the capacity, where the demand was a multiple of
+/// it.
 pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[MeasurementProblem]) -> String {
     let measured = &report.measured;
     let mut text: String = doubts.iter().map(|doubt| wrap(&format!("Not measured: {doubt}."), 0, WIDTH)).collect();
@@ -41,7 +43,8 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
         measured.failed,
         measured.disconnected + measured.unsent,
     );
-    // What never ended has no latency: without these lines a server that answers only what is easy would look fast.
+    // Unanswered requests have no latency; without these lines a server that answers only cheap
+    // requests would look fast.
     let totals = &report.totals;
     if totals.too_long > 0 {
         text += &format!(

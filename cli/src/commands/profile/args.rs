@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 /// Which function, thread and lock made this request slow: record a program, and read its traces
 ///
-/// Programs are built with `leeward cc` or `leeward c++` for calls of functions; without, there are locks and the
-/// scheduler. See docs/profile.md.
+/// Programs are built with `leeward cc` or `leeward c++` for calls of functions; without, there are
+/// locks and the scheduler. See docs/profile.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = PROFILE, subcommand_required = true)]
 pub(crate) struct ProfileArgs {
@@ -45,8 +45,9 @@ pub(crate) struct Recording {
     /// Resolution of calls' times; 1us unless --overhead says what it may cost
     #[arg(long, value_name = "SPAN")]
     pub(crate) tick: Option<String>,
-    /// Most of the program's CPU time that recording may take, such as 5%, or `off`. The shortest functions that are called most are left out
-    /// for it, and ticks come as often as it allows, or as --tick says
+    /// Most of the program's CPU time that recording may take, such as 5%, or `off`. The shortest
+    /// functions that are called most are left out for it, and ticks come as often as it allows, or
+    /// as --tick says
     #[arg(long, value_name = "PERCENT")]
     pub(crate) overhead: Option<String>,
     /// Shortest call that is recorded
@@ -58,7 +59,8 @@ pub(crate) struct Recording {
     /// Most disk space; the oldest is deleted to stay within it
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) disk: String,
-    /// Most memory for the events of a thread that are not on disk yet; it takes as much only while it must
+    /// Most memory for the events of a thread that are not on disk yet; it takes as much only while
+    /// it must
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub(crate) ring: String,
     /// Record no locks
@@ -67,7 +69,8 @@ pub(crate) struct Recording {
     /// Record no scheduler events
     #[arg(long)]
     pub(crate) no_sched: bool,
-    /// Whether forked children are recorded, each in a trace and with a clock of its own; `off` for servers that fork many
+    /// Whether forked children are recorded, each in a trace and with a clock of its own; `off` for
+    /// servers that fork many
     #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = ["on", "off"])]
     pub(crate) follow: String,
     /// CPU for the profiler's clock, best one that nothing else runs on
@@ -145,7 +148,8 @@ pub(crate) struct TraceArgs {
 /// Arguments that select requests.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RequestArgs {
-    /// Take each recorded call of this function for a request, instead of those that the program marks
+    /// Take each recorded call of this function for a request, instead of those that the program
+    /// marks
     #[arg(long, value_name = "NAME")]
     pub(crate) request_fn: Option<String>,
 }
@@ -166,8 +170,9 @@ Examples:
 
 /// Functions, waits and holds, ranked by a percentile
 ///
-/// Percentiles are of what was recorded: calls shorter than the threshold are not counted. With --per-request they are of
-/// requests: the time of a function with all it calls, and nothing where it was not seen.
+/// Percentiles are of what was recorded: calls shorter than the threshold are not counted. With
+/// --per-request they are of requests: the time of a function with all it calls, and nothing where
+/// it was not seen.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATS)]
 pub(crate) struct StatsArgs {
@@ -220,7 +225,8 @@ Examples:
   leeward profile requests leeward-traces/4711 --request-fn handle -n 3     each recorded call of `handle` is one
   leeward profile requests leeward-traces/4711 --json | jq .p99_ns";
 
-/// Show a request across threads: its functions, its waits, the holders of the locks it waited for, off the CPU
+/// Show a request across threads: its functions, its waits, the holders of the locks it waited for,
+/// off the CPU
 #[derive(Debug, clap::Args)]
 #[command(after_help = TIMELINE)]
 pub(crate) struct TimelineArgs {
@@ -280,7 +286,8 @@ pub(crate) struct ExportArgs {
     pub(crate) symbols: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) what: RequestArgs,
-    /// Format to write: Perfetto's own format, Chrome's JSON, a line per event, or stacks of requests for flame graphs
+    /// Format to write: Perfetto's own format, Chrome's JSON, a line per event, or stacks of
+    /// requests for flame graphs
     #[arg(long, value_name = "FORMAT", value_parser = ["perfetto", "chrome", "csv", "parquet", "folded"])]
     pub(crate) format: String,
     /// File to write; `-` is stdout

@@ -1,17 +1,19 @@
-//! Processes that a recorded program leaves running when it ends, such as daemons. A process that was forked just before may
-//! not have begun its trace yet.
+//! Finds processes that a recorded program leaves running when it ends, such as daemons. A process
+//! that was forked just before may not have started its trace yet.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::control::is_process_recording;
 
-/// Longest wait for a process to begin. A process that never begins, because the run-time is not in it, costs this time.
+/// Longest wait for processes to start recording. A process without the run-time never starts, and
+/// costs this time.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time between two looks.
+/// Interval between two checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until all processes with this setting in their environment record, for [`PATIENCE`] at most.
+/// Waits until all processes with this setting in their environment record, for at most
+/// `START_TIMEOUT`.
 pub(super) fn wait_for_recording(setting: &str) {
     let began = Instant::now();
     while !find_processes(setting).into_iter().all(is_process_recording) && began.elapsed() < START_TIMEOUT {
@@ -19,7 +21,8 @@ pub(super) fn wait_for_recording(setting: &str) {
     }
 }
 
-/// Processes that run with this setting of `LEEWARD_PROFILE`, as far as we may read their environment.
+/// Processes that run with this setting of `LEEWARD_PROFILE`, as far as their environment is
+/// readable.
 fn find_processes(setting: &str) -> Vec<u32> {
     let wanted = format!("LEEWARD_PROFILE={setting}");
     let has_it = |pid: &u32| {

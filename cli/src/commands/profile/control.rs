@@ -1,4 +1,5 @@
-//! `leeward profile attach`, and what it shares with others: a line to the run-time in another process, and a line back.
+//! `leeward profile attach`, and the shared control connection: sends a line to the run-time in
+//! another process and reads its response.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,13 +12,13 @@ use super::args::{AttachArgs, Recording};
 use crate::failure::Failure;
 use crate::stdout::{self, sanitize};
 
-/// The command.
+/// Runs the command.
 pub(super) fn attach(args: &AttachArgs) -> Result<(), Failure> {
     let options = options(&args.recording)?;
     stdout::print(&send_command(args.pid, &format!("start {options}"))?)
 }
 
-/// Whether the process of a trace is still writing it.
+/// True if the process of a trace is still writing the trace.
 pub(super) fn is_recording(trace: &Trace) -> bool {
     if !trace.damage().missing_end {
         return false;
@@ -25,23 +26,23 @@ pub(super) fn is_recording(trace: &Trace) -> bool {
     let Some(folder) = recording_folder(trace.header().pid) else { return false };
     let folder = Path::new(&folder);
     let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
-    // Its own relative path may be seen from another folder.
+    // The process may have recorded a path relative to another folder.
     same(folder, trace.path()) || (folder.is_relative() && folder.file_name() == trace.path().file_name())
 }
 
-/// Whether a process says that it is recording.
+/// True if a process reports that it is recording.
 pub(super) fn is_process_recording(pid: u32) -> bool {
     recording_folder(pid).is_some()
 }
 
-/// Folder that a process says it records to, if it is recording.
+/// Folder into which a process reports that it records; `None` if it does not record.
 fn recording_folder(pid: u32) -> Option<String> {
     let answer = send_command_within(pid, "status", Duration::from_secs(1)).ok()?;
     let (folder, _) = answer.strip_prefix("recording ")?.rsplit_once(" lost ")?;
     Some(folder.to_string())
 }
 
-/// How to record, as the run-time reads it.
+/// Recording options in the syntax of the run-time.
 pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     let out = std::path::absolute(&recording.out).context("the folder for traces").map_err(Failure::Input)?;
     let out = out.to_str().filter(|path| !path.contains([',', '\n', '%']));
@@ -67,7 +68,7 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
         }
         options += &format!(",overhead={}", number.map_or("off".into(), |number| number.to_string()));
     }
-    // Behind the share, from which ticks would follow.
+    // `tick` must come after `overhead`, which otherwise determines the ticks.
     if let Some(tick) = &recording.tick {
         options += &format!(",tick={tick}");
     }
@@ -77,7 +78,7 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     Ok(options)
 }
 
-/// Why a process has nobody who listens, and what to do about it.
+/// Explains why a process does not respond, and how to fix it.
 #[cfg(target_os = "linux")]
 fn no_answer_reason(pid: u32) -> &'static str {
     let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
@@ -87,7 +88,7 @@ fn no_answer_reason(pid: u32) -> &'static str {
     let (Ok(environment), Ok(maps)) = (of("environ"), of("maps")) else {
         return "it is another user's, who alone (or root) may record it";
     };
-    let asked = environment.split(|byte| *byte == 0).any(|word| word.starts_with(b"LEEWARD_PROFILE="));
+    let asked = environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"LEEWARD_PROFILE="));
     let preloaded = maps.windows(10).any(|part| part == b"leeward_rt");
     match (asked, preloaded) {
         (false, _) => {
@@ -104,14 +105,16 @@ fn no_answer_reason(pid: u32) -> &'static str {
     }
 }
 
-/// Sends a line to the run-time in a process; its answer without the `ok`. A stop answers when the trace is on disk.
+/// Sends a line to the run-time in a process; returns the response without `ok`.
+///
+/// The response to a stop arrives when the trace is on disk.
 pub(super) fn send_command(pid: u32, line: &str) -> Result<String, Failure> {
     send_command_within(pid, line, Duration::from_secs(60))
 }
 
-/// Like [`ask`] with so much time for the answer.
+/// Like [`send_command`], with this time limit for the response.
 #[cfg(target_os = "linux")]
-fn send_command_within(pid: u32, line: &str, patience: Duration) -> Result<String, Failure> {
+fn send_command_within(pid: u32, line: &str, timeout: Duration) -> Result<String, Failure> {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
@@ -120,16 +123,16 @@ fn send_command_within(pid: u32, line: &str, patience: Duration) -> Result<Strin
     let address = SocketAddr::from_abstract_name(format!("leeward-profile-{pid}"))
         .map_err(|error| Failure::Runtime(error.into()))?;
     let mut stream = UnixStream::connect_addr(&address).with_context(none).map_err(Failure::Input)?;
-    let talk = || -> std::io::Result<String> {
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+    let exchange = || -> std::io::Result<String> {
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         stream.write_all(format!("{line}\n").as_bytes())?;
         let mut answer = String::new();
         BufReader::new((&stream).take(4096)).read_line(&mut answer)?;
         Ok(answer)
     };
-    let mut talk = talk;
-    let answer = talk().with_context(|| format!("process {pid} does not answer")).map_err(Failure::Runtime)?;
+    let mut exchange = exchange;
+    let answer = exchange().with_context(|| format!("process {pid} does not answer")).map_err(Failure::Runtime)?;
     let answer = sanitize(answer.trim());
     match answer.split_once(' ').unwrap_or((&answer, "")) {
         ("ok", rest) => Ok(rest.to_string()),
@@ -139,6 +142,6 @@ fn send_command_within(pid: u32, line: &str, patience: Duration) -> Result<Strin
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ask_for(_: u32, _: &str, _: Duration) -> Result<String, Failure> {
+fn send_command_within(_: u32, _: &str, _: Duration) -> Result<String, Failure> {
     Err(Failure::Input(anyhow!("recording needs Linux; reading traces does not")))
 }

@@ -15,7 +15,7 @@ use super::read::{OpenTrace, failure};
 use crate::failure::Failure;
 use crate::stdout;
 
-/// The command.
+/// Runs the command.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let format = match args.format.as_str() {
         "perfetto" => Format::Perfetto,
@@ -27,7 +27,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let mut reading = OpenTrace::open(&args.trace, &args.symbols)?;
     let selection = match format {
         Format::Folded => reading.selection(&args.what)?,
-        // Without requests there is still all the rest to show.
+        // Without requests, the rest of the trace can still be exported.
         _ if args.what.request_fn.is_none() => Selection::Marked,
         _ => reading.selection(&args.what)?,
     };

@@ -1,4 +1,4 @@
-//! `leeward profile info`: what a trace holds.
+//! `leeward profile info`: shows the contents of a trace.
 
 use leeward_profile::span::format_nanos;
 use leeward_profile::trace::Trace;
@@ -10,10 +10,10 @@ use super::read::OpenTrace;
 use crate::failure::Failure;
 use crate::stdout::{self, sanitize};
 
-/// Threads and modules that are listed.
+/// Maximum of threads and of modules that are listed.
 const LISTED_MAX: usize = 20;
 
-/// The command.
+/// Runs the command.
 pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
     let mut reading = OpenTrace::open(&args.source.trace, &args.source.symbols)?;
     let survey = reading.symbols.survey();
@@ -72,7 +72,7 @@ fn bytes_per_event(trace: &Trace) -> f64 {
     trace.counts().event_bytes as f64 / trace.counts().events.max(1) as f64
 }
 
-/// Length of the recording, or what else is known of that.
+/// Duration of the recording; without it, the time between the first and the last event.
 fn describe_duration(trace: &Trace) -> String {
     match trace.duration() {
         Some(lasted) => format!("{} of recording", format_nanos(lasted)),
@@ -80,7 +80,7 @@ fn describe_duration(trace: &Trace) -> String {
     }
 }
 
-/// A trace in a few lines.
+/// Summarizes a trace in a few lines.
 pub(super) fn summary(trace: &Trace) -> String {
     let (header, counts) = (trace.header(), trace.counts());
     let (files, bytes) = trace.size();

@@ -1,4 +1,4 @@
-//! `leeward profile`: record, and read traces of the profiler. One file per subcommand.
+//! `leeward profile`: records programs and reads the profiler's traces. One file per subcommand.
 
 mod args;
 mod children;
@@ -19,7 +19,7 @@ use args::ProfileCommand;
 
 use crate::failure::Failure;
 
-/// The command.
+/// Runs the command.
 pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
     match &args.command {
         ProfileCommand::Record(args) => record::record(args),

@@ -1,4 +1,5 @@
-//! Parts shared by all subcommands that read: opening a trace with a progress bar, its symbols, and reporting damage.
+//! Parts that all reading subcommands share: opening a trace with a progress bar, its symbols, and
+//! reporting damage.
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -23,31 +24,31 @@ use crate::hangup;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::stdout::sanitize;
 
-/// A trace that is being read.
+/// An open trace with its symbols.
 pub(super) struct OpenTrace {
     pub(super) trace: Trace,
     pub(super) symbols: Symbols,
     pub(super) missing: RecordingGaps,
-    /// Functions that were left out at times, by name; those of which most calls are missing.
+    /// Functions that were omitted at times, with their names; those with the most missing calls.
     pub(super) omitted: Vec<(String, OmittedFunction)>,
     interrupt: Interrupt,
 }
 
 impl OpenTrace {
-    /// Opens a trace, and says on stderr what is wrong with it.
+    /// Opens a trace, and reports damage on stderr.
     pub(super) fn open(path: &Path, folders: &[PathBuf]) -> Result<OpenTrace, Failure> {
         let opened = OpenTrace::open_with(folders, |watch| Ok((Trace::open(path, watch)?, ())));
         opened.map(|(reading, ())| reading)
     }
 
-    /// Like [`Reading::open`] with a function that opens it, and has something to give besides.
+    /// Like [`OpenTrace::open`], but `open` opens the trace and returns an additional value.
     pub(super) fn open_with<T>(
         folders: &[PathBuf],
         open: impl FnOnce(&mut ProgressCallback<'_>) -> Result<(Trace, T), TraceError>,
     ) -> Result<(OpenTrace, T), Failure> {
         let interrupt = Interrupt::listen(StopMode::Graceful)?;
         hangup::stop_on_hangup(&interrupt);
-        let (trace, besides) = {
+        let (trace, extra) = {
             let mut watch = progress(&interrupt, "reading");
             open(&mut watch).map_err(failure)?
         };
@@ -56,22 +57,22 @@ impl OpenTrace {
         warn_of_missing(&trace, &missing);
         let mut symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
         let left_out = omitted(&trace, &mut symbols);
-        Ok((OpenTrace { trace, symbols, missing, omitted: left_out, interrupt }, besides))
+        Ok((OpenTrace { trace, symbols, missing, omitted: left_out, interrupt }, extra))
     }
 
-    /// Somebody to tell how far reading has come.
+    /// Returns a callback that shows the progress of reading and stops it on an interrupt.
     pub(super) fn progress(&self, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
         progress(&self.interrupt, title)
     }
 
-    /// Says on stderr which symbols are missing.
+    /// Warns on stderr about missing symbols.
     pub(super) fn warn_of_symbols(&self) {
-        for (module, why) in self.symbols.missing() {
-            let _ = writeln!(std::io::stderr(), "warning: symbols of {}: {}", sanitize(&module), sanitize(&why));
+        for (module, reason) in self.symbols.missing() {
+            let _ = writeln!(std::io::stderr(), "warning: symbols of {}: {}", sanitize(&module), sanitize(&reason));
         }
     }
 
-    /// The failure to say that nothing was selected, and what could have been.
+    /// Failure for an empty selection, with the names that could have been selected.
     pub(super) fn selection_failure(&mut self, what: &RequestArgs, unfinished: u64) -> Failure {
         let Some(name) = &what.request_fn else {
             return Failure::Input(anyhow!(
@@ -100,7 +101,7 @@ impl OpenTrace {
         ))
     }
 
-    /// Requests of a selection, in words that follow a number.
+    /// Names the selected requests, as the end of a phrase after a number.
     pub(super) fn describe_requests(&self, what: &RequestArgs) -> String {
         match &what.request_fn {
             Some(name) => format!("recorded calls of {}", sanitize(name)),
@@ -108,25 +109,26 @@ impl OpenTrace {
         }
     }
 
-    /// Remark on calls that were taken for requests; empty for requests that the program marks.
+    /// Note on recorded calls that are missing from a selection; empty for requests that the
+    /// program marks.
     pub(super) fn coverage_note(&self, what: &RequestArgs) -> String {
         let least = format_nanos(self.trace.header().call_threshold);
         let Some(name) = &what.request_fn else { return String::new() };
-        let mut said = format!("Calls that took less than {least} were not recorded and are not among them.\n");
+        let mut note = format!("Calls that took less than {least} were not recorded and are not among them.\n");
         let out = self.omitted.iter().find(|(function, one)| {
             one.missed > 0 && (is_called(function, name) || is_called(without_closures(function), name))
         });
         if let Some((_, one)) = out {
             let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
-            said += &format!(
+            note += &format!(
                 "For {share:.0} % of its calls {name} was left out, so that recording kept to its share of the CPU: these are not \
                  among them, either.\n"
             );
         }
-        said
+        note
     }
 
-    /// The selection that was asked for; an error if there is nothing to select.
+    /// Returns the requested selection, or an error if nothing can be selected.
     pub(super) fn selection(&mut self, what: &RequestArgs) -> Result<Selection, Failure> {
         match &what.request_fn {
             Some(name) if self.trace.counts().calls == 0 => {
@@ -143,7 +145,7 @@ impl OpenTrace {
         }
     }
 
-    /// Calls of the function with this name, with a remark where they may not be what was meant.
+    /// Selects the calls of a function; prints a note if other calls may be better.
     fn select_calls(&mut self, name: &str, what: &RequestArgs) -> Result<Selection, Failure> {
         let mut watch = self.progress("looking for the function");
         let found = Functions::find(&self.trace, &mut self.symbols, name, &mut watch).map_err(failure)?;
@@ -165,7 +167,7 @@ impl OpenTrace {
         Ok(Selection::CallsOf(found))
     }
 
-    /// Says on stderr which functions may be called once per request.
+    /// Lists on stderr the functions that may be called once per request.
     fn suggest(&mut self) -> Result<(), Failure> {
         let mut watch = self.progress("looking for requests");
         let candidates = candidates(&self.trace, &mut self.symbols, &mut watch).map_err(failure)?;
@@ -190,7 +192,7 @@ impl OpenTrace {
     }
 }
 
-/// Why a trace has no calls of functions, and what to do about it.
+/// Explains why a trace has no calls of functions, and how to fix it.
 pub(super) fn no_calls_reason(trace: &Trace) -> String {
     let header = trace.header();
     if header.engine == leeward_profile::format::meta::Engine::None {
@@ -211,25 +213,26 @@ pub(super) fn no_calls_reason(trace: &Trace) -> String {
     }
 }
 
-/// Whether the program was built with the run-time in it. Which process says so does not matter: a part of the trace with its word may be gone.
+/// True if the program was built with the run-time. The symbols count, too, since the file with the
+/// run-time's note may be deleted.
 fn has_run_time(trace: &Trace) -> bool {
-    let is_said = trace.notes().iter().any(|note| note.text.contains("built with the run-time in it"));
-    is_said || Symbols::new(trace, Options::default()).program_defines("__leeward_tick_slow")
+    let is_noted = trace.notes().iter().any(|note| note.text.contains("built with the run-time in it"));
+    is_noted || Symbols::new(trace, Options::default()).program_defines("__leeward_tick_slow")
 }
 
-/// Names of the functions that were left out so that recording kept to its share of the CPU.
+/// Names of the functions that were omitted to keep recording within its share of the CPU.
 fn omitted(trace: &Trace, symbols: &mut Symbols) -> Vec<(String, OmittedFunction)> {
     let most = trace.share().map_or(&[][..], |share| &share.most);
     let time = trace.counts().last;
     most.iter().map(|one| (symbols.location(one.function, time).function(), *one)).collect()
 }
 
-/// Says a line on stderr. Nobody may be there to read it.
+/// Prints a line to stderr. Errors are ignored: stderr may be closed.
 pub(super) fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }
 
-/// Says on stderr what can't be read of a trace. Of one that is still being written the end is not missing.
+/// Reports damage of a trace on stderr. A trace that is still being written has no missing end.
 pub(super) fn warn_of_damage(trace: &Trace) {
     let damage = Damage { missing_end: false, ..trace.damage().clone() };
     for line in damage.to_string().lines() {
@@ -243,18 +246,18 @@ pub(super) fn warn_of_damage(trace: &Trace) {
     }
 }
 
-/// Says on stderr what the recording itself reports: what it could not do, that it ended early, that events were lost.
+/// Reports on stderr the problems that the recording noted: failures, an early end, lost events.
 pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
     let mut err = std::io::stderr();
-    // Of a program without functions to record none is missing.
+    // A program without instrumented functions has no missing calls.
     let has_calls = trace.counts().calls > 0 || has_run_time(trace);
-    let words = missing.describe().filter(|_| has_calls || trace.share().is_some());
-    if let Some(words) = &words {
-        let _ = writeln!(err, "warning: {words}");
+    let message = missing.describe().filter(|_| has_calls || trace.share().is_some());
+    if let Some(message) = &message {
+        let _ = writeln!(err, "warning: {message}");
     }
-    // What the recording says of its clock is in these words, with the share that is missing.
-    let told = |topic: u8| topic == 4 && (words.is_some() || !has_calls);
-    for note in trace.notes().iter().filter(|note| note.level > 0 && !told(note.topic)) {
+    // This message already contains the recording's note on its clock (topic 4).
+    let is_reported = |topic: u8| topic == 4 && (message.is_some() || !has_calls);
+    for note in trace.notes().iter().filter(|note| note.level > 0 && !is_reported(note.topic)) {
         let _ = writeln!(err, "note from the recording: {}", sanitize(&note.text));
     }
     if let Some(end) = trace.end().filter(|end| end.is_early()) {
@@ -269,11 +272,11 @@ pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
     }
 }
 
-/// An error of reading as the program's failure.
+/// Converts a read error to the command's failure.
 pub(super) fn failure(error: TraceError) -> Failure {
     match error {
         TraceError::Interrupted => Failure::Interrupted,
-        // Its own words have the cause in them, too.
+        // The error's own message would repeat its cause.
         TraceError::Io { path, source } => file_failure(Error::new(source).context(path.display().to_string())),
         _ => Failure::Input(Error::new(error)),
     }
@@ -293,7 +296,7 @@ fn progress(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> Contr
     }
 }
 
-/// A bar that goes away when it is dropped.
+/// A progress bar that is cleared when it is dropped.
 struct ClearOnDrop(ProgressBar);
 
 impl Drop for ClearOnDrop {

@@ -1,4 +1,5 @@
-//! `leeward profile record`: runs a program with the profiler's run-time, and says where its traces are.
+//! `leeward profile record`: runs a program with the profiler's run-time, and prints where its
+//! traces are.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -20,16 +21,16 @@ use super::signals::{self, SignalForwarder};
 use crate::failure::Failure;
 use crate::stdout;
 
-/// The run-time's library.
+/// File name of the run-time library.
 const LIBRARY: &str = "libleeward_rt.so";
-/// Names the folder of the profiler's files.
+/// Environment variable with the folder of the profiler's files.
 const FOLDER_VAR: &str = "LEEWARD_PROFILER_DIR";
-/// Where they are, seen from the program: installed, and in the build folder.
+/// Folders of these files, relative to the program: installed, and in the build folder.
 const SEARCH_FOLDERS: [&str; 3] = ["../lib/leeward", "../profiler", "profiler"];
-/// Traces that are described one by one.
+/// Maximum of traces that are described individually.
 const DESCRIBED_MAX: usize = 5;
 
-/// The command.
+/// Runs the command.
 pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let options = options(&args.recording)?;
     let out = &args.recording.out;
@@ -43,11 +44,11 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(arguments);
     let begin = if args.wait { "wait" } else { "on" };
-    // Signals stay the program's: `attach` and `stop` ask by the socket.
+    // The program keeps its signals: `attach` and `stop` use the socket.
     let setting = format!("{begin},signal=none,{options}");
     command.env("LEEWARD_PROFILE", &setting);
     let loaded = preload(&mut command, args.runtime.as_deref())?;
-    // Signals to this process are meant for the program, and this process waits for its end.
+    // This process forwards its signals to the program, and waits for the program's end.
     let passing = SignalForwarder::start()?;
     let name = || program.to_string_lossy().into_owned();
     let mut child = command.spawn().map_err(|error| spawn_failure(program, error))?;
@@ -97,21 +98,22 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     Err(Failure::Runtime(anyhow!("{} ended with {status}; what was recorded is there", name())))
 }
 
-/// Signal by which the recording ended: one that this process was sent, or a hangup that the program did not survive.
+/// Signal that ended the recording: one that this process received, or a hangup that killed the
+/// program.
 fn end_signal(status: ExitStatus, asked: Option<i32>) -> Option<i32> {
     const HANGUP: i32 = 1;
     asked.or(status.signal().filter(|signal| *signal == HANGUP))
 }
 
-/// A trace in short.
+/// Summary of a trace.
 #[derive(Default)]
 pub(super) struct TraceSummary {
     events: u64,
-    /// Whether its process is still recording.
+    /// True if the process is still recording.
     is_recording: bool,
 }
 
-/// Says what is missing in a trace, and what it holds.
+/// Prints the summary of a trace, and warnings about missing parts.
 pub(super) fn summarize(path: &Path) -> Result<TraceSummary, Failure> {
     let trace = match Trace::open(path, &mut ignore_progress) {
         Ok(trace) => trace,
@@ -121,7 +123,7 @@ pub(super) fn summarize(path: &Path) -> Result<TraceSummary, Failure> {
         }
     };
     let missing = missing(&trace, &mut ignore_progress).map_err(super::read::failure)?;
-    // What is wrong comes before what was recorded.
+    // Print the problems before the contents.
     super::read::warn_of_damage(&trace);
     super::read::warn_of_missing(&trace, &missing);
     let lives = is_recording(&trace);
@@ -133,7 +135,7 @@ pub(super) fn summarize(path: &Path) -> Result<TraceSummary, Failure> {
     Ok(TraceSummary { events: trace.counts().events, is_recording: lives })
 }
 
-/// Why a program can't be run.
+/// Failure to run the program.
 fn spawn_failure(program: &std::ffi::OsStr, error: std::io::Error) -> Failure {
     let program = program.to_string_lossy();
     Failure::Input(match error.kind() {
@@ -144,17 +146,18 @@ fn spawn_failure(program: &std::ffi::OsStr, error: std::io::Error) -> Failure {
     })
 }
 
-/// Lets the program load the run-time if there is one to load; one that has it already does not mind. Whether there is one.
-fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<bool, Failure> {
+/// Preloads the run-time if a library is found; a program that contains the run-time ignores it.
+/// Returns true if one was found.
+fn preload(command: &mut Command, requested: Option<&Path>) -> Result<bool, Failure> {
     let installed = || {
         let named = std::env::var_os(FOLDER_VAR).map(PathBuf::from);
         let own = std::env::current_exe().ok();
         let beside = own.as_deref().and_then(Path::parent);
-        // Where `leeward cc` looks for its files, too.
-        let places = beside.into_iter().flat_map(|folder| SEARCH_FOLDERS.map(|place| folder.join(place)));
-        named.into_iter().chain(places).map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
+        // `leeward cc` searches the same folders.
+        let candidates = beside.into_iter().flat_map(|folder| SEARCH_FOLDERS.map(|path| folder.join(path)));
+        named.into_iter().chain(candidates).map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
     };
-    let asked = wanted.map(Path::to_path_buf);
+    let asked = requested.map(Path::to_path_buf);
     if let Some(path) = asked.as_ref().filter(|path| !path.is_file()) {
         return Err(Failure::Input(anyhow!("{}: the run-time is not there", path.display())));
     }
@@ -169,12 +172,12 @@ fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<bool, Failure
     Ok(true)
 }
 
-/// Whether something was written into a folder since: a process may have the id of an earlier one.
+/// True if the folder has changed since `began`: a process may have the id of an earlier one.
 fn is_newer(folder: &Path, began: std::time::SystemTime) -> bool {
     std::fs::metadata(folder).and_then(|meta| meta.modified()).is_ok_and(|modified| modified >= began)
 }
 
-/// The folders in `out`.
+/// Folders in `out`.
 fn traces(out: &Path) -> BTreeSet<PathBuf> {
     let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()

@@ -1,4 +1,4 @@
-//! `leeward profile requests`: the slowest requests.
+//! `leeward profile requests`: lists the slowest requests.
 
 use leeward_profile::analysis::slowest::slowest;
 use leeward_profile::span::{format_nanos, percent};
@@ -9,7 +9,7 @@ use super::read::{OpenTrace, failure};
 use crate::failure::Failure;
 use crate::stdout::{self, sanitize};
 
-/// The command.
+/// Runs the command.
 pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     let mut reading = OpenTrace::open(&args.source.trace, &args.source.symbols)?;
     let selection = reading.selection(&args.what)?;

@@ -1,4 +1,5 @@
-//! Signals that `record` gets, passed on to the program that it records: scripts know the process id of `record` alone.
+//! Forwards signals of `record` to the recorded program, because scripts know only the process id
+//! of `record`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -14,7 +15,7 @@ use signal_hook::low_level::siginfo::Cause;
 
 use crate::failure::Failure;
 
-/// Signals that are passed on.
+/// Signals that are forwarded.
 const FORWARDED: [(i32, Signal, &str); 6] = [
     (SIGHUP, Signal::HUP, "SIGHUP"),
     (SIGINT, Signal::INT, "SIGINT"),
@@ -23,13 +24,14 @@ const FORWARDED: [(i32, Signal, &str); 6] = [
     (SIGUSR1, Signal::USR1, "SIGUSR1"),
     (SIGUSR2, Signal::USR2, "SIGUSR2"),
 ];
-/// Signals after which a program is expected to end.
+/// Signals that usually end a program.
 const TERMINATING: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
-/// The same signal within this time is one: `timeout` sends its own to the program and to the program's group.
+/// Time within which a repeated signal is ignored: `timeout` sends its signal to the program and to
+/// its process group.
 const REPEAT_WINDOW: Duration = Duration::from_millis(500);
-/// A program that goes on for so long after such a signal is worth a word.
+/// Delay of the note about a program that continues after such a signal.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
-/// Signals that are kept until the program is there.
+/// Maximum of signals that are kept until the program has started.
 const PENDING_MAX: usize = 16;
 
 /// Name of a signal, such as `SIGINT`.
@@ -38,41 +40,43 @@ pub(super) fn name(signal: i32) -> String {
     known.map_or_else(|| format!("signal {signal}"), |(.., name)| (*name).to_string())
 }
 
-/// State that the thread that listens shares with the one that waits.
+/// State shared by the signal thread and the waiting thread.
 #[derive(Debug, Default)]
 struct State {
-    /// The program, from its start until it is known to have ended.
+    /// The program, from its start until its end is known.
     program: Option<Pid>,
-    /// Signals from before the program was there.
+    /// Signals that arrived before the program started.
     pending: Vec<Signal>,
-    /// Last signal that was passed on, and when.
+    /// Last forwarded signal and its time.
     last: Option<(i32, Instant)>,
-    /// Last signal that asked the program to end, unless the terminal sent it to the program as well.
+    /// Last terminating signal to this process alone; a signal from the terminal goes to the
+    /// program as well.
     stop_signal: Option<i32>,
-    /// Whether somebody looks if the program goes on.
+    /// True if a thread checks whether the program continues.
     is_watched: bool,
-    /// Whether the terminal's Ctrl-C was pressed.
+    /// True if Ctrl-C was pressed in the terminal.
     is_interrupted: bool,
-    /// Whether the program has ended, and what comes now can be left out.
+    /// True if the program has ended; the remaining output may then be skipped.
     has_ended: bool,
 }
 
-/// Passes signals on to the program that is recorded.
+/// Forwards signals to the recorded program.
 pub(super) struct SignalForwarder {
     state: Arc<Mutex<State>>,
     handle: signal_hook::iterator::Handle,
-    /// Signals that this process was started to ignore: so must the program be, which inherits what is ignored, and no handlers.
+    /// Signals that this process ignores since its start. The program must inherit that, and
+    /// handlers are not inherited.
     ignored: Vec<i32>,
 }
 
 impl SignalForwarder {
-    /// Listens from now on, except to signals that are ignored: these are heard once the program is there.
+    /// Listens for all signals that are not ignored; for those, once the program has started.
     pub(super) fn start() -> Result<SignalForwarder, Failure> {
         let ignored = ignored_signals("/proc/self/status");
-        let (ignored, heard): (Vec<i32>, Vec<i32>) =
+        let (ignored, handled): (Vec<i32>, Vec<i32>) =
             FORWARDED.iter().map(|(number, ..)| *number).partition(|number| ignored & bit(*number) != 0);
         let listening = || "listening for signals";
-        let mut signals = SignalsInfo::<WithOrigin>::new(heard).with_context(listening).map_err(Failure::Runtime)?;
+        let mut signals = SignalsInfo::<WithOrigin>::new(handled).with_context(listening).map_err(Failure::Runtime)?;
         let handle = signals.handle();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
@@ -89,7 +93,7 @@ impl SignalForwarder {
         Ok(SignalForwarder { state, handle, ignored })
     }
 
-    /// The program is there: it gets what came before, too.
+    /// Sets the started program, and sends it the pending signals.
     pub(super) fn set_program(&self, program: u32) {
         let Some(pid) = i32::try_from(program).ok().and_then(Pid::from_raw) else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +107,7 @@ impl SignalForwarder {
         }
     }
 
-    /// Waits until the program has ended, and leaves it to be waited for: until then its process id is nobody else's.
+    /// Waits until the program has ended, without reaping it, so that its process id is not reused.
     pub(super) fn wait(&self) {
         let program = self.state.lock().unwrap_or_else(PoisonError::into_inner).program;
         if let Some(pid) = program {
@@ -114,18 +118,18 @@ impl SignalForwarder {
         (state.program, state.has_ended) = (None, true);
     }
 
-    /// Signal that asked the program to end, to this process alone.
+    /// Terminating signal that was sent to this process alone.
     pub(super) fn stop_signal(&self) -> Option<i32> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).stop_signal
     }
 
-    /// Whether Ctrl-C was pressed.
+    /// True if Ctrl-C was pressed.
     pub(super) fn is_interrupted(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_interrupted
     }
 }
 
-/// Passes a signal on, unless the program has it already.
+/// Forwards a signal, unless the program has got it already.
 fn forward(shared: &Arc<Mutex<State>>, origin: &Origin) {
     let Some((number, signal, _)) = FORWARDED.into_iter().find(|(number, ..)| *number == origin.signal) else { return };
     let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,12 +140,12 @@ fn forward(shared: &Arc<Mutex<State>>, origin: &Origin) {
     }
     if state.has_ended {
         if !matches!(signal, Signal::USR1 | Signal::USR2) {
-            // Nothing is lost but the summary.
+            // Only the summary is lost.
             std::process::exit(128 + number);
         }
         return;
     }
-    // The terminal sends its signals to everybody in front of it.
+    // The terminal sends its signals to the whole foreground process group.
     if matches!(origin.cause, Cause::Kernel) {
         state.is_interrupted |= number == SIGINT;
         return;
@@ -155,7 +159,8 @@ fn forward(shared: &Arc<Mutex<State>>, origin: &Origin) {
         None if state.pending.len() >= PENDING_MAX => {}
         None => state.pending.push(signal),
         Some(pid) => {
-            // A script's `&` makes programs ignore Ctrl-C. This one was not pressed, but sent.
+            // A program started by a script's `&` ignores Ctrl-C's signal. This signal was sent
+            // explicitly, so send SIGTERM instead.
             let ignores =
                 is_ending && ignored_signals(&format!("/proc/{}/status", pid.as_raw_nonzero())) & bit(number) != 0;
             let _ = kill_process(pid, if ignores { Signal::TERM } else { signal });
@@ -166,9 +171,9 @@ fn forward(shared: &Arc<Mutex<State>>, origin: &Origin) {
     }
 }
 
-/// Says after a moment that the program has not ended, if so.
+/// Prints a note after a delay if the program is still running.
 fn warn_if_running(shared: Arc<Mutex<State>>, pid: Pid, signal: i32) {
-    let say = move || {
+    let print_note = move || {
         thread::sleep(NOTICE_DELAY);
         if shared.lock().unwrap_or_else(PoisonError::into_inner).program == Some(pid) {
             let (pid, signal) = (pid.as_raw_nonzero(), name(signal));
@@ -177,15 +182,16 @@ fn warn_if_running(shared: Arc<Mutex<State>>, pid: Pid, signal: i32) {
             ));
         }
     };
-    let _ = thread::Builder::new().name("patience".into()).spawn(say);
+    let _ = thread::Builder::new().name("patience".into()).spawn(print_note);
 }
 
-/// A signal in a set of them, as the kernel writes it.
+/// Bit of a signal in the kernel's signal sets.
 fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Signals that the process with this status ignores, as a set of bits: those from which `nohup` or a script's `&` protects it.
+/// Signals that the process with this status file ignores, as a bit set. `nohup` or a script's `&`
+/// sets them.
 fn ignored_signals(status: &str) -> u64 {
     let status = std::fs::read_to_string(status).unwrap_or_default();
     let field = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

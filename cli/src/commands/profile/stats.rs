@@ -1,4 +1,4 @@
-//! `leeward profile stats`: functions, waits and holds, ranked by a percentile.
+//! `leeward profile stats`: ranks functions, waits and holds by a percentile.
 
 use leeward_profile::span::format_nanos;
 use leeward_profile::stats::{self, Collector, Options, SpanKind, StatsRow};
@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::stdout::{self, sanitize};
 use crate::table::{Align, Table};
 
-/// Characters of a name.
+/// Maximum width of a name, in characters.
 const NAME_WIDTH: usize = 70;
 
-/// The command.
+/// Runs the command.
 pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
     let mut options =
         Options { percentile: args.percentile, by_caller: args.by_caller, filter: args.filter.clone(), thread: None };
@@ -33,7 +33,8 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
         (reading, rows, Some(requests))
     } else {
         let (mut reading, collector) = match args.thread {
-            // Which number the writer gave a thread is known only after reading; a second pass is cheap.
+            // The number of a thread in the trace is known only after reading; a second pass is
+            // cheap.
             Some(tid) => {
                 let reading = OpenTrace::open(&source.trace, &source.symbols)?;
                 let known = reading.trace.threads().find(|thread| thread.tid == tid).map(|thread| thread.number);
@@ -133,7 +134,7 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
     out
 }
 
-/// Name of a row; of a function that others only call for, with how many these are.
+/// Name of a row, with the number of wrappers that only call the function.
 fn row_name(row: &StatsRow) -> String {
     match row.wrappers {
         0 => row.name.clone(),

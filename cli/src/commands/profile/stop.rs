@@ -1,4 +1,4 @@
-//! `leeward profile stop`: ends a recording that was attached, and says what it holds.
+//! `leeward profile stop`: ends an attached recording, and prints its summary.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::record::summarize;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// The command.
+/// Runs the command.
 pub(super) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let answer = send_command(args.pid, "stop")?;
     stdout::print(&answer)?;

@@ -1,4 +1,4 @@
-//! `leeward profile tail`: what the slowest requests do that the others don't.
+//! `leeward profile tail`: explains how the slowest requests differ from the others.
 
 use leeward_profile::analysis::tail::{self, Finding, Tail};
 use leeward_profile::span::format_nanos;
@@ -10,12 +10,12 @@ use crate::failure::Failure;
 use crate::stdout::{self, sanitize};
 use crate::table::{Align, Table, WIDTH, wrap};
 
-/// Differences that explain less are not shown, in per cent.
+/// Least share of the difference that a finding must explain to be shown, in percent.
 const EXPLAINED_MIN: f64 = 1.0;
-/// Labels whose slowest requests are explained, besides the table of all.
+/// Maximum of labels whose slowest requests are explained, besides the table of all labels.
 const LABELS_MAX: usize = 5;
 
-/// The command.
+/// Runs the command.
 pub(super) fn tail(args: &TailArgs) -> Result<(), Failure> {
     let mut reading = OpenTrace::open(&args.source.trace, &args.source.symbols)?;
     let selection = reading.selection(&args.what)?;
@@ -41,7 +41,7 @@ pub(super) fn tail(args: &TailArgs) -> Result<(), Failure> {
     stdout::print(&out)
 }
 
-/// A comparison in words.
+/// Describes a comparison.
 fn text(reading: &OpenTrace, tail: &Tail, args: &TailArgs, limit: usize) -> String {
     let mut out = format!(
         "{} of {} {} took {} or longer: {} on average, the others {}.\n",
@@ -60,7 +60,8 @@ fn text(reading: &OpenTrace, tail: &Tail, args: &TailArgs, limit: usize) -> Stri
         out += &format!("\n{}", wrap(&sanitize(&culprit.text), 0, WIDTH));
     }
     let shown = tail.findings.iter().filter(|finding| finding.explains >= EXPLAINED_MIN).take(limit);
-    // The program can be changed; what the machine did comes after that, however much it was.
+    // Findings about the program come first, since it can be changed; those about the machine
+    // follow, whatever their share.
     let (of_machine, of_program): (Vec<&Finding>, Vec<&Finding>) = shown.partition(|finding| finding.of_machine);
     for (index, finding) in of_program.into_iter().enumerate() {
         let head = format!("{}. {:.0} % of the difference.", index + 1, finding.explains);
@@ -76,7 +77,7 @@ fn text(reading: &OpenTrace, tail: &Tail, args: &TailArgs, limit: usize) -> Stri
     out
 }
 
-/// Remarks on the whole trace.
+/// Notes on the whole trace.
 fn closing_notes(reading: &OpenTrace) -> String {
     let mut out = String::new();
     if reading.trace.counts().scheduler == 0 {

@@ -1,4 +1,4 @@
-//! `leeward profile timeline`: one request across threads.
+//! `leeward profile timeline`: shows one request across threads.
 
 use anyhow::{Context, anyhow};
 use leeward_profile::analysis::timeline::{self, RequestChoice};
@@ -9,7 +9,7 @@ use super::read::{OpenTrace, failure};
 use crate::failure::Failure;
 use crate::stdout::{self, sanitize};
 
-/// The command.
+/// Runs the command.
 pub(super) fn timeline(args: &TimelineArgs) -> Result<(), Failure> {
     let mut reading = OpenTrace::open(&args.source.trace, &args.source.symbols)?;
     let selection = reading.selection(&args.what)?;

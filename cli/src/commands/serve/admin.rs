@@ -1,4 +1,4 @@
-//! The port for operators beside a server: `--admin`. Never here: what it answers (`leeward-admin`).
+//! Admin port of a server: `--admin`. Does not contain its responses (`leeward-admin`).
 
 use std::net::TcpListener;
 
@@ -11,26 +11,27 @@ use leeward_services::backend::Port;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Name of the server beside which a second port may stand.
+/// Name of the server, beside the name of a second port.
 const SERVER: &str = "rpc";
 
-/// The port's socket, before there is a server to tell of.
+/// Listening socket of the admin port, before the server exists.
 pub(super) struct AdminListener(TcpListener);
 
 impl AdminListener {
-    /// The desk on a socket that listens already.
+    /// Uses a socket that listens already.
     pub(super) fn from_listener(listener: TcpListener) -> Self {
         AdminListener(listener)
     }
 
-    /// Listens, and answers nobody yet.
+    /// Listens without accepting yet.
     pub(super) fn bind(address: &str) -> Result<Self, Failure> {
         let refused =
             |error| Failure::Input(anyhow!("--admin: can't listen on {}: {error}", stdout::sanitize(address)));
         TcpListener::bind(address).map(AdminListener).map_err(refused)
     }
 
-    /// Tells of `sources` from now on. `config` is the settings as a file would say them.
+    /// Serves the state of `sources` from now on. `config` has the settings in the syntax of a
+    /// configuration file.
     pub(super) fn start(self, sources: Sources, config: String, tls: Option<ServerTls>) -> Result<Admin, Failure> {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let started = match tls {
@@ -43,7 +44,7 @@ impl AdminListener {
     }
 }
 
-/// The server and its second port, for those who tell of them.
+/// The server and its second port as sources.
 pub(super) fn sources(server: &Server, port: Option<&dyn Port>) -> Sources {
     let sources = Sources::default();
     if let Some(source) = server.source() {

@@ -1,4 +1,4 @@
-//! How many cores `leeward serve` has and who decides that: the flags, and what is said of it at the end.
+//! Core allocation of `leeward serve`: its flags, and the report of its use at the end.
 
 use anyhow::anyhow;
 use leeward_allocation::CoreLimits;
@@ -13,15 +13,15 @@ use super::args::ServeArgs;
 use crate::admission::parse_pair;
 use crate::failure::Failure;
 
-/// The policy where cores may come and go and none is named.
+/// Default policy, if the number of cores is a range.
 const DEFAULT: &str = "delay";
 
-/// Default behaviour of cores without work: they spin where each has a CPU of its own, and sleep soon where they would
-/// take it from others.
+/// Default idle behaviour: cores spin if each has a CPU of its own; otherwise they sleep soon, to
+/// leave the CPU to others.
 const IDLE_PINNED: &str = "spin";
 const IDLE_SHARED: &str = "50us";
 
-/// A policy with its parameters, as `--allocator` has it.
+/// A policy with its parameters, as given by `--allocator`.
 pub(crate) struct Allocator {
     policy: &'static AllocationPolicy,
     params: Params,
@@ -29,7 +29,7 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    /// The one that was asked for, if cores are to come and go.
+    /// Returns the requested policy, if the number of cores varies.
     pub(crate) fn from_args(args: &ServeArgs) -> Result<Option<Allocator>, Failure> {
         let Some(text) = args.allocator.as_deref().or(args.cores.min.map(|_| DEFAULT)) else { return Ok(None) };
         let limits = CoreLimits::new(args.cores.min.unwrap_or(1).into(), args.cores.max.into());
@@ -37,24 +37,24 @@ impl Allocator {
         Ok(Some(Allocator { policy, params, limits }))
     }
 
-    /// Lets it decide over the server's cores.
+    /// Makes the policy allocate the server's cores.
     pub(crate) fn apply(&self, builder: Builder) -> Builder {
         builder.allocator(self.policy, self.params.clone(), self.limits.min as usize)
     }
 
-    /// Refuses parameters that can't stand together.
+    /// Checks that the parameters are consistent.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let built = allocation::build(self.policy, &self.params, self.limits);
         built.map(drop).map_err(|error| Failure::Input(anyhow!("--allocator: {error}")))
     }
 
-    /// The policy's name.
+    /// Name of the policy.
     pub(crate) fn name(&self) -> &'static str {
         self.policy.name
     }
 }
 
-/// A policy's name and its parameters: `delay`, or `delay:threshold=20us,search=1ms`.
+/// Parses a policy's name and parameters: `delay`, or `delay:threshold=20us,search=1ms`.
 pub(crate) fn parse(text: &str) -> Result<(&'static AllocationPolicy, Params), String> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let policy = find(name).map_err(|error| error.to_string())?;
@@ -65,7 +65,7 @@ pub(crate) fn parse(text: &str) -> Result<(&'static AllocationPolicy, Params), S
     Ok((policy, policy.params(&pairs).map_err(|error| error.to_string())?))
 }
 
-/// Behaviour of a core without work, as `--idle` says, or the default.
+/// Idle behaviour of a core: the value of `--idle`, or the default.
 pub(crate) fn idle(args: &ServeArgs) -> &str {
     let comes_and_goes = args.allocator.is_some() || args.cores.min.is_some();
     let own = args.cpus.iter().collect::<BTreeSet<_>>().len();
@@ -73,12 +73,12 @@ pub(crate) fn idle(args: &ServeArgs) -> &str {
     args.idle.as_deref().unwrap_or(if has_own && !comes_and_goes { IDLE_PINNED } else { IDLE_SHARED })
 }
 
-/// Environment for the controller: the server's surroundings.
+/// Environment of the controller; tells it whether an allocator runs.
 pub(crate) fn environment(args: &ServeArgs, environment: Environment) -> Environment {
     if args.allocator.is_some() || args.cores.min.is_some() { environment.with_allocator() } else { environment }
 }
 
-/// Warning about more cores than CPUs to run them, if there are.
+/// Warning if there are more cores than CPUs.
 pub(crate) fn oversubscription(args: &ServeArgs) -> Option<String> {
     let there = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
     let named: BTreeSet<usize> = args.cpus.iter().copied().collect();
@@ -88,7 +88,7 @@ pub(crate) fn oversubscription(args: &ServeArgs) -> Option<String> {
     (cores > cpus).then(|| format!("{cores} cores on {cpus} CPU{plural} take turns: latencies will show it"))
 }
 
-/// The line about the cores at the end.
+/// Summary of the core usage, as one line.
 pub(crate) fn describe(usage: &CoreUsage, policy: &str) -> String {
     let parked: Vec<String> = usage.parked.iter().map(|span| format!("{:.1}", span.0 as f64 / 1e9)).collect();
     format!(
@@ -105,7 +105,7 @@ pub(crate) fn describe(usage: &CoreUsage, policy: &str) -> String {
     )
 }
 
-/// The same for programs.
+/// Summary of the core usage, as JSON.
 pub(crate) fn json(usage: &CoreUsage, policy: &str) -> serde_json::Value {
     serde_json::json!({
         "allocator": policy,
@@ -146,9 +146,9 @@ mod tests {
     fn what_became_of_the_cores_is_said() {
         let parked = vec![Nanos::ZERO, Nanos::from_secs(3)];
         let usage = CoreUsage { span: Nanos::from_secs(4), cores: 1, parked, grants: 8, parks: 8 };
-        let said = describe(&usage, "delay");
-        assert!(said.contains("1.25 of 2") && said.contains("2.0 and 2.0 per second"), "{said}");
-        assert!(said.ends_with("parked for 0.0, 3.0 of 4.0 s"), "{said}");
+        let line = describe(&usage, "delay");
+        assert!(line.contains("1.25 of 2") && line.contains("2.0 and 2.0 per second"), "{line}");
+        assert!(line.ends_with("parked for 0.0, 3.0 of 4.0 s"), "{line}");
         assert_eq!(json(&usage, "delay")["parked_ns"][1], 3_000_000_000u64);
     }
 }

@@ -1,4 +1,5 @@
-//! `leeward serve --config FILE`: the flags of `serve` in a TOML file, read strictly, and printed as one.
+//! `leeward serve --config FILE`: reads the flags of `serve` strictly from a TOML file, and prints
+//! them as one.
 
 use anyhow::anyhow;
 use leeward_catalogue::Catalogue;
@@ -11,7 +12,7 @@ use leeward_services::arguments::{Argument, Kind, Value, size};
 use leeward_services::tiers::CURVES;
 
 use super::allocator::{self, Allocator};
-use super::args::{OFF_ON, ServeArgs, IoUringMode, parse_idle};
+use super::args::{IoUringMode, OFF_ON, ServeArgs, parse_idle};
 use super::cores::CoreRange;
 use super::otlp;
 use super::shadow;
@@ -19,7 +20,7 @@ use crate::admission::{self, parse_raw};
 use crate::failure::Failure;
 use crate::service::SERVICE;
 
-/// Flags of `serve` that a file may set, by their names, besides those of the services.
+/// Flags of `serve` that a file may set, besides those of the services.
 const KEYS: &[&str] = &[
     SERVICE,
     "admission",
@@ -58,7 +59,7 @@ const KEYS: &[&str] = &[
 const IO_URING_MODES: [IoUringMode; 2] = [IoUringMode::Auto, IoUringMode::Off];
 const SPAN_RANGE: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
-/// Fills in from the file, if there is one, what the command line does not say.
+/// Sets the flags that the command line does not set from the file, if there is one.
 pub(crate) fn apply(args: &mut ServeArgs) -> Result<(), Failure> {
     let Some(path) = args.config.clone() else { return Ok(()) };
     let settings = Settings::load(&path, &keys())?;
@@ -75,13 +76,13 @@ fn keys() -> Vec<&'static str> {
     first.iter().copied().chain(services).chain([*last]).collect()
 }
 
-/// Every value is checked, also where the command line wins.
+/// Sets the flags; checks every value, even if the command line overrides it.
 fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> {
     let written = std::mem::take(&mut args.written);
     let free = |id: &str| !written.iter().any(|known| known == id);
-    fn put<T>(place: &mut T, free: bool, value: Option<T>) {
+    fn put<T>(target: &mut T, free: bool, value: Option<T>) {
         if let (true, Some(value)) = (free, value) {
-            *place = value;
+            *target = value;
         }
     }
     let catalogue = Catalogue::builtin();
@@ -156,7 +157,7 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     Ok(())
 }
 
-/// The value of a service's argument, checked.
+/// Reads and checks the value of a service's argument.
 fn service_value(argument: &Argument, settings: &Settings) -> Result<Option<Value>, ScenarioError> {
     let name = argument.name;
     let value = match argument.kind {
@@ -170,7 +171,7 @@ fn service_value(argument: &Argument, settings: &Settings) -> Result<Option<Valu
     Ok(value)
 }
 
-/// A number, or a range as a text.
+/// Reads the number of cores: an integer, or a range as text.
 fn cores(settings: &Settings) -> Result<Option<CoreRange>, ScenarioError> {
     match settings.line("cores") {
         Ok(Some(text)) if text.contains("..") => {
@@ -182,21 +183,22 @@ fn cores(settings: &Settings) -> Result<Option<CoreRange>, ScenarioError> {
     }
 }
 
-/// The file's parameters before those of `--set`, without what these set.
+/// Puts the file's parameters before those of `--set`, except those that `--set` overrides.
 fn merge(args: &mut ServeArgs, pairs: &[Pair]) {
-    let said = std::mem::take(&mut args.admission.overrides);
-    let is_said = |name: &str| said.iter().any(|pair| pair.split('=').next().is_some_and(|said| said.trim() == name));
-    let free = pairs.iter().filter(|pair| !is_said(&pair.name));
+    let overrides = std::mem::take(&mut args.admission.overrides);
+    let is_set = |name: &str| overrides.iter().any(|pair| pair.split('=').next().is_some_and(|key| key.trim() == name));
+    let free = pairs.iter().filter(|pair| !is_set(&pair.name));
     let written = |pair: &Pair| match &pair.value {
         RawParam::Text(text) => format!("{}={text}", pair.name),
         RawParam::Switch(on) => format!("{}={}", pair.name, if *on { "on" } else { "off" }),
         RawParam::Integer(number) => format!("{}={number}", pair.name),
         RawParam::Number(number) => format!("{}={number}", pair.name),
     };
-    args.admission.overrides = free.map(written).chain(said.iter().cloned()).collect();
+    args.admission.overrides = free.map(written).chain(overrides.iter().cloned()).collect();
 }
 
-/// Checks the parameters against each other and against the controller that results. Their lines are known only here.
+/// Checks the parameters against each other and against the resulting controller. Errors need the
+/// file's line numbers, which only this file knows.
 fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Failure> {
     let registry = leeward_controllers::builtin();
     let algorithm =
@@ -213,7 +215,7 @@ fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Fa
     }
 }
 
-/// Whether the parameters can stand together, which shows when the controller is made.
+/// Checks that the parameters are consistent, by making the controller.
 fn build(args: &ServeArgs) -> Result<Result<(), ParamError>, Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::parse_span("--slo", &args.admission.slo)?;
@@ -225,7 +227,7 @@ fn build(args: &ServeArgs) -> Result<Result<(), ParamError>, Failure> {
     Ok(algorithm.server(&params, &environment).map(drop))
 }
 
-/// Effective settings, as a file for `--config`.
+/// Effective settings, in the syntax of a file for `--config`.
 pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     build(args)?.map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
     let mut text = format!(
@@ -306,7 +308,8 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// A TOML string: its escapes are those of JSON, but for one character that JSON lets through.
+/// Quotes a TOML string: its escapes are those of JSON, plus one for U+007F, which JSON does not
+/// escape.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

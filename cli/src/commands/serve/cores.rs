@@ -1,18 +1,19 @@
-//! How many cores a server has: a number, or a range of which an allocator has as many there as the load needs.
+//! Number of cores of a server: a fixed number, or a range within which an allocator follows the
+//! load.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How few and how many cores there may be.
+/// Least and greatest number of cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoreRange {
-    /// `None`: as many as `most`, or one where there is an allocator.
+    /// `None`: always `max` cores, or at least one if there is an allocator.
     pub(super) min: Option<u16>,
     pub(crate) max: u16,
 }
 
 impl CoreRange {
-    /// So many, or up to so many.
+    /// A fixed number of cores, or the upper end of a range.
     pub(crate) fn up_to(most: u16) -> Self {
         CoreRange { min: None, max: most }
     }

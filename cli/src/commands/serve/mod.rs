@@ -1,10 +1,14 @@
-//! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
+//! `leeward serve`: serves a service under an admission controller on real sockets, until it is
+//! stopped.
 //!
-//! - `admin`: the port for operators. `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
-//! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
-//! - `otlp`: metrics that are pushed. `shadow`: whose requests the controller refuses in earnest.
-//! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys; `tenants`: whose they are. `wakes`: whether idle
-//!   cores wake in time for the objective.
+//! - `admin`: admin port. `args`: command line; `cores`: range of cores. `config`: configuration
+//!   file.
+//! - `allocator`: core allocation. `threading`: policy for a tier's setup. `recording`: recordings
+//!   of the controller.
+//! - `otlp`: metrics export. `shadow`: shadow mode and partial enforcement.
+//! - `systemd`: sockets and notifications of systemd. `tls`: certificates and keys; `tenants`:
+//!   tenants of certificates.
+//! - `wake_latency`: check that idle cores wake in time for the objective.
 
 mod admin;
 mod allocator;
@@ -46,10 +50,10 @@ use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::{admission, stdout};
 
-/// The command.
+/// Runs the command.
 pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     config::apply(&mut args)?;
-    // Curves stand where a setup would: what is printed is what was written.
+    // The policy replaces the file of curves by a setup; print the flag as it was written.
     let effective = config::text(&args)?;
     let printed = args.print_config.then(|| effective.clone());
     let slo = admission::parse_span("--slo", &args.admission.slo)?;
@@ -108,7 +112,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         Some(governed) => builder.threading_policy(governed),
         None => builder,
     };
-    // The runtime takes a CPU as a wish; whoever names one here means it.
+    // The runtime takes a CPU as a preference, but `--cpus` is a requirement.
     if let Some(cpu) = args.cpus.iter().find(|cpu| !leeward_load::may_run_on(**cpu)) {
         return Err(Failure::Input(anyhow!("--cpus: this process may not run on CPU {cpu}")));
     }
@@ -116,18 +120,18 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let mut warnings = args.service.unused_warnings();
     warnings.extend(args::repeated_cpu(&args.cpus));
     warnings.extend(threading::oversubscription(args));
-    warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
+    warnings.iter().for_each(|warning| _ = writeln!(std::io::stderr(), "warning: {warning}"));
     let backend = args.service.open(args.cores.max.into())?;
     let mut recordings = Recordings::start(args.record.as_deref(), backend.second_port())?;
     let mut second = builder.config().clone();
-    // One port has the datagrams.
+    // Only one port serves datagrams.
     second.datagrams = None;
     second.recording = recordings.second_port().cloned();
     if let Some(recording) = recordings.server() {
         builder = builder.record(recording);
     }
-    // Before the server: an address that is taken is said at once.
-    let desk = match (activated.admin, args.admin.as_deref()) {
+    // Bind before the server starts, so that an address in use is reported at once.
+    let admin_listener = match (activated.admin, args.admin.as_deref()) {
         (Some(socket), _) => Some(AdminListener::from_listener(socket)),
         (None, address) => address.map(AdminListener::bind).transpose()?,
     };
@@ -164,14 +168,14 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         }
         (None, None) => {}
     }
-    if let Some(words) = allocator::oversubscription(args) {
-        let _ = writeln!(std::io::stderr(), "warning: {words}");
+    if let Some(warning) = allocator::oversubscription(args) {
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     if let Some(port) = &port {
         stdout::print(&format!("{}'s clients: {}", port.name(), port.address()))?;
     }
     let sources = admin::sources(&server, port.as_deref());
-    let admin = desk.map(|desk| desk.start(sources.clone(), effective, admin_tls.clone())).transpose()?;
+    let admin = admin_listener.map(|socket| socket.start(sources.clone(), effective, admin_tls.clone())).transpose()?;
     let export = |destination| otlp::start(destination, sources, args.service.name(), server.address().to_string());
     let exporter = destination.map(export).transpose()?;
     wake_latency::check(idle, slo);
@@ -180,24 +184,24 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
         recordings.poll();
-        for words in tls.iter().flat_map(ServerTls::take_messages) {
-            let _ = writeln!(std::io::stderr(), "TLS: {}", stdout::sanitize(&words));
+        for message in tls.iter().flat_map(ServerTls::take_messages) {
+            let _ = writeln!(std::io::stderr(), "TLS: {}", stdout::sanitize(&message));
         }
-        for words in admin_tls.iter().flat_map(ServerTls::take_messages) {
-            let _ = writeln!(std::io::stderr(), "TLS of --admin: {}", stdout::sanitize(&words));
+        for message in admin_tls.iter().flat_map(ServerTls::take_messages) {
+            let _ = writeln!(std::io::stderr(), "TLS of --admin: {}", stdout::sanitize(&message));
         }
-        for words in exporter.iter().flat_map(Exporter::take_messages) {
-            let _ = writeln!(std::io::stderr(), "OTLP: {}", stdout::sanitize(&words));
+        for message in exporter.iter().flat_map(Exporter::take_messages) {
+            let _ = writeln!(std::io::stderr(), "OTLP: {}", stdout::sanitize(&message));
         }
-        for words in backend.warnings() {
-            let _ = writeln!(std::io::stderr(), "warning: {}", stdout::sanitize(&words));
+        for message in backend.warnings() {
+            let _ = writeln!(std::io::stderr(), "warning: {}", stdout::sanitize(&message));
         }
     }
     systemd::notify_stopping();
     if let Some(admin) = &admin {
         admin.begin_stopping();
     }
-    // The last export, while there is still a server to tell of.
+    // Export once more while the server still exists.
     drop(exporter);
     let (usage, foreseen) = (server.core_usage(), server.statistics().foreseen);
     let port = port.map(|port| (port.name(), port.stop()));
@@ -210,67 +214,67 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         None => None,
     };
     let cores = usage.as_ref().zip(allocator.as_ref());
-    let said = if args.json { json(&counts, foreseen, cores, port) } else { describe(&counts, foreseen, cores, port) };
-    stdout::print(&said)?;
+    let text = if args.json { json(&counts, foreseen, cores, port) } else { describe(&counts, foreseen, cores, port) };
+    stdout::print(&text)?;
     recordings.finish()
 }
 
-/// Asks `interrupt` when the standard input ends.
+/// Requests a stop through `interrupt` when the standard input ends.
 fn stop_on_stdin_end(interrupt: &Interrupt) {
     let interrupt = interrupt.clone();
-    // Without a thread only signals stop the server.
+    // If the thread cannot start, only signals stop the server.
     let _ = std::thread::Builder::new().name("input".into()).spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         interrupt.request();
     });
 }
 
-/// Connections that are enough for who says nothing about them.
+/// Number of connections that suffices if `--connections` is not given.
 const DEFAULT_CONNECTIONS: u64 = 1_024;
 
-/// Connections that each port may have: as many as were asked for, if the system allows so many descriptors.
+/// Number of connections per port: the requested number, as far as the system allows descriptors.
 fn connections(args: &ServeArgs) -> u64 {
     let (asked, ports) = (u64::from(args.connections), args.service.ports() as u64);
     let there = leeward_load::allow_sockets(asked * ports) / ports;
-    // Who did not ask for a number wants enough.
+    // Without `--connections`, warn only below the default.
     let is_asked = args.written.iter().any(|name| name == "connections");
     if there < if is_asked { asked } else { DEFAULT_CONNECTIONS } {
-        let words = "so many descriptors are allowed to a process (ulimit -n); more are told that there is no room";
-        let _ = writeln!(std::io::stderr(), "warning: {there} connections instead of --connections {asked}: {words}");
+        let hint = "so many descriptors are allowed to a process (ulimit -n); more are told that there is no room";
+        let _ = writeln!(std::io::stderr(), "warning: {there} connections instead of --connections {asked}: {hint}");
     }
     there.clamp(1, asked)
 }
 
 type CoreSummary<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
-/// The second port's name and requests, if there was one.
+/// Name and request counts of the second port, if there is one.
 type PortSummary = Option<(&'static str, PortCounts)>;
 
-/// Budget of a request for queues.
+/// Queueing budget of a request.
 fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
     let span = args.budget.as_deref().map(|budget| admission::parse_span("--budget", budget)).transpose()?;
     Ok(span.map_or(Budget::UNLIMITED, Budget::new))
 }
 
-/// Counts of all requests, in words.
+/// Summary of all requests, as text.
 fn describe(counts: &RequestCounts, foreseen: Option<u64>, cores: CoreSummary<'_>, port: PortSummary) -> String {
     let RequestCounts { received, completed, rejected: dropped, .. } = counts;
-    let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
+    let mut text = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
     if counts.without_credit > 0 {
-        words += &format!(" ({} of them sent without credit)", counts.without_credit);
+        text += &format!(" ({} of them sent without credit)", counts.without_credit);
     }
     if let Some(foreseen) = foreseen {
-        words += &format!("; the rehearsal would have rejected {foreseen} more");
+        text += &format!("; the rehearsal would have rejected {foreseen} more");
     }
     if let Some((usage, allocator)) = cores {
-        words += &format!("\n{}", allocator::describe(usage, allocator.name()));
+        text += &format!("\n{}", allocator::describe(usage, allocator.name()));
     }
     if let Some((name, PortCounts { received, completed, busy })) = port {
-        words += &format!("\n{name}: {received} requests received, {completed} answered, {busy} told to be busy");
+        text += &format!("\n{name}: {received} requests received, {completed} answered, {busy} told to be busy");
     }
-    words
+    text
 }
 
-/// The same for programs.
+/// Summary of all requests, as JSON.
 fn json(counts: &RequestCounts, foreseen: Option<u64>, cores: CoreSummary<'_>, port: PortSummary) -> String {
     let mut report = serde_json::json!({
         "received": counts.received,
@@ -298,11 +302,11 @@ fn json(counts: &RequestCounts, foreseen: Option<u64>, cores: CoreSummary<'_>, p
     report.to_string()
 }
 
-/// Why a server does not start.
+/// Failure to start a server.
 fn failure(error: ServerError) -> Failure {
     match error {
         ServerError::Params(_) => Failure::Input(anyhow!(error)),
-        // Whether the address is wrong or taken, another one helps.
+        // Another address helps, whether this one is malformed or in use.
         ServerError::Other(_) | ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
         _ => Failure::Runtime(anyhow!(error)),
     }

@@ -1,4 +1,4 @@
-//! Metrics pushed to a receiver of OpenTelemetry's: `--otlp`. Never here: an export (`leeward-admin`).
+//! Metrics export by OTLP: `--otlp`. Does not contain the export itself (`leeward-admin`).
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use super::args::ServeArgs;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Spans from one export to the next that may be asked for.
+/// Accepted intervals between exports.
 pub(super) const INTERVAL_RANGE: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos::from_secs(3_600);
 
-/// A receiver's address as it is checked before anything starts.
+/// Parses a receiver's address, to check it before the server starts.
 pub(super) fn parse_endpoint(text: &str) -> Result<OtlpEndpoint, String> {
     text.parse().map_err(|problem: leeward_admin::ParseEndpointError| problem.to_string())
 }
 
-/// Where metrics go and how often, if anywhere.
+/// Receiver and interval of the export, if requested.
 pub(super) fn endpoint(args: &ServeArgs) -> Result<Option<(OtlpEndpoint, Nanos)>, Failure> {
-    let wrong = |words: String| Failure::Input(anyhow!(words));
+    let wrong = |message: String| Failure::Input(anyhow!(message));
     let every = parse_duration(&args.otlp_every).ok().filter(|every| INTERVAL_RANGE.contains(every));
     let every = every.ok_or_else(|| {
         wrong(format!("--otlp-every `{}`; accepted: 100ms to 1h, such as 10s", stdout::sanitize(&args.otlp_every)))
     })?;
     let Some(text) = &args.otlp else { return Ok(None) };
-    let receiver = parse_endpoint(text).map_err(|words| wrong(format!("--otlp {words}")))?;
+    let receiver = parse_endpoint(text).map_err(|message| wrong(format!("--otlp {message}")))?;
     Ok(Some((receiver, every)))
 }
 
-/// Begins to export the metrics of `sources`, those of the service of this name at this address.
+/// Starts exporting the metrics of `sources`, under the service's name and address.
 pub(super) fn start(
     (receiver, every): (OtlpEndpoint, Nanos),
     sources: Sources,

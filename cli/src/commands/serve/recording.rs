@@ -1,4 +1,4 @@
-//! The recording of a server's controller: begun with the server, and what is said when it ends.
+//! Recordings of a server's controllers: start, end and reports.
 
 use std::io::Write;
 use std::iter;
@@ -14,24 +14,25 @@ use leeward_rpc::server::Recording;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Time that a disk has to say why a recording has ended.
+/// Time limit for the disk to report why a recording has ended.
 const REASON_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Recordings of a server, and of the second port beside it in a file beside the first.
+/// Recordings of a server and, in a second file, of its second port.
 pub(super) struct Recordings(Vec<RecordingFile>);
 
 /// A recording and its file.
 struct RecordingFile {
     recording: Recording,
     path: PathBuf,
-    /// Whether there was no such file before.
+    /// True if the file did not exist before.
     is_new: bool,
-    /// The end of a recording that ended before the server.
+    /// Thread that ends a recording which stopped before the server.
     early_end: Option<JoinHandle<Result<(), Failure>>>,
 }
 
 impl Recordings {
-    /// Begins a recording to `path`, if there is one, and one to `path.NAME` for a second port of that name.
+    /// Starts a recording to `path`, if given, and one to `path.NAME` for a second port of that
+    /// name.
     pub(super) fn start(path: Option<&Path>, second_port: Option<&str>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Recordings(Vec::new())) };
         let beside = second_port.map(|name| {
@@ -49,17 +50,17 @@ impl Recordings {
         Ok(Recordings(kept?))
     }
 
-    /// The server's.
+    /// Recording of the server.
     pub(super) fn server(&self) -> Option<&Recording> {
         self.0.first().map(|kept| &kept.recording)
     }
 
-    /// The second port's.
+    /// Recording of the second port.
     pub(super) fn second_port(&self) -> Option<&Recording> {
         self.0.get(1).map(|kept| &kept.recording)
     }
 
-    /// Looks whether all still record; says why where one has ended before the server.
+    /// Checks that all recordings are running; reports one that has ended before the server.
     pub(super) fn poll(&mut self) {
         for kept in &mut self.0 {
             if kept.early_end.is_none() && !kept.recording.is_recording() {
@@ -68,14 +69,14 @@ impl Recordings {
         }
     }
 
-    /// Nothing has been recorded, for no server has started: removes the empty files.
+    /// Removes the new, empty files, because no server has started.
     pub(super) fn remove_new_files(&self) {
         for kept in self.0.iter().filter(|kept| kept.is_new) {
             let _ = std::fs::remove_file(&kept.path);
         }
     }
 
-    /// Ends them and says what there is.
+    /// Ends the recordings and prints their summaries.
     pub(super) fn finish(self) -> Result<(), Failure> {
         let broken = || Failure::Runtime(anyhow!("the recording's thread panicked"));
         self.0.into_iter().try_for_each(|kept| match kept.early_end {
@@ -86,33 +87,34 @@ impl Recordings {
 }
 
 impl RecordingFile {
-    /// Ends a recording that has stopped by itself, on a thread of its own: a disk that hangs must not hold up the server.
+    /// Ends a recording that stopped by itself. A separate thread does it, so that a hanging disk
+    /// does not block the server.
     fn end_early(&mut self) {
         let (recording, path) = (self.recording.clone(), self.path.clone());
-        let (tell, told) = mpsc::channel();
+        let (reason_sender, reason_receiver) = mpsc::channel();
         self.early_end = Some(thread::spawn(move || {
             let outcome = finish(&recording, &path);
-            let why = outcome.as_ref().err().map(ToString::to_string);
-            let _ = tell.send(why);
+            let reason = outcome.as_ref().err().map(ToString::to_string);
+            let _ = reason_sender.send(reason);
             outcome
         }));
-        let why = match told.recv_timeout(REASON_TIMEOUT) {
-            Ok(Some(why)) => why,
+        let reason = match reason_receiver.recv_timeout(REASON_TIMEOUT) {
+            Ok(Some(reason)) => reason,
             Ok(None) => format!("recording to {}", self.path.display()),
             Err(_) => format!("recording to {}: the disk does not answer", self.path.display()),
         };
-        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server goes on: {why}");
+        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server goes on: {reason}");
     }
 }
 
-/// Ends it and says what there is.
+/// Ends a recording and prints its summary.
 fn finish(recording: &Recording, path: &Path) -> Result<(), Failure> {
     let written = || format!("recording to {}", path.display());
     let Some(recorded) = recording.finish().with_context(written).map_err(Failure::Runtime)? else { return Ok(()) };
     let calls = recorded.end.entries;
     if recorded.end.reason != EndReason::Complete {
-        let words = recorded.end.reason.description();
-        return Err(Failure::Runtime(anyhow!("{}: {words}; the first {calls} calls are there", written())));
+        let reason = recorded.end.reason.description();
+        return Err(Failure::Runtime(anyhow!("{}: {reason}; the first {calls} calls are there", written())));
     }
     stdout::print(&format!("recorded {calls} calls in {} ({:.1} MB)", path.display(), recorded.bytes as f64 / 1e6))
 }

@@ -1,4 +1,5 @@
-//! `leeward serve --shadow` and `--enforce`: whose requests the controller refuses in earnest. Never here: the rehearsal (`leeward-host`).
+//! `leeward serve --shadow` and `--enforce`: the clients for which rejections are enforced. Does
+//! not contain shadow mode itself (`leeward-host`).
 
 use anyhow::anyhow;
 use leeward_lab::ScenarioError;
@@ -7,24 +8,25 @@ use leeward_lab::scenario::settings::Settings;
 use super::args::{OFF_ON, ServeArgs};
 use crate::failure::Failure;
 
-/// Controllers whose server refuses nobody: their clients send less, and none would be known that did not.
+/// Controllers that reject only at the client, so that shadow mode at the server would show
+/// nothing.
 const CLIENT_ONLY: [&str; 3] = ["none", "seda", "window"];
 
-/// The argument of services whose requests wait for leaves.
+/// Argument of services whose requests wait for leaves.
 const THREADING: &str = "threading";
 
-/// The share of the clients that is refused in earnest, if it is not all of them.
+/// Percentage of clients for which rejections are enforced; `None`: all clients.
 pub(super) fn enforced_percent(args: &ServeArgs) -> Result<Option<u8>, Failure> {
     let share = args.enforce.as_deref().map(parse_percent).transpose();
     let share = share.map_err(|problem| Failure::Input(anyhow!("--enforce {problem}")))?;
     let flag = if args.shadow { "--shadow" } else { "--enforce" };
-    let refused = |words: &str| Err(Failure::Input(anyhow!("{flag}: {words}")));
+    let refused = |message: &str| Err(Failure::Input(anyhow!("{flag}: {message}")));
     let Some(percent) = share.or(args.shadow.then_some(0)).filter(|percent| *percent < 100) else { return Ok(None) };
     let name = args.admission.name.as_str();
     if CLIENT_ONLY.contains(&name) {
-        let words =
+        let message =
             format!("`{name}` refuses nobody at the server, where a rehearsal is; accepted: another --admission");
-        return refused(&words);
+        return refused(&message);
     }
     if args.allocator.is_some() || args.cores.min.is_some() {
         return refused("cores that come and go can't be rehearsed; accepted: a fixed number of --cores");
@@ -35,7 +37,7 @@ pub(super) fn enforced_percent(args: &ServeArgs) -> Result<Option<u8>, Failure> 
     Ok(Some(percent))
 }
 
-/// Words of it in the line that says what is served.
+/// Part of the line at the start that describes the mode.
 pub(super) fn describe(percent: Option<u8>) -> String {
     match percent {
         Some(0) => ", which refuses nobody".into(),
@@ -44,9 +46,9 @@ pub(super) fn describe(percent: Option<u8>) -> String {
     }
 }
 
-/// Takes both keys of the file; they count if the command line says neither.
+/// Reads both keys of the file; they apply if the command line sets neither.
 pub(super) fn fill(args: &mut ServeArgs, settings: &Settings, free: bool) -> Result<(), ScenarioError> {
-    let shadow = settings.choice("shadow", &OFF_ON)?.map(|place| place == 1);
+    let shadow = settings.choice("shadow", &OFF_ON)?.map(|index| index == 1);
     let share = settings.line("enforce")?;
     if let Some(text) = &share {
         parse_percent(text).map_err(|problem| settings.error("enforce", &problem))?;
@@ -60,7 +62,7 @@ pub(super) fn fill(args: &mut ServeArgs, settings: &Settings, free: bool) -> Res
     Ok(())
 }
 
-/// A share in percent.
+/// Parses a percentage.
 fn parse_percent(text: &str) -> Result<u8, String> {
     let whole = text.strip_suffix('%').and_then(|number| number.parse::<u8>().ok()).filter(|percent| *percent <= 100);
     whole.ok_or_else(|| {

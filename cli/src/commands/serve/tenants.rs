@@ -1,5 +1,5 @@
-//! `leeward serve --tls-tenants FILE`: which client's certificate counts for which tenant, in a TOML file that is read strictly. Never here:
-//! what a tenant may have.
+//! `leeward serve --tls-tenants FILE`: maps the names in client certificates to tenants, from a
+//! strictly read TOML file. Does not contain the tenants' shares.
 
 use anyhow::anyhow;
 use leeward_core::params::RawParam;
@@ -17,7 +17,7 @@ const POLICY_NAMES: [&str; 3] = ["own", "shared", "refused"];
 const POLICIES: [UnknownIdentities; 3] =
     [UnknownIdentities::Individual, UnknownIdentities::Shared, UnknownIdentities::Refused];
 
-/// The table of the file, if one is named.
+/// Opens the table of tenants, if a file is named.
 pub(super) fn open(args: &ServeArgs) -> Result<Option<TenantTable>, Failure> {
     let Some(path) = &args.tls_tenants else { return Ok(None) };
     if args.tls_client_ca.is_none() {
@@ -29,8 +29,8 @@ pub(super) fn open(args: &ServeArgs) -> Result<Option<TenantTable>, Failure> {
 }
 
 fn parse_table(settings: &Settings) -> Result<TenantTable, ScenarioError> {
-    let strangers =
-        settings.choice(UNKNOWN, &POLICY_NAMES)?.map_or(UnknownIdentities::Individual, |place| POLICIES[place]);
+    let unknown =
+        settings.choice(UNKNOWN, &POLICY_NAMES)?.map_or(UnknownIdentities::Individual, |index| POLICIES[index]);
     let tenant = |Pair { name, value }: Pair| match value {
         RawParam::Integer(number) if u32::try_from(number).is_ok() => Ok((name, Tenant(number as u32))),
         other => {
@@ -39,7 +39,7 @@ fn parse_table(settings: &Settings) -> Result<TenantTable, ScenarioError> {
         }
     };
     let known = settings.pairs(TENANTS)?.into_iter().map(tenant).collect::<Result<Vec<_>, _>>()?;
-    Ok(TenantTable::new(known, strangers))
+    Ok(TenantTable::new(known, unknown))
 }
 
 #[cfg(test)]

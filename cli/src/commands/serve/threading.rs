@@ -1,4 +1,4 @@
-//! `--threading FILE.toml`: curves instead of a setup, from which a policy chooses while the tier serves.
+//! `--threading FILE.toml`: curves from which a policy chooses the tier's setup while it serves.
 
 use super::args::ServeArgs;
 use crate::failure::Failure;
@@ -19,16 +19,17 @@ const STATIC: &str = "static";
 /// Flag and key of the setup, or of the curves.
 const THREADING: &str = "threading";
 
-/// The policy, if `--threading` names a file of curves; the setup that it begins with takes the file's place.
+/// Loads the policy if `--threading` names a file of curves. The flag then gets the initial setup
+/// as its value.
 pub(super) fn load_policy(args: &mut ServeArgs, slo: Nanos) -> Result<Option<PolicyFactory>, Failure> {
     let refused = |problem: String| Failure::Input(anyhow!("--threading: {problem}"));
     let text = args.service.values.text(THREADING).filter(|text| text.ends_with(CURVES)).map(str::to_string);
     let Some(text) = text.filter(|_| args.service.accepts(THREADING)) else {
         let asks = |name: &str| args.written.iter().any(|written| written == name);
         if asks("threading_policy") || asks("accept_curves") {
-            let words =
+            let message =
                 "--threading-policy and --accept-curves go with --threading FILE.toml, which `leeward train` writes";
-            return Err(Failure::Input(anyhow!(words)));
+            return Err(Failure::Input(anyhow!(message)));
         }
         return Ok(None);
     };
@@ -66,7 +67,8 @@ pub(super) fn load_policy(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Pol
     Ok(Some(PolicyFactory::new(cpus as u16, make)))
 }
 
-/// A warning of a setup whose polling threads are more than there are CPUs for: each would keep the others from theirs.
+/// Warning if a setup has more polling threads than there are CPUs, since they take the CPUs from
+/// each other.
 pub(super) fn oversubscription(args: &ServeArgs) -> Option<String> {
     let text = args.service.values.text(THREADING).filter(|_| args.service.accepts(THREADING))?;
     let setup = text.parse::<ThreadingSetup>().ok()?.setup()?;

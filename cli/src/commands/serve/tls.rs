@@ -1,4 +1,5 @@
-//! TLS of `leeward serve`: which flags go together, and reading the files. Never here: handshakes.
+//! TLS of `leeward serve`: checks the combination of its flags, and reads the files. Does not
+//! contain handshakes.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use leeward_rpc::tls::{ServerFiles, ServerTls};
 use super::args::ServeArgs;
 use crate::failure::Failure;
 
-/// TLS of the server, if it is asked for.
+/// Opens TLS for the server, if requested.
 pub(super) fn open(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
     let Some(files) = files("--tls", &args.tls_cert, &args.tls_key, &args.tls_client_ca)? else { return Ok(None) };
     if args.udp.is_some() {
@@ -20,7 +21,7 @@ pub(super) fn open(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
     ServerTls::open(files).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
 }
 
-/// TLS of the admin port, if it is asked for.
+/// Opens TLS for the admin port, if requested.
 pub(super) fn open_admin(args: &ServeArgs, has_admin: bool) -> Result<Option<ServerTls>, Failure> {
     let ServeArgs { admin_tls_cert, admin_tls_key, admin_tls_client_ca, .. } = args;
     let Some(files) = files("--admin-tls", admin_tls_cert, admin_tls_key, admin_tls_client_ca)? else {
@@ -33,14 +34,14 @@ pub(super) fn open_admin(args: &ServeArgs, has_admin: bool) -> Result<Option<Ser
     opened.map(Some).map_err(|error| Failure::Input(anyhow!("TLS of --admin: {error}")))
 }
 
-/// Files of a port whose flags begin with `flag`.
+/// Files of a port whose flags start with `flag`.
 fn files(
     flag: &str,
     cert: &Option<PathBuf>,
     key: &Option<PathBuf>,
     client_ca: &Option<PathBuf>,
 ) -> Result<Option<ServerFiles>, Failure> {
-    let refused = |words: String| Err(Failure::Input(anyhow!(words)));
+    let refused = |message: String| Err(Failure::Input(anyhow!(message)));
     match (cert.clone(), key.clone()) {
         (Some(cert), Some(key)) => Ok(Some(ServerFiles { cert, key, client_ca: client_ca.clone() })),
         (Some(_), None) => {

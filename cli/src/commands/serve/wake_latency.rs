@@ -1,4 +1,5 @@
-//! Whether a sleeping core of this machine wakes fast enough for the objective: the first request after a pause waits for it.
+//! Checks that a sleeping core wakes fast enough for the objective: the first request after a pause
+//! waits for the wake-up.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -10,14 +11,16 @@ use leeward_runtime::IdlePolicy;
 
 use crate::demo::format::format_us;
 
-/// Wake-ups that are measured, and how long the sleeper sleeps before each.
+/// Number of measured wake-ups, and the sleep before each.
 const SAMPLES: usize = 40;
 const SLEEP: Duration = Duration::from_millis(1);
-/// Part of the wake-ups that may take longer than what is told: one in so many.
+/// Reciprocal of the share of wake-ups that may exceed the reported latency.
 const TAIL_DIVISOR: usize = 10;
 
-/// Measures beside the server, and says so where one wake-up in ten takes half of the objective or more. Cores that never sleep
-/// need none.
+/// Measures wake-ups beside the server. Prints a note if one wake-up in ten takes half of the
+/// objective or more.
+///
+/// Cores that never sleep are not measured.
 pub(super) fn check(idle: IdlePolicy, slo: Nanos) {
     if idle == IdlePolicy::Spin {
         return;
@@ -25,11 +28,11 @@ pub(super) fn check(idle: IdlePolicy, slo: Nanos) {
     let measure = move || {
         let took = p90(&mut measure());
         if took.0.saturating_mul(2) >= slo.0 {
-            let words = message(took, slo);
-            let _ = writeln!(std::io::stderr(), "note: {words}");
+            let text = message(took, slo);
+            let _ = writeln!(std::io::stderr(), "note: {text}");
         }
     };
-    // Without a thread for it nobody is told.
+    // Without a thread there is no note.
     let _ = thread::Builder::new().name("leeward-wakes".into()).spawn(measure);
 }
 
@@ -56,7 +59,7 @@ fn measure() -> Vec<Nanos> {
     })
 }
 
-/// The 90th percentile.
+/// 90th percentile.
 fn p90(times: &mut [Nanos]) -> Nanos {
     times.sort_unstable();
     times.iter().rev().nth(times.len() / TAIL_DIVISOR).copied().unwrap_or_default()
@@ -72,7 +75,7 @@ mod tests {
         assert_eq!(p90(&mut times), Nanos::from_micros(36));
         assert_eq!(p90(&mut []), Nanos::ZERO);
         assert_eq!(measure().len(), SAMPLES);
-        let words = message(Nanos::from_micros(150), Nanos::from_micros(200));
-        assert!(words.contains("takes 150 µs or more to wake, 1 time in 10, and the objective is 200us"), "{words}");
+        let text = message(Nanos::from_micros(150), Nanos::from_micros(200));
+        assert!(text.contains("takes 150 µs or more to wake, 1 time in 10, and the objective is 200us"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `leeward advise`: which threading a service should have, from a training.
+//! `leeward advise`: recommends the threading of a service, from a training.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ use crate::stdout;
 
 /// Find the threading that a service should have for its loads
 ///
-/// Trains as `leeward train` does, says which setups to use for which loads, which one if it may never change, and how sure that is, and
-/// writes the curves for `auto`.
+/// Trains as `leeward train` does, says which setups to use for which loads, which one if it may
+/// never change, and how sure that is, and writes the curves for `auto`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ADVISE)]
 pub(crate) struct AdviseArgs {
@@ -30,7 +30,8 @@ pub(crate) struct AdviseArgs {
     /// Write the curves to this file, such as curves.toml
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measure anew, on other requests: what was advised and `auto`, beside every setup that may be better
+    /// Measure anew, on other requests: what was advised and `auto`, beside every setup that may be
+    /// better
     #[arg(long)]
     check: bool,
     /// Print the advice as one JSON object
@@ -53,7 +54,7 @@ fn parse_slo(text: &str) -> Result<Slo, String> {
     if span == Nanos::ZERO { Err("accepted: a time above 0 such as 1ms".into()) } else { Ok(Slo(span)) }
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         output_files::check_file("--out", out)?;

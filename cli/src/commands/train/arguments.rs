@@ -1,4 +1,4 @@
-//! Arguments of a training: which tier, which setups and loads, for how long.
+//! Arguments of a training: tier, setups, loads and duration.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,8 @@ pub(super) struct BenchArgs {
     /// The scenario's tier, where it has several
     #[arg(long, value_name = "NAME")]
     tier: Option<String>,
-    /// Where to measure: sim, or real (this machine: a service that `leeward serve` knows with its leaves, or a scenario's tier, whose leaves
-    /// wait instead of computing)
+    /// Where to measure: sim, or real (this machine: a service that `leeward serve` knows with its
+    /// leaves, or a scenario's tier, whose leaves wait instead of computing)
     #[arg(long, default_value = "sim", value_name = "PLANT", value_parser = ["sim", "real"])]
     plant: String,
     /// CPUs of a real tier
@@ -45,7 +45,8 @@ pub(super) struct BenchArgs {
     /// Setups, such as SIP1,SDB1-16; by default some of every model
     #[arg(long, value_delimiter = ',', value_name = "SETUP")]
     setups: Vec<ThreadingSetup>,
-    /// Lowest and highest load per second, such as 50..8k; by default from a hundredth of what the best sustains to all of it
+    /// Lowest and highest load per second, such as 50..8k; by default from a hundredth of what the
+    /// best sustains to all of it
     #[arg(long, value_name = "LOW..HIGH", value_parser = parse_loads)]
     load: Option<(f64, f64)>,
     /// Percentile of latency that decides: p99 or p99.9
@@ -59,7 +60,7 @@ pub(super) struct BenchArgs {
     budget: TimeBudget,
 }
 
-/// Leaves of a service where nobody says how many.
+/// Default number of leaves of a service.
 const LEAVES: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -92,14 +93,14 @@ fn parse_budget(text: &str) -> Result<TimeBudget, String> {
     if span == Nanos::ZERO { Err(accepted()) } else { Ok(TimeBudget(Duration::from_nanos(span.0))) }
 }
 
-/// A training that is about to begin.
+/// A training before its start.
 pub(super) struct Training {
     bench: Box<dyn Bench>,
     name: String,
     data: String,
     machine: String,
     plan: TrainingPlan,
-    /// Loads that are asked about; it trains above them, too.
+    /// Requested loads; the training covers higher loads, too.
     requested: Option<(Rate, Rate)>,
     budget: Duration,
     command: String,
@@ -110,15 +111,15 @@ impl Training {
         let arrivals = if args.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Constant };
         let setups = if args.setups.is_empty() { default_setups()? } else { args.setups.clone() };
         let mut plan = TrainingPlan { tail: args.objective.0, ..TrainingPlan::new(setups) };
-        let asked = args.load.map(|(low, high)| (Rate(low), Rate(high)));
-        plan.loads = asked.map(training_range);
+        let range = args.load.map(|(low, high)| (Rate(low), Rate(high)));
+        plan.loads = range.map(training_range);
         let mut made = format!(
             "{} --plant {} --arrivals {} --seed {}",
             args.what.scenario, args.plant, args.arrivals, args.what.seed
         );
         let is_real = args.plant == "real";
         if is_real && ServiceTier::is_known(&args.what.scenario) {
-            let wanted = ServiceTierSpec {
+            let spec = ServiceTierSpec {
                 data: args.data.clone(),
                 leaves: args.leaves.unwrap_or(LEAVES),
                 cpus: args.cpus,
@@ -126,20 +127,20 @@ impl Training {
                 slo,
                 seed: args.what.seed,
             };
-            made += &format!(" --leaves {} --cpus {}", wanted.leaves, wanted.cpus);
+            made += &format!(" --leaves {} --cpus {}", spec.leaves, spec.cpus);
             let steps = Spinner::new(&format!("starting {}", args.what.scenario));
-            let tier = ServiceTier::start(&args.what.scenario, &wanted, &|step| steps.show(step))?;
+            let tier = ServiceTier::start(&args.what.scenario, &spec, &|step| steps.show(step))?;
             drop(steps);
             let (name, data) = (tier.name().to_string(), tier.data().to_string());
             let machine = machine_identity(args.cpus as usize);
             let (bench, budget) = (Box::new(tier), args.budget.0);
-            return Ok(Training { bench, name, data, machine, plan, requested: asked, budget, command: made });
+            return Ok(Training { bench, name, data, machine, plan, requested: range, budget, command: made });
         }
         if args.data.is_some() || args.leaves.is_some() {
             let names: Vec<&str> =
                 Catalogue::builtin().names().into_iter().filter(|name| ServiceTier::is_known(name)).collect();
-            let words = "--data and --leaves go with --plant real and a service";
-            return Err(Failure::Input(anyhow!("{words}; accepted: {}", names.join(", "))));
+            let message = "--data and --leaves go with --plant real and a service";
+            return Err(Failure::Input(anyhow!("{message}; accepted: {}", names.join(", "))));
         }
         let tier = find_tier(args, arrivals)?;
         let name = tier.name().to_string();
@@ -155,18 +156,18 @@ impl Training {
             data: String::new(),
             machine,
             plan,
-            requested: asked,
+            requested: range,
             budget: args.budget.0,
             command: made,
         })
     }
 
-    /// Lowest and highest load that were asked about.
+    /// Lowest and highest requested load.
     pub(super) fn requested_loads(&self) -> Option<(Rate, Rate)> {
         self.requested
     }
 
-    /// Setups that are trained, loads and percentile.
+    /// Setups, loads and percentile of the training.
     pub(super) fn plan(&self) -> &TrainingPlan {
         &self.plan
     }
@@ -184,7 +185,7 @@ impl Training {
         Ok(training::train(self.bench.as_ref(), &self.plan, &show, &is_over, interrupt.flag())?)
     }
 
-    /// Measures anew what was advised.
+    /// Measures the advised setups again.
     pub(super) fn check(
         &self,
         advice: &Advice,
@@ -192,8 +193,8 @@ impl Training {
         interrupt: &Interrupt,
     ) -> Result<Vec<RetestResult>, Failure> {
         let steps = Spinner::with_interrupt(&format!("checking {}", self.name), interrupt);
-        let tell = |load: Rate| steps.show(&format!("{:.0}/s", load.0));
-        Ok(training::retest(self.bench.as_ref(), advice, curves, &self.plan, &tell, interrupt.flag())?)
+        let report = |load: Rate| steps.show(&format!("{:.0}/s", load.0));
+        Ok(training::retest(self.bench.as_ref(), advice, curves, &self.plan, &report, interrupt.flag())?)
     }
 
     pub(super) fn file(&self, trained: &TrainingOutcome, command: &str) -> CurvesFile {
@@ -212,10 +213,10 @@ fn default_setups() -> Result<Vec<ThreadingSetup>, Failure> {
     SETUPS.iter().map(read).collect()
 }
 
-/// The tier of the scenario that is named, or the tier of that name in a scenario that comes with the program.
+/// Finds the tier of the named scenario, or the tier of this name in a built-in scenario.
 fn find_tier(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Failure> {
     let (name, seed) = (&args.what.scenario, args.what.seed);
-    // A paper's name of a service.
+    // Papers have other names for some services.
     let name = Catalogue::builtin().find(name).map_or(name.as_str(), |case| case.name());
     let is_scenario = builtin_scenarios().iter().any(|known| known.id == name) || name.contains(['/', '\\', '.']);
     if !is_scenario {

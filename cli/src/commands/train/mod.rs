@@ -1,4 +1,5 @@
-//! `leeward train` and `leeward advise`: curves of threading setups, and what to do with them. The training is the lab's.
+//! `leeward train` and `leeward advise`: curves of threading setups, and their use. Does not
+//! contain the training (`leeward-lab`).
 
 mod advise;
 mod arguments;
@@ -20,8 +21,9 @@ use crate::stdout;
 
 /// Measure threading setups over the load and write down their curves
 ///
-/// A policy of threading (`utune`, `leeward`) chooses by such curves. At each load all setups are measured in turns; those that are surely
-/// not the best are measured no further. When the budget is over, the curves are of what was measured until then.
+/// A policy of threading (`utune`, `leeward`) chooses by such curves. At each load all setups are
+/// measured in turns; those that are surely not the best are measured no further. When the budget
+/// is over, the curves are of what was measured until then.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TRAIN)]
 pub(crate) struct TrainArgs {
@@ -41,12 +43,12 @@ Examples:
   leeward train hdsearch --plant real --data synthetic:64:50000:1 --out curves.toml
   leeward train mt-sync --setups SIP1,SDP1-20,SDB1-50 --load 20..11k --out curves.toml";
 
-/// Objective of a tier whose curves are asked for without one: clients that are later are late.
+/// Default objective of a tier: later responses count as late.
 const SLO: Nanos = Nanos::from_millis(5);
 
-/// The command.
+/// Runs the command.
 pub(crate) fn train(args: &TrainArgs) -> Result<(), Failure> {
-    // Better now than after the training.
+    // Check the file before the training, not after it.
     output_files::check_file("--out", &args.out)?;
     let training = Training::from_args(&args.bench, SLO)?;
     let interrupt = Interrupt::listen(StopMode::Prompt)?;

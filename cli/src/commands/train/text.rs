@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::table::{Align, Table};
 
-/// All curves, a row each.
+/// Table of all curves, a row each.
 pub(super) fn curves(curves: &Curves) -> String {
     let columns = [
         ("setup", Align::Left),
@@ -39,7 +39,7 @@ pub(super) fn curves(curves: &Curves) -> String {
     table.to_string()
 }
 
-/// A curve.
+/// A curve as JSON.
 pub(super) fn as_json(curve: &Curve) -> Value {
     json!({
         "setup": curve.setup.to_string(),
@@ -56,7 +56,7 @@ pub(super) fn as_json(curve: &Curve) -> Value {
     })
 }
 
-/// The advice: a sentence to follow, then the table behind it.
+/// The advice: sentences, then the table that supports it.
 pub(super) fn advice(advice: &Advice, question: &AdviceQuery, file: Option<&Path>) -> String {
     let auto = file.map_or("`auto` with curves (--out)".into(), |file| format!("`auto` with {}", file.display()));
     let mut text = format!("use           {}; or {auto}\n", steps(advice));
@@ -115,7 +115,7 @@ fn rows(advice: &Advice, question: &AdviceQuery) -> String {
     table.to_string()
 }
 
-/// Table of an advice that was tried on other requests.
+/// Table of advised setups that were measured again on other requests.
 pub(super) fn retest(fresh: &[RetestResult], question: &AdviceQuery) -> String {
     let tail = if question.tail == TailPercentile::P99 { "p99" } else { "p99.9" };
     let columns = [

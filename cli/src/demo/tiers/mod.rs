@@ -1,6 +1,7 @@
 //! `leeward demo --service`: the tiers of a service with leaves on this machine.
 //!
-//! - `fleet`: their processes, and those of the load. `sight`: what the tiers tell of themselves, and the table of it.
+//! - `processes`: processes of the servers and the load. `statistics`: statistics of the tiers, and
+//!   their table.
 
 pub(crate) mod processes;
 pub(crate) mod statistics;

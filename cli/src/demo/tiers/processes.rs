@@ -1,5 +1,5 @@
-//! Processes of this program that serve and load tiers. A server stops when its input ends, so none is left behind, whatever becomes of
-//! the demo. Never here: what is shown.
+//! Processes of this program that serve and load tiers. A server stops when its input ends, so no
+//! server outlives the demo. Does not contain output.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -14,24 +14,24 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::stdout::sanitize;
 
-/// From one look at the interrupt to the next.
+/// Interval between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Time that a server has for preparing its data.
+/// Time limit for a server to prepare its data.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
-/// Time that a server has for the answers that it owes.
+/// Time limit for a server to send its last responses.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
-/// Lines that are kept of what a process says on stderr.
+/// Maximum of stderr lines that are kept of a process.
 const STDERR_LINES_MAX: usize = 20;
-/// Bytes of a report, at most.
+/// Longest report, in bytes.
 const REPORT_MAX: u64 = 16 << 20;
 
-/// A server in a process of its own.
+/// A server in its own process.
 pub(crate) struct ServerProcess {
     child: Child,
-    /// Its end makes the server stop.
+    /// Closing this input stops the server.
     input: Option<ChildStdin>,
     stderr_lines: Receiver<String>,
-    /// Its address.
+    /// Address of the server.
     pub(crate) address: String,
 }
 
@@ -43,26 +43,26 @@ fn spawn(arguments: &[String], input: Stdio) -> Result<Child, Failure> {
 }
 
 impl ServerProcess {
-    /// Starts a server on a free port: it is there when [`Server::wait`] returns.
+    /// Starts a server on a free port. The server is ready when [`ServerProcess::wait`] returns.
     pub(crate) fn start(arguments: &[String]) -> Result<Self, Failure> {
         let own = ["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--until-input-ends"].map(String::from);
         let mut child = spawn(&[&own[..], arguments].concat(), Stdio::piped())?;
-        let (tell, said) = channel();
+        let (line_sender, lines) = channel();
         if let Some(stderr) = child.stderr.take() {
-            read_lines(stderr, move |line| tell.send(line).is_ok());
+            read_lines(stderr, move |line| line_sender.send(line).is_ok());
         }
         let input = child.stdin.take();
-        Ok(ServerProcess { child, input, stderr_lines: said, address: String::new() })
+        Ok(ServerProcess { child, input, stderr_lines: lines, address: String::new() })
     }
 
-    /// Waits until it serves.
+    /// Waits until the server is ready.
     pub(crate) fn wait(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
-        let (tell, first) = channel();
+        let (line_sender, first) = channel();
         let output: Option<ChildStdout> = self.child.stdout.take();
         if let Some(output) = output {
-            // The rest is read, too: a pipe that is full would stop the server.
+            // Keep reading: a full pipe would block the server.
             read_lines(output, move |line| {
-                let _ = tell.send(line);
+                let _ = line_sender.send(line);
                 true
             });
         }
@@ -81,21 +81,21 @@ impl ServerProcess {
         }
     }
 
-    /// Why it does not serve, in its own words.
+    /// Failure of the server, with its own error message.
     fn failure(&mut self) -> Failure {
-        // The last words may still be on their way.
+        // The last lines may still be on their way.
         thread::sleep(POLL_INTERVAL);
-        let said: VecDeque<String> = self.stderr_lines.try_iter().take(STDERR_LINES_MAX).collect();
-        let last = said.iter().rev().find(|line| line.starts_with("error")).or(said.back());
+        let lines: VecDeque<String> = self.stderr_lines.try_iter().take(STDERR_LINES_MAX).collect();
+        let last = lines.iter().rev().find(|line| line.starts_with("error")).or(lines.back());
         Failure::Input(anyhow!("a tier did not start: {}", sanitize(last.map_or("it said nothing", String::as_str))))
     }
 
-    /// Whether it has ended by itself; then why.
+    /// Failure of the server, if it has ended by itself.
     pub(crate) fn exit_failure(&mut self) -> Option<Failure> {
         matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)).then(|| self.failure())
     }
 
-    /// Warnings since the last look.
+    /// Warnings since the last call.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.stderr_lines
             .try_iter()
@@ -105,13 +105,13 @@ impl ServerProcess {
             .collect()
     }
 
-    /// Tells it to stop.
+    /// Requests the server to stop.
     pub(crate) fn close_input(&mut self) {
         self.input = None;
     }
 }
 
-/// Stops all of them, those first that ask others. What does not end in time is killed.
+/// Stops all servers, callers before their leaves. A server that does not end in time is killed.
 pub(crate) fn stop(mut servers: Vec<ServerProcess>) {
     servers.iter_mut().for_each(ServerProcess::close_input);
     let began = Instant::now();
@@ -128,40 +128,41 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Reads lines on a thread of its own, until the end or until nobody wants them.
-fn read_lines(from: impl Read + Send + 'static, mut tell: impl FnMut(String) -> bool + Send + 'static) {
-    // Without a thread nothing is heard, and a wait ends with that.
+/// Reads lines on a separate thread until the end, or until `send` returns false.
+fn read_lines(from: impl Read + Send + 'static, mut send: impl FnMut(String) -> bool + Send + 'static) {
+    // Without a thread no line arrives, and a waiting caller sees a disconnected channel.
     let _ = thread::Builder::new().name("lines".into()).spawn(move || {
         for line in BufReader::new(from).lines() {
             let Ok(line) = line else { return };
-            if !tell(line) {
+            if !send(line) {
                 return;
             }
         }
     });
 }
 
-/// Runs `leeward load` to its end, and returns its report. `look` is called again and again meanwhile; an error of it ends the load.
+/// Runs `leeward load` and returns its report. `poll` is called repeatedly meanwhile; its error
+/// ends the load.
 pub(crate) fn load(
     arguments: &[String],
-    mut look: impl FnMut() -> Result<(), Failure>,
+    mut poll: impl FnMut() -> Result<(), Failure>,
 ) -> Result<serde_json::Value, Failure> {
     let own = ["load", "--json"].map(String::from);
     let mut child = KillOnDrop(spawn(&[&own[..], arguments].concat(), Stdio::null())?);
-    let (tell, heard) = channel();
+    let (report_sender, report_receiver) = channel();
     let output = child.0.stdout.take();
     let _ = thread::Builder::new().name("report".into()).spawn(move || {
         let mut text = String::new();
         let read = output.map(|output| output.take(REPORT_MAX).read_to_string(&mut text));
-        let _ = tell.send(read.map(|_| text));
+        let _ = report_sender.send(read.map(|_| text));
     });
-    let (complain, complaints) = channel();
+    let (line_sender, stderr_lines) = channel();
     if let Some(stderr) = child.0.stderr.take() {
-        read_lines(stderr, move |line| complain.send(line).is_ok());
+        read_lines(stderr, move |line| line_sender.send(line).is_ok());
     }
     loop {
-        look()?;
-        match heard.recv_timeout(Duration::from_millis(1)) {
+        poll()?;
+        match report_receiver.recv_timeout(Duration::from_millis(1)) {
             Ok(text) => {
                 let _ = child.0.wait();
                 let report = text.as_deref().map(serde_json::from_str);
@@ -169,8 +170,8 @@ pub(crate) fn load(
                     Some(Ok(report)) => Ok(report),
                     _ => {
                         thread::sleep(POLL_INTERVAL);
-                        let words: Vec<String> = complaints.try_iter().take(STDERR_LINES_MAX).collect();
-                        Err(Failure::Runtime(anyhow!("the load: {}", sanitize(&words.join("; ")))))
+                        let lines: Vec<String> = stderr_lines.try_iter().take(STDERR_LINES_MAX).collect();
+                        Err(Failure::Runtime(anyhow!("the load: {}", sanitize(&lines.join("; ")))))
                     }
                 };
             }
@@ -180,7 +181,7 @@ pub(crate) fn load(
     }
 }
 
-/// A process that does not outlive this.
+/// A process that is killed when this is dropped.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {

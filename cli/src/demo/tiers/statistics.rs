@@ -1,5 +1,5 @@
-//! Tiers as they tell of themselves: two looks at a server's statistics, sums over the servers of a tier, and the table of it. Never here:
-//! asking, the terminal.
+//! Statistics of tiers: differences between two polls of a server, sums over the servers of a tier,
+//! and their table. Does not contain polling or the terminal.
 
 use leeward_rpc::statistics::Statistics;
 use serde_json::{Value, json};
@@ -7,29 +7,29 @@ use serde_json::{Value, json};
 use crate::demo::format::{format_us, percent};
 use crate::table::{Align, Table};
 
-/// Sums over the servers of a tier between two looks.
+/// Sums over the servers of a tier between two polls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TierStatistics {
-    /// Its service.
+    /// Name of the tier's service.
     pub(crate) name: String,
-    /// Servers of it that have answered.
+    /// Number of servers that responded.
     pub(crate) servers: usize,
-    /// Requests per second that came.
+    /// Requests per second that arrived.
     pub(crate) received_per_s: f64,
     /// Requests per second that were answered within the objective.
     pub(crate) in_time_per_s: f64,
     /// Requests per second that were rejected.
     pub(crate) rejected_per_s: f64,
-    /// Longest queueing delay of a server now, µs.
+    /// Current longest queueing delay of a server, in microseconds.
     pub(crate) delay_us: f64,
-    /// Credits that clients hold; `None` without a controller that has some.
+    /// Credits that clients hold; `None` without a controller that has credits.
     pub(crate) credits: Option<i64>,
-    /// Credits that there are.
+    /// Size of the credit pool.
     pub(crate) pool: Option<i64>,
 }
 
 impl TierStatistics {
-    /// A tier of these servers, each with what it told before and tells now.
+    /// Makes the statistics of a tier from each server's previous and current statistics.
     pub(crate) fn from_statistics(name: &str, servers: &[(Statistics, Statistics)]) -> TierStatistics {
         let mut tier = TierStatistics { name: name.into(), servers: servers.len(), ..TierStatistics::default() };
         for (before, now) in servers {
@@ -47,7 +47,7 @@ impl TierStatistics {
 }
 
 impl TierStatistics {
-    /// For programs.
+    /// Statistics as JSON.
     pub(crate) fn json(&self) -> Value {
         let TierStatistics {
             name,
@@ -67,7 +67,7 @@ impl TierStatistics {
 }
 
 impl Phase {
-    /// For programs.
+    /// Result as JSON.
     pub(crate) fn json(&self) -> Value {
         let Phase { ratio, demand_per_s, goodput_per_s, p99_us, lost, late, tiers } = self;
         json!({
@@ -81,29 +81,29 @@ fn sum(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.map_or(other, |one| Some(one.saturating_add(other.unwrap_or(0))))
 }
 
-/// A demand, as clients saw it.
+/// Results of one demand, as measured by the clients.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phase {
-    /// Demand over the capacity that was measured.
+    /// Demand over the measured capacity.
     pub(crate) ratio: f64,
     /// Requests per second that clients issued.
     pub(crate) demand_per_s: f64,
     /// Requests per second that were answered within the objective.
     pub(crate) goodput_per_s: f64,
-    /// 99th percentile of latency, µs.
+    /// 99th percentile of latency, in microseconds.
     pub(crate) p99_us: f64,
     /// Share of requests without a good answer.
     pub(crate) lost: f64,
-    /// Share of requests that the clients issued too late: then they, too, were short of CPU.
+    /// Share of requests that the clients issued too late, because they lacked CPU time.
     pub(crate) late: f64,
-    /// The tiers over the whole of it.
+    /// Statistics of the tiers over the phase.
     pub(crate) tiers: Vec<TierStatistics>,
 }
 
-/// Share of late requests from which a phase is doubted, as `leeward load` does.
+/// Share of late requests above which a phase is doubtful, as in `leeward load`.
 pub(crate) const LATE_MAX: f64 = 0.01;
 
-/// Rates as people read them.
+/// Formats a rate.
 fn rate(per_second: f64) -> String {
     if per_second > 0.0 && per_second < 99.95 {
         format!("{per_second:.2}")
@@ -137,7 +137,7 @@ pub(crate) fn table(tiers: &[TierStatistics]) -> String {
     table.to_string()
 }
 
-/// Table of what clients saw.
+/// Table of the phases.
 pub(crate) fn phases(phases: &[Phase]) -> String {
     let right = |name| (name, Align::Right);
     let columns = ["demand/s", "goodput/s", "p99", "without a good answer"].map(right);
@@ -152,12 +152,12 @@ pub(crate) fn phases(phases: &[Phase]) -> String {
         ]);
     }
     let doubted = phases.iter().any(|phase| phase.late > LATE_MAX);
-    let words = if doubted {
+    let warning = if doubted {
         "The clients themselves were late (issued_late in the report): too little CPU for all.\n"
     } else {
         ""
     };
-    format!("{table}{words}")
+    format!("{table}{warning}")
 }
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
         let text = table(&[tier, TierStatistics::from_statistics("none", &[])]);
         assert!(text.contains("8 of 18") && text.contains("2000") && text.lines().count() == 3, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        // A server that has begun anew counts from zero.
+        // A restarted server counts from zero.
         assert_eq!(TierStatistics::from_statistics("leaf", &[(now, before)]).received_per_s, 0.0);
     }
 

@@ -1,5 +1,6 @@
-//! Breakwater where an allocator grants and parks the cores (poster SIGCOMM'23 §3): the pool grows with the cores. Never
-//! here: the pool's minimum ([`super::config`]) and its law between two grants ([`super::pool`]).
+//! Growth of Breakwater's pool where an allocator grants and parks cores (poster SIGCOMM'23 §3):
+//! the pool grows with the cores. Does not contain the pool's minimum ([`super::config`]) or its
+//! law between two grants ([`super::pool`]).
 
 use super::config::{AllocatorAwareness, Config};
 use super::pool::Pool;
@@ -16,8 +17,8 @@ pub(super) struct Growth {
     max_pool: i64,
 }
 
-/// Of an unused pool, the part by which it grows per period: from a core's worth to a thousand clients' in some fifty round
-/// trips.
+/// Divisor of an unused pool that gives its growth per period. About fifty round trips lead from
+/// one core's worth of credits to that of a thousand clients.
 const UNUSED_GROWTH: i64 = 8;
 
 impl Growth {
@@ -31,8 +32,11 @@ impl Growth {
         }
     }
 
-    /// A period has passed. A pool of which not even half was used in it, at no delay to speak of and without a refusal, is not what limits
-    /// the load. Under overload all of it is used, and nothing is added to the pool's own law.
+    /// Runs one control period: grows the pool if it does not limit the load.
+    ///
+    /// The pool is unused if clients used less than half of it in the period, without a rejection
+    /// and with a delay under the target. Under overload clients use all credits, so only the
+    /// pool's own law acts.
     pub(super) fn tick(&self, pool: &Pool, signals: &Signals) {
         let total = pool.total();
         let used = i64::try_from(signals.arrivals).unwrap_or(i64::MAX);
@@ -42,7 +46,8 @@ impl Growth {
         }
     }
 
-    /// c_total += N_a · c_total / N_t (poster §3), within the same bounds as ever.
+    /// Adds the granted cores' share: c_total += N_a · c_total / N_t (poster §3), within the pool's
+    /// bounds.
     pub(super) fn on_core_grant(&self, pool: &Pool, event: &CoreGrant) {
         let total = pool.total();
         let share = f64::from(event.granted) / f64::from(event.total.max(event.granted).max(1));
@@ -69,7 +74,7 @@ mod tests {
             .unwrap()
     }
 
-    /// 32 cores, 30 us of round trip, and the objective that goes with 1 us of service.
+    /// 32 cores, a round trip of 30 us, and the objective for a service time of 1 us.
     fn poster() -> Environment {
         Environment::new(32, Nanos::from_micros(30), Nanos::from_micros(310))
     }
@@ -86,8 +91,8 @@ mod tests {
         assert_eq!((off.allocator_aware, off.min_pool), (AllocatorAwareness::Off, 32));
         let on = config(&[], poster().with_allocator());
         assert_eq!((on.allocator_aware, on.min_pool), (AllocatorAwareness::On, 32 * 31));
-        let told = config(&[("allocator_aware", RawParam::Switch(false))], poster().with_allocator());
-        assert_eq!((told.allocator_aware, told.min_pool), (AllocatorAwareness::Off, 32));
+        let forced_off = config(&[("allocator_aware", RawParam::Switch(false))], poster().with_allocator());
+        assert_eq!((forced_off.allocator_aware, forced_off.min_pool), (AllocatorAwareness::Off, 32));
         let service = config(&[("service", RawParam::Text("10us".into()))], poster().with_allocator());
         assert_eq!(service.min_pool, 32 * 4);
         let tight = Environment::new(4, Nanos::from_micros(30), Nanos::from_micros(100)).with_allocator();
@@ -109,12 +114,12 @@ mod tests {
     #[test]
     fn an_unused_pool_grows_and_a_used_one_is_left_to_its_law() {
         let growth = Growth::new(&config(&[("target", RawParam::Text("10us".into()))], poster().with_allocator()));
-        for (arrivals, drops, delay_us, expected) in
+        for (arrivals, rejected, delay_us, expected) in
             [(100, 0, 0, 1_125), (500, 0, 0, 1_000), (100, 0, 10, 1_000), (100, 1, 0, 1_000)]
         {
             let pool = pool(1_000);
             let run_delay = Nanos::from_micros(delay_us);
-            growth.tick(&pool, &Signals { arrivals, rejections: drops, run_delay, ..Signals::idle(Time::ZERO) });
+            growth.tick(&pool, &Signals { arrivals, rejections: rejected, run_delay, ..Signals::idle(Time::ZERO) });
             assert_eq!(pool.total(), expected);
         }
     }

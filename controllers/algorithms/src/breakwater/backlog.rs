@@ -1,35 +1,39 @@
-//! Whether a backlog may wait for cores that are still to come, where an allocator grants and parks them.
-//! Never here: the pool's growth with the cores ([`super::allocation`]).
+//! Allowance for a backlog that waits for cores, where an allocator grants and parks them. Does not
+//! contain the pool's growth with the cores ([`super::allocation`]).
 //!
-//! AQM and the allocator look at the same queue. Rejecting what the few cores there are can't do at once hides from the
-//! allocator what it would have granted cores for, and what was rejected comes back a round trip later as one burst,
-//! to cores that have parked meanwhile. So a server that has not had all its cores for a whole period is not overloaded:
-//! it rejects only what could not be answered in time any more. This is Leeward's; the poster (SIGCOMM'23) knows the
-//! problem (§2) and leaves AQM as it is.
+//! AQM and the allocator read the same queue. Suppose AQM rejects all that the few held cores can't
+//! do at once. The allocator then never sees the queue for which it would have granted cores. The
+//! rejected requests come back one round trip later as a burst, to cores that have parked
+//! meanwhile.
+//!
+//! So a server that has not held all its cores for a whole period is not overloaded. It rejects
+//! only requests whose responses could not be in time any more. This rule is Leeward's: the poster
+//! (SIGCOMM'23) describes the problem (§2) and leaves AQM unchanged.
 
 use super::pool::Pool;
 use leeward_core::registry::{CoreProvisioning, Environment};
 use leeward_core::server::{CoreGrant, Signals};
 use leeward_core::units::Nanos;
 
-/// Record of the cores that could still be had.
+/// Counts of held and missing cores, which decide whether a backlog may wait.
 #[derive(Debug)]
 pub(super) struct BacklogAllowance {
-    /// All there can be.
+    /// Cores that the allocator can grant at most.
     cores: u32,
     /// Cores held now.
     active_cores: u32,
-    /// Some were missing at some time since the last tick.
+    /// Whether a core was missing at any time since the last tick.
     were_missing: bool,
-    /// Some were granted since the last tick.
+    /// Whether the allocator granted a core since the last tick.
     granted: bool,
-    /// A delay from which cores should be on their way.
+    /// Queueing delay from which the allocator should grant cores.
     backlog: Nanos,
     period: Nanos,
 }
 
 impl BacklogAllowance {
-    /// Without an allocator all cores are always held. With one, the first grant tells how many; until then there is room.
+    /// Creates the record. Without an allocator all cores are always held. With one, no core counts
+    /// as held until the first grant, and a backlog is allowed.
     pub(super) fn new(environment: &Environment, backlog: Nanos, period: Nanos) -> Self {
         let allocated = environment.provisioning == CoreProvisioning::Allocated;
         let held = if allocated { 0 } else { environment.cores };
@@ -43,12 +47,12 @@ impl BacklogAllowance {
         }
     }
 
-    /// Whether there is room before anything is known.
+    /// Whether a backlog is allowed before the first tick.
     pub(super) fn is_allowed(&self) -> bool {
         self.were_missing
     }
 
-    /// Cores have come, or gone.
+    /// Records a grant or a parked core.
     pub(super) fn on_core_grant(&mut self, pool: &Pool, event: &CoreGrant) {
         self.active_cores = event.total;
         self.granted |= event.granted > 0;
@@ -56,11 +60,13 @@ impl BacklogAllowance {
         pool.set_allows_backlog(self.were_missing);
     }
 
-    /// A period has passed. There is room if cores were missing in it, unless a backlog was left to wait and has brought
-    /// none: an allocator that does not answer to it, or may not, would let the queue grow as if there were no AQM.
+    /// Runs one control period. It allows a backlog if cores were missing in the period, unless a
+    /// backlog was left to wait and brought no core. With an allocator that does not react to the
+    /// queue, or may not, the queue would otherwise grow as if there were no AQM.
     ///
-    /// A period later it is given another chance (AQM may hold the queue at the very age at which the allocator does not act
-    /// yet), unless the delay is still a period above what AQM allows. So it never comes to be two above that.
+    /// After one such period the backlog is allowed again: AQM may hold the queue at exactly the
+    /// age at which the allocator does not act yet. It stays disallowed while the delay is a whole
+    /// period above the AQM threshold, so the delay never gets two periods above that threshold.
     pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals) {
         let was_left = pool.allows_backlog() || signals.delay() >= self.backlog + self.period;
         let in_vain = signals.delay() >= self.backlog && was_left && !self.granted;
@@ -142,23 +148,24 @@ mod tests {
     }
 
     proptest! {
-        /// For every allocator: patience ends with a tick that finds a backlog for which nothing was granted, and with
-        /// a tick before which all cores were there throughout. Otherwise a missing core is room.
+        /// For every allocator, two kinds of tick end the allowance: one that finds a backlog for
+        /// which no core was granted, and one after a period with all cores held. Otherwise a
+        /// missing core allows a backlog.
         #[test]
         fn patience_has_an_end_and_a_reason(steps in prop::collection::vec((any::<bool>(), 0u64..20, 0u32..3, 0..=CORES), 1..200)) {
             let mut world = Fixture::new(CoreProvisioning::Allocated);
-            let (mut held, mut missed, mut came, mut room) = (0, true, false, true);
+            let (mut held, mut missing, mut granted_since, mut allowed) = (0, true, false, true);
             for (is_tick, delay_us, granted, total) in steps {
                 if is_tick {
-                    let in_vain = !came && (delay_us >= 15 || delay_us >= 10 && room);
-                    room = missed && !in_vain;
-                    prop_assert_eq!(world.tick(Nanos::from_micros(delay_us)), room);
-                    (missed, came) = (held < CORES, false);
+                    let in_vain = !granted_since && (delay_us >= 15 || delay_us >= 10 && allowed);
+                    allowed = missing && !in_vain;
+                    prop_assert_eq!(world.tick(Nanos::from_micros(delay_us)), allowed);
+                    (missing, granted_since) = (held < CORES, false);
                 } else {
-                    room = world.change(granted, total);
-                    (held, came) = (total, came || granted > 0);
-                    missed |= held < CORES;
-                    prop_assert_eq!(room, missed);
+                    allowed = world.change(granted, total);
+                    (held, granted_since) = (total, granted_since || granted > 0);
+                    missing |= held < CORES;
+                    prop_assert_eq!(allowed, missing);
                 }
             }
         }

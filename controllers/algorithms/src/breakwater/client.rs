@@ -1,12 +1,13 @@
-//! Breakwater's client: sends while fewer requests are out than the window allows (Breakwater §3.3).
+//! Breakwater's client half: sends while fewer requests are outstanding than the window allows
+//! (Breakwater §3.3).
 
 use super::config::{Config, DemandTracking, PoolSignal};
 use leeward_core::client::{ClientHalf, Gate, Reply};
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Time};
 
-/// The least part of the objective for which a request may wait for its credit, one in so many: a server that takes nearly all of
-/// the objective for itself still has some to choose from.
+/// Divisor of the objective that gives the shortest wait for a credit. A server that reports nearly
+/// all of the objective as its own still has some requests to choose from.
 const MIN_WAIT_DIVISOR: u64 = 32;
 
 /// Client half of one session.
@@ -14,10 +15,10 @@ const MIN_WAIT_DIVISOR: u64 = 32;
 pub struct Client {
     credits: bool,
     announces_demand: bool,
-    /// As published: nothing has come from the server yet, which hears of a session by its demand.
+    /// As published: the server has sent nothing yet. It learns of a session by its demand.
     is_unregistered: bool,
     window: u32,
-    /// The objective less the network's round trip, if the server says what it takes of it.
+    /// The objective less the network's round trip, if the server reports its sojourn time.
     deadline: Option<Nanos>,
     max_wait: Nanos,
 }
@@ -35,19 +36,20 @@ impl Client {
         }
     }
 
-    /// Takes in what the server says.
+    /// Applies the window and the sojourn time from the server's feedback.
     fn apply_feedback(&mut self, feedback: &Feedback) {
         self.is_unregistered = false;
         self.window = feedback.window.0;
-        if let Some(late) = self.deadline {
-            self.max_wait = late.saturating_sub(Nanos(feedback.custom)).max(late / MIN_WAIT_DIVISOR);
+        if let Some(deadline) = self.deadline {
+            self.max_wait = deadline.saturating_sub(Nanos(feedback.custom)).max(deadline / MIN_WAIT_DIVISOR);
         }
     }
 }
 
 impl ClientHalf for Client {
     fn gate(&mut self, _: Time, outstanding: u32) -> Gate {
-        // A window below what is out already (credits revoked too late) is no debt: the client just waits.
+        // Credits revoked too late leave a window below the outstanding requests. The client then
+        // waits.
         if !self.credits || outstanding < self.window { Gate::Open } else { Gate::Closed }
     }
 

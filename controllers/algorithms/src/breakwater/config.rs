@@ -1,5 +1,5 @@
-//! Breakwater's configuration, read and checked. Each part that the paper takes away in an ablation can be switched
-//! off. Never here: the parameters' names and ranges ([`super::params`]).
+//! Breakwater's configuration, read and checked. Each part that the paper removes in an ablation
+//! can be switched off. Does not contain the parameters' names and ranges ([`super::params`]).
 
 use super::super::published::Version;
 use leeward_core::client::ClientConfig;
@@ -11,89 +11,97 @@ use leeward_core::units::Nanos;
 /// Signal that adapts the credit pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolSignal {
-    /// Queueing delay of requests: CPUs are the bottleneck (Breakwater §3.2.1).
+    /// Queueing delay of requests, for CPUs as the bottleneck (Breakwater §3.2.1).
     Delay,
-    /// Throughput gained by more load: anything may be the bottleneck (thesis §2.3.2).
+    /// Throughput gained by more load, for any bottleneck (thesis §2.3.2).
     Efficiency,
-    /// The one of the two that has evidence of overload.
+    /// The signal of these two that has evidence of overload.
     Auto,
 }
 
 /// How the efficiency signal takes credits away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decrease {
-    /// A fixed part of the pool (thesis Algorithm 1).
+    /// Takes a fixed part of the pool (thesis Algorithm 1).
     Multiplicative,
-    /// As much as an increase adds (Hoover Algorithm 1).
+    /// Takes as much as an increase adds (Hoover Algorithm 1).
     Additive,
 }
 
 /// How the additive increase α·n_c turns into whole credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncreaseRounding {
-    /// The fraction is carried to the next period (the published code).
+    /// Carries the fraction to the next period (the published code).
     Carried,
-    /// At least one credit per period (Breakwater §3.2.2, eq. 3).
+    /// Adds at least one credit per period (Breakwater §3.2.2, eq. 3).
     AtLeastOne,
 }
 
-/// Which session without credit is woken first.
+/// Order in which sessions without credit are woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeOrder {
-    /// The one that has waited longest (the published code).
+    /// Longest wait first (the published code).
     Fifo,
-    /// Any (Breakwater §3.2.2).
+    /// Random order (Breakwater §3.2.2).
     Random,
 }
 
-/// How the server learns what waits at its clients.
+/// How the server learns the demand at its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandTracking {
-    /// From requests only; it guesses in between and overcommits (Breakwater §3.2.2).
+    /// From requests only: the server estimates demand in between and overcommits (Breakwater
+    /// §3.2.2).
     Speculation,
-    /// From a message at every change; nothing is overcommitted (the ablation of Breakwater Fig. 8).
+    /// From a message at each change, without overcommitment (the ablation of Breakwater Fig. 8).
     Synchronization,
 }
 
 /// How far the pool follows an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocatorAwareness {
-    /// Nothing: the cores are always there, or it is to be seen what happens without.
+    /// The pool ignores the allocator: the cores are fixed, or an experiment shows the effect.
     Off,
     /// The pool grows with each granted core (the poster's rule).
     Grants,
-    /// The pool grows as with `Grants`. It also leaves a backlog to the cores that can still be had (`room`), and grows
-    /// while clients leave most of it unused. Neither is in the poster. Credits at clients without demand hold nothing
-    /// back; by α alone a pool below the number of clients would take hundreds of round trips to find that out.
+    /// The pool grows as with `Grants`. It also lets a backlog wait for cores that the allocator
+    /// can still grant (`backlog`), and grows while clients leave most of it unused.
+    ///
+    /// Neither addition is in the poster. Credits at clients without demand limit nothing: by α
+    /// alone, a pool below the number of clients would need hundreds of round trips to learn that.
     On,
 }
 
-/// Everything Breakwater may be told.
+/// All settings of Breakwater.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Whether our additions are on.
+    /// Whether Leeward's additions are on.
     pub version: Version,
-    /// Credits on: clients send by window. Off: clients send at will.
+    /// Whether clients send by window. If off, clients send at will.
     pub credits: bool,
-    /// Drop requests on arrival when the queueing delay is at `aqm_threshold` or above.
+    /// Whether arriving requests are rejected when the queueing delay is at `aqm_threshold` or
+    /// above.
     pub aqm: bool,
-    /// See [`Additive`]; `None` is each signal's own default.
+    /// See [`IncreaseRounding`]; `None` is each signal's own default.
     pub additive: Option<IncreaseRounding>,
-    /// See [`Waking`].
+    /// See [`WakeOrder`].
     pub waking: WakeOrder,
-    /// See [`Demand`].
+    /// See [`DemandTracking`].
     pub demand: DemandTracking,
     /// α: credits added per session and period while the delay is under its target.
     pub alpha: f64,
-    /// β: how strongly the pool shrinks per relative excess of delay; d: the part of it that an iteration without gain takes.
+    /// β: how strongly the pool shrinks per relative excess of delay. For efficiency it is d, the
+    /// part of the pool that an iteration without gain takes.
     pub beta: f64,
-    /// d_t: the queueing delay aimed at.
+    /// d_t: target of the queueing delay.
     pub target: Nanos,
-    /// Queueing delay from which requests are dropped.
+    /// Queueing delay from which requests are rejected.
     pub aqm_threshold: Nanos,
-    /// Waiting time from which a request is dropped when its turn comes: its response could not be in time any more.
-    /// Not in the paper. On many cores requests rarely get so far. On one core the age of the oldest request says
-    /// little of how long the newest will wait, and the threshold spares executions whose responses would be late.
+    /// Waiting time from which a request is rejected when it is dequeued: its response could not be
+    /// in time any more. Not in the paper.
+    ///
+    /// On many cores requests rarely wait that long. On one core the age of the oldest request says
+    /// little about the wait of the newest, and this threshold saves executions whose responses
+    /// would be late.
     pub stale: Nanos,
     /// Control period: the network round trip.
     pub period: Nanos,
@@ -101,28 +109,30 @@ pub struct Config {
     pub max_window: u32,
     /// The pool never shrinks below this (`c_min`).
     pub min_pool: u32,
-    /// The pool never grows beyond this (`c_max`); `None` is what all sessions' windows can hold.
+    /// The pool never grows beyond this (`c_max`); `None` is the sum of all sessions' largest
+    /// windows.
     pub max_pool: Option<u32>,
-    /// See [`Signal`].
+    /// See [`PoolSignal`].
     pub signal: PoolSignal,
-    /// t_e: what one more request must bring in responses for the pool to grow.
+    /// t_e: responses that one more request must bring for the pool to grow.
     pub efficiency_threshold: f64,
-    /// t_d: the share of drops from which the pool shrinks in any case.
+    /// t_d: share of rejections from which the pool shrinks in any case.
     pub drop_threshold: f64,
     /// See [`Decrease`]; `None` is each signal's own default.
     pub decrease: Option<Decrease>,
-    /// End-to-end round trips in an iteration of the efficiency signal, the first of which is not counted.
+    /// End-to-end round trips in an iteration of the efficiency signal; the first is not counted.
     pub iteration: u32,
-    /// A response that was in the server for longer than this is late, whatever the network does.
+    /// Time in the server after which a response is late, regardless of the network.
     pub deadline: Nanos,
-    /// The network's round trip: the least that an end-to-end round trip can be.
+    /// The network's round trip: the shortest possible end-to-end round trip.
     pub network_rtt: Nanos,
     /// The pool at the start.
     pub initial_pool: u32,
-    /// See [`Awareness`]. Unless it is off, [`Config::min_pool`] follows from the round trip, too.
+    /// See [`AllocatorAwareness`]. Unless it is off, [`Config::min_pool`] also follows from the
+    /// round trip.
     pub allocator_aware: AllocatorAwareness,
-    /// Share by which the pool may exceed what the servers behind let through: requests that find none of their credit left
-    /// wait for it, and end before any work was done for them.
+    /// Share by which the pool may exceed the requests that the downstream servers admit. A request
+    /// without downstream credit waits for it, and ends before any work was done for it.
     pub downstream_overcommit: f64,
     /// The client's queue.
     pub client: ClientConfig,
@@ -130,17 +140,18 @@ pub struct Config {
 
 /// Expiry at the testbed's clients, for every service time (Breakwater §5.1).
 const PUBLISHED_CLIENT_DELAY: Nanos = Nanos::from_micros(10);
-/// Round trip for which the poster's code adds [`POSTER_CREDITS`] to the smallest pool.
+/// Round trip for which the poster's code adds [`POSTER_CREDITS`] to the minimum pool.
 const POSTER_ROUND_TRIP: Nanos = Nanos::from_micros(5);
 const POSTER_CREDITS: u64 = 25;
 
 impl Config {
-    /// The configuration that `params` ask for.
+    /// Reads the configuration from `params`.
     ///
     /// # Errors
-    /// A delay target that is not below the objective: requests would be late before the pool shrinks, and nothing would be
-    /// left for their wait at the client. An AQM threshold below the delay target: the pool could never settle at its
-    /// target. A largest pool below the smallest.
+    /// - A delay target at or above the objective: requests would be late before the pool shrinks,
+    ///   and no time would remain for their wait at the client.
+    /// - An AQM threshold below the delay target: the pool could never settle at its target.
+    /// - A maximum pool below the minimum pool.
     pub fn read(signal: PoolSignal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
         let version = Version::read(params);
         let on = |name| params.choice(name, "on") == "on";
@@ -159,8 +170,8 @@ impl Config {
             )));
         }
         let allocator_aware = awareness(version, params, environment)?;
-        let least = default_min_pool(version, allocator_aware, params, environment);
-        let min_pool = params.count("min_pool", least) as u32;
+        let default_min = default_min_pool(version, allocator_aware, params, environment);
+        let min_pool = params.count("min_pool", default_min) as u32;
         let max_pool = match params.count("max_pool", 0) as u32 {
             0 => None,
             max_pool if max_pool < min_pool => {
@@ -170,8 +181,8 @@ impl Config {
             }
             max_pool => Some(max_pool),
         };
-        // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what the target
-        // delay leaves of it.
+        // The testbed expired requests after 10 µs at the client. A user's default is the part of
+        // the objective that the delay target leaves.
         let client_delay =
             if version.is_published() { PUBLISHED_CLIENT_DELAY } else { environment.slo.saturating_sub(target) };
         Ok(Config {
@@ -216,7 +227,7 @@ impl Config {
     }
 }
 
-/// As asked for, or by whether there is an allocator.
+/// Reads the parameter. The default depends on whether there is an allocator.
 fn awareness(version: Version, params: &Params, environment: &Environment) -> Result<AllocatorAwareness, ParamError> {
     let default = match (environment.provisioning, version) {
         (CoreProvisioning::Fixed, _) => "off",
@@ -234,9 +245,10 @@ fn awareness(version: Version, params: &Params, environment: &Environment) -> Re
     }
 }
 
-/// The smallest pool: the number of cores, as in the published code. For an aware pool it is what all cores serve in
-/// the time that a credit takes to come back, so that a server that has parked its cores still asks for enough to need
-/// them.
+/// Default minimum pool: the number of cores, as in the published code.
+///
+/// For an allocator-aware pool it is the number of requests that all cores serve while a credit
+/// makes its round trip. So a server with parked cores still asks for enough requests to need them.
 fn default_min_pool(
     version: Version,
     awareness: AllocatorAwareness,
@@ -250,8 +262,9 @@ fn default_min_pool(
     if version.is_published() {
         return cores.max(environment.rtt.0 / POSTER_ROUND_TRIP.0 * POSTER_CREDITS);
     }
-    // The objective is ten times service and round trip unless it was set (Breakwater §5.1). Where it was set to less than
-    // the round trip needs, a service as long as that is a careful guess: it gives the smaller pool.
+    // The default objective is ten times service time plus round trip (Breakwater §5.1). A set
+    // objective may be shorter than the round trip needs. A service time equal to the round trip is
+    // then a careful guess, since it gives the smaller pool.
     let implied = (environment.slo / 10).saturating_sub(environment.rtt);
     let implied = if implied == Nanos::ZERO { environment.rtt } else { implied };
     let service = params.duration("service", implied).max(Nanos(1));

@@ -1,28 +1,34 @@
-//! The pool of a server that asks others: never more credits than the narrowest of them lets it use (threads §3, "credits of
-//! tiers"; the thesis leaves it open, §4.1.1). Never here: the pool's own law.
+//! Limit on the pool of a server that calls others: at most the credits that the narrowest
+//! downstream service allows (threads §3, "credits of tiers"; the thesis leaves this open, §4.1.1).
+//! Does not contain the pool's own law.
 //!
-//! c_total ≤ W / f · (1 + overcommit), and at least one credit, whose request finds out when the others give credit again.
+//! c_total ≤ W / f · (1 + overcommit), and at least one credit: its request finds out when the
+//! downstream servers grant credit again.
 //!
-//! Credits that lie with clients without demand hold nothing back, so where the plant tells how many requests are in the
-//! server, the limit is on these: a pool is limited once they are half of what the servers behind allow, and to that
-//! number times the credits that are issued per request in the server.
+//! Credits at clients without demand limit nothing. If the plant reports the requests in the
+//! server, the limit therefore applies to these. The pool is limited once they reach half of what
+//! the downstream servers allow. Its limit is then the allowed requests times the credits issued
+//! per request in the server.
 //!
-//! The law's own pool is kept beside the limited one. While the limit is what holds the load back, no delay says nothing of
-//! this server, so the law's pool does not grow; a decrease is taken off it in proportion. So after a short limit the pool is
-//! back at once, and not larger than this server had found right by itself. A limit that stays makes that old news: the
-//! law's pool falls towards it, by a part per tick, and has to grow again by its law.
+//! The law's own pool is kept beside the limited one. While the limit holds the load back, a low
+//! delay says nothing about this server, so the law's pool does not grow; a decrease shrinks it in
+//! proportion. After a short limit the pool is therefore back at once, and not larger than the law
+//! had found right.
+//!
+//! A lasting limit makes the law's pool outdated. It falls towards the limit by a part per tick,
+//! and has to grow again by its law.
 
 use super::config::Config;
 use super::pool::Pool;
 use leeward_core::server::Downstream;
 
-/// The limit that the servers behind put on the pool.
+/// Limit that the downstream servers put on the pool.
 #[derive(Debug)]
 pub(super) struct DownstreamLimit {
     overcommit: f64,
-    /// The law's own pool while it is limited.
+    /// The law's own pool, while the limit is below it.
     unlimited_total: Option<i64>,
-    /// Credits that the servers behind allow.
+    /// Credits that the downstream servers allow.
     allowed: i64,
     /// Credits issued per request in the server, a moving average.
     credits_per_request: f64,
@@ -30,7 +36,7 @@ pub(super) struct DownstreamLimit {
 
 /// Weight of a new value in the average of credits per request.
 const AVERAGE_WEIGHT: f64 = 1.0 / 64.0;
-/// Part of the law's excess over the limit that a tick forgets.
+/// Part of the law's excess over the limit that one tick removes.
 const EXCESS_DECAY: f64 = 1.0 / 256.0;
 
 impl DownstreamLimit {
@@ -43,7 +49,7 @@ impl DownstreamLimit {
         }
     }
 
-    /// The servers behind allow this from now on.
+    /// Sets the limit of the downstream servers.
     pub(super) fn set_downstream(&mut self, pool: &Pool, event: &Downstream) {
         let allowed = (event.max_requests() * (1.0 + self.overcommit)).ceil().max(1.0);
         let allowed = match event.in_flight {
@@ -58,13 +64,13 @@ impl DownstreamLimit {
                 }
             }
         };
-        // A cast of what is too large, or infinite, gives the largest number.
+        // The cast saturates: a number that is too large, or infinite, becomes `i64::MAX`.
         self.allowed = allowed as i64;
         let own = self.unlimited_total.unwrap_or_else(|| pool.total());
         self.apply(pool, own);
     }
 
-    /// Lets `change` set the pool as it would without a limit, then limits it.
+    /// Lets `change` set the pool as it would without a limit, then limits the result.
     pub(super) fn apply_limited(&mut self, pool: &Pool, change: impl FnOnce(&Pool)) {
         let before = pool.total();
         change(pool);
@@ -96,7 +102,7 @@ mod tests {
 
     const SESSIONS: u32 = 100;
 
-    /// A server with this pool, every session open.
+    /// A server with this initial pool and all sessions open.
     fn server(pool: u32) -> ServerHalves {
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
         let pairs = [("initial_pool", leeward_core::params::RawParam::Integer(pool.into()))];
@@ -166,7 +172,7 @@ mod tests {
         let mut server = server(500);
         let control = server.control.as_mut();
         control.set_downstream(&Downstream::new(400, 1.0));
-        // 3 ms show that it is one.
+        // An overload is detected after 3 ms.
         (1..=400).for_each(|tick| tick_at(control, Time::ZERO + Nanos::from_micros(10) * tick, 1_000));
         assert_eq!(total(control), 4, "the number of cores");
         control.set_downstream(&Downstream::UNLIMITED);
@@ -174,8 +180,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bounds, for all that is told and measured: the pool is within what is allowed, never nothing, and once nothing limits or
-        /// queues any more it grows again as far as it ever does.
+        /// Bounds for all limits and delays: the pool stays within the limit and never becomes
+        /// empty. Once nothing limits or queues, it grows to its maximum again.
         #[test]
         fn the_pool_is_limited_and_recovers(steps in prop::collection::vec((0u64..600, 0.0f64..8.0, 0u64..400), 1..200)) {
             let mut server = server(200);

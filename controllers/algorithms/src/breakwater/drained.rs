@@ -1,18 +1,18 @@
-//! The sessions of one core that hold no credit and have nothing outstanding: no response will carry a credit to them,
-//! so they wait for an explicit message. Insert, remove and take are O(1); memory grows with sessions, never with
-//! requests.
+//! The sessions of one core that hold no credit and have no request outstanding. No response will
+//! carry a credit to them, so they wait for an explicit credit. Insert, remove and take are O(1);
+//! memory grows with sessions, never with requests.
 
 use super::config::WakeOrder;
 use leeward_core::server::SessionSlot;
 
 const NONE: u32 = u32::MAX;
 
-/// A set of session slots with an order of its own.
+/// A set of session slots with its own order.
 #[derive(Debug)]
 pub(super) enum DrainedSessions {
     /// First in, first out: a linked list threaded through two arrays.
     Fifo { next: Vec<u32>, previous: Vec<u32>, head: u32, tail: u32 },
-    /// Any of them: a dense array and each slot's place in it.
+    /// Random order: a dense array and each slot's position in it.
     Random { members: Vec<u32>, position: Vec<u32> },
 }
 
@@ -27,7 +27,7 @@ impl DrainedSessions {
         }
     }
 
-    /// Makes room for `slot`, so that inserting it later allocates nothing.
+    /// Reserves memory for `slot`, so that inserting it later allocates nothing.
     pub(super) fn reserve(&mut self, slot: SessionSlot) {
         let len = slot.0 as usize + 1;
         match self {
@@ -37,16 +37,16 @@ impl DrainedSessions {
                     previous.resize(len, ABSENT);
                 }
             }
-            DrainedSessions::Random { members, position: place } => {
-                if place.len() < len {
-                    place.resize(len, ABSENT);
+            DrainedSessions::Random { members, position: positions } => {
+                if positions.len() < len {
+                    positions.resize(len, ABSENT);
                     members.reserve(len - members.len());
                 }
             }
         }
     }
 
-    /// Adds `slot` at the end; nothing happens if it is in already.
+    /// Adds `slot` at the end, unless the set contains it already.
     pub(super) fn insert(&mut self, slot: SessionSlot) {
         self.reserve(slot);
         let at = slot.0 as usize;
@@ -63,25 +63,25 @@ impl DrainedSessions {
                 }
                 *tail = slot.0;
             }
-            DrainedSessions::Random { members, position: place } => {
-                if place[at] == ABSENT {
-                    place[at] = members.len() as u32;
+            DrainedSessions::Random { members, position: positions } => {
+                if positions[at] == ABSENT {
+                    positions[at] = members.len() as u32;
                     members.push(slot.0);
                 }
             }
         }
     }
 
-    /// Whether `slot` is in.
+    /// Whether the set contains `slot`.
     pub(super) fn contains(&self, slot: SessionSlot) -> bool {
-        let places = match self {
+        let links = match self {
             DrainedSessions::Fifo { next, .. } => next,
-            DrainedSessions::Random { position: place, .. } => place,
+            DrainedSessions::Random { position: positions, .. } => positions,
         };
-        places.get(slot.0 as usize).is_some_and(|link| *link != ABSENT)
+        links.get(slot.0 as usize).is_some_and(|link| *link != ABSENT)
     }
 
-    /// Removes `slot`; nothing happens if it is not in.
+    /// Removes `slot`, if the set contains it.
     pub(super) fn remove(&mut self, slot: SessionSlot) {
         let at = slot.0 as usize;
         match self {
@@ -101,26 +101,26 @@ impl DrainedSessions {
                 next[at] = ABSENT;
                 previous[at] = ABSENT;
             }
-            DrainedSessions::Random { members, position: place } => {
-                if place.get(at).is_none_or(|index| *index == ABSENT) {
+            DrainedSessions::Random { members, position: positions } => {
+                if positions.get(at).is_none_or(|index| *index == ABSENT) {
                     return;
                 }
-                let index = place[at] as usize;
-                place[at] = ABSENT;
+                let index = positions[at] as usize;
+                positions[at] = ABSENT;
                 members.swap_remove(index);
                 if let Some(moved) = members.get(index) {
-                    place[*moved as usize] = index as u32;
+                    positions[*moved as usize] = index as u32;
                 }
             }
         }
     }
 
-    /// Takes the next: the oldest, or the one that `random` picks.
+    /// Takes the next slot: the oldest, or the one that `random` picks.
     pub(super) fn take(&mut self, random: u64) -> Option<SessionSlot> {
         let slot = match self {
             DrainedSessions::Fifo { head, .. } => (*head != NONE).then_some(*head),
             DrainedSessions::Random { members, .. } => {
-                // The high bits scaled to the length: no division, no bias worth the name.
+                // Scales the high bits to the length: no division, and a negligible bias.
                 let index = (u128::from(random) * members.len() as u128) >> 64;
                 members.get(index as usize).copied()
             }
@@ -144,7 +144,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Both orders against a plain list: the same members after every step, FIFO in the same order.
+        /// Compares both orders with a plain list: the same members after each step, and for FIFO
+        /// the same order.
         #[test]
         fn behaves_as_a_list(steps in prop::collection::vec((0u8..3, 0u32..12, any::<u64>()), 0..200)) {
             for waking in [WakeOrder::Fifo, WakeOrder::Random] {

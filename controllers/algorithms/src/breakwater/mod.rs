@@ -1,19 +1,25 @@
-//! Breakwater: credits, demand speculation, delay-based AQM (Breakwater, OSDI'20 §3–4; thesis §2.3), by one of three
-//! signals: queueing delay ([`ALGORITHM`]), efficiency ([`EFFICIENCY`]), or whichever has evidence ([`AUTO`]).
+//! Breakwater: credits, demand speculation and AQM by delay (Breakwater, OSDI'20 §3–4; thesis
+//! §2.3). One of three signals adapts the pool: queueing delay ([`ALGORITHM`]), efficiency
+//! ([`EFFICIENCY`]), or the one of both that has evidence ([`AUTO`]).
 //!
-//! - [`config`]: what may be told and where the defaults come from; each ablation of the paper is a switch. Names and ranges are
-//!   in [`params`].
+//! - [`config`]: the settings and their defaults; each ablation of the paper is a switch. Names and
+//!   ranges are in [`params`].
 //! - [`pool`]: the credits that all cores share.
-//! - `law`: by what the pool grows and shrinks; the only part in which the three differ.
-//! - `samples`: what the efficiency signal needs to know of responses.
-//! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one tick per RTT).
-//! - `allocation`: what is different where cores come and go (poster SIGCOMM'23 §3).
-//! - `downstream`: what the servers behind this one let through.
-//! - `room`: what AQM lets wait there for cores that are still to come.
-//! - `overload`: detects it; before that no request is rejected for its delay.
+//! - `law`: the rule by which the pool grows and shrinks, the only part in which the three signals
+//!   differ.
+//! - `samples`: counts of responses for the efficiency signal.
+//! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one tick per
+//!   RTT).
+//! - `allocation`: growth of the pool where an allocator grants and parks cores (poster SIGCOMM'23
+//!   §3).
+//! - `backlog`: the backlog that AQM lets wait there for further cores.
+//! - `downstream`: the limit that downstream servers put on the pool.
+//! - `overload`: the detector of overload; without overload no request is rejected for its delay.
 //! - `drained`: sessions that hold no credit and wait for an explicit one.
-//! - `strangers`: sessions that have had no credit yet.
-//! - [`client`]: sends while the window allows.
+//! - `rotation`: last credits that sessions pass on to drained ones.
+//! - `untried`: sessions that have had no credit yet.
+//! - `usage`: requests that a session sent in the last round trip.
+//! - [`client`]: the client half, which sends while the window allows.
 
 mod allocation;
 mod backlog;
@@ -70,10 +76,10 @@ pub const AUTO: Algorithm = Algorithm {
     build_client: |params, environment| client_with_signal(PoolSignal::Auto, params, environment),
 };
 
-/// The server's side under a law of the pool that somebody else brings; `params` are [`ALGORITHM`]'s.
+/// Builds the server's halves under a custom law of the pool; `params` are [`ALGORITHM`]'s.
 ///
 /// # Errors
-/// Parameters that can't stand together.
+/// Parameters that conflict with each other.
 pub fn server_with_law(
     law: Box<dyn PoolLaw>,
     params: &Params,

@@ -1,5 +1,6 @@
-//! Model checking of the credit pool: every interleaving of two or three threads, under the memory model. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-controllers --lib --release`.
+//! Model checking of the credit pool with loom: all interleavings of two or three threads under the
+//! memory model. Run with `RUSTFLAGS="--cfg loom" cargo test -p leeward-controllers --lib
+//! --release`.
 
 use loom::thread;
 
@@ -36,7 +37,8 @@ fn two_cores_never_take_the_same_last_credit() {
     });
 }
 
-/// The same with a check and an addition instead of one compare-and-swap. If this passed, the search would be blind.
+/// Takes the last credit by a check and an addition instead of one compare-and-swap. If the model
+/// accepted this, it would check nothing.
 #[test]
 #[should_panic(expected = "only one of the two")]
 fn canary_a_check_before_an_addition_is_seen() {
@@ -69,7 +71,8 @@ fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
     });
 }
 
-/// Life of one session on its own core, from its registration to the loss of its connection with a request pending.
+/// Runs one session on its own core, from registration to the loss of its connection with a request
+/// pending.
 fn life(pool: Arc<Pool>, index: u32) {
     let mut core = Core::new(&config(), &environment(), pool, None);
     let mut session = Session::new(SessionSlot(0), CoreId(index));
@@ -78,10 +81,10 @@ fn life(pool: Arc<Pool>, index: u32) {
         let _ = core.wake(&mut session, Time::ZERO);
     }
     let arrival = Arrival::new(Time::ZERO).with_demand(1);
-    let (_, ticket) = session.request(&mut core, &arrival);
+    let (_, permit) = session.request(&mut core, &arrival);
     let departure =
         Departure { now: Time::ZERO, outcome: Outcome::Completed, sojourn: Nanos::ZERO, credit: CreditId::NONE };
-    let feedback = session.reply(&mut core, ticket, &departure);
+    let feedback = session.reply(&mut core, permit, &departure);
     assert!(feedback.window.0 < 64);
     let _ = session.request(&mut core, &arrival);
     core.close(&mut session, Time::ZERO);
@@ -89,7 +92,7 @@ fn life(pool: Arc<Pool>, index: u32) {
 
 fn check_lives(preemptions: usize, with_tick: bool) {
     let mut model = loom::model::Builder::new();
-    // Most errors need two preemptions; unbounded, the search takes hours.
+    // Most errors need two preemptions; an unbounded search takes hours.
     model.preemption_bound = Some(preemptions);
     model.check(move || {
         let pool = Arc::new(Pool::new(2));
@@ -155,20 +158,20 @@ fn two_cores_never_take_the_same_last_place() {
     });
 }
 
-/// The same with a look before a subtraction.
+/// Takes the last slot by a check before a subtraction.
 #[test]
 #[should_panic(expected = "only one of the two")]
 fn canary_a_look_before_a_subtraction_is_seen() {
     loom::model(|| {
-        let places = Arc::new(AtomicI64::new(1));
-        let other = Arc::clone(&places);
-        let take = |places: &AtomicI64| {
-            let is_free = places.load(Ordering::Relaxed) > 0;
-            places.fetch_sub(1, Ordering::Relaxed);
+        let slots = Arc::new(AtomicI64::new(1));
+        let other = Arc::clone(&slots);
+        let take = |slots: &AtomicI64| {
+            let is_free = slots.load(Ordering::Relaxed) > 0;
+            slots.fetch_sub(1, Ordering::Relaxed);
             is_free
         };
         let taken = thread::spawn(move || take(&other));
-        let here = take(&places);
+        let here = take(&slots);
         assert!(here ^ taken.join().unwrap(), "only one of the two may get it");
     });
 }
@@ -180,8 +183,8 @@ fn a_bound_that_is_lifted_meanwhile_stays_lifted() {
         assert_eq!(pool.set_slots(0, Some(0)), 0);
         let other = Arc::clone(&pool);
         let taken = thread::spawn(move || other.try_enter(0));
-        let refused = pool.set_slots(0, None);
-        assert_eq!(u64::from(!taken.join().unwrap()), refused, "it is in, or counted as refused");
+        let rejected = pool.set_slots(0, None);
+        assert_eq!(u64::from(!taken.join().unwrap()), rejected, "it is in, or counted as refused");
         assert!(pool.try_enter(0));
         assert_eq!(pool.set_slots(0, None), 0);
         assert!(pool.try_enter(0));

@@ -1,22 +1,24 @@
-//! Detects an overload. Until one is detected, no request is rejected for its delay or by a bound:
-//! the cores work such a queue off by themselves, and a rejection would make nobody earlier. A core
-//! that was woken late, or that the machine took away for a moment, finds such a queue.
+//! Detector of overload. Until it detects one, no request is rejected for its delay or by a bound.
+//! Without overload the cores work a queue off by themselves, and a rejection would make no
+//! response earlier. A core that woke late, or that the machine took away for a moment, finds such
+//! a queue.
 //!
 //! A queue shows an overload in one of three ways:
-//! - **It grows while the cores work on it**: for two windows of two objectives each its delay grows, but
-//!   more slowly than time passes. The delay of a queue that no core works on grows as fast as time, and
-//!   so does that of requests that arrived all at once.
-//! - **It stands**: for fifteen objectives there was always a request in a queue for cores or, where the
-//!   law counts them, in the server, and in the last ten the queue got no shorter. Requests that arrived
-//!   all at once, after a pause of the machine or of the clients, arrived in the first five.
-//! - **It is nearly always there**: for nine tenths of the recent time. A few clients let it run dry now and
-//!   then.
+//! - **It grows while the cores work on it**: its delay grows in two windows of two objectives
+//!   each, but more slowly than time passes. If no core works on a queue, its delay grows as fast
+//!   as time. So does the delay of requests that arrived all at once.
+//! - **It stands**: for fifteen objectives there was always a request in a queue for cores or, if
+//!   the law counts requests, in the server; and in the last ten the queue got no shorter. Requests
+//!   that arrive all at once, after a pause of the machine or of the clients, arrive in the first
+//!   five.
+//! - **It is nearly always there**: for nine tenths of the recent time. With few clients the queue
+//!   runs empty now and then.
 //!
-//! An overload is over when for seven tenths of the recent time there was no queue, no rejection and no
-//! session that waited for a credit. Controllers as published have none of this.
+//! An overload ends when for seven tenths of the recent time there was no queue, no rejection and
+//! no session that waited for a credit. Controllers as published have no such detector.
 //!
-//! A tick looks at one moment, and there are no ticks while cores sleep. The delay tells of the time between:
-//! a request that has waited since the last tick was there all along.
+//! A tick observes one moment, and there are no ticks while cores sleep. The delay covers the time
+//! between: a request that has waited since the last tick was there all along.
 
 use super::pool::Pool;
 use leeward_core::server::Signals;
@@ -26,21 +28,25 @@ use leeward_core::units::{Nanos, Time};
 const QUEUE: f64 = 0.25;
 /// Objectives, and departures, after which the growth of a queue is judged.
 const GROWTH_WINDOW: (u64, u64) = (2, 40);
-/// Growth of the delay per time that shows an overload: from a load of 1.05 to five times the capacity.
+/// Growth of the delay per time that shows an overload: from a load of 1.05 to five times the
+/// capacity.
 const GROWTH: std::ops::Range<f64> = 0.05..0.8;
-/// Objectives before a standing queue is judged: requests that arrive all at once have arrived.
+/// Objectives before a standing queue is judged: requests that arrive all at once have arrived by
+/// then.
 const SETTLING: u64 = 5;
 /// Objectives after which a standing queue is judged: some tens of requests.
 const STANDING_WINDOW: u64 = 10;
-/// Arrivals per departure below which a queue gets shorter. Its delay falls by the rest of the time then.
+/// Arrivals per departure below which a queue gets shorter. The delay then falls by at least 0.1 of
+/// the elapsed time.
 const SHRINK_RATIO: f64 = 0.9;
-/// Time constant of the recent time, in objectives: credits keep the queue of one core so short that it is often
-/// gone for a moment.
+/// Time constant of the recent time, in objectives. Credits keep the queue of one core so short
+/// that it is often empty for a moment.
 const TIME_CONSTANT: u64 = 25;
-/// Part of the recent time from which an overload lasts. Cores at half load have a queue for less than that. At
-/// their capacity it is 0.8, unless the controller keeps the queue short by rejections and credits.
+/// Share of the recent time from which an overload lasts. Cores at half load have a queue for less
+/// than that. At their capacity the share is 0.8, unless the controller keeps the queue short by
+/// rejections and credits.
 const EXIT_SHARE: f64 = 0.3;
-/// Part of the recent time with a queue that shows an overload.
+/// Share of the recent time with a queue that shows an overload.
 const ENTRY_SHARE: f64 = 0.9;
 
 /// Detector of overload, for one server.
@@ -48,23 +54,23 @@ const ENTRY_SHARE: f64 = 0.9;
 pub(super) struct OverloadDetector {
     queue: Nanos,
     objective: Nanos,
-    /// Window over a queue that grows; its flag: the window before grew as well.
+    /// Window over a queue that grows; its flag says that the window before grew as well.
     growth_window: Option<QueueWindow>,
-    /// Window over a queue that stands; its flag: the queue has settled.
+    /// Window over a queue that stands; its flag says that the queue has settled.
     standing_window: Option<QueueWindow>,
     is_detected: bool,
-    /// Part of the recent time with a queue or, in an overload, with rejections or unmet demand.
+    /// Share of the recent time with a queue or, in an overload, with rejections or unmet demand.
     share: f64,
     /// Last tick at which a session waited for a credit.
     last_unmet_demand: Option<Time>,
     now: Time,
 }
 
-/// Changes of a queue since a moment.
+/// Changes of a queue since the window began.
 #[derive(Clone, Copy, Debug)]
 struct QueueWindow {
     since: Time,
-    /// Delay at the beginning.
+    /// Delay when the window began.
     delay: Nanos,
     arrivals: u64,
     departures: u64,
@@ -85,14 +91,14 @@ impl QueueWindow {
         signals.now.since(self.since)
     }
 
-    /// Whether the delay has grown as it does in an overload.
+    /// Whether the delay grows as in an overload.
     fn is_growing(&self, signals: &Signals) -> bool {
         let growth = signals.delay().0 as f64 - self.delay.0 as f64;
         GROWTH.contains(&(growth / self.elapsed(signals).0 as f64))
     }
 
-    /// Whether the cores are working the queue off. Requests that no core has received are not counted: only
-    /// the delay tells of them.
+    /// Whether the cores are working the queue off. No core has counted requests that it has not
+    /// received yet; only the delay covers these.
     fn is_shrinking(&self, signals: &Signals) -> bool {
         let falls = signals.delay() + self.elapsed(signals).scale(1.0 - SHRINK_RATIO) < self.delay;
         falls || (self.arrivals as f64) < SHRINK_RATIO * self.departures as f64
@@ -100,7 +106,7 @@ impl QueueWindow {
 }
 
 impl OverloadDetector {
-    /// For a delay target and an objective.
+    /// Creates a detector for a delay target and an objective.
     pub(super) fn new(target: Nanos, objective: Nanos) -> Self {
         let (queue, objective) = (target.scale(QUEUE).max(Nanos(1)), objective.max(Nanos(1)));
         let (growing, standing) = (None, None);
@@ -116,13 +122,13 @@ impl OverloadDetector {
         }
     }
 
-    /// Runs one control tick. `is_occupied`: requests that were in the server at the last tick are still
-    /// there, as far as the law counts them.
+    /// Runs one control tick. `is_occupied`: requests that were in the server at the last tick are
+    /// still there, as far as the law counts them.
     pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals, is_occupied: bool) {
         let (now, delay) = (signals.now, signals.delay());
         let passed = now.since(std::mem::replace(&mut self.now, now));
         if passed == Nanos::ZERO {
-            // A tick in place of one that was missed observes nothing.
+            // A tick that replaces a missed one observes nothing.
             return;
         }
         if pool.take_unmet_demand() {
@@ -144,13 +150,13 @@ impl OverloadDetector {
         pool.set_calm(!self.is_detected);
     }
 
-    /// Takes the time since the last tick into the part of the recent time that counts.
+    /// Updates the share of the recent time by the time since the last tick.
     fn follow_share(&mut self, signals: &Signals, passed: Nanos, has_queue: bool) {
         let is_unmet = self.last_unmet_demand.is_some_and(|unmet| signals.now.since(unmet) < self.objective);
         let part = if self.is_detected && (is_unmet || signals.rejections > 0) {
             1.0
         } else if has_queue {
-            // There was no queue before its oldest request arrived.
+            // The queue began when its oldest request arrived.
             signals.delay().min(passed).0 as f64 / passed.0 as f64
         } else {
             0.0
@@ -207,22 +213,22 @@ mod tests {
             Fixture { overload: OverloadDetector::new(TARGET, OBJECTIVE), pool: Pool::new(100), now: Time::ZERO }
         }
 
-        /// Ticks of 20 us with such a delay, in each of which so many come and so many go. How many
-        /// of them found the server calm.
-        fn flow(&mut self, ticks: u32, delay_us: u64, (came, went): (u64, u64), is_occupied: bool) -> u32 {
+        /// Runs ticks of 20 us with this delay, and with `came` arrivals and `went` departures in
+        /// each. Returns the number of ticks that found the server calm.
+        fn flow(&mut self, ticks: u32, delay_us: u64, (arrived, left): (u64, u64), is_occupied: bool) -> u32 {
             let mut calm = 0;
             for _ in 0..ticks {
                 self.now += Nanos::from_micros(20);
                 let delay = Nanos::from_micros(delay_us);
                 let quiet = Signals::idle(self.now);
-                let signals = Signals { run_delay: delay, arrivals: came, completions: went, ..quiet };
+                let signals = Signals { run_delay: delay, arrivals: arrived, completions: left, ..quiet };
                 self.overload.tick(&self.pool, &signals, is_occupied);
                 calm += u32::from(self.pool.is_calm());
             }
             calm
         }
 
-        /// As many come as go.
+        /// Runs ticks with as many arrivals as departures.
         fn advance(&mut self, ticks: u32, delay_us: u64, is_occupied: bool) -> u32 {
             self.flow(ticks, delay_us, (10, 10), is_occupied)
         }
@@ -249,10 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn those_whom_nobody_has_received_yet_are_worked_off_as_well() {
+    fn requests_not_received_yet_are_worked_off_as_well() {
         let mut world = Fixture::new();
         for _ in 0..20 {
-            // Each tick finds the oldest of them younger by a half of what has passed.
+            // Each tick finds the oldest request younger by half of the elapsed time.
             let calm = (0..500).map(|tick| world.advance(1, 5_000 - 10 * tick, true)).sum::<u32>();
             assert_eq!(calm + world.advance(500, 0, false), 1_000);
         }

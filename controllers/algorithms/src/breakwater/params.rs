@@ -1,5 +1,5 @@
-//! The parameters of the credit schemes as users write them: names, ranges, defaults in words.
-//! Never here: what they mean together ([`super::config`]).
+//! Parameters of the credit schemes as users write them: names, ranges and defaults. Does not
+//! contain checks across parameters ([`super::config`]).
 
 use super::super::published::AS_PUBLISHED;
 use leeward_core::client::params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
@@ -188,7 +188,7 @@ pub const EFFICIENCY: &[ParamSpec] = &[
     MAX_OUTSTANDING,
 ];
 
-/// Parameters of admission by whichever of the two signals has evidence of overload.
+/// Parameters of the automatic signal, which uses the one of the two with evidence of overload.
 pub const AUTO: &[ParamSpec] = &[
     EFFICIENCY_THRESHOLD,
     DROP_THRESHOLD,

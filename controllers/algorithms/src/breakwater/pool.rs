@@ -1,36 +1,37 @@
-//! The credits that all cores of a server share.
-//! Never here: sessions and windows, and by what the pool grows and shrinks (`law`).
+//! The credits that all cores of a server share. Does not contain sessions, windows, or the rule by
+//! which the pool grows and shrinks (`law`).
 
 use super::samples::CLASSES;
 use leeward_core::sync::{AtomicI64, CachePadded, Ordering};
 
-/// `c_total`, `c_issued` and `n_c`. Each is exact. Values of two of them that are read together may be a moment apart,
-/// which the algorithm tolerates by design: an issued credit more or less than the pool is its normal state.
+/// `c_total`, `c_issued` and `n_c`. Each value is exact. Two values that are read together may
+/// belong to slightly different moments. The algorithm tolerates this by design: its normal state
+/// is a credit more or less issued than the pool has.
 #[derive(Debug)]
 pub struct Pool {
     control_state: CachePadded<ControlState>,
     issued: CachePadded<AtomicI64>,
     sessions: CachePadded<AtomicI64>,
-    /// Whether a session waits for a credit and none is open: 0 or 1.
+    /// Whether a session waits for a credit and none is available: 0 or 1.
     unmet_demand: CachePadded<AtomicI64>,
-    /// Requests of a class that may still come in before the next tick; [`UNBOUNDED`]: as many as like.
+    /// Requests of each class that may still enter before the next tick, or [`UNBOUNDED`].
     slots: [CachePadded<AtomicI64>; CLASSES],
 }
 
-/// Places where nothing bounds the requests in the server.
+/// Slots of a class without a bound on its requests in the server.
 const UNBOUNDED: i64 = i64::MAX;
 
 /// Values that the slow half writes and the fast halves read.
 #[derive(Debug)]
 struct ControlState {
     total: AtomicI64,
-    /// 0 or 1.
+    /// Whether sessions return their last credit: 0 or 1.
     reclaims_last_credit: AtomicI64,
-    /// 0 or 1.
+    /// Whether AQM lets a backlog wait: 0 or 1.
     allows_backlog: AtomicI64,
-    /// 0 or 1.
+    /// Whether requests of untried sessions take a credit: 0 or 1.
     charges_untried: AtomicI64,
-    /// 0 or 1.
+    /// Whether no overload is detected: 0 or 1.
     calm: AtomicI64,
 }
 
@@ -52,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// `c_total`: the load the server believes it can take.
+    /// `c_total`: the credits that match the load the server can take.
     pub fn total(&self) -> i64 {
         self.control_state.0.total.load(Ordering::Relaxed)
     }
@@ -67,7 +68,7 @@ impl Pool {
         self.sessions.0.load(Ordering::Relaxed)
     }
 
-    /// Credits that may still be issued; negative when too many are out.
+    /// Credits that may still be issued; negative when too many are issued.
     pub fn available_credits(&self) -> i64 {
         self.total() - self.issued()
     }
@@ -76,20 +77,22 @@ impl Pool {
     pub fn overcommit(&self) -> i64 {
         let sessions = self.sessions().max(1);
         let open = self.available_credits();
-        // The division is the dear part and rarely needed: most of the time fewer credits are open than sessions.
+        // The division is expensive and rarely needed: mostly fewer credits are available than
+        // there are sessions.
         if open < 2 * sessions { 1 } else { open / sessions }
     }
 
-    /// A window changed by `change`.
+    /// Records a change of a window.
     pub(crate) fn issue(&self, change: i64) {
         if change != 0 {
             self.issued.0.fetch_add(change, Ordering::Relaxed);
         }
     }
 
-    /// Takes one credit if one is open. The credit is counted as issued from now on.
+    /// Takes one credit if one is available, and counts it as issued.
     pub(crate) fn try_take(&self) -> bool {
-        // Compare-and-swap: two cores that wake sessions at the same time must not both take the last one.
+        // Compare-and-swap: two cores that wake sessions at the same time must not both take the
+        // last credit.
         let mut issued = self.issued();
         while issued < self.total() {
             match self.issued.0.compare_exchange_weak(issued, issued + 1, Ordering::Relaxed, Ordering::Relaxed) {
@@ -112,29 +115,30 @@ impl Pool {
         self.control_state.0.total.store(total, Ordering::Relaxed);
     }
 
-    /// Whether a session gives its last credit back while more are out than the pool has. Under the delay signal it need
-    /// not: drops take credits away. With plain locks nothing is dropped, and a pool that is smaller than the number of
-    /// active sessions would have no effect.
+    /// Whether a session returns its last credit while more credits are issued than the pool has.
+    /// The delay signal does not need this: rejections take credits away. With plain locks nothing
+    /// is rejected, and a pool smaller than the number of active sessions would have no effect.
     pub(crate) fn reclaims_last_credit(&self) -> bool {
         self.control_state.0.reclaims_last_credit.load(Ordering::Relaxed) != 0
     }
 
-    pub(super) fn set_reclaims_last_credit(&self, binds: bool) {
-        self.control_state.0.reclaims_last_credit.store(binds.into(), Ordering::Relaxed);
+    pub(super) fn set_reclaims_last_credit(&self, reclaims: bool) {
+        self.control_state.0.reclaims_last_credit.store(reclaims.into(), Ordering::Relaxed);
     }
 
-    /// Whether cores can still be had for what waits, so that AQM leaves it to wait. Never without an allocator.
+    /// Whether an allocator can still grant cores for waiting requests, so that AQM lets them wait.
+    /// Never without an allocator.
     pub(crate) fn allows_backlog(&self) -> bool {
         self.control_state.0.allows_backlog.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether what a session sends before it has had a credit takes one that is open.
+    /// Whether a request of a session that has had no credit takes an available one.
     pub(crate) fn charges_untried(&self) -> bool {
         self.control_state.0.charges_untried.load(Ordering::Relaxed) != 0
     }
 
-    pub(super) fn set_charges_untried(&self, distrusts: bool) {
-        self.control_state.0.charges_untried.store(distrusts.into(), Ordering::Relaxed);
+    pub(super) fn set_charges_untried(&self, charges: bool) {
+        self.control_state.0.charges_untried.store(charges.into(), Ordering::Relaxed);
     }
 
     /// Whether no overload is detected, so that no request is rejected for its delay
@@ -147,38 +151,39 @@ impl Pool {
         self.control_state.0.calm.store(calm.into(), Ordering::Relaxed);
     }
 
-    /// Notes that a session waits for a credit and none is open.
+    /// Records that a session waits for a credit and none is available.
     pub(super) fn record_unmet_demand(&self) {
-        // Cores share this line: until the next tick takes the note, one store is enough.
+        // Cores share this cache line; until the next tick takes the record, one store is enough.
         if self.unmet_demand.0.load(Ordering::Relaxed) == 0 {
             self.unmet_demand.0.store(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether a session has waited for a credit in vain since the last call.
+    /// Whether a session has waited for an unavailable credit since the last call.
     pub(super) fn take_unmet_demand(&self) -> bool {
         self.unmet_demand.0.load(Ordering::Relaxed) != 0 && self.unmet_demand.0.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Takes a place for a request of a class, where those in the server are bounded.
+    /// Takes a slot for a request of a class; returns whether one was free, or the class has no
+    /// bound.
     pub(super) fn try_enter(&self, class: usize) -> bool {
-        let places = &self.slots[class].0;
-        places.load(Ordering::Relaxed) == UNBOUNDED || places.fetch_sub(1, Ordering::Relaxed) > 0
+        let slots = &self.slots[class].0;
+        slots.load(Ordering::Relaxed) == UNBOUNDED || slots.fetch_sub(1, Ordering::Relaxed) > 0
     }
 
-    /// Bounds the requests of a class that may come in before the next call; `None`: not. Requests that have been refused since the last
-    /// one.
-    pub(super) fn set_slots(&self, class: usize, places: Option<i64>) -> u64 {
-        let wanted = places.unwrap_or(UNBOUNDED);
-        let known = &self.slots[class].0;
-        if wanted == UNBOUNDED && known.load(Ordering::Relaxed) == UNBOUNDED {
+    /// Sets the number of requests of a class that may enter before the next call; `None` is no
+    /// bound. Returns the requests rejected since the last call.
+    pub(super) fn set_slots(&self, class: usize, slots: Option<i64>) -> u64 {
+        let new = slots.unwrap_or(UNBOUNDED);
+        let current = &self.slots[class].0;
+        if new == UNBOUNDED && current.load(Ordering::Relaxed) == UNBOUNDED {
             return 0;
         }
-        known.swap(wanted, Ordering::Relaxed).min(0).unsigned_abs()
+        current.swap(new, Ordering::Relaxed).min(0).unsigned_abs()
     }
 
-    pub(super) fn set_allows_backlog(&self, room: bool) {
-        self.control_state.0.allows_backlog.store(room.into(), Ordering::Relaxed);
+    pub(super) fn set_allows_backlog(&self, allows: bool) {
+        self.control_state.0.allows_backlog.store(allows.into(), Ordering::Relaxed);
     }
 }
 

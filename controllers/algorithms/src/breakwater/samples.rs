@@ -1,35 +1,38 @@
-//! Samples that the cores take of requests for the efficiency signal: the time from a grant to the response that it
-//! made possible, the number of requests in the server, the number of late responses. Each core writes only its own
-//! line; the slow half adds them up.
+//! Samples of requests that the cores take for the efficiency signal: the time from a grant to the
+//! response that it made possible, the requests in the server, and the late responses. Each core
+//! writes only its own cache line; the slow half adds the lines up.
 //!
-//! What requests do in the server is counted by method: those of one method wait for the same things. There are as many
-//! counts as [`CLASSES`], which methods beyond that share.
+//! The counts of requests in the server are kept per method, since requests of one method wait for
+//! the same resources. There are [`CLASSES`] counts, which further methods share.
 
 use leeward_core::server::{Departure, Outcome};
 use leeward_core::sync::{Arc, AtomicU64, CachePadded, Ordering};
 use leeward_core::units::{CreditId, Method, Nanos, Time};
 
-/// Classes that methods fall into. Few services have more that matter, and the slow half reads all that have been seen.
+/// Number of classes of methods. Few services have more methods that matter, and the slow half
+/// reads all seen classes.
 #[cfg(not(loom))]
 pub(super) const CLASSES: usize = 16;
-/// As few as can differ.
+/// The smallest number of different classes.
 #[cfg(loom)]
 pub(super) const CLASSES: usize = 2;
 
-/// The class of a method.
+/// Returns the class of a method.
 pub(super) fn class_of(method: Method) -> usize {
     method.0 as usize % CLASSES
 }
 
-/// Counts of one core since the start. One writer; sums of nanoseconds may wrap, differences of them don't mind.
+/// Counts of one core since the start. One core writes them. Sums of nanoseconds may wrap; their
+/// differences stay right.
 #[derive(Debug, Default)]
 struct CoreCounters {
     classes: [ClassCounters; CLASSES],
     grants: AtomicU64,
     grant_nanos: AtomicU64,
-    /// Requests whose session was gone before they were answered. Of what class they were, nobody knows.
+    /// Requests whose session closed before the response. Their class is unknown.
     lost: AtomicU64,
-    /// Requests that waited for a core for nearly as long as AQM lets them. Of what class they were, an execution does not tell.
+    /// Requests that waited for a core for nearly as long as AQM allows. Their class is unknown at
+    /// the execution.
     long_waits: AtomicU64,
 }
 
@@ -44,15 +47,15 @@ struct ClassCounters {
     above_percentile: AtomicU64,
 }
 
-/// The counts of all cores, and what the slow half tells them.
+/// Counts of all cores, and the values that the slow half sends to them.
 #[derive(Debug)]
 pub(super) struct Samples {
     cores: Box<[CachePadded<CoreCounters>]>,
-    /// Classes seen so far: those below this.
+    /// Number of classes seen so far.
     classes: CachePadded<AtomicU64>,
-    /// The span in which nearly all requests of a class are answered, ns: cores count those that stay longer.
+    /// Sojourn time of nearly all requests of a class, ns; cores count requests that stay longer.
     percentiles: CachePadded<[AtomicU64; CLASSES]>,
-    /// The same as clients are told it; zero: they are told nothing.
+    /// The same time as reported to clients; zero for no report.
     client_percentile: CachePadded<AtomicU64>,
 }
 
@@ -61,21 +64,21 @@ pub(super) struct Samples {
 pub(super) struct Totals {
     /// Requests received.
     pub(super) received: u64,
-    /// Requests that are not in the server any more: answered, or their session is gone.
+    /// Requests that have left the server: answered, or with a closed session.
     pub(super) departures: u64,
     /// Responses whose grant was known.
     pub(super) grants: u64,
-    /// From grant to response, summed over these.
+    /// Time from grant to response, summed over the responses in `grants`.
     pub(super) grant_nanos: u64,
     /// Responses.
     pub(super) served: u64,
-    /// Time in the server, summed over these.
+    /// Time in the server, summed over the responses in `served`.
     pub(super) served_nanos: u64,
-    /// Responses that can't have been in time.
+    /// Responses that were in the server for too long to be in time.
     pub(super) late: u64,
-    /// Responses that took longer than the cores had been told ([`Samples::tell`]).
+    /// Responses above the class's percentile ([`Samples::set_percentile`]).
     pub(super) above_percentile: u64,
-    /// Requests that waited for a core for nearly as long as AQM lets them.
+    /// Requests that waited for a core for nearly as long as AQM allows.
     pub(super) long_waits: u64,
 }
 
@@ -89,17 +92,17 @@ impl Samples {
         }
     }
 
-    /// Tells the cores in what span nearly all requests of a class are answered.
-    pub(super) fn set_percentile(&self, class: usize, stay: Nanos) {
-        write(&self.percentiles.0[class], stay.0);
+    /// Sets the sojourn time of nearly all requests of a class, for the cores.
+    pub(super) fn set_percentile(&self, class: usize, sojourn: Nanos) {
+        write(&self.percentiles.0[class], sojourn.0);
     }
 
-    /// Tells the cores what to tell clients of that span; zero: nothing.
-    pub(super) fn set_client_percentile(&self, stay: Nanos) {
-        write(&self.client_percentile.0, stay.0);
+    /// Sets the sojourn time that cores report to clients; zero for no report.
+    pub(super) fn set_client_percentile(&self, sojourn: Nanos) {
+        write(&self.client_percentile.0, sojourn.0);
     }
 
-    /// Classes of which there have been requests: those below this.
+    /// Number of classes that have received requests.
     pub(super) fn classes(&self) -> usize {
         self.classes.0.load(Ordering::Relaxed) as usize
     }
@@ -109,7 +112,8 @@ impl Samples {
         (0..self.classes()).map(|class| self.class_totals(class)).fold(self.unclassified(), Totals::merge)
     }
 
-    /// Sums of what is not counted by class: grants, waits for cores, and the requests whose sessions were gone before they were answered.
+    /// Sums of counts without a class: grants, waits for cores, and requests whose session closed
+    /// before the response.
     pub(super) fn unclassified(&self) -> Totals {
         let mut totals = Totals::default();
         for CachePadded(line) in &self.cores {
@@ -125,7 +129,8 @@ impl Samples {
         totals
     }
 
-    /// Sums over the requests of a class. Those whose sessions are gone are in the server, as far as this says.
+    /// Sums over the requests of a class. Requests of closed sessions still count as in the server
+    /// here.
     pub(super) fn class_totals(&self, class: usize) -> Totals {
         let mut totals = Totals::default();
         for CachePadded(line) in &self.cores {
@@ -146,7 +151,7 @@ impl Samples {
 }
 
 impl Totals {
-    /// The sums of both.
+    /// Returns the sums of both.
     pub(super) fn merge(self, other: Totals) -> Totals {
         Totals {
             received: self.received.wrapping_add(other.received),
@@ -175,23 +180,24 @@ impl Totals {
         }
     }
 
-    /// Requests in the server. Cores go on counting while they are read, so it may be a few off.
+    /// Requests in the server. Cores go on counting during the read, so the number may be slightly
+    /// wrong.
     pub(super) fn in_server(&self) -> u64 {
         (self.received.wrapping_sub(self.departures) as i64).max(0) as u64
     }
 
-    /// The mean time from a request's departure at its client to its response: the network's round trip and the time in the
-    /// server. `None` without a response.
+    /// Mean time from a request's departure at its client to its response: the network's round trip
+    /// and the time in the server. `None` without a response.
     pub(super) fn transit(&self, network: Nanos) -> Option<Nanos> {
         Some(network + Nanos(self.served_nanos.checked_div(self.served)?))
     }
 
-    /// The mean end-to-end round trip, from a grant to the response that it made possible, while `issued` credits went
-    /// round for `elapsed`. `None` without a response.
+    /// Mean end-to-end round trip, from a grant to the response that it made possible, while
+    /// `issued` credits circulated for `elapsed`. `None` without a response.
     ///
-    /// The names of grants come from clients. So they are believed within what this server knows by itself: a round
-    /// trip holds at least the transit, and by Little's law the credits that are out return after
-    /// issued / (responses per time) on average.
+    /// Clients send the credit ids, so this function trusts them only within the server's own
+    /// knowledge. A round trip takes at least the transit. By Little's law the issued credits
+    /// return after issued / (responses per time) on average.
     pub(super) fn round_trip(&self, network: Nanos, issued: u64, elapsed: Nanos) -> Option<Nanos> {
         let at_least = self.transit(network)?;
         let Some(measured) = self.grant_nanos.checked_div(self.grants) else { return Some(at_least) };
@@ -200,7 +206,7 @@ impl Totals {
     }
 }
 
-/// Core's end of the samples: stamps grants and counts responses.
+/// One core's part of the samples: stamps grants and counts responses.
 #[derive(Debug)]
 pub(super) struct Sampler {
     samples: Arc<Samples>,
@@ -208,31 +214,33 @@ pub(super) struct Sampler {
     deadline: Nanos,
     /// Wait for a core that makes a request late by itself.
     long_wait: Nanos,
-    /// Requests of each class that were refused as they came, and whose drops have not left yet.
+    /// Requests of each class that were rejected on arrival, and whose rejections have not left
+    /// yet.
     rejected: [u32; CLASSES],
 }
 
 impl Sampler {
-    /// Counts on the line of `core`. A response that was in the server for longer than `late` is late, and one that has waited for a core for
-    /// longer than `long` is because of that.
+    /// Creates the sampler for the line of `core`. A response that was in the server for longer
+    /// than `late` is late. A request that waited for a core for longer than `long` is late because
+    /// of that wait.
     pub(super) fn new(samples: Arc<Samples>, core: usize, late: Nanos, long: Nanos) -> Self {
         Sampler { samples, core, deadline: late, long_wait: long, rejected: [0; CLASSES] }
     }
 
-    /// Names a grant that is issued now: by its time, so that no table of grants is needed.
+    /// Returns the credit id of a grant issued now: its time, so that no table of grants is needed.
     pub(super) fn stamp(&self, now: Time) -> CreditId {
         CreditId(now.0.max(1))
     }
 
-    /// The span in which nearly all requests are answered, if clients are to be told; zero: they are not.
+    /// Sojourn time of nearly all requests, for clients; zero for no report.
     pub(super) fn client_percentile(&self) -> Nanos {
         Nanos(self.samples.client_percentile.0.load(Ordering::Relaxed))
     }
 
-    /// A request came.
+    /// Counts an arrival.
     pub(super) fn record_arrival(&self, method: Method) {
         let class = class_of(method);
-        // Seldom: once for each class.
+        // Rare: once for each class.
         if class >= self.samples.classes() {
             self.samples.classes.0.fetch_max(class as u64 + 1, Ordering::Relaxed);
         }
@@ -241,7 +249,8 @@ impl Sampler {
         }
     }
 
-    /// A request that came was refused at once. It takes nobody's place while its drop is still to leave.
+    /// Counts a request rejected on arrival. The request takes no slot while its rejection is still
+    /// to leave.
     pub(super) fn record_rejection(&mut self, method: Method) {
         let class = class_of(method);
         self.rejected[class] = self.rejected[class].saturating_add(1);
@@ -250,7 +259,7 @@ impl Sampler {
         }
     }
 
-    /// A request that is executed has waited for a core for so long.
+    /// Counts an executed request that waited for a core for `delay`.
     pub(super) fn record_wait(&self, delay: Nanos) {
         if delay > self.long_wait
             && let Some(line) = self.counters()
@@ -259,18 +268,18 @@ impl Sampler {
         }
     }
 
-    /// A session is gone, and with it so many requests that will not be answered.
+    /// Counts a closed session's pending requests, which will get no response.
     pub(super) fn record_close(&self, pending: u32) {
         if let Some(line) = self.counters() {
             add(&line.lost, pending.into());
         }
     }
 
-    /// A response or drop leaves.
+    /// Counts a response or rejection that leaves.
     pub(super) fn record_departure(&mut self, method: Method, event: &Departure) {
         let class = class_of(method);
         if event.outcome != Outcome::Completed && self.rejected[class] > 0 {
-            self.rejected[class] -= 1; // it has left already
+            self.rejected[class] -= 1; // its departure was counted on arrival
             return;
         }
         let Some(line) = self.counters() else { return };
@@ -279,15 +288,16 @@ impl Sampler {
         if event.outcome != Outcome::Completed {
             return;
         }
-        let stay = self.samples.percentiles.0[class].load(Ordering::Relaxed);
+        let percentile = self.samples.percentiles.0[class].load(Ordering::Relaxed);
         add(&counts.served, 1);
         add(&counts.served_nanos, event.sojourn.0);
         add(&counts.late, u64::from(event.sojourn > self.deadline));
-        add(&counts.above_percentile, u64::from(event.sojourn.0 > stay));
+        add(&counts.above_percentile, u64::from(event.sojourn.0 > percentile));
         if event.credit == CreditId::NONE {
             return;
         }
-        // What our own clock does not bear out is no grant of ours: it would be younger than the request that names it.
+        // A grant can't be younger than the request that names it. Such an id is not from this
+        // server.
         let elapsed = event.now.0.checked_sub(event.credit.0);
         if let Some(elapsed) = elapsed.filter(|elapsed| *elapsed >= event.sojourn.0) {
             add(&line.grants, 1);
@@ -302,10 +312,10 @@ impl Sampler {
     }
 }
 
-/// A line that all cores read is not written for nothing.
-fn write(known: &AtomicU64, new: u64) {
-    if known.load(Ordering::Relaxed) != new {
-        known.store(new, Ordering::Relaxed);
+/// Stores only a changed value: all cores read this line.
+fn write(current: &AtomicU64, new: u64) {
+    if current.load(Ordering::Relaxed) != new {
+        current.store(new, Ordering::Relaxed);
     }
 }
 

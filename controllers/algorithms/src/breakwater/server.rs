@@ -1,5 +1,5 @@
-//! The server of the credit schemes: windows by lazy distribution, AQM, and a tick for the pool's law.
-//! Never here: the pool's laws (`law`).
+//! The server's halves of the credit schemes: windows by lazy distribution, AQM, and the tick of
+//! the pool's law. Does not contain the pool's laws (`law`).
 
 use super::allocation::Growth;
 use super::backlog::BacklogAllowance;
@@ -22,7 +22,7 @@ use leeward_core::server::{
 use leeward_core::sync::Arc;
 use leeward_core::units::{CreditId, Credits, Nanos, Priority, Time};
 
-/// The server's halves: `environment.cores` fast ones around one pool.
+/// Builds the server's halves: `environment.cores` fast ones around one pool.
 pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
     let samples = Arc::new(Samples::new(environment.cores));
     let law: Box<dyn Law> = match config.signal {
@@ -33,7 +33,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
     halves_with_law(law, samples, config, environment)
 }
 
-/// The same with a law of the pool that somebody else brings.
+/// Builds the halves with a custom law of the pool.
 pub fn halves_with_pool_law(law: Box<dyn PoolLaw>, config: &Config, environment: &Environment) -> ServerHalves {
     let samples = Arc::new(Samples::new(environment.cores));
     halves_with_law(Box::new(CustomPoolLaw::new(config, law)), samples, config, environment)
@@ -46,16 +46,17 @@ fn halves_with_law(
     environment: &Environment,
 ) -> ServerHalves {
     let pool = Arc::new(Pool::new(config.initial_pool.into()));
-    // An allocator that has not been heard of yet may have cores.
-    let room = (config.allocator_aware == AllocatorAwareness::On)
+    // Before its first grant an allocator may still have cores.
+    let allowance = (config.allocator_aware == AllocatorAwareness::On)
         .then(|| BacklogAllowance::new(environment, config.aqm_threshold, config.period));
-    pool.set_allows_backlog(room.as_ref().is_some_and(BacklogAllowance::is_allowed));
-    // Where cores come and go, `room` says what may wait. Efficiency judges by throughput alone.
+    pool.set_allows_backlog(allowance.as_ref().is_some_and(BacklogAllowance::is_allowed));
+    // Where an allocator grants and parks cores, `backlog` decides. The efficiency signal uses
+    // throughput alone.
     let is_watched = !config.version.is_published()
         && config.signal != PoolSignal::Efficiency
         && environment.provisioning == CoreProvisioning::Fixed;
     let overload = is_watched.then(|| OverloadDetector::new(config.target, environment.slo));
-    // The delay signal has no use for what the responses say, and does not pay for it.
+    // The delay signal does not use samples of responses, so it does not pay for them.
     let sampler = |core: u32| {
         (config.signal != PoolSignal::Delay)
             .then(|| Sampler::new(Arc::clone(&samples), core as usize, config.deadline, long_wait(config)))
@@ -70,7 +71,7 @@ fn halves_with_law(
             period: config.period,
             law,
             growth: (config.allocator_aware != AllocatorAwareness::Off).then(|| Growth::new(config)),
-            backlog: room,
+            backlog: allowance,
             credits: config.credits,
             limit: DownstreamLimit::new(config),
             untried_policy: (!config.version.is_published()).then(|| UntriedPolicy::new(config.target)),
@@ -80,10 +81,11 @@ fn halves_with_law(
     }
 }
 
-/// Wait for a core that makes a request late by itself. No wait is longer than what AQM lets through, so it is a tenth less than that.
+/// Wait for a core that makes a request late by itself. AQM admits no longer wait than `most`, so
+/// this is a tenth less.
 fn long_wait(config: &Config) -> Nanos {
-    let most = if config.aqm { config.stale.min(config.deadline) } else { config.deadline };
-    most.scale(0.9)
+    let max = if config.aqm { config.stale.min(config.deadline) } else { config.deadline };
+    max.scale(0.9)
 }
 
 /// The fast half of one core.
@@ -96,14 +98,14 @@ pub struct Core {
     rotation: CreditRotation,
     credits: bool,
     demand: DemandTracking,
-    /// `Nanos::MAX` when AQM is off: no delay reaches it.
+    /// `Nanos::MAX` when AQM is off, so that no delay reaches it.
     aqm_threshold: Nanos,
     stale: Nanos,
-    /// Delay from which a request can't be answered in time, however many cores come.
+    /// Delay from which a request can't be answered in time, however many cores are granted.
     deadline: Nanos,
     max_window: i64,
     cores: i64,
-    /// The round trip in which a session's use of its credits is counted, if it is.
+    /// Round trip in which a session's used credits are counted, if they are.
     round_trip: Option<Nanos>,
 }
 
@@ -127,8 +129,9 @@ impl Core {
         }
     }
 
-    /// Verdict on a request after a delay that has a threshold. Where cores can still be had, only a late request is
-    /// rejected ([`super::room`]), and none before an overload is detected ([`super::overload`]).
+    /// Verdict on a request after a delay with a threshold. While an allocator can still grant
+    /// cores, only a late request is rejected ([`super::backlog`]). Before an overload is detected,
+    /// no request is rejected ([`super::overload`]).
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
         let is_over = delay >= threshold && (delay >= self.deadline || !self.pool.allows_backlog());
         if is_over && !self.pool.is_calm() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
@@ -140,8 +143,10 @@ impl Core {
         session.window = Credits(window as u32);
     }
 
-    /// Whether a request is covered: by a credit that its session has, or had when it was sent; by trust; or else by a credit
-    /// that is open now.
+    /// Whether a request is covered. Credits cover it that its session has, or had when the client
+    /// sent it. An untried session needs no credit while the pool does not charge untried sessions;
+    /// otherwise the request takes an available credit. With at most one session per core, every
+    /// request is covered.
     fn is_covered(&mut self, session: &mut Session) -> bool {
         if !self.pool.charges_untried() || !self.untried.contains(session.slot) {
             return true;
@@ -154,15 +159,16 @@ impl Core {
         self.pool.sessions() <= self.cores
     }
 
-    /// The window as the message that carries it.
+    /// Feedback that carries the window.
     fn feedback(&self, session: &Session, now: Time) -> Feedback {
         let credit = self.sampler.as_ref().map_or(CreditId::NONE, |sampler| sampler.stamp(now));
         let custom = self.sampler.as_ref().map_or(0, |sampler| sampler.client_percentile().0);
         Feedback { window: session.window, threshold: Priority::LOWEST, custom, credit }
     }
 
-    /// Lazy distribution: the window that leaves with a message to this session. O(1), looks at no other session
-    /// (Breakwater §4, eq. 5 and 6, with the additions of the published code in its order).
+    /// Lazy distribution: computes the window that leaves with a message to this session. O(1),
+    /// without a look at other sessions (Breakwater §4, eq. 5 and 6, with the additions of the
+    /// published code in its order).
     fn distribute(&mut self, session: &mut Session, cause: MessageKind, now: Time) {
         let total = self.pool.total();
         let issued = self.pool.issued();
@@ -180,17 +186,19 @@ impl Core {
         if cause == MessageKind::Wake || self.pool.sessions() <= self.cores {
             window = window.max(overcommit);
         }
-        // Stay with the clients that are being served: their responses carry the credit for free.
-        let stays = issued <= total || !self.pool.reclaims_last_credit() || self.version.is_published();
+        // Keep the credits with the clients being served: their responses carry the credit for
+        // free.
+        let may_keep = issued <= total || !self.pool.reclaims_last_credit() || self.version.is_published();
         if held > 0
             && window == 0
-            && stays
+            && may_keep
             && cause != MessageKind::Reject
             && self.demand == DemandTracking::Speculation
         {
-            // A session with requests under way keeps its credits for them: it could not hand any on.
-            let may_go_on = issued > total && pending == 0 && !self.version.is_published();
-            window = if may_go_on && self.rotation.is_due(now) { 0 } else { overcommit };
+            // A session with pending requests keeps its credits for them, since it could not pass
+            // any on.
+            let can_pass_on = issued > total && pending == 0 && !self.version.is_published();
+            window = if can_pass_on && self.rotation.is_due(now) { 0 } else { overcommit };
         }
         window = window.max(pending).min(self.max_window - 1);
         window = window.min(match self.demand {
@@ -203,7 +211,7 @@ impl Core {
         }
     }
 
-    /// Verdict on a request that has come.
+    /// Verdict on a request that has arrived.
     fn admit(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         if self.credits {
             if let Some(round_trip) = self.round_trip {
@@ -215,30 +223,32 @@ impl Core {
             }
             self.shrink_to_demand(session, event.now);
         }
-        // Wherever it would wait, it would be late.
+        // Without a free slot the request would wait anywhere, and be late.
         if !self.pool.is_calm() && !self.pool.try_enter(class_of(event.method)) {
             return Verdict::Reject(RejectReason::Concurrency);
         }
         self.judge(event.delay, self.aqm_threshold)
     }
 
-    /// Credits that a session is known to have a use for. What it used of late counts as far as its share of the pool goes: who falls
-    /// silent keeps that until it speaks again, and all who do hold no more than there is.
+    /// Credits that a session is known to need. Its recent use counts up to its share of the pool.
+    /// A session that stops sending keeps that share until its next request, and all such sessions
+    /// together hold no more than the pool.
     fn known_demand(&self, session: &Session, now: Time) -> i64 {
-        let told = i64::from(session.pending()) + i64::from(session.demand);
+        let reported = i64::from(session.pending()) + i64::from(session.demand);
         let total = self.pool.total();
         match self.round_trip {
             Some(round_trip) if self.pool.issued() < total => {
                 let used = session.state::<Usage>().needed_credits(now, round_trip);
-                // The division is the dear part and rarely needed: few sessions send more than one request in a round trip.
-                if used > told { told.max(used.min(total / self.pool.sessions().max(1))) } else { told }
+                // The division is expensive and rarely needed: few sessions send more than one
+                // request per round trip.
+                if used > reported { reported.max(used.min(total / self.pool.sessions().max(1))) } else { reported }
             }
-            _ => told,
+            _ => reported,
         }
     }
 
-    /// A session whose window exceeds what it can use gives the rest back at once; the client learns with the next
-    /// message.
+    /// Takes credits beyond a session's known demand back at once; the client learns of it with the
+    /// next message.
     fn shrink_to_demand(&self, session: &mut Session, now: Time) {
         let known = self.known_demand(session, now);
         if i64::from(session.window.0) > known {
@@ -246,8 +256,8 @@ impl Core {
         }
     }
 
-    /// Puts a session without credit and without anything outstanding on the list. With synchronized demand only those
-    /// that want something: the others will tell.
+    /// Puts a session without credit and pending requests on the list of drained sessions. With
+    /// synchronized demand only sessions that have demand: the others will report it.
     fn enlist_if_drained(&mut self, session: &Session) {
         let wants = self.demand == DemandTracking::Speculation || session.demand > 0;
         if session.window.0 == 0 && session.pending() == 0 && wants {
@@ -272,7 +282,7 @@ impl Admission for Core {
         session.demand = event.demand;
         if self.credits {
             self.untried.insert(session.slot);
-            // The published server hears of a session with its first message.
+            // The published server learns of a session by its first message.
             if !self.version.is_published() || session.demand > 0 {
                 self.enlist_if_drained(session);
             }
@@ -324,8 +334,8 @@ impl Admission for Core {
             self.drained.remove(session.slot);
             return None;
         }
-        // With requests pending, their responses will carry the credit. The published server leaves a session that is on the list
-        // to its turn.
+        // The responses of pending requests will carry the credit. The published server wakes a
+        // session on the list in the list's order.
         let waits = self.version.is_published() && self.drained.contains(session.slot);
         if session.pending() > 0 || waits {
             return None;
@@ -355,7 +365,7 @@ impl Admission for Core {
 
     fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
         self.rotation.record_wake(now);
-        // `next_to_wake` has counted one credit for this session.
+        // `next_to_wake` has already issued one credit for this session.
         session.window = Credits(1);
         self.distribute(session, MessageKind::Wake, now);
         self.feedback(session, now)
@@ -396,14 +406,14 @@ impl ControlLoop for Control {
                 growth.tick(pool, signals);
             }
         });
-        if let Some(room) = &mut self.backlog {
-            room.tick(&self.pool, signals);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.tick(&self.pool, signals);
         }
         if let Some(overload) = &mut self.overload {
             overload.tick(&self.pool, signals, self.law.is_occupied());
         }
-        if let Some(trust) = &mut self.untried_policy {
-            trust.tick(&self.pool, signals);
+        if let Some(policy) = &mut self.untried_policy {
+            policy.tick(&self.pool, signals);
         }
     }
 
@@ -411,8 +421,8 @@ impl ControlLoop for Control {
         if let Some(growth) = &self.growth {
             self.limit.apply_limited(&self.pool, |pool| growth.on_core_grant(pool, event));
         }
-        if let Some(room) = &mut self.backlog {
-            room.on_core_grant(&self.pool, event);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.on_core_grant(&self.pool, event);
         }
     }
 
@@ -422,7 +432,8 @@ impl ControlLoop for Control {
 
     fn gauges(&self) -> Gauges {
         Gauges {
-            // Without credits windows mean nothing, and a server must not tell its clients that they bind.
+            // Without credits windows mean nothing, and a server must not report them to clients as
+            // binding.
             credit_pool: self.credits.then(|| self.pool.total()),
             credits_issued: self.credits.then(|| self.pool.issued()),
             sessions: Some(self.pool.sessions()),

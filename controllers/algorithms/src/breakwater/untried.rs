@@ -1,16 +1,18 @@
-//! Sessions that have never had a credit: what they send is sent on trust. A crowd of them, each with its one request, would have as much
-//! admitted as it likes, and its delay would take the credits of all others. So trust ends with overload, and comes back a while after it.
-//! Never here: windows (`server`).
+//! Sessions that have never had a credit. Their first requests are admitted without one. A crowd of
+//! such sessions, each with one request, could get all of them admitted, and their delay would take
+//! the credits of the other sessions. So an overload makes these requests take a credit, until a
+//! while after it. Does not contain windows (`server`).
 
 use super::pool::Pool;
 use leeward_core::server::{SessionSlot, Signals};
 use leeward_core::units::{Nanos, Time};
 
-/// Trust comes back so long after the last overload. A crowd that makes one burst of delay each time has then hardly any of the time, and who
-/// comes meanwhile waits for a credit like everybody else.
+/// Time after the last overload in which requests of untried sessions need a credit. A crowd that
+/// makes a burst of delay each time then gets little of the time. A new session meanwhile waits for
+/// a credit like the others.
 const DISTRUST_TIME: Nanos = Nanos::from_millis(100);
 
-/// Whether a server trusts strangers.
+/// Whether requests of untried sessions need a credit.
 #[derive(Debug)]
 pub(super) struct UntriedPolicy {
     /// Queueing delay from which the server is overloaded.
@@ -34,7 +36,8 @@ impl UntriedPolicy {
     }
 }
 
-/// Strangers of one core, by slot: a session's own words are recorded. All is O(1), and memory grows with sessions.
+/// Untried sessions of one core, by slot. Recordings contain a session's own state words, so this
+/// flag is kept here. All operations are O(1), and memory grows with sessions.
 #[derive(Debug, Default)]
 pub(super) struct UntriedSessions(Vec<bool>);
 

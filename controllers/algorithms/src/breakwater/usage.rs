@@ -1,6 +1,7 @@
-//! Requests that a session sent in the last round trip. Where credits are left over it keeps as many: a client that sends more than one request per
-//! round trip has most of them on the wire, where neither its demand nor its pending requests count them.
-//! Never here: windows (`server`).
+//! Requests that a session sent in the last round trip. While credits are left over, the session
+//! keeps as many. A client that sends more than one request per round trip has most of them on the
+//! wire. Neither its demand nor its pending requests count those. Does not contain windows
+//! (`server`).
 
 use leeward_core::server::SessionState;
 use leeward_core::units::{Nanos, Time};
@@ -14,7 +15,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// A request has come.
+    /// Counts a request.
     pub(super) fn record(&mut self, at: Time, round_trip: Nanos) {
         let passed = at.since(self.since);
         if passed >= round_trip {
@@ -25,14 +26,15 @@ impl Usage {
         self.current = self.current.saturating_add(1);
     }
 
-    /// Credits that it needs at this time to go on as it did. One comes with each answer anyway, and whoever has stopped needs none.
+    /// Credits that the session needs now to go on at its rate. One comes with each response
+    /// anyway, and a session that has stopped needs none.
     pub(super) fn needed_credits(self, at: Time, round_trip: Nanos) -> i64 {
-        let most = match at.since(self.since) {
+        let max = match at.since(self.since) {
             passed if passed < round_trip => self.current.max(self.previous),
             passed if passed < round_trip * 2 => self.current,
             _ => 0,
         };
-        if most > 1 { most.into() } else { 0 }
+        if max > 1 { max.into() } else { 0 }
     }
 }
 
@@ -52,7 +54,7 @@ mod tests {
 
     const ROUND_TRIP: Nanos = Nanos::from_micros(100);
 
-    /// Needs of a session whose requests come at these times, us, when the last one has.
+    /// Credits needed by a session with requests at these times (us), at the time of the last.
     fn used(times: &[u64]) -> i64 {
         used_at(times, times.last().copied().unwrap_or(0))
     }

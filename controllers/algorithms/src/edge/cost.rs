@@ -1,15 +1,16 @@
-//! Estimates of how long a class of requests occupies a core. Never here: how a plant measures that.
+//! Estimates of a class's mean time on a core. Does not contain the plant's measurement.
 
 use leeward_core::sync::{AtomicU64, Ordering};
 use leeward_core::units::{Cost, Nanos};
 
-/// Samples that make an estimate; before that a class costs what an ordinary request does.
+/// Samples before an estimate is used; until then a class costs as much as an ordinary request.
 const MIN_SAMPLES: u64 = 32;
-/// Weight of a sample, and of the newest of the first few: 1 / (samples so far).
+/// Samples from which a new one has a fixed weight; before that the weight is 1 / (samples so far).
 const WEIGHT_SAMPLES: u64 = 64;
 const WEIGHT: f64 = 1.0 / WEIGHT_SAMPLES as f64;
 
-/// Estimated time of one class of requests on a core. Threads share it: an update that loses a race is one sample fewer.
+/// Estimated time of one class of requests on a core. Threads share it: an update that loses a race
+/// loses one sample.
 #[derive(Debug, Default)]
 pub struct CostEstimate {
     mean_ns: AtomicU64,
@@ -17,10 +18,10 @@ pub struct CostEstimate {
 }
 
 impl CostEstimate {
-    /// Takes a measured time into account. A time that is not finite or negative cannot be given: spans are whole.
-    pub fn record(&self, took: Nanos) {
-        // A clock that leapt is no cost.
-        if took > Nanos::from_secs(60) {
+    /// Records a measured time.
+    pub fn record(&self, time: Nanos) {
+        // Ignores a jump of the clock.
+        if time > Nanos::from_secs(60) {
             return;
         }
         let samples = self.samples.load(Ordering::Relaxed);
@@ -31,16 +32,16 @@ impl CostEstimate {
         } else {
             WEIGHT
         };
-        self.mean_ns.store((mean + weight * (took.0 as f64 - mean)).to_bits(), Ordering::Relaxed);
+        self.mean_ns.store((mean + weight * (time.0 as f64 - mean)).to_bits(), Ordering::Relaxed);
     }
 
-    /// The mean, from 32 samples on.
+    /// Mean time, from 32 samples on.
     pub fn time(&self) -> Option<Nanos> {
         let known = self.samples.load(Ordering::Relaxed) >= MIN_SAMPLES;
         known.then(|| Nanos(f64::from_bits(self.mean_ns.load(Ordering::Relaxed)) as u64))
     }
 
-    /// The mean as a cost in whole microseconds, at least one; `unknown` before 32 samples.
+    /// Mean time as a cost in whole microseconds, at least one; `unknown` before 32 samples.
     pub fn cost(&self, unknown: Cost) -> Cost {
         self.time().map_or(unknown, |time| Cost(u32::try_from(time.0 / 1_000).unwrap_or(u32::MAX).max(1)))
     }

@@ -1,11 +1,11 @@
-//! Deadlines as spans: what is left for waiting, of a request and of those that it asks others for. Never here: clocks of
-//! other machines, headers.
+//! Deadlines as spans: the time left for waiting, of a request and of its downstream calls. Does
+//! not contain clocks of other machines, or headers.
 
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
 
-/// Queueing that a request may still meet when it has `waited` of the `left` that it came with, and takes `service`.
-/// Nothing (`Budget::is_spent`) if even an immediate start would be too late.
+/// Queueing budget of a request that arrived with `left`, has `waited`, and takes `service`. The
+/// budget is spent (`Budget::is_spent`) if even an immediate start would be too late.
 ///
 /// ```
 /// use leeward_controllers::edge::deadline::budget;
@@ -19,8 +19,8 @@ pub fn budget(left: Nanos, waited: Nanos, service: Nanos) -> Budget {
     if left == Nanos::MAX { Budget::UNLIMITED } else { Budget::from_target_delay(left, waited, service) }
 }
 
-/// Time that a request passes on to those that it asks when `passed` has gone by since it came with `left`: never more
-/// than it had.
+/// Time that a request passes on to its downstream calls, `passed` after it arrived with `left`:
+/// never more than it had.
 pub fn remaining_after(left: Nanos, passed: Nanos) -> Nanos {
     if left == Nanos::MAX { left } else { left.saturating_sub(passed) }
 }

@@ -1,24 +1,27 @@
-//! How much work per nanosecond is to be admitted: what the cores complete, a little more while the standing delay is below
-//! its target and a little less above. Never here: who is admitted.
+//! Law of the admitted work per nanosecond: the completions of the cores, slightly more while the
+//! standing delay is below its target and slightly less above it. Does not contain the choice of
+//! requests.
 
 use leeward_core::units::Nanos;
 
-/// Completions that make a capacity. Before that the level stays as it was, and lateness alone refuses.
+/// Completions before a capacity is known. Until then the level stays, and only late requests are
+/// rejected.
 const MIN_COMPLETIONS: u64 = 16;
-/// From this share of the target on a delay stands: cores never run dry, so completions are the capacity.
+/// Share of the target from which a delay stands: the cores always have work, so completions are
+/// the capacity.
 const BUSY: f64 = 0.25;
-/// Demand over capacity that shows an overload at once, and the one that shows none any more. A service that is nearly full has
-/// queues of some length now and then, and works them off: refusals there help nobody.
+/// Demand over capacity that shows an overload at once, and that ends one. A nearly full service
+/// has queues now and then and works them off: rejections would help no request.
 const ONSET_RATIO: f64 = 1.2;
 const END_RATIO: f64 = 1.05;
-/// Memories for which a delay stands above its target before that alone shows an overload.
+/// Memories for which a delay stays above its target before that alone shows an overload.
 const STANDING_MEMORIES: f64 = 5.0;
 
 /// Events since the last update, and averages over the memory.
 pub(super) struct Observation {
     /// The delay now.
     pub(super) delay: Nanos,
-    /// The least of the interval.
+    /// The minimum delay of the interval.
     pub(super) standing_delay: Nanos,
     /// Nanoseconds since the last update.
     pub(super) passed: f64,
@@ -41,27 +44,27 @@ pub(super) struct Law {
     deadline: f64,
     gain: f64,
     increase: f64,
-    /// Whether an overload is shown: before that everything is admitted.
+    /// Whether an overload is detected; without one everything is admitted.
     is_overloaded: bool,
-    /// Nanoseconds for which the delay stood above its target, less those for which it did not since.
+    /// Nanoseconds with the delay above its target, less later nanoseconds below it.
     time_above: f64,
     /// Completions per nanosecond while cores were busy.
     capacity: f64,
-    /// Busy nanoseconds that `capacity` is the mean of, up to the memory.
+    /// Busy nanoseconds in the mean `capacity`, up to the memory.
     busy_time: f64,
     /// Completions of this busy time.
     busy_completions: u64,
-    /// Nanoseconds since a delay stood.
+    /// Nanoseconds since the delay last stood.
     quiet_time: f64,
-    /// Cost per nanosecond to admit; infinite while everything is.
+    /// Cost per nanosecond to admit; infinite while everything is admitted.
     allowed: f64,
 }
 
 impl Law {
-    pub(super) fn new(target: Nanos, late: Nanos, gain: f64, increase: f64) -> Self {
+    pub(super) fn new(target: Nanos, deadline: Nanos, gain: f64, increase: f64) -> Self {
         Law {
             target: target.0.max(1) as f64,
-            deadline: late.max(target).0 as f64,
+            deadline: deadline.max(target).0 as f64,
             is_overloaded: false,
             time_above: 0.0,
             gain,
@@ -74,7 +77,7 @@ impl Law {
         }
     }
 
-    /// Cost per nanosecond that is to be admitted from now on; infinite: everything.
+    /// Returns the cost per nanosecond to admit from now on; infinite for everything.
     pub(super) fn update(&mut self, observed: &Observation) -> f64 {
         let standing = observed.standing_delay.0 as f64;
         let stands = standing >= BUSY * self.target;
@@ -86,11 +89,12 @@ impl Law {
                 self.allowed = self.capacity * observed.cost * (1.0 + self.gain * error);
             }
         } else if self.is_remembered(observed) {
-            // A moment without a queue is no news of the capacity. Whatever comes to free cores is admitted anyway.
-            let most = self.capacity * observed.cost * (1.0 + self.gain);
-            self.allowed = self.allowed.max(most.min(self.allowed + self.increase * observed.demand));
+            // A moment without a queue says nothing about the capacity. Requests that find free
+            // cores are admitted anyway.
+            let max = self.capacity * observed.cost * (1.0 + self.gain);
+            self.allowed = self.allowed.max(max.min(self.allowed + self.increase * observed.demand));
         } else {
-            // Nothing stands: more than was admitted, and no less than before.
+            // No delay stands: admits more than was admitted, and no less than before.
             self.allowed = self.allowed.max(observed.admitted) + self.increase * observed.demand;
         }
         self.detect_overload(observed);
@@ -100,8 +104,9 @@ impl Law {
         self.allowed
     }
 
-    /// Looks whether an overload is shown: by demand that is clearly more than the capacity, by a delay at which requests are
-    /// late, or by one that has stood for long. It is over when demand fits and the delay is below its target.
+    /// Detects an overload by one of three signs: demand clearly above the capacity, a delay at
+    /// which requests are late, or a delay above its target for long. The overload ends when demand
+    /// fits and the delay is below its target.
     fn detect_overload(&mut self, observed: &Observation) {
         let standing = observed.standing_delay.0 as f64;
         let capacity = self.capacity * observed.cost;
@@ -117,14 +122,15 @@ impl Law {
         }
     }
 
-    /// Whether the capacity that was learned when a delay last stood is still believed.
+    /// Whether the capacity learned during the last standing delay still counts.
     fn is_remembered(&self, observed: &Observation) -> bool {
         self.busy_completions >= MIN_COMPLETIONS && self.quiet_time < observed.memory
     }
 
     fn learn(&mut self, observed: &Observation) {
         if (observed.delay.0 as f64) < BUSY * self.target {
-            // What is completed beside free cores is the demand. An overload a while later may find another capacity.
+            // Completions beside free cores measure the demand. A later overload may have another
+            // capacity.
             if !self.is_remembered(observed) {
                 (self.busy_time, self.busy_completions) = (0.0, 0);
             }
@@ -132,7 +138,8 @@ impl Law {
         }
         self.busy_completions = self.busy_completions.saturating_add(observed.completions);
         self.busy_time += observed.passed;
-        // The mean of this busy time until it is longer than the memory, an average over the memory from then on.
+        // The mean of this busy time until it is longer than the memory; then an average over the
+        // memory.
         let weight = observed.weight.max(observed.passed / self.busy_time);
         self.capacity += weight * (observed.completions as f64 / observed.passed - self.capacity);
     }
@@ -184,7 +191,7 @@ mod tests {
     #[test]
     fn a_queue_that_is_worked_off_is_no_overload() {
         let mut law = law();
-        // Half of the time above the target, at a demand that fits.
+        // The delay is above the target for half of the time, at a demand that fits.
         for _ in 0..2_000 {
             for delay in [2.0, 9.0, 15.0, 7.0] {
                 let allowed = law.update(&observed(delay, 20, 2e-5, 2.1e-5));

@@ -1,10 +1,14 @@
-//! Admission at the edge of software that has queues of its own and clients without credits: late requests are refused one
-//! by one, and a level per tenant keeps the standing queueing delay near its target. Here: the entry and the two halves.
+//! Admission at the edge of software with its own queues and clients without credits. Late requests
+//! are rejected one by one, and a level per tenant keeps the standing queueing delay near its
+//! target. This file has the registry's entry and the two halves.
 //!
-//! - `law`: how much work is to be admitted. `standing`: the delay that stands. `share`: who gets how much of it.
-//! - `table`: the demand of each tenant by priority, as cores count it. [`cost`], [`deadline`]: arithmetic for plants.
+//! - `law`: the amount of work to admit.
+//! - `standing`: the standing delay.
+//! - `share`: the division of the admitted work among tenants.
+//! - `table`: the demand of each tenant by priority, as cores count it.
+//! - [`cost`], [`deadline`]: arithmetic for plants.
 //!
-//! Never here: how a plant learns delays, priorities, tenants and costs.
+//! Does not contain a plant's measurement of delays, priorities, tenants and costs.
 
 pub mod cost;
 pub mod deadline;
@@ -105,8 +109,8 @@ pub const ALGORITHM: Algorithm = Algorithm {
     build_client: |params, _| Ok(ClientParts { half: Box::new(SendAll), config: client_config(params, Nanos::MAX) }),
 };
 
-/// Below this share of the target a core has nothing to wait for: whatever comes is admitted, so that no core idles
-/// because of a level that is too low.
+/// Share of the target below which a core has free capacity. Every request is admitted then, so
+/// that no core idles because of a level that is too low.
 const FREE: f64 = 0.125;
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
@@ -151,11 +155,11 @@ struct DelayBounds {
 }
 
 impl DelayBounds {
-    /// Part of a level that still counts at a delay: all of it up to the target, nothing where requests are late. The level itself
-    /// follows a delay only after it has stood for a while.
+    /// Weight of a level at a delay: 1 up to the target, 0 where requests are late. The level
+    /// itself follows a delay only after it has stood for a while.
     fn level_weight(&self, delay: Nanos) -> f64 {
-        let (above, room) = (delay.saturating_sub(self.target).0, self.lateness.saturating_sub(self.target).0);
-        1.0 - (above as f64 / room.max(1) as f64).min(1.0)
+        let (above, range) = (delay.saturating_sub(self.target).0, self.lateness.saturating_sub(self.target).0);
+        1.0 - (above as f64 / range.max(1) as f64).min(1.0)
     }
 }
 
@@ -173,7 +177,8 @@ struct CoreCounters {
 }
 
 impl CoreCounters {
-    /// Counts an admitted request. A core is its own counters' only writer: a store costs a fifth of an atomic addition.
+    /// Counts an admitted request. Each core is the only writer of its counters: a store costs a
+    /// fifth of an atomic addition.
     fn count(&self, cost: Cost) {
         let add = |counter: &AtomicU64, count: u64| {
             counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
@@ -201,7 +206,7 @@ impl Shared {
 struct Core {
     index: usize,
     bounds: DelayBounds,
-    /// Requests count as much as they cost.
+    /// Whether requests count by their cost.
     costs: bool,
     shared: Arc<Shared>,
 }
@@ -209,13 +214,13 @@ struct Core {
 impl Core {
     fn judge(&mut self, event: &Arrival) -> Verdict {
         let cost = if self.costs { event.cost } else { Cost::ONE };
-        let place = self.shared.table.record(event.tenant, event.priority, cost);
+        let slot = self.shared.table.record(event.tenant, event.priority, cost);
         if event.budget.is_spent() {
             return Verdict::Reject(RejectReason::Delay);
         }
         let binds = self.bounds.level && event.delay >= self.bounds.free_delay;
-        if binds && !place.admits(event.priority, event.random, self.bounds.level_weight(event.delay)) {
-            return Verdict::Reject(place.reason());
+        if binds && !slot.admits(event.priority, event.random, self.bounds.level_weight(event.delay)) {
+            return Verdict::Reject(slot.reason());
         }
         self.shared.cores[self.index].0.count(cost);
         Verdict::Admit
@@ -239,7 +244,7 @@ struct Control {
     law: Law,
     shares: Shares,
     shared: Arc<Shared>,
-    /// At the last tick.
+    /// Totals at the last tick.
     last_totals: AdmittedTotals,
     updated: Time,
     /// Cost admitted per nanosecond, averaged.
@@ -249,8 +254,9 @@ struct Control {
 }
 
 impl Control {
-    /// Mean cost of an admitted request. A ratio of means: the mean of the periods' ratios would count the few requests beside a
-    /// dear one for as much as the many of a period without any.
+    /// Mean cost of an admitted request, as a ratio of means. The mean of the periods' ratios would
+    /// give the few requests beside an expensive one the weight of the many in a period without
+    /// one.
     fn mean_cost(&self) -> f64 {
         if self.requests > 0.0 { self.admitted / self.requests } else { 1.0 }
     }

@@ -1,14 +1,15 @@
-//! Division of what is admitted: equal shares for all tenants, the rest of a share that its tenant does not ask for
-//! to the others (max-min), and inside a tenant the most important requests first. Never here: how much is admitted in all.
+//! Division of the admitted work: equal shares for all tenants, and the unused rest of a share for
+//! the others (max-min). Within a tenant the most important requests come first. Does not contain
+//! the total amount.
 
 use super::table::{LEVELS, Level, LevelBounds, TenantTable};
 
-/// Averaged demand of each place of the table, by priority.
+/// Averaged demand of each slot of the table, by priority.
 pub(super) struct Shares {
     slots: Vec<SlotDemand>,
-    /// Demand of each place, all priorities together.
+    /// Demand of each slot, all priorities together.
     totals: Vec<f64>,
-    /// Demands of the limited, while shares are divided.
+    /// Demands in order, while shares are divided.
     sorted: Vec<f64>,
     level: f64,
 }
@@ -18,43 +19,44 @@ struct SlotDemand {
     last_counts: [u64; LEVELS],
     /// Cost per nanosecond, averaged.
     rate: [f64; LEVELS],
-    /// Whether the place has a level.
+    /// Whether the slot has a level.
     limited: bool,
 }
 
-/// Part of a share that is left when a delay above the target nears what is late: cores catch up, and the most important stay
-/// inside. Tuned on `edge-classes`: from 0.5 to 0.75 the highest of three classes loses 0.1 to 0.2 % at twice the capacity.
+/// Part of a share that remains when a delay above the target nears lateness: cores catch up, and
+/// the most important requests are still admitted. Tuned on `edge-classes`: from 0.5 to 0.75 the
+/// highest of three classes loses 0.1 to 0.2 % at twice the capacity.
 const STRICT_SHARE: f64 = 0.65;
 
-/// A tenant whose demand has fallen to this many units per second gives its place back.
+/// Demand (cost per nanosecond) below which a tenant gives its slot back.
 const MIN_DEMAND: f64 = 1e-11;
 
 impl Shares {
-    pub(super) fn new(places: usize) -> Self {
+    pub(super) fn new(slots: usize) -> Self {
         let demand = || SlotDemand { last_counts: [0; LEVELS], rate: [0.0; LEVELS], limited: false };
-        let totals = vec![0.0; places];
+        let totals = vec![0.0; slots];
         Shares {
-            slots: (0..places).map(|_| demand()).collect(),
+            slots: (0..slots).map(|_| demand()).collect(),
             totals,
-            sorted: Vec::with_capacity(places),
+            sorted: Vec::with_capacity(slots),
             level: 128.0,
         }
     }
 
-    /// Adds what has arrived in `passed` nanoseconds to the averages. Returns the demand of all.
+    /// Adds the arrivals of `passed` nanoseconds to the averages. Returns the total demand.
     pub(super) fn record(&mut self, table: &TenantTable, passed: f64, weight: f64) -> f64 {
         let mut all = 0.0;
         for (index, total) in self.totals.iter_mut().enumerate() {
             if *total == 0.0 && !table.is_taken(index) {
                 continue;
             }
-            let (place, demand) = (table.slot(index), &mut self.slots[index]);
+            let (slot, demand) = (table.slot(index), &mut self.slots[index]);
             *total = 0.0;
             for (level, rate) in demand.rate.iter_mut().enumerate() {
-                let count = place.count(level);
-                let came = count.wrapping_sub(demand.last_counts[level]) as f64;
+                let count = slot.count(level);
+                let arrived = count.wrapping_sub(demand.last_counts[level]) as f64;
                 demand.last_counts[level] = count;
-                *rate += weight * (came / passed - *rate);
+                *rate += weight * (arrived / passed - *rate);
                 *total += *rate;
             }
             if *total < MIN_DEMAND {
@@ -69,7 +71,7 @@ impl Shares {
     /// Sets the levels so that `allowed` is admitted per nanosecond.
     pub(super) fn divide(&mut self, table: &TenantTable, allowed: f64) {
         let share = self.water_level(allowed);
-        let alone = self.totals.iter().filter(|total| **total > 0.0).count() <= 1;
+        let is_alone = self.totals.iter().filter(|total| **total > 0.0).count() <= 1;
         let mut lowest = Level::OPEN;
         for (index, total) in self.totals.iter().enumerate() {
             if *total == 0.0 {
@@ -85,10 +87,10 @@ impl Shares {
                 table.slot(index).set(LevelBounds::OPEN);
                 continue;
             }
-            let (level, firm) = (level_of(&demand.rate, share), level_of(&demand.rate, share * STRICT_SHARE));
+            let (level, strict_level) = (level_of(&demand.rate, share), level_of(&demand.rate, share * STRICT_SHARE));
             lowest = lowest.min(level);
-            // A tenant beside others that get all they ask for, or as much as this one, is over its share.
-            table.slot(index).set(LevelBounds { level, strict: firm, is_share: !alone });
+            // A limited tenant beside other tenants is over its share.
+            table.slot(index).set(LevelBounds { level, strict: strict_level, is_share: !is_alone });
         }
         self.level = lowest.to_f64();
     }
@@ -119,7 +121,8 @@ impl Shares {
     }
 }
 
-/// The level below which `share` of these rates lies, with the part of its own rate that is inside.
+/// Returns the level that admits `share` of these rates; the rate on the border is admitted in
+/// part.
 fn level_of(rates: &[f64; LEVELS], share: f64) -> Level {
     let mut left = share;
     for (index, rate) in rates.iter().enumerate() {
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
     use leeward_core::units::{Cost, Priority, Tenant};
 
-    /// Tenants with these demands; the shares that `allowed` gives.
+    /// Creates tenants with these demands; returns their admitted requests at `allowed`.
     fn divided(demands: &[u64], allowed: f64) -> Vec<f64> {
         let table = TenantTable::new(64);
         let mut shares = Shares::new(table.slots());
@@ -150,9 +153,9 @@ mod tests {
         shares.divide(&table, allowed);
         (0..demands.len())
             .map(|tenant| {
-                let place = table.find(Tenant(tenant as u32));
+                let slot = table.find(Tenant(tenant as u32));
                 let count = (0..demands[tenant])
-                    .filter(|count| place.admits(Priority::new((count % 128 + 1) as u8), u64::MAX / 2, 1.0))
+                    .filter(|count| slot.admits(Priority::new((count % 128 + 1) as u8), u64::MAX / 2, 1.0))
                     .count();
                 count as f64
             })

@@ -1,9 +1,9 @@
-//! The delay that stands: the least of the samples of an interval. A burst that cores work off has a delay and leaves none
-//! standing (RFC 8289 §3). Never here: what follows from it.
+//! The standing delay: the minimum of the samples of an interval. A burst that cores work off has a
+//! delay but leaves none standing (RFC 8289 §3). Does not contain reactions to it.
 
 use leeward_core::units::{Nanos, Time};
 
-/// Windowed minimum in two halves: between one and two halves of the interval are remembered.
+/// Windowed minimum in two halves: it covers between one and two halves of the interval.
 pub(super) struct StandingDelay {
     half: Nanos,
     start: Time,
@@ -12,7 +12,7 @@ pub(super) struct StandingDelay {
 }
 
 impl StandingDelay {
-    /// Over an `interval`. Until one half of it has passed nothing stands.
+    /// Creates a window of `interval`. Until one half of it has passed, no delay stands.
     pub(super) fn new(interval: Nanos) -> Self {
         StandingDelay {
             half: (interval / 2).max(Nanos(1)),
@@ -26,7 +26,7 @@ impl StandingDelay {
     pub(super) fn record(&mut self, now: Time, sample: Nanos) -> Nanos {
         let passed = now.since(self.start);
         if passed >= self.half {
-            // A sample is all that is known of a silence that was longer than the interval.
+            // After a silence longer than the interval, only this sample is known.
             self.previous = if passed >= self.half * 2 { sample } else { self.current };
             self.current = Nanos::MAX;
             self.start = now;

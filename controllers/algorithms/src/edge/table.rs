@@ -1,37 +1,37 @@
-//! Demand by tenant and priority, counted by cores and read by the slow half, and the levels that it answers with. The table
-//! has a fixed size: a tenant takes a place while it sends, and shares one by chance if none is free where it looks.
-//! Never here: what a level should be.
+//! Demand by tenant and priority, counted by cores and read by the slow half, and the levels that
+//! the slow half sets. The table has a fixed size. A tenant takes a slot while it sends, and shares
+//! one if none of its probed slots is free. Does not contain the choice of levels.
 
 use leeward_core::server::RejectReason;
 use leeward_core::sync::{AtomicU64, Ordering};
 use leeward_core::units::{Cost, Priority, Tenant};
 
-/// Priorities that are told apart.
+/// Number of priorities.
 pub(super) const LEVELS: usize = Priority::LOWEST.level() as usize;
-/// Places that a tenant looks at.
+/// Slots that a tenant probes.
 const PROBES: usize = 8;
-/// A place's tenant when it has none. Others are stored as their number plus one.
+/// Value of a free slot's tenant. Tenants are stored as their number plus one.
 const FREE: u64 = 0;
 
 pub(super) struct TenantTable {
-    /// Tenants of the places, side by side: the slow half looks at all of them each period.
+    /// Tenants of the slots, contiguous: the slow half reads all of them each period.
     tenants: Vec<AtomicU64>,
     slots: Vec<TenantSlot>,
-    /// The first so many are taken by one tenant each; those behind are shared.
+    /// Number of leading slots with one tenant each; the others are shared.
     exclusive: usize,
 }
 
 pub(super) struct TenantSlot {
     /// Cost that has arrived, by priority.
     arrivals: [AtomicU64; LEVELS],
-    /// [`Bounds`] in bits.
+    /// [`LevelBounds`] in bits.
     bounds: AtomicU64,
 }
 
 impl TenantTable {
     pub(super) fn new(tenants: usize) -> Self {
         let own = tenants.max(1);
-        // Enough that a flood of made-up tenants fills few of the places that a real one falls into.
+        // Enough slots that a flood of made-up tenants rarely shares one with a real tenant.
         let shared = (own / 4).max(1);
         TenantTable::with_slots(own, shared)
     }
@@ -53,30 +53,31 @@ impl TenantTable {
         self.tenants[index].load(Ordering::Relaxed) != FREE
     }
 
-    /// Gives a place back. A core that counts at this moment counts for the next tenant: a request too many.
+    /// Frees a slot. A core that counts at this moment counts for the next tenant: one request too
+    /// many.
     pub(super) fn release(&self, index: usize) {
         self.slots[index].bounds.store(LevelBounds::OPEN.to_bits(), Ordering::Relaxed);
         self.tenants[index].store(FREE, Ordering::Relaxed);
     }
 
-    /// Counts a request of `tenant`; returns the tenant's place.
+    /// Counts a request of `tenant`; returns the tenant's slot.
     pub(super) fn record(&self, tenant: Tenant, priority: Priority, cost: Cost) -> &TenantSlot {
-        let place = self.find(tenant);
-        place.arrivals[index_of(priority)].fetch_add(cost.0.max(1).into(), Ordering::Relaxed);
-        place
+        let slot = self.find(tenant);
+        slot.arrivals[index_of(priority)].fetch_add(cost.0.max(1).into(), Ordering::Relaxed);
+        slot
     }
 
-    /// The tenant's place, taken if need be.
+    /// Returns the tenant's slot, and takes one if it has none.
     pub(super) fn find(&self, tenant: Tenant) -> &TenantSlot {
         let name = u64::from(tenant.0) + 1;
         // Fibonacci hashing: neighbouring numbers fall far apart.
         let hash = name.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let looks = || (0..PROBES.min(self.exclusive)).map(|step| (hash as usize + step) % self.exclusive);
-        if let Some(index) = looks().find(|index| self.tenants[*index].load(Ordering::Relaxed) == name) {
+        let probes = || (0..PROBES.min(self.exclusive)).map(|step| (hash as usize + step) % self.exclusive);
+        if let Some(index) = probes().find(|index| self.tenants[*index].load(Ordering::Relaxed) == name) {
             return &self.slots[index];
         }
-        // Another core may take a place meanwhile, for this very tenant perhaps.
-        let taken = looks().find(|index| match self.tenants[*index].load(Ordering::Relaxed) {
+        // Another core may take a slot meanwhile, perhaps for the same tenant.
+        let taken = probes().find(|index| match self.tenants[*index].load(Ordering::Relaxed) {
             FREE => match self.tenants[*index].compare_exchange(FREE, name, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => true,
                 Err(other) => other == name,
@@ -108,8 +109,8 @@ impl TenantSlot {
         self.bounds.store(bounds.to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether a request of this priority is let in, at an `ease` of 1 by the level and of 0 by the firm one; `random` decides
-    /// for those on the border itself.
+    /// Whether a request of this priority is admitted: at an `ease` of 1 by the level, at 0 by the
+    /// strict level. `random` decides for the priority on the border.
     pub(super) fn admits(&self, priority: Priority, random: u64, ease: f64) -> bool {
         let bounds = LevelBounds::from_bits(self.bounds.load(Ordering::Relaxed));
         let border = bounds.interpolate(ease);
@@ -118,7 +119,7 @@ impl TenantSlot {
         index < whole || (index == whole && (random >> (64 - PART_BITS)) < u64::from(part))
     }
 
-    /// Why this place's level refuses.
+    /// Reason of this slot's rejections.
     pub(super) fn reason(&self) -> RejectReason {
         let bounds = LevelBounds::from_bits(self.bounds.load(Ordering::Relaxed));
         if bounds.is_share { RejectReason::Share } else { RejectReason::Priority }
@@ -129,42 +130,42 @@ fn index_of(priority: Priority) -> usize {
     usize::from(priority.level() - 1)
 }
 
-/// Border between the admitted and the refused: priorities before it whole, of the next a part.
+/// Border between admitted and rejected priorities: those before it whole, the next in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Level(u32);
 
-/// Bits of a level's part, and their number of parts.
+/// Bits of a level's part, and the number of parts.
 const PART_BITS: u32 = 23;
 const PART: u32 = 1 << PART_BITS;
 
 impl Level {
-    /// Everything is admitted.
+    /// Admits everything.
     pub(super) const OPEN: Level = Level((LEVELS as u32) << PART_BITS);
 
-    /// The first `whole` priorities, and of the next this `part`.
+    /// Admits the first `whole` priorities, and `part` of the next.
     pub(super) fn new(whole: usize, part: f64) -> Self {
         let part = (part.clamp(0.0, 1.0) * f64::from(PART - 1)) as u32;
         Level(((whole.min(LEVELS) as u32) << PART_BITS | part).min(Level::OPEN.0))
     }
 
-    /// As a priority with a fraction, 1..=128.
+    /// Returns the level as a priority with a fraction, 1..=128.
     pub(super) fn to_f64(self) -> f64 {
         (f64::from(self.0) / f64::from(PART)).clamp(1.0, LEVELS as f64)
     }
 }
 
-/// Borders of a place: at the target delay, and where requests are about to be late.
+/// Levels of a slot: at the target delay, and where requests are about to be late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LevelBounds {
     pub(super) level: Level,
     /// Not above `level`.
     pub(super) strict: Level,
-    /// Whether refusals are for a tenant's share.
+    /// Whether rejections are for exceeding a tenant's share.
     pub(super) is_share: bool,
 }
 
 impl LevelBounds {
-    /// Everything is admitted.
+    /// Admits everything.
     pub(super) const OPEN: LevelBounds = LevelBounds { level: Level::OPEN, strict: Level::OPEN, is_share: false };
     const SHARE: u64 = 1 << 63;
 
@@ -178,7 +179,7 @@ impl LevelBounds {
         LevelBounds { level, strict: Level(bits as u32), is_share: bits & LevelBounds::SHARE != 0 }
     }
 
-    /// The border at an `ease`, in a level's bits.
+    /// Returns the border at an `ease`, in a level's bits.
     fn interpolate(self, ease: f64) -> u32 {
         if ease >= 1.0 || self.strict >= self.level {
             return self.level.0;
@@ -204,11 +205,11 @@ mod tests {
     #[test]
     fn a_tenant_keeps_its_place_until_it_gives_it_back() {
         let table = TenantTable::new(64);
-        let place: *const TenantSlot = table.find(Tenant(7));
+        let slot: *const TenantSlot = table.find(Tenant(7));
         for tenant in 100..1_000 {
             let _ = table.find(Tenant(tenant));
         }
-        assert!(std::ptr::eq(place, table.find(Tenant(7))));
+        assert!(std::ptr::eq(slot, table.find(Tenant(7))));
     }
 }
 
@@ -218,7 +219,7 @@ mod model {
     use leeward_core::sync::Arc;
     use loom::thread;
 
-    /// Two cores meet a new tenant at once: both count in one place.
+    /// Two cores record a new tenant at once: both count in one slot.
     #[test]
     fn a_new_tenant_has_one_place() {
         loom::model(|| {

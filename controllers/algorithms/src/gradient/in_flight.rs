@@ -1,8 +1,9 @@
-//! How many requests are in the server and how many may be. Never here: why the limit is what it is ([`super::law`]).
+//! Count and limit of the requests in the server. Does not contain the rule for the limit
+//! ([`super::law`]).
 
 use leeward_core::sync::{AtomicI64, CachePadded, Ordering};
 
-/// Shared by all cores.
+/// Count and limit, shared by all cores.
 #[derive(Debug)]
 pub(super) struct InFlight {
     count: CachePadded<AtomicI64>,
@@ -14,9 +15,10 @@ impl InFlight {
         InFlight { count: CachePadded(AtomicI64::new(0)), limit: CachePadded(AtomicI64::new(limit)) }
     }
 
-    /// Takes a place if one is free.
+    /// Takes a slot if one is free.
     pub(super) fn try_enter(&self) -> bool {
-        // Compare-and-swap: with an addition that is taken back, a core could be refused by another's refused attempt.
+        // Compare-and-swap: with an addition and its undo, one core's rejected attempt could make
+        // another core reject.
         let limit = self.limit.0.load(Ordering::Relaxed);
         let mut count = self.count.0.load(Ordering::Relaxed);
         while count < limit {
@@ -28,10 +30,10 @@ impl InFlight {
         false
     }
 
-    /// Gives places back.
-    pub(super) fn leave(&self, places: i64) {
-        if places != 0 {
-            self.count.0.fetch_sub(places, Ordering::Relaxed);
+    /// Returns slots.
+    pub(super) fn leave(&self, slots: i64) {
+        if slots != 0 {
+            self.count.0.fetch_sub(slots, Ordering::Relaxed);
         }
     }
 
@@ -40,7 +42,7 @@ impl InFlight {
         self.count.0.load(Ordering::Relaxed)
     }
 
-    /// Requests beyond a smaller limit stay; no more come in until enough have left.
+    /// Sets the limit. Requests beyond a smaller limit stay; no more enter until enough have left.
     pub(super) fn set_limit(&self, limit: i64) {
         self.limit.0.store(limit, Ordering::Relaxed);
     }

@@ -1,48 +1,54 @@
-//! Law of the limit: how it moves. Never here: the number of requests in the server ([`super::in_flight`]).
+//! Law of the concurrency limit. Does not contain the number of requests in the server
+//! ([`super::in_flight`]).
 //!
-//! With L the limit, T the mean time in the server of this period, T₀ the shortest of all periods since the last probe:
+//! With L the limit, T the mean time in the server of this period, T₀ the shortest of all periods
+//! since the last probe:
 //!
 //! ```text
 //! gradient = clamp(tolerance · T₀ / T, 0.5, 1)
 //! L ← (1 − smoothing) · L + smoothing · (gradient · L + √L)
 //! ```
 //!
-//! √L is the queue that is allowed for: it lets the limit grow while nothing waits, and bounds what waits.
+//! √L is the allowed queue: it lets the limit grow while no request waits, and bounds the waiting
+//! requests.
 //!
-//! T₀ drifts: a service that has become slower would look congested for ever, and in a server that is never idle the
-//! shortest time contains a queue, so that a limit that trusted only recent times would creep up with it. Hence the
-//! *probe*: every now and then the limit goes down to its minimum until the queue has drained, the next period's time
-//! becomes T₀, and the limit returns to where it was. A server with room to spare measures T₀ without that.
+//! T₀ drifts. A service that has become slower would look congested for ever. In a server that is
+//! never idle, the shortest time includes a queue, so a limit based on recent times only would
+//! creep up with it.
+//!
+//! The *probe* prevents both: from time to time the limit drops to its minimum until the queue has
+//! drained, the next period's time becomes T₀, and the limit returns to its former value. A server
+//! with spare capacity measures T₀ without a probe.
 
 use leeward_core::units::{Nanos, Time};
 
 pub(super) struct Config {
     pub(super) tolerance: f64,
     pub(super) smoothing: f64,
-    /// How often T₀ is measured anew.
+    /// Interval between measurements of T₀.
     pub(super) probe: Nanos,
     pub(super) min_limit: f64,
     pub(super) max_limit: f64,
 }
 
-/// Times in the server that have been collected and not yet used.
+/// Collected and unused times in the server.
 #[derive(Default)]
 pub(super) struct Sample {
     pub(super) sum_ns: u64,
     pub(super) count: u64,
 }
 
-/// Fewer times than this say nothing about a mean: they wait for more.
+/// Samples below which a mean is not used; the law then waits for more.
 const MIN_SAMPLES: u64 = 10;
-/// The limit falls by no more than this per step (before smoothing), as published.
+/// Smallest factor per step (before smoothing), as published.
 const MIN_GRADIENT: f64 = 0.5;
 
 enum Phase {
     /// The limit follows the gradient.
     Following,
-    /// A probe: the limit is at its minimum, and what had queued up before drains.
+    /// A probe: the limit is at its minimum, and the earlier queue drains.
     Draining { until: Time },
-    /// A probe: what completes now has met no queue.
+    /// A probe: completing requests have met no queue.
     Measuring,
 }
 
@@ -52,15 +58,16 @@ pub(super) struct Law {
     /// T₀; infinite before the first measurement.
     shortest_ns: f64,
     phase: Phase,
-    /// When T₀ was last measured anew.
+    /// Time of the last measurement of T₀.
     probed: Time,
 }
 
 impl Law {
     pub(super) fn new(config: Config) -> Self {
-        // Twenty at first, as published, within the bounds.
+        // Starts at 20, as published, within the bounds.
         let limit = 20.0_f64.clamp(config.min_limit, config.max_limit);
-        // A server that has just started has no queue: its first requests are a probe for free.
+        // A server that has just started has no queue, so its first requests measure T₀ without a
+        // probe.
         Law { config, limit, shortest_ns: f64::INFINITY, phase: Phase::Measuring, probed: Time::ZERO }
     }
 
@@ -72,8 +79,8 @@ impl Law {
         }
     }
 
-    /// Runs one period with `in_flight` requests in the server at its end. Leaves a `sample` that is too small as it
-    /// is.
+    /// Runs one period with `in_flight` requests in the server at its end. Keeps a `sample` that is
+    /// too small.
     pub(super) fn step(&mut self, now: Time, sample: &mut Sample, in_flight: f64) {
         if let Phase::Draining { until } = self.phase {
             if now >= until {
@@ -95,7 +102,7 @@ impl Law {
         }
 
         self.shortest_ns = self.shortest_ns.min(mean_ns);
-        // Far from the limit nothing is learnt about it, in either direction.
+        // Far from the limit nothing is learned about it, in either direction.
         let has_room = in_flight < self.limit / 2.0;
         if !has_room {
             let gradient = (self.config.tolerance * self.shortest_ns / mean_ns.max(1.0)).clamp(MIN_GRADIENT, 1.0);
@@ -110,7 +117,8 @@ impl Law {
             self.shortest_ns = mean_ns;
             self.probed = now;
         } else {
-            // What is in the server now is out after about as long as it takes now; twice that to be sure.
+            // The requests in the server leave after about their present time in the server; waits
+            // twice as long.
             self.phase = Phase::Draining { until: now + Nanos(mean_ns as u64) * 2 };
         }
     }
@@ -140,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Ten cores and as much load as the limit lets in: the time follows from Little's law.
+    /// Ten cores and as much load as the limit admits: the time follows from Little's law.
     fn saturated(service_us: f64) -> impl Fn(f64) -> f64 {
         move |limit| service_us * (limit / 10.0).max(1.0)
     }

@@ -1,8 +1,8 @@
-//! A concurrency limit at the server, moved by the ratio of the shortest to the current time in the server (the gradient
-//! limiter of Netflix's concurrency-limits). Clients send at will.
+//! A concurrency limit at the server, moved by the ratio of the shortest to the current time in the
+//! server (the gradient limiter of Netflix's concurrency-limits). Clients send at will.
 //!
-//! - `in_flight`: how many requests are in the server and how many may be, shared by all cores.
-//! - `law`: how the limit moves, and how the shortest time is kept honest.
+//! - `in_flight`: count and limit of the requests in the server, shared by all cores.
+//! - `law`: the rule for the limit, and the measurement of the shortest time.
 //! - this file: parameters, the fast half and the slow half.
 
 mod in_flight;
@@ -112,8 +112,9 @@ fn halves(params: &Params, environment: &Environment) -> Result<ServerHalves, Pa
     })
 }
 
-/// Times in the server that one core has seen since the slow half last took them. Sum and count are two words: a
-/// completion in between is counted in one period and summed in the next, which a mean over hundreds does not notice.
+/// Times in the server that one core recorded since the slow half last took them. Sum and count are
+/// two words. A completion between the two reads is counted in one period and summed in the next,
+/// which does not matter to a mean over hundreds.
 #[derive(Debug, Default)]
 struct Times {
     sum_ns: CachePadded<AtomicU64>,
@@ -129,9 +130,9 @@ struct Core {
 /// Unanswered requests of one session. Their sum is [`Session::pending`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PendingCounts {
-    /// Admitted, and counted in [`InFlight`].
+    /// Admitted requests, counted in [`InFlight`].
     admitted: u64,
-    /// Rejected; the drop has not left.
+    /// Rejected requests whose rejection has not left.
     rejected: u64,
 }
 
@@ -151,29 +152,30 @@ impl Admission for Core {
     }
 
     fn request(&mut self, session: &mut Session, _: &Arrival) -> Verdict {
-        session.update_state(|unanswered: &mut PendingCounts| {
+        session.update_state(|counts: &mut PendingCounts| {
             if self.in_flight.try_enter() {
-                unanswered.admitted += 1;
+                counts.admitted += 1;
                 Verdict::Admit
             } else {
-                unanswered.rejected += 1;
+                counts.rejected += 1;
                 Verdict::Reject(RejectReason::Concurrency)
             }
         })
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
-        // A drop is either our own reject or comes from inside the server (a full lock queue): then it was admitted and
-        // gives its place back. Which of several drops is which does not matter to the counts.
-        let mut unanswered: PendingCounts = session.state();
-        if event.outcome == Outcome::Rejected && unanswered.rejected > 0 {
-            unanswered.rejected -= 1;
-            session.set_state(unanswered);
+        // A rejection is either this controller's, or comes from inside the server (a full lock
+        // queue) after admission and returns a slot. The counts do not depend on which rejection is
+        // which.
+        let mut counts: PendingCounts = session.state();
+        if event.outcome == Outcome::Rejected && counts.rejected > 0 {
+            counts.rejected -= 1;
+            session.set_state(counts);
             return Feedback::NONE;
         }
-        if unanswered.admitted > 0 {
-            unanswered.admitted -= 1;
-            session.set_state(unanswered);
+        if counts.admitted > 0 {
+            counts.admitted -= 1;
+            session.set_state(counts);
             self.in_flight.leave(1);
         }
         if event.outcome == Outcome::Completed {
@@ -184,9 +186,9 @@ impl Admission for Core {
     }
 
     fn close(&mut self, session: &mut Session, _: Time) {
-        // Nobody will answer what the session had in the server, so that its places come back here. For as long as that
-        // work still runs, a little more is in the server than the limit says; the other way round the limit would leak
-        // away with every connection lost.
+        // The session's requests in the server will get no reply, so their slots are returned here.
+        // While that work still runs, slightly more requests are in the server than the limit.
+        // Otherwise each lost connection would reduce the limit for ever.
         self.in_flight.leave(session.state::<PendingCounts>().admitted as i64);
         session.set_state(PendingCounts::default());
     }
@@ -198,7 +200,7 @@ struct Control {
     law: Law,
     in_flight: Arc<InFlight>,
     times: Vec<Arc<Times>>,
-    /// Requests counted since the law's last step.
+    /// Times since the law's last step.
     sample: Sample,
 }
 
@@ -271,13 +273,13 @@ mod tests {
         let [(_, admitted), (_, _still_in), (_, rejected)] = requests;
         reply(&mut server, &mut session, rejected, Outcome::Rejected, 1);
         assert_eq!(in_flight(&server), 2);
-        reply(&mut server, &mut session, admitted, Outcome::Rejected, 1); // dropped inside
+        reply(&mut server, &mut session, admitted, Outcome::Rejected, 1); // rejected inside the server
         assert_eq!(in_flight(&server), 1);
         server.cores[0].close(&mut session, Time::ZERO);
         assert_eq!(in_flight(&server), 0);
     }
 
-    /// A session with the tickets of its unanswered requests.
+    /// A session and its pending requests.
     struct Peer {
         session: Session,
         tickets: Vec<PendingRequest>,
@@ -290,18 +292,19 @@ mod tests {
     }
 
     fn offer(server: &mut ServerHalves, peer: &mut Peer) -> Verdict {
-        let (verdict, ticket) = request(server, &mut peer.session);
-        peer.tickets.push(ticket);
+        let (verdict, pending) = request(server, &mut peer.session);
+        peer.tickets.push(pending);
         verdict
     }
 
     fn answer(server: &mut ServerHalves, peer: &mut Peer, outcome: Outcome, sojourn_us: u64) {
-        let ticket = peer.tickets.pop().expect("a request is unanswered");
-        reply(server, &mut peer.session, ticket, outcome, sojourn_us);
+        let pending = peer.tickets.pop().expect("a request is unanswered");
+        reply(server, &mut peer.session, pending, outcome, sojourn_us);
     }
 
-    /// A server with two cores and `service_us` per request, in rounds of 100 µs: its time in the server follows from how
-    /// many are in (Little). Offers `offered` requests per round to keep in the server; returns the limit at the end.
+    /// Runs a server with two cores and 10 µs per request, in rounds of 100 µs. The time in the
+    /// server follows from the number of requests there (Little). Offers requests to keep `offered`
+    /// in the server; returns the limit at the end.
     fn run(server: &mut ServerHalves, peer: &mut Peer, now: &mut Time, rounds: u64, offered: usize) -> f64 {
         const SERVICE_US: u64 = 10;
         for _ in 0..rounds {
@@ -326,11 +329,11 @@ mod tests {
         let mut peer = Peer::new();
         let mut now = Time::ZERO;
         let before = run(&mut server, &mut peer, &mut now, 2_000, 6);
-        // Ten seconds of far more than the limit: it settles where the time in the server is a few times its shortest,
-        // and does not creep up with it.
+        // Ten seconds of far more than the limit: the limit settles where the time in the server is
+        // a few times its shortest, and does not creep up.
         let overloaded = run(&mut server, &mut peer, &mut now, 100_000, 10_000);
         assert!((2.0..20.0).contains(&overloaded), "limit {overloaded} under overload");
-        // A crash of every client in the middle of it, then the load of before.
+        // All clients crash in the middle, then the load of before returns.
         server.cores[0].close(&mut peer.session, now);
         assert_eq!(in_flight(&server), 0);
         let mut peer = Peer::new();

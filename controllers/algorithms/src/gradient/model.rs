@@ -1,5 +1,5 @@
-//! Model checking of the places in the server: every interleaving. Run with
-//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-controllers --lib --release`.
+//! Model checking of the slots in the server: all interleavings. Run with `RUSTFLAGS="--cfg loom"
+//! cargo test -p leeward-controllers --lib --release`.
 
 use loom::thread;
 
@@ -27,7 +27,7 @@ fn no_place_leaks() {
     loom::model(|| {
         let in_flight = Arc::new(InFlight::new(1));
         let other = Arc::clone(&in_flight);
-        let visit = |in_flight: &InFlight| {
+        let enter_and_leave = |in_flight: &InFlight| {
             for _ in 0..2 {
                 if in_flight.try_enter() {
                     assert!(in_flight.count() <= 1);
@@ -35,8 +35,8 @@ fn no_place_leaks() {
                 }
             }
         };
-        let thread = thread::spawn(move || visit(&other));
-        visit(&in_flight);
+        let thread = thread::spawn(move || enter_and_leave(&other));
+        enter_and_leave(&in_flight);
         thread.join().unwrap();
         assert_eq!(in_flight.count(), 0);
         assert!(in_flight.try_enter(), "the place is free again");
@@ -52,9 +52,9 @@ fn a_smaller_limit_holds_for_whoever_comes_after_it_is_seen() {
         let thread = thread::spawn(move || other.try_enter());
         in_flight.set_limit(1);
         assert!(!in_flight.try_enter());
-        // The other core may have come in under the old limit; nobody comes in under the new one.
-        let came_in = thread.join().unwrap();
-        assert_eq!(in_flight.count(), 1 + i64::from(came_in));
+        // The other core may have entered under the old limit; no core enters under the new one.
+        let entered = thread.join().unwrap();
+        assert_eq!(in_flight.count(), 1 + i64::from(entered));
         assert!(!in_flight.try_enter());
     });
 }

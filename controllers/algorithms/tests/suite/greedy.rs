@@ -1,4 +1,5 @@
-//! Sessions that never stop asking beside others that ask now and then: whoever holds credits must not keep them for ever.
+//! Greedy sessions beside others with occasional requests: a session with credits must not keep
+//! them for ever.
 
 use leeward_core::params::RawParam;
 use leeward_core::registry::Environment;
@@ -12,16 +13,16 @@ use std::collections::VecDeque;
 const STEP: Nanos = Nanos(5_000);
 const ROUND_TRIP: Nanos = Nanos(20_000);
 const OBJECTIVE: Nanos = Nanos(1_000_000);
-/// Service time of each.
+/// Service time of each request.
 const WORK: Nanos = Nanos(50_000);
 
-/// The others come so much later than those that never stop.
+/// Time at which the other sessions start, after the greedy ones.
 const LATE_START: Time = Time(300_000_000);
 
-/// A client of the model: asks as soon as it may for as long as something waits.
+/// A client of the model: sends as soon as it may while requests wait.
 struct Client {
     session: Session,
-    /// When what waits was to be sent.
+    /// Intended send times of the waiting requests.
     waiting: VecDeque<Time>,
     window: u32,
     in_flight: u32,
@@ -35,29 +36,30 @@ struct Job {
     ticket: PendingRequest,
 }
 
-/// Core that serves one request after the other, as the servers do: decisions on arrival, a tick per round trip.
+/// Core that serves one request after the other, as the servers do: decisions on arrival, a tick
+/// per round trip.
 struct Model {
     halves: ServerHalves,
     clients: Vec<Client>,
     queue: VecDeque<Job>,
     busy_until: Time,
-    /// Requests of the clients that are not keen, by the tenth of a second: in time, and in all.
+    /// Requests of the other clients, by the tenth of a second: in time, and in all.
     served: Vec<(u32, u32)>,
 }
 
 impl Model {
-    fn new(keen: usize, others: usize) -> Self {
+    fn new(greedy: usize, others: usize) -> Self {
         let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
         let environment = Environment::new(1, ROUND_TRIP, OBJECTIVE);
         let mut halves = breakwater.server(&breakwater.params(&[]).unwrap(), &environment).unwrap();
-        let clients = (0..keen + others)
+        let clients = (0..greedy + others)
             .map(|slot| {
                 let mut session = Session::new(SessionSlot(slot as u32), CoreId(0));
-                if slot < keen {
+                if slot < greedy {
                     halves.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
                 }
                 // A first call may be sent without a credit.
-                Client { session, waiting: VecDeque::new(), window: 1, in_flight: 0, is_greedy: slot < keen }
+                Client { session, waiting: VecDeque::new(), window: 1, in_flight: 0, is_greedy: slot < greedy }
             })
             .collect();
         Model { halves, clients, queue: VecDeque::new(), busy_until: Time::ZERO, served: vec![(0, 0); 40] }
@@ -93,7 +95,7 @@ impl Model {
                 if client.is_greedy && client.in_flight == 0 && client.waiting.is_empty() {
                     client.waiting.push_back(now);
                 }
-                // They come later, and 20 a second each.
+                // The others start later, with 20 requests per second each.
                 if !client.is_greedy && now > LATE_START && draw() % 10_000 == 0 {
                     client.waiting.push_back(now);
                     if client.window <= client.in_flight {
@@ -115,7 +117,7 @@ impl Model {
                     if verdict == Verdict::Admit {
                         self.queue.push_back(job);
                     } else {
-                        // Its window goes down with the drop; nothing else of the model's time does.
+                        // The rejection reduces its window; it takes no time in the model.
                         self.reply(job, Outcome::Rejected, now);
                         break;
                     }
@@ -147,17 +149,18 @@ impl Client {
 
 #[test]
 fn nobody_keeps_the_last_credits_for_ever() {
-    for keen in [4, 8, 9, 12, 16, 30] {
-        let mut model = Model::new(keen, 50);
+    for greedy in [4, 8, 9, 12, 16, 30] {
+        let mut model = Model::new(greedy, 50);
         model.run(Nanos::from_secs(2));
-        // From half a second after they came.
+        // From half a second after the others started.
         let late = model.served[8..20].iter().fold((0, 0), |sum, tenth| (sum.0 + tenth.0, sum.1 + tenth.1));
-        assert!(late.1 > 1_000, "{keen} keep {late:?} of some 1,150 from being served");
-        assert!(f64::from(late.0) >= 0.9 * f64::from(late.1), "{keen} keep {late:?} from being served in time");
+        assert!(late.1 > 1_000, "{greedy} keep {late:?} of some 1,150 from being served");
+        assert!(f64::from(late.0) >= 0.9 * f64::from(late.1), "{greedy} keep {late:?} from being served in time");
     }
 }
 
-/// Three sessions at a pool that has shrunk from two credits to one: the first two have one each, the third waits.
+/// Three sessions at a pool that has shrunk from two credits to one: the first two have one each,
+/// the third waits.
 struct Three {
     halves: ServerHalves,
     sessions: Vec<Session>,
@@ -192,7 +195,7 @@ impl Three {
         self.sessions[at].reply(self.halves.cores[0].as_mut(), ticket, &departure).window.0
     }
 
-    /// Next one that is woken, and the credits that are out then.
+    /// Returns the next session to wake, and the issued credits after it.
     fn wake_next(&mut self) -> (Option<SessionSlot>, i64) {
         (self.halves.cores[0].next_to_wake(0), self.halves.control.gauges().credits_issued.unwrap())
     }
@@ -201,7 +204,7 @@ impl Three {
 #[test]
 fn a_session_with_a_request_under_way_hands_nothing_on() {
     let mut three = Three::new();
-    // The second call crossed the message that took its credit back.
+    // The client sent the second call before it received the message that took its credit back.
     let (first, second) = (three.request(0, 9), three.request(0, 9));
     let late = Time::ZERO + Nanos::from_millis(50);
     assert_eq!(three.reply(0, first, late), 1, "its other request needs the credit");

@@ -1,6 +1,6 @@
-//! The invariants of every algorithm: they hold after each step whatever happens in whatever order, everyone is served
-//! again once the overload is over, and nothing is left when the last session has gone. The canaries show that the
-//! checker would see it if not.
+//! Invariants of every algorithm. They hold after each step, for any steps in any order. After an
+//! overload every client is served again, and nothing is left when the last session has closed. The
+//! canaries show that the checker detects violations.
 
 use crate::support::canary;
 use crate::support::cases::{self, Case};
@@ -26,9 +26,9 @@ fn every_combination_of_breakwaters_switches_keeps_the_invariants() {
     check(&cases::every_switch_of_breakwater());
 }
 
-/// The checker sees a planted mistake within the sequences of one ordinary run.
-fn check_canary(case: &Case, mistake: PlantDefect, expected: fn(&Violation) -> bool) {
-    let (violation, report) = run(case, mistake, seed(), 64).expect_err("the checker sees the planted mistake");
+/// Checks that the checker detects a planted defect within the sequences of one ordinary run.
+fn check_canary(case: &Case, defect: PlantDefect, expected: fn(&Violation) -> bool) {
+    let (violation, report) = run(case, defect, seed(), 64).expect_err("the checker sees the planted mistake");
     assert!(expected(&violation), "seen, but as something else: {report}");
     assert!(report.contains("LEEWARD_SEED="), "{report}");
 }
@@ -80,7 +80,7 @@ fn canary_in_flight_leaks_with_lost_connections() {
     check_canary(&case, PlantDefect::None, |violation| matches!(violation, Violation::InFlight { .. }));
 }
 
-/// A promise that breakwater does not make, to see that each bound is looked at.
+/// Checks a guarantee that Breakwater does not give, so that a violation of each bound is detected.
 fn check_broken_promise(breaks: fn(&mut Guarantees), expected: fn(&Violation) -> bool) {
     let mut case = Case::breakwater_like(&breakwater::ALGORITHM);
     breaks(&mut case.guarantees);

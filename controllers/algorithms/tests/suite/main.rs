@@ -1,5 +1,6 @@
-//! The controllers from outside, in one program: cargo runs programs one after the other, and the tests of one program in
-//! parallel. `allocations.rs` is apart, because its allocator counts for the whole program.
+//! The controllers from outside, in one program: cargo runs programs one after the other, and the
+//! tests of one program in parallel. `allocations.rs` is separate, because its allocator counts for
+//! the whole program.
 
 #![cfg(not(loom))]
 

@@ -1,8 +1,8 @@
-//! An algorithm of somebody else: written against the public interface only, added to a registry, and run end to end
-//! through the same plant and the same checker as the crate's own.
+//! An algorithm from another crate: written against the public interface only, added to a registry,
+//! and run end to end through the same plant and the same checker as the crate's own.
 //!
-//! The algorithm divides a fixed number of credits evenly among the sessions that are there, and tells clients their share
-//! in [`Feedback::custom`].
+//! The algorithm divides a fixed number of credits evenly among the open sessions, and reports each
+//! share to the client in [`Feedback::custom`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ impl Admission for Core {
     }
 
     fn request(&mut self, session: &mut Session, _: &Arrival) -> Verdict {
-        // A client that has not heard of its smaller share yet.
+        // Allows for a client that has not received its smaller share yet.
         if u64::from(session.pending()) > 2 * self.share() {
             Verdict::Reject(RejectReason::Concurrency)
         } else {
@@ -120,8 +120,8 @@ fn it_is_found_by_name_and_its_name_is_taken() {
     assert_eq!(registry.find("even-shares").expect("just added").summary, EVEN_SHARES.summary);
     assert_eq!(registry.add(EVEN_SHARES), Err(RegistryError::NameInUse("even-shares")));
     assert!(registry.find("odd-shares").unwrap_err().to_string().contains("even-shares"));
-    let refused = EVEN_SHARES.params(&[("places", RawParam::Integer(0))]).unwrap_err();
-    assert!(refused.to_string().contains("a whole number from 1 to 1000"), "{refused}");
+    let error = EVEN_SHARES.params(&[("places", RawParam::Integer(0))]).unwrap_err();
+    assert!(error.to_string().contains("a whole number from 1 to 1000"), "{error}");
 }
 
 #[test]

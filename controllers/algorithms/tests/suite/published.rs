@@ -1,4 +1,5 @@
-//! The algorithms as published: Breakwater's update step as a table of facts, and each addition of ours off.
+//! The algorithms as published: Breakwater's update step as a table of facts, and a test with each
+//! of Leeward's additions off.
 
 use leeward_controllers::published::{SWITCH, additions};
 use leeward_core::client::{Client, ClientSink, Header, LocalOutcome};
@@ -18,7 +19,7 @@ fn environment(cores: u32) -> Environment {
     Environment::new(cores, Nanos::from_micros(10), Nanos::from_micros(200))
 }
 
-/// The server of `name`, as published or not, with further parameters.
+/// Builds the server of `name`, as published or not, with further parameters.
 fn server(name: &str, is_published: bool, pairs: &[(&str, RawParam)], environment: &Environment) -> ServerHalves {
     let algorithm = find(name);
     let mut all = vec![(SWITCH, RawParam::Switch(is_published))];
@@ -47,8 +48,8 @@ struct Case {
     pools: &'static [i64],
 }
 
-/// Facts about the published server's update step (Breakwater's C code, the control loop of its server): whole microseconds of delay in, whole
-/// credits out, as that code gives them when it is compiled and run.
+/// Facts about the published server's update step (Breakwater's C code, the control loop of its
+/// server): whole microseconds of delay in, whole credits out, as the compiled code gives them.
 const STEPS: &[Case] = &[
     Case {
         cores: 10,
@@ -71,7 +72,7 @@ const STEPS: &[Case] = &[
         delays_us: &[0, 0, 0, 0, 0, 80, 0, 0, 0, 0],
         pools: &[100, 100, 100, 101, 101, 101, 101, 101, 101, 102],
     },
-    // No more than all windows hold.
+    // The pool stays at the sum of all windows.
     Case {
         cores: 10,
         sessions: 1000,
@@ -82,7 +83,7 @@ const STEPS: &[Case] = &[
         delays_us: &[0, 0, 81, 0],
         pools: &[64000, 64000, 63984, 63985],
     },
-    // No less than the cores; a step takes half at most.
+    // The pool stays at the number of cores or above; a step takes half at most.
     Case {
         cores: 10,
         sessions: 1000,
@@ -220,7 +221,8 @@ fn the_update_step_is_the_published_one() {
                 let mut session = Session::new(SessionSlot(slot), CoreId(0));
                 server.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
             }
-            // At the target the pool stays as it is. Before 3 ms of that have shown an overload, ours would not shrink.
+            // At the target the pool stays constant. Without 3 ms of overload first, the extended
+            // version would not shrink it.
             let before = if is_published { 0 } else { 400 };
             (1..=before).for_each(|step| tick(&mut server, step * 10, case.target_us, 0));
             let pools: Vec<i64> = (before + 1..)
@@ -230,7 +232,8 @@ fn the_update_step_is_the_published_one() {
                     server.control.gauges().credit_pool.unwrap()
                 })
                 .collect();
-            // The published code shrinks in single precision, and ours does not: a credit, here and there.
+            // The published code shrinks in single precision, the extended version in double: they
+            // may differ by a credit.
             let slack = if is_published { 0 } else { 1 };
             let strays = pools.iter().zip(case.pools).any(|(ours, theirs)| ours.abs_diff(*theirs) > slack);
             assert!(!strays, "{} sessions on {} cores: {pools:?}, {:?}", case.sessions, case.cores, case.pools);
@@ -281,7 +284,7 @@ impl ClientSink<u32> for Wire {
     }
 }
 
-/// So its first message is its demand; later ones ride on requests.
+/// The client's first message is its demand; requests carry later demand.
 #[test]
 fn a_client_registers_with_its_demand_as_published() {
     let algorithm = find("breakwater");
@@ -297,7 +300,7 @@ fn a_client_registers_with_its_demand_as_published() {
 }
 
 #[test]
-fn strangers_are_trusted_under_overload_as_published() {
+fn untried_sessions_are_trusted_under_overload_as_published() {
     for (is_published, expected) in [(false, false), (true, true)] {
         let mut server = server("breakwater", is_published, &[("aqm", RawParam::Switch(false))], &environment(1));
         let mut sessions: Vec<Session> = (0..2_000).map(|slot| Session::new(SessionSlot(slot), CoreId(0))).collect();
@@ -333,7 +336,8 @@ fn threshold(server: &ServerHalves) -> f64 {
     server.control.gauges().priority_threshold.unwrap()
 }
 
-/// DAGOR's published threshold goes from 1 to 127 over priorities from 0 to 127: idle it drops nothing, and at its least it admits two of 128.
+/// DAGOR's published threshold goes from 1 to 127 over priorities from 0 to 127: idle it rejects
+/// nothing, and at its minimum it admits two of 128.
 #[test]
 fn dagor_as_published_drops_nothing_when_idle() {
     let mut server = server("dagor", true, &[], &environment(1));
@@ -361,14 +365,14 @@ fn a_published_client_of_dagor_neither_probes_nor_begins_with_everything() {
     let params = algorithm.params(&[(SWITCH, RawParam::Switch(true))]).unwrap();
     let mut client: Client<u32> = algorithm.client(&params, &environment(1)).unwrap();
     let mut wire = Wire::default();
-    // The first draw of 0 of 128: only the most important may leave, for as long as nothing has come back.
+    // The first draw is 0 of 128: only the most important request may leave until a reply arrives.
     client.submit(Time::ZERO, 1, Priority::new(2), 0, &mut wire);
     client.submit(Time::ZERO + Nanos::from_secs(9), 2, Priority::new(2), u64::MAX, &mut wire);
     client.submit(Time::ZERO + Nanos::from_secs(9), 3, Priority::HIGHEST, 0, &mut wire);
     assert_eq!(wire.0, ["end 1 Throttled", "end 2 Throttled", "send 3"]);
 }
 
-/// A published client of SEDA adjusts its rate when a response comes, and begins without tokens.
+/// A published client of SEDA adjusts its rate at a response, and starts without tokens.
 #[test]
 fn seda_as_published_waits_for_its_first_token() {
     let algorithm = find("seda");

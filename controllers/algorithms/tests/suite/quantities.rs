@@ -1,4 +1,4 @@
-//! Parsers answer whatever people write, and read again what the crate prints.
+//! Parsers accept or reject any text without a panic, and read the crate's own output.
 
 use leeward_core::params::{ParamKind, ParamSpec, Params, RawParam};
 use leeward_core::units::{Nanos, UnitError, parse_duration, parse_number, parse_ratio, parse_scaled};
@@ -10,7 +10,7 @@ fn config() -> Config {
     Config { cases: 2_000, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..Config::default() }
 }
 
-/// Anything, and much that is nearly right.
+/// Any text, and many that are nearly valid.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -76,7 +76,8 @@ proptest! {
         prop_assert!(read.is_err(), "unknown, or set twice");
     }
 
-    /// Three decimals of the largest unit: what is printed is read as the same span to within half a thousandth.
+    /// Three decimals of the largest unit: the printed text reads as the same span to within half a
+    /// thousandth.
     #[test]
     fn spans_survive_printing(digits in any::<u64>(), shift in 5u32..64) {
         let span = Nanos(digits >> shift);
@@ -94,7 +95,7 @@ proptest! {
     }
 }
 
-/// Candidates that a search would fail on are a mistake of the declaration.
+/// A tuning value that fails to parse would be a mistake in the declaration.
 #[test]
 fn every_declared_candidate_can_be_read() {
     for algorithm in leeward_controllers::builtin().algorithms() {

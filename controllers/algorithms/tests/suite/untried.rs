@@ -1,4 +1,4 @@
-//! Requests on trust: the first of a session that was never given a credit.
+//! Requests without credit: the first of a session that never had one.
 
 use leeward_core::params::RawParam;
 use leeward_core::registry::Environment;
@@ -12,7 +12,7 @@ const POOL: u32 = 4;
 /// More than the target of 80 us.
 const OVERLOAD: Nanos = Nanos(100_000);
 
-/// A core of a server with an objective of 200 us, which has just had so long a queue.
+/// A core of a server with an objective of 200 us and a queue of this delay.
 fn core(delay: Nanos) -> Box<dyn Admission> {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let params = breakwater
@@ -34,14 +34,14 @@ fn ask(core: &mut dyn Admission, session: &mut Session) -> (Verdict, PendingRequ
     session.request(core, &Arrival::new(Time::ZERO).with_demand(10))
 }
 
-fn answer(core: &mut dyn Admission, session: &mut Session, verdict: Verdict, ticket: PendingRequest) {
+fn answer(core: &mut dyn Admission, session: &mut Session, verdict: Verdict, pending: PendingRequest) {
     let outcome = if verdict == Verdict::Admit { Outcome::Completed } else { Outcome::Rejected };
     let departure = Departure { now: Time::ZERO, outcome, sojourn: Nanos(1_000), credit: CreditId::NONE };
-    let _ = session.reply(core, ticket, &departure);
+    let _ = session.reply(core, pending, &departure);
 }
 
 #[test]
-fn a_crowd_of_strangers_has_no_more_admitted_than_the_pool_has() {
+fn a_crowd_of_untried_sessions_has_no_more_admitted_than_the_pool_has() {
     let mut core = core(OVERLOAD);
     let core = core.as_mut();
     let mut sessions: Vec<Session> = (0..100).map(|slot| open(core, slot)).collect();
@@ -50,16 +50,16 @@ fn a_crowd_of_strangers_has_no_more_admitted_than_the_pool_has() {
     assert_eq!(admitted, POOL as usize);
     let others = asked.iter().filter(|(verdict, _)| *verdict == Verdict::Reject(RejectReason::Concurrency)).count();
     assert_eq!(others, 100 - POOL as usize);
-    for (session, (verdict, ticket)) in sessions.iter_mut().zip(asked) {
-        answer(core, session, verdict, ticket);
+    for (session, (verdict, pending)) in sessions.iter_mut().zip(asked) {
+        answer(core, session, verdict, pending);
     }
-    // Once the crowd has gone, its credits are open again.
+    // After the crowd has closed, its credits are available again.
     sessions.iter_mut().for_each(|session| core.close(session, Time::ZERO));
     let mut fresh: Vec<Session> = (0..4).map(|slot| open(core, slot)).collect();
     let asked: Vec<(Verdict, PendingRequest)> = fresh.iter_mut().map(|session| ask(core, session)).collect();
-    for (session, (verdict, ticket)) in fresh.iter_mut().zip(asked) {
+    for (session, (verdict, pending)) in fresh.iter_mut().zip(asked) {
         assert_eq!(verdict, Verdict::Admit);
-        answer(core, session, verdict, ticket);
+        answer(core, session, verdict, pending);
     }
 }
 
@@ -69,9 +69,9 @@ fn a_crowd_is_trusted_by_a_server_without_overload() {
     let core = core.as_mut();
     let mut sessions: Vec<Session> = (0..100).map(|slot| open(core, slot)).collect();
     let asked: Vec<(Verdict, PendingRequest)> = sessions.iter_mut().map(|session| ask(core, session)).collect();
-    for (session, (verdict, ticket)) in sessions.iter_mut().zip(asked) {
+    for (session, (verdict, pending)) in sessions.iter_mut().zip(asked) {
         assert_eq!(verdict, Verdict::Admit);
-        answer(core, session, verdict, ticket);
+        answer(core, session, verdict, pending);
     }
 }
 
@@ -86,8 +86,8 @@ fn trust_comes_back_after_overload() {
         let mut sessions: Vec<Session> = (0..10).map(|slot| open(core, slot)).collect();
         let asked: Vec<(Verdict, PendingRequest)> = sessions.iter_mut().map(|session| ask(core, session)).collect();
         let admitted = asked.iter().filter(|(verdict, _)| *verdict == Verdict::Admit).count();
-        for (session, (verdict, ticket)) in sessions.iter_mut().zip(asked) {
-            answer(core, session, verdict, ticket);
+        for (session, (verdict, pending)) in sessions.iter_mut().zip(asked) {
+            answer(core, session, verdict, pending);
             core.close(session, Time::ZERO);
         }
         admitted
@@ -103,24 +103,24 @@ fn a_credit_that_was_taken_back_on_its_way_covers_still() {
     let mut core = core(OVERLOAD);
     let core = core.as_mut();
     let mut sessions: Vec<Session> = (0..2).map(|slot| open(core, slot)).collect();
-    let (verdict, ticket) = ask(core, &mut sessions[0]);
-    answer(core, &mut sessions[0], verdict, ticket);
+    let (verdict, pending) = ask(core, &mut sessions[0]);
+    answer(core, &mut sessions[0], verdict, pending);
     assert!(sessions[0].window.0 > 0);
-    // It tells that nothing waits: its window goes back, and a call that crossed this is on its way.
+    // The client reports no demand, so its window is taken back while a call is on its way.
     sessions[0].demand = 0;
     let _ = core.demand(&mut sessions[0], Time::ZERO);
     assert_eq!(sessions[0].window.0, 0);
-    let (mut others, mut tickets) = (Vec::new(), Vec::new());
+    let (mut others, mut replies_due) = (Vec::new(), Vec::new());
     for slot in 2..20 {
         let mut other = open(core, slot);
-        tickets.push(ask(core, &mut other));
+        replies_due.push(ask(core, &mut other));
         others.push(other);
     }
-    let (verdict, ticket) = ask(core, &mut sessions[0]);
+    let (verdict, pending) = ask(core, &mut sessions[0]);
     assert_eq!(verdict, Verdict::Admit);
-    answer(core, &mut sessions[0], verdict, ticket);
-    for (session, (verdict, ticket)) in others.iter_mut().zip(tickets) {
-        answer(core, session, verdict, ticket);
+    answer(core, &mut sessions[0], verdict, pending);
+    for (session, (verdict, pending)) in others.iter_mut().zip(replies_due) {
+        answer(core, session, verdict, pending);
     }
 }
 
@@ -129,9 +129,9 @@ fn a_session_per_core_is_trusted_whatever_the_pool_has() {
     let mut core = core(OVERLOAD);
     let core = core.as_mut();
     let mut session = open(core, 0);
-    let tickets: Vec<_> = (0..2 * POOL).map(|_| ask(core, &mut session)).collect();
-    for (verdict, ticket) in tickets {
+    let replies_due: Vec<_> = (0..2 * POOL).map(|_| ask(core, &mut session)).collect();
+    for (verdict, pending) in replies_due {
         assert_eq!(verdict, Verdict::Admit);
-        answer(core, &mut session, verdict, ticket);
+        answer(core, &mut session, verdict, pending);
     }
 }

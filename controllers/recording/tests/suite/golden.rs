@@ -1,5 +1,6 @@
-//! Golden recordings: real servers of an earlier Leeward under overload, one or more for every controller. Replayed, each
-//! decides the same to the last credit. `golden/README.md` says how they were made, and when they may be made anew.
+//! Golden recordings of real servers of an earlier Leeward under overload, one or more for every
+//! controller. Each replays to the same decisions, to the last credit. `golden/README.md` describes
+//! how they were made, and when they may be replaced.
 
 use leeward_core::server::{RejectReason, Verdict};
 use leeward_recording::{Answer, Entry, Item, Reader, Replayer};
@@ -21,7 +22,7 @@ fn items(name: &str) -> Vec<Item> {
     Reader::items(&bytes).collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Replays all entries; the replayer knows what came of it.
+/// Replays all entries; returns the replayer with its result.
 fn replayed(name: &str, items: &[Item]) -> Replayer {
     let Some(Item::Header(header)) = items.first() else { panic!("{name} has no header") };
     let mut replayer = Replayer::from_header(header, &leeward_controllers::builtin())
@@ -34,7 +35,7 @@ fn replayed(name: &str, items: &[Item]) -> Replayer {
     replayer
 }
 
-/// Checks a row: what each recording must hold for its replay to mean something.
+/// Checks the minimum content of a recording, without which its replay would mean little.
 fn check(name: &str, items: &[Item]) {
     let replayer = replayed(name, items);
     if let Some(difference) = replayer.difference() {
@@ -58,7 +59,7 @@ fn old_recordings_replay_to_the_same_decisions() {
     }
 }
 
-/// The canary: one verdict of 10,000 that differs is seen.
+/// Canary: a single different verdict among 10,000 is detected.
 #[test]
 fn a_changed_decision_is_seen() {
     let mut items = items("codel");

@@ -1,4 +1,5 @@
-//! Recordings from outside: written and replayed, of admission and of threading, and those that earlier versions made.
+//! Recordings from outside: of admission and of threading, written and replayed, and those of
+//! earlier versions.
 
 #![cfg(not(loom))]
 

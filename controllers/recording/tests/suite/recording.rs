@@ -1,5 +1,5 @@
-//! Recordings as bytes: whatever they are, reading ends with a clear word, in bounded memory; a sink that is full ends a
-//! recording and not the plant.
+//! Recordings as bytes: for any bytes, reading ends with a clear error, in bounded memory. A full
+//! sink ends a recording and not the plant.
 
 use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::Environment;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// As `docs/recording-format.md` has it, byte by byte: preamble and header, five entries, end.
+/// The bytes of `docs/recording-format.md`: preamble and header, eight entries, end.
 const PINNED: &str = "\
     4c4545575245430a0300012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e7465\
     7276616c000738303030306e730261000000c912ff792c0102d80401030507e8070403020100000000ac02cd010213010305\
@@ -35,7 +35,7 @@ fn halves(name: &str) -> ServerHalves {
     leeward_controllers::builtin().find(name).unwrap().server(&Params::default(), &environment()).unwrap()
 }
 
-/// A few sessions for a while, with clocks that differ.
+/// Runs a few sessions for a while, with clocks that differ.
 fn drive(halves: &mut ServerHalves, steps: u64) {
     let mut sessions: Vec<Session> = (0..6).map(|n| Session::new(SessionSlot(n / 2), CoreId(n % 2))).collect();
     for session in &mut sessions {
@@ -54,21 +54,21 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
                     .with_priority(Priority::from_random(random))
                     .with_delay(delay)
                     .with_random(random);
-                let turn = Nanos(step % 89 * 8_000);
-                let (verdict, ticket) = session.request(core, &event);
+                let waited = Nanos(step % 89 * 8_000);
+                let (verdict, pending) = session.request(core, &event);
                 let outcome = match verdict {
-                    Verdict::Admit if core.on_dequeue(turn) == Verdict::Admit => Outcome::Completed,
+                    Verdict::Admit if core.on_dequeue(waited) == Verdict::Admit => Outcome::Completed,
                     _ => Outcome::Rejected,
                 };
                 let sojourn = delay + Nanos(10_000);
-                let _ = session.reply(core, ticket, &Departure { now, outcome, sojourn, credit: CreditId(now.0 / 2) });
+                let _ = session.reply(core, pending, &Departure { now, outcome, sojourn, credit: CreditId(now.0 / 2) });
             }
             2 => drop(core.demand(session, now)),
             3 => {
                 if let Some(slot) = core.next_to_wake(step) {
-                    let named = sessions.iter_mut().find(|s| s.slot == slot && s.core == CoreId((step % 2) as u32));
-                    if let Some(named) = named {
-                        let _ = halves.cores[named.core.0 as usize].wake(named, now);
+                    let chosen = sessions.iter_mut().find(|s| s.slot == slot && s.core == CoreId((step % 2) as u32));
+                    if let Some(chosen) = chosen {
+                        let _ = halves.cores[chosen.core.0 as usize].wake(chosen, now);
                     }
                 }
             }
@@ -104,7 +104,7 @@ fn sound() -> &'static [u8] {
     SOUND.get_or_init(|| recording("breakwater", 600))
 }
 
-/// Reads `bytes`: how many entries there were, and the error. Replays what it can.
+/// Reads `bytes` and replays as far as possible; returns the number of entries, and the error.
 fn read(bytes: &[u8]) -> (u64, Option<ReadError>) {
     let registry = leeward_controllers::builtin();
     let mut replayer = None;
@@ -173,9 +173,9 @@ fn every_cut_is_noticed_and_what_precedes_it_is_read() {
 
 #[test]
 fn what_is_no_recording_is_called_so() {
-    let check = |bytes: &[u8], words: &str| {
-        let said = read(bytes).1.unwrap().to_string();
-        assert!(said.contains(words), "{said}");
+    let check = |bytes: &[u8], expected: &str| {
+        let message = read(bytes).1.unwrap().to_string();
+        assert!(message.contains(expected), "{message}");
     };
     check(b"", "not a recording");
     check(b"{", "not a recording");
@@ -192,13 +192,13 @@ fn what_is_no_recording_is_called_so() {
 
 #[test]
 fn places_that_no_plant_has_are_refused() {
-    let check = |change: &dyn Fn(&mut leeward_recording::SessionEntry), words: &str| {
+    let check = |change: &dyn Fn(&mut leeward_recording::SessionEntry), expected: &str| {
         let mut entries = entries(sound());
         let Entry::Session(first) = &mut entries[0] else { panic!("an open comes first") };
         change(first);
         let mut replayer = Replayer::from_header(&header("breakwater"), &leeward_controllers::builtin()).unwrap();
-        let refused = entries.iter().find_map(|entry| replayer.step(entry).err()).unwrap().to_string();
-        assert!(refused.contains(words), "{refused}");
+        let message = entries.iter().find_map(|entry| replayer.step(entry).err()).unwrap().to_string();
+        assert!(message.contains(expected), "{message}");
     };
     check(&|entry| entry.slot = SessionSlot(u32::MAX), "places for more than");
     check(&|entry| entry.core = CoreId(2), "there is no core 2");
@@ -206,7 +206,7 @@ fn places_that_no_plant_has_are_refused() {
     check(&|entry| entry.slot = SessionSlot(1), "which is already open");
 }
 
-/// Takes so many blocks.
+/// Sink that takes `left` blocks.
 struct LimitedSink {
     memory: MemorySink,
     left: usize,
@@ -241,7 +241,8 @@ fn a_full_sink_ends_the_recording_and_not_the_plant() {
     }
 }
 
-/// Writes down who called it. No method may have its default here, so that one that is new has to come to the test below.
+/// Records the names of its called methods. The default implementations are forbidden here, so that
+/// a new method must be added to the test below.
 struct CallLog(Arc<Mutex<Vec<&'static str>>>);
 
 impl CallLog {
@@ -305,7 +306,8 @@ impl ControlLoop for CallLog {
     }
 }
 
-/// Every method of the halves gets through, once, with its answer; while recording each that decides has its entry.
+/// Every method of the halves is forwarded once, with its answer; while recording, each decision
+/// has its entry.
 #[test]
 fn every_method_is_forwarded_and_recorded() {
     let calls = Arc::new(Mutex::new(Vec::new()));
@@ -379,12 +381,13 @@ proptest! {
     #[test]
     fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..2_000)) {
         prop_assert!(read(&noise).1.is_some());
-        // The same behind a sound beginning.
+        // The same bytes after a valid preamble.
         let (_, error) = read(&[&sound()[..10], &noise].concat());
         prop_assert!(error.is_some());
     }
 
-    /// Any change of bytes is noticed: checksums cover everything but the beginning, which is compared.
+    /// Any change of bytes is detected: checksums cover everything but the preamble, which is
+    /// compared.
     #[test]
     fn damage_is_noticed(place in any::<prop::sample::Index>(), with in 1u8..) {
         let mut bytes = sound().to_vec();
@@ -402,8 +405,9 @@ proptest! {
         prop_assert!(read(&[&bytes[..from], rest].concat()).1.is_some());
     }
 
-    /// Damage with a checksum that fits, as an attacker would write it: nothing gets out of hand, whatever controller is
-    /// built; one that panics over impossible sums (in this profile) is caught. Numbers are those of entries that were read, exchanged and changed.
+    /// Damage with a matching checksum, as by an attacker: the replay stays harmless for every
+    /// controller. A controller that panics on impossible sums (in this profile) is caught. The
+    /// numbers are those of read entries, exchanged and changed.
     #[test]
     fn forged_entries_are_harmless(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<[u64; 4]>(), 0u8..8), 1..30),
@@ -464,13 +468,14 @@ proptest! {
     }
 }
 
-/// The bytes of version 3. If this changes, so must the version, and old recordings must be refused or still be read.
+/// The bytes of version 3. If they change, the version must change too, and old recordings must be
+/// rejected or remain readable.
 #[test]
 fn the_format_is_pinned() {
     let mut header = header("codel");
     header.version = "0.1.0".into();
     header.params = vec![("interval".into(), RawParam::Text("80000ns".into()))];
-    let place = |call, answer| {
+    let session = |call, answer| {
         Entry::Session(SessionEntry {
             core: CoreId(1),
             slot: SessionSlot(2),
@@ -493,16 +498,16 @@ fn the_format_is_pinned() {
     let departure =
         Departure { now: Time(290), outcome: Outcome::Rejected, sojourn: Nanos(64), credit: CreditId::NONE };
     let granted = Departure { outcome: Outcome::Completed, credit: CreditId(8), ..departure };
-    let of_method = |entry| match entry {
+    let with_method = |entry| match entry {
         Entry::Session(entry) => Entry::Session(SessionEntry { method: Method(300), ..entry }),
         other => other,
     };
     let entries = [
-        place(SessionCall::Request(arrival.with_method(Method(300))), Answer::Verdict(Verdict::Admit)),
-        of_method(place(SessionCall::Reply(departure), Answer::Feedback(feedback))),
-        place(SessionCall::Request(arrival), Answer::Verdict(Verdict::Reject(RejectReason::Delay))),
-        place(SessionCall::Reply(departure), Answer::Feedback(feedback)),
-        place(SessionCall::Reply(granted), Answer::Feedback(named)),
+        session(SessionCall::Request(arrival.with_method(Method(300))), Answer::Verdict(Verdict::Admit)),
+        with_method(session(SessionCall::Reply(departure), Answer::Feedback(feedback))),
+        session(SessionCall::Request(arrival), Answer::Verdict(Verdict::Reject(RejectReason::Delay))),
+        session(SessionCall::Reply(departure), Answer::Feedback(feedback)),
+        session(SessionCall::Reply(granted), Answer::Feedback(named)),
         Entry::NextToWake { core: CoreId(1), random: 255, chosen: Some(SessionSlot(2)) },
         Entry::Tick {
             signals: Signals { arrivals: 2, rejections: 1, lock_rejections: 1, ..Signals::idle(Time(290)) },

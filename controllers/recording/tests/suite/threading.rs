@@ -1,4 +1,5 @@
-//! Recordings of threading policies: every decision comes back, a changed one is seen, and no bytes make a reader panic.
+//! Recordings of threading policies: every decision replays, a changed one is detected, and no
+//! bytes make a reader panic.
 
 use super::plant::{MS, Plant, SECOND, environment};
 use leeward_core::params::Params;
@@ -8,17 +9,17 @@ use leeward_recording::{Entry, Header, Item, MemorySink, Reader, Replayer, Threa
 use leeward_threading::ThreadingSetup;
 use leeward_threading::registry::POLICIES;
 
-/// A run under a policy that is recorded: the recording, and its switches.
+/// Runs a recorded policy; returns the recording, and the number of switches.
 fn recorded(policy: &str) -> (Vec<u8>, usize) {
     let registry = leeward_controllers::builtin();
     let none = registry.find("none").unwrap();
-    let surroundings = Environment::new(1, Nanos::from_micros(10), Nanos::from_millis(5));
+    let environment_of_server = Environment::new(1, Nanos::from_micros(10), Nanos::from_millis(5));
     let spec = leeward_threading::registry::find(policy).unwrap();
     let params = spec.params(&[]).unwrap();
     let threading = ThreadingHeader::new(spec, &params, &environment());
-    let header = Header::new("a test", none, &Params::default(), &surroundings).with_threading(threading);
+    let header = Header::new("a test", none, &Params::default(), &environment_of_server).with_threading(threading);
     let memory = MemorySink::new(1 << 24);
-    let halves = none.server(&Params::default(), &surroundings).unwrap();
+    let halves = none.server(&Params::default(), &environment_of_server).unwrap();
     let (_halves, recorder) = record(halves, &header, Box::new(memory.clone()));
     let mut plant = Plant::new(recorder.threading(spec.build(&params, &environment()).unwrap()));
     plant.steady(300.0, 200);
@@ -70,7 +71,7 @@ fn canary_a_changed_decision_is_seen() {
     let (bytes, _) = recorded("leeward");
     let change = |change: fn(&mut Option<ThreadingSetup>, &mut Time)| {
         let mut changed = 0;
-        let spoilt = items(&bytes).map(|mut item| {
+        let damaged = items(&bytes).map(|mut item| {
             if let Item::Entry(Entry::Threading { wanted, timeout, .. }) = &mut item
                 && wanted.is_some()
             {
@@ -81,7 +82,7 @@ fn canary_a_changed_decision_is_seen() {
             }
             item
         });
-        replay(spoilt.collect::<Vec<_>>().into_iter()).difference().unwrap().to_string()
+        replay(damaged.collect::<Vec<_>>().into_iter()).difference().unwrap().to_string()
     };
     let other = change(|wanted, _| *wanted = Some(ThreadingSetup::Cores(7)));
     assert!(other.contains("threading (") && other.contains("wanted setup was CORE7"), "{other}");
@@ -94,7 +95,7 @@ fn canary_a_changed_decision_is_seen() {
 #[test]
 fn damaged_recordings_are_an_answer() {
     let (bytes, _) = recorded("utune");
-    // Checksums catch damage to a block; here whole blocks are damaged, with their checksums made anew by nobody.
+    // Damages single bytes of the recording; a reader rejects the block by its checksum.
     for at in (0..bytes.len()).step_by(bytes.len() / 400) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x55;

@@ -1,14 +1,16 @@
-//! Which setup is best at which load, worked out once: a decision then looks up one interval, however many setups there are.
+//! The best setup for each load, computed once: a decision then looks up one interval, for any
+//! number of setups.
 
 use super::{Curve, Curves, TailPercentile};
 use leeward_core::units::{Nanos, Rate};
 
-/// Which setup is best.
+/// Criterion for the best setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
-    /// The one of least predicted tail latency.
+    /// Least predicted tail latency.
     Latency(TailPercentile),
-    /// The one that takes the least CPU, of those whose predicted tail is at most this; where there is none, the one of least latency.
+    /// Least CPU among the setups whose predicted tail is at most this; without such a setup, least
+    /// latency.
     Cpu(TailPercentile, Nanos),
 }
 
@@ -25,15 +27,15 @@ impl Objective {
 pub struct Envelope {
     curves: Curves,
     objective: Objective,
-    /// Part of what a setup sustains up to which it is chosen.
+    /// Part of a setup's maximum load up to which it is chosen.
     margin: f64,
-    /// Where each interval begins, ascending, the first at 0.
+    /// Start of each interval, ascending, the first at 0.
     starts: Vec<f64>,
-    /// Place of the interval's best among the curves.
+    /// Index of the interval's best curve.
     best: Vec<u16>,
 }
 
-/// A line over an interval: value at its begin and slope.
+/// A line over an interval: value at its start and slope.
 #[derive(Clone, Copy)]
 struct Line {
     curve: usize,
@@ -42,17 +44,18 @@ struct Line {
 }
 
 impl Envelope {
-    /// Works it out. No setup is chosen beyond `margin` (0 to 1) of what it sustains, unless none is left.
+    /// Computes the envelope. No setup is chosen beyond `margin` (0 to 1) of its maximum load,
+    /// unless none is left.
     pub fn new(curves: Curves, objective: Objective, margin: f64) -> Self {
         let mut envelope = Envelope { curves, objective, margin, starts: Vec::new(), best: Vec::new() };
         let mut bends: Vec<f64> = vec![0.0];
         for curve in envelope.curves.all() {
-            bends.extend(curve.points.iter().map(|knot| knot.load));
+            bends.extend(curve.points.iter().map(|point| point.load));
             bends.push(curve.max_load * margin);
         }
         bends.sort_by(f64::total_cmp);
         bends.dedup();
-        // Beyond the last bend nothing changes any more.
+        // Nothing changes beyond the last bend.
         let last = bends.last().copied().unwrap_or(0.0);
         bends.push(last * 2.0 + 1.0);
         for pair in bends.windows(2) {
@@ -61,24 +64,24 @@ impl Envelope {
         envelope
     }
 
-    /// The curves that it is of.
+    /// Returns the curves of the envelope.
     pub fn curves(&self) -> &Curves {
         &self.curves
     }
 
-    /// The best curve at this load. A load that is no number is none.
+    /// Returns the best curve at this load. A load of NaN counts as zero.
     pub fn best(&self, load: Rate) -> &Curve {
         self.curve(self.interval(load))
     }
 
-    /// Place of the best curve at this load, and the greatest load below at which another one is; `None` if it is the best without any
-    /// load.
+    /// Returns the index of the best curve at this load, and the greatest lower load at which
+    /// another curve is best; `None` if the curve is the best down to zero load.
     pub fn best_and_crossing(&self, load: Rate) -> (usize, Option<Rate>) {
         let interval = self.interval(load);
         (usize::from(self.best[interval]), (interval > 0).then(|| Rate(self.starts[interval])))
     }
 
-    /// The intervals: where each begins, and its best.
+    /// Returns the intervals: the start of each, and its best curve.
     pub fn intervals(&self) -> impl Iterator<Item = (Rate, &Curve)> {
         self.starts.iter().enumerate().map(|(interval, from)| (Rate(*from), self.curve(interval)))
     }
@@ -88,7 +91,7 @@ impl Envelope {
         load.0 <= curve.max_load * self.margin
     }
 
-    /// The number that the objective compares, smaller is better; `None` where the setup is not eligible.
+    /// Number that the objective compares, smaller is better; `None` if the setup is not eligible.
     pub fn score(&self, curve: &Curve, load: Rate) -> Option<f64> {
         if !self.is_eligible(curve, load) {
             return None;
@@ -96,8 +99,8 @@ impl Envelope {
         let latency = curve.latency(self.objective.tail(), load)?;
         match self.objective {
             Objective::Latency(_) => Some(latency.0 as f64),
-            // Who is too slow is not eligible for the price, and comes after whoever is.
-            Objective::Cpu(_, most) if latency <= most => curve.cpu(load),
+            // A setup that is too slow ranks after all that are quick enough.
+            Objective::Cpu(_, max) if latency <= max => curve.cpu(load),
             Objective::Cpu(..) => Some(1e15 + latency.0 as f64),
         }
     }
@@ -110,63 +113,64 @@ impl Envelope {
         &self.curves.all()[usize::from(self.best[interval])]
     }
 
-    /// The best within `from..to`, where every curve is a line.
+    /// Adds the best curves within `from..to`, where every curve is a line.
     fn add_interval(&mut self, from: f64, to: f64) {
-        // Inside, so that no knot and no limit is met exactly.
+        // In the middle, so that no point and no limit is met exactly.
         let middle = from + (to - from) / 2.0;
         let eligible: Vec<usize> = (0..self.curves.all().len())
-            .filter(|place| self.is_eligible(&self.curves.all()[*place], Rate(middle)))
+            .filter(|index| self.is_eligible(&self.curves.all()[*index], Rate(middle)))
             .collect();
         if eligible.is_empty() {
             let strongest = self.curves.strongest().setup;
-            let place = self.curves.all().iter().position(|curve| curve.setup == strongest);
-            self.push(from, place.unwrap_or(0));
+            let index = self.curves.all().iter().position(|curve| curve.setup == strongest);
+            self.push(from, index.unwrap_or(0));
             return;
         }
         let tails = self.lines(&eligible, from, to, |curve, load| match self.objective.tail() {
-            TailPercentile::P99 => curve.interpolate(load, |knot| knot.p99_us),
-            TailPercentile::P999 => curve.interpolate(load, |knot| knot.p999_us),
+            TailPercentile::P99 => curve.interpolate(load, |point| point.p99_us),
+            TailPercentile::P999 => curve.interpolate(load, |point| point.p999_us),
         });
-        let Objective::Cpu(_, most) = self.objective else { return self.add_lines(&tails, from, to) };
-        let most = most.as_micros_f64();
-        let cpus = self.lines(&eligible, from, to, |curve, load| curve.interpolate(load, |knot| knot.cpu));
-        // Where a setup becomes too slow, the choice may change.
-        let mut cuts: Vec<f64> = tails.iter().filter_map(|line| line.crossing(most, from, to)).collect();
+        let Objective::Cpu(_, max) = self.objective else { return self.add_lines(&tails, from, to) };
+        let max = max.as_micros_f64();
+        let cpus = self.lines(&eligible, from, to, |curve, load| curve.interpolate(load, |point| point.cpu));
+        // The choice may change at a load where a setup becomes too slow.
+        let mut cuts: Vec<f64> = tails.iter().filter_map(|line| line.crossing(max, from, to)).collect();
         cuts.extend([from, to]);
         cuts.sort_by(f64::total_cmp);
         cuts.dedup();
         for pair in cuts.windows(2) {
             let (begin, middle) = (pair[0] - from, (pair[0] + pair[1]) / 2.0 - from);
             let quick: Vec<Line> =
-                tails.iter().zip(&cpus).filter(|(tail, _)| tail.value(middle) <= most).map(|(_, cpu)| *cpu).collect();
+                tails.iter().zip(&cpus).filter(|(tail, _)| tail.value(middle) <= max).map(|(_, cpu)| *cpu).collect();
             let lines = if quick.is_empty() { &tails } else { &quick };
             let moved: Vec<Line> = lines.iter().map(|line| Line { start_value: line.value(begin), ..*line }).collect();
             self.add_lines(&moved, pair[0], pair[1]);
         }
     }
 
-    fn lines(&self, places: &[usize], from: f64, to: f64, value: impl Fn(&Curve, f64) -> f64) -> Vec<Line> {
-        let line = |place: &usize| {
-            let curve = &self.curves.all()[*place];
+    fn lines(&self, indexes: &[usize], from: f64, to: f64, value: impl Fn(&Curve, f64) -> f64) -> Vec<Line> {
+        let line = |index: &usize| {
+            let curve = &self.curves.all()[*index];
             let (at, end) = (value(curve, from), value(curve, to));
-            // Beyond the last knot a curve is level; `to` is the next bend, where it is at most reached.
-            Line { curve: *place, start_value: at, slope: (end - at) / (to - from) }
+            // Beyond the last point a curve is level; `to` is the next bend, at most the last
+            // point.
+            Line { curve: *index, start_value: at, slope: (end - at) / (to - from) }
         };
-        places.iter().map(line).collect()
+        indexes.iter().map(line).collect()
     }
 
-    /// The lower envelope of lines over `from..to`: walks from each crossing to the next.
+    /// Adds the lower envelope of lines over `from..to`, from each crossing to the next.
     fn add_lines(&mut self, lines: &[Line], from: f64, to: f64) {
         let (mut at, mut now) = (0.0, None::<Line>);
-        let least = |at: f64| {
+        let lowest = |at: f64| {
             lines.iter().copied().reduce(|a, b| {
                 let order = b.value(at).total_cmp(&a.value(at)).then(b.slope.total_cmp(&a.slope));
                 if order.is_lt() { b } else { a }
             })
         };
-        // Each line is the least once at most.
+        // Each line is the lowest at most once.
         for _ in 0..=lines.len() {
-            let Some(best) = now.or_else(|| least(at)) else { return };
+            let Some(best) = now.or_else(|| lowest(at)) else { return };
             self.push(from + at, best.curve);
             let crossing = |line: &Line| {
                 let crossing = (line.start_value - best.start_value) / (best.slope - line.slope);
@@ -181,18 +185,18 @@ impl Envelope {
         }
     }
 
-    fn push(&mut self, from: f64, place: usize) {
-        let place = place as u16;
-        if self.best.last() == Some(&place) {
+    fn push(&mut self, from: f64, index: usize) {
+        let index = index as u16;
+        if self.best.last() == Some(&index) {
             return;
         }
         if self.starts.last() == Some(&from) {
             self.best.pop();
             self.starts.pop();
-            return self.push(from, usize::from(place));
+            return self.push(from, usize::from(index));
         }
         self.starts.push(from);
-        self.best.push(place);
+        self.best.push(index);
     }
 }
 
@@ -201,7 +205,7 @@ impl Line {
         self.start_value + self.slope * distance
     }
 
-    /// The load strictly between `from` and `to` at which the line has this value.
+    /// Load strictly between `from` and `to` at which the line has this value.
     fn crossing(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let load = from + (value - self.start_value) / self.slope;
         (load > from && load < to).then_some(load)

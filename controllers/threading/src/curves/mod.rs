@@ -1,5 +1,5 @@
-//! Curves: tail latency and CPU of every trained setup over the load (µTune §4.2: a piece-wise linear model). Pure data; files are read
-//! in the lab.
+//! Curves: tail latency and CPU of every trained setup over the load (µTune §4.2: a piece-wise
+//! linear model). Pure data; the lab reads the files.
 
 mod envelope;
 
@@ -8,14 +8,16 @@ pub use envelope::{Envelope, Objective};
 use super::setup::{Fanout, ThreadingSetup};
 use leeward_core::units::{Nanos, Rate};
 
-/// Setups that a set of curves has at most.
+/// Maximum number of setups in a set of curves.
 pub const CURVES_MAX: usize = 256;
-/// Knots that a curve has at most: more than any training measures, and few enough for a recording's header to hold all curves.
+/// Maximum number of points of a curve: more than any training measures, and few enough for a
+/// recording's header to hold all curves.
 pub const POINTS_MAX: usize = 64;
-/// The greatest load, latency (µs) and number of CPUs that a curve may name: far beyond any machine, and safe to reckon with.
+/// Largest load, latency (µs) and number of CPUs in a curve: far beyond any machine, and safe in
+/// calculations.
 pub const NUMBER_MAX: f64 = 1e12;
 
-/// Which latency a curve is asked for.
+/// Tail percentile of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TailPercentile {
     /// The 99th percentile, as in the paper.
@@ -24,7 +26,7 @@ pub enum TailPercentile {
     P999,
 }
 
-/// A setup at one load.
+/// Measurements of a setup at one load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CurvePoint {
     /// Requests per second.
@@ -39,48 +41,49 @@ pub struct CurvePoint {
     pub cpu: f64,
     /// Requests measured.
     pub samples: u64,
-    /// Half the distance of the 95-% bounds of the 99th percentile, over its value.
+    /// Half the width of the 95-% confidence interval of the 99th percentile, over its value.
     pub spread: f64,
 }
 
-/// A setup over the load.
+/// Measurements of a setup over the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// The setup.
     pub setup: ThreadingSetup,
-    /// By ascending load, at least two.
+    /// Points by ascending load, at least two.
     pub points: Vec<CurvePoint>,
-    /// Requests per second beyond which nothing is predicted, and the setup not chosen: its latency is no number there.
+    /// Requests per second beyond which nothing is predicted and the setup is not chosen: its
+    /// latency has no bound there.
     pub max_load: f64,
 }
 
-/// Curves that can't be used.
+/// Error: the curves can't be used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurvesError {
-    /// Too few or too many.
+    /// Too few or too many setups or points.
     #[error("{subject}: {found}; accepted: {accepted}")]
     Count {
-        /// Setups, or knots of one.
+        /// Setups, or points of one setup.
         subject: String,
-        /// How many there are.
+        /// Number found.
         found: usize,
-        /// How many may be.
+        /// Accepted range.
         accepted: String,
     },
-    /// A number that can't be.
+    /// A number out of range.
     #[error("{setup}: `{key}` can't be {found}; accepted: {accepted}")]
     Number {
         /// Setup of the curve.
         setup: ThreadingSetup,
         /// The number's key.
         key: &'static str,
-        /// Its value.
+        /// The number's value.
         found: f64,
-        /// Values that it may have.
+        /// Accepted values.
         accepted: String,
     },
-    /// A setup that is there twice.
+    /// Two curves of one setup.
     #[error("{0} has two curves; accepted: one")]
     Duplicate(ThreadingSetup),
 }
@@ -92,7 +95,7 @@ pub struct Curves {
 }
 
 impl CurvesError {
-    /// Key of the curves file that is wrong, where it is one of a setup.
+    /// Key of the wrong entry in the curves file, if it is one of a setup.
     pub fn key(&self) -> Option<&'static str> {
         match self {
             CurvesError::Number { key, .. } => Some(key),
@@ -103,17 +106,17 @@ impl CurvesError {
 }
 
 impl Curves {
-    /// Checked curves, in the order given: of equal setups the first is preferred.
+    /// Checks curves, and keeps their order: of equal setups the first is preferred.
     ///
     /// # Errors
-    /// The first that is wrong: see [`CurvesError`].
+    /// The first fault: see [`CurvesError`].
     pub fn new(curves: Vec<Curve>) -> Result<Curves, CurvesError> {
         if curves.is_empty() || curves.len() > CURVES_MAX {
             let accepted = format!("from 1 to {CURVES_MAX} setups");
             return Err(CurvesError::Count { subject: "setups".into(), found: curves.len(), accepted });
         }
-        for (place, curve) in curves.iter().enumerate() {
-            if curves[..place].iter().any(|other| other.setup == curve.setup) {
+        for (index, curve) in curves.iter().enumerate() {
+            if curves[..index].iter().any(|other| other.setup == curve.setup) {
                 return Err(CurvesError::Duplicate(curve.setup));
             }
             curve.check()?;
@@ -121,106 +124,106 @@ impl Curves {
         Ok(Curves { curves })
     }
 
-    /// All curves, in their order; never none.
+    /// All curves, in their order; at least one.
     pub fn all(&self) -> &[Curve] {
         &self.curves
     }
 
-    /// Place of a setup's curve.
+    /// Index of a setup's curve.
     pub fn index(&self, setup: ThreadingSetup) -> Option<usize> {
         self.curves.iter().position(|curve| curve.setup == setup)
     }
 
-    /// The curve of a setup.
+    /// Curve of a setup.
     pub fn get(&self, setup: ThreadingSetup) -> Option<&Curve> {
-        self.index(setup).map(|place| &self.curves[place])
+        self.index(setup).map(|index| &self.curves[index])
     }
 
-    /// Curves whose setup `keep` wants; `None` if there is none.
+    /// Returns the curves whose setup `keep` accepts; `None` if there is none.
     pub fn filter(&self, keep: impl Fn(&ThreadingSetup) -> bool) -> Option<Curves> {
         let curves: Vec<Curve> = self.curves.iter().filter(|curve| keep(&curve.setup)).cloned().collect();
         (!curves.is_empty()).then_some(Curves { curves })
     }
 
-    /// Curves of one fan-out; the cores of `CORE<n>` are asynchronous.
+    /// Returns the curves of one fan-out; the cores of `CORE<n>` are asynchronous.
     pub fn with_fanout(&self, fanout: Fanout) -> Option<Curves> {
         self.filter(|setup| setup.setup().map_or(Fanout::Async, |setup| setup.fanout) == fanout)
     }
 
-    /// The setup that sustains most; of equals the first.
+    /// Returns the curve with the largest maximum load; of equals the first.
     pub fn strongest(&self) -> &Curve {
         self.curves.iter().reduce(|a, b| if b.max_load > a.max_load { b } else { a }).expect("never none")
     }
 }
 
 impl Curve {
-    /// Latency that the setup has at this load: linear between knots, constant below the first and above the last. `None` beyond what
-    /// it sustains.
+    /// Latency of the setup at this load: linear between points, constant below the first and above
+    /// the last. `None` beyond the maximum load.
     pub fn latency(&self, tail: TailPercentile, load: Rate) -> Option<Nanos> {
         (load.0 <= self.max_load).then(|| {
-            let us = self.interpolate(load.0, |knot| match tail {
-                TailPercentile::P99 => knot.p99_us,
-                TailPercentile::P999 => knot.p999_us,
+            let us = self.interpolate(load.0, |point| match tail {
+                TailPercentile::P99 => point.p99_us,
+                TailPercentile::P999 => point.p999_us,
             });
             Nanos::from_secs_f64(us * 1e-6)
         })
     }
 
-    /// CPUs that the setup keeps busy at this load, as [`Curve::latency`].
+    /// CPUs that the setup keeps busy at this load, interpolated as in [`Curve::latency`].
     pub fn cpu(&self, load: Rate) -> Option<f64> {
-        (load.0 <= self.max_load).then(|| self.interpolate(load.0, |knot| knot.cpu))
+        (load.0 <= self.max_load).then(|| self.interpolate(load.0, |point| point.cpu))
     }
 
-    /// A number of the knots at any load. No load, or one that is no number, is the smallest.
+    /// Interpolates a number of the points at a load. A load of NaN counts as the smallest.
     fn interpolate(&self, load: f64, of: impl Fn(&CurvePoint) -> f64) -> f64 {
-        let above = self.points.partition_point(|knot| knot.load <= load);
+        let above = self.points.partition_point(|point| point.load <= load);
         match (above.checked_sub(1).map(|below| &self.points[below]), self.points.get(above)) {
             (Some(a), Some(b)) => {
                 let part = (load - a.load) / (b.load - a.load);
                 of(a) + (of(b) - of(a)) * part
             }
-            (Some(knot), None) | (None, Some(knot)) => of(knot),
+            (Some(point), None) | (None, Some(point)) => of(point),
             (None, None) => 0.0,
         }
     }
 
-    /// Whether the numbers can be a curve's.
+    /// Checks the numbers of the curve.
     ///
     /// # Errors
-    /// The first that can't.
+    /// The first number out of range.
     pub fn check(&self) -> Result<(), CurvesError> {
         let count = self.points.len();
         if !(2..=POINTS_MAX).contains(&count) {
-            let what = format!("{}: loads", self.setup);
+            let loads = format!("{}: loads", self.setup);
             return Err(CurvesError::Count {
-                subject: what,
+                subject: loads,
                 found: count,
                 accepted: format!("from 2 to {POINTS_MAX} knots"),
             });
         }
         let number = |key, found: f64, min: f64, max: f64, accepted: &dyn Fn() -> String| {
-            // Not a range: what is no number is in none.
+            // Not a range test: NaN must fail.
             let fits = found >= min && found <= max;
             let error = || CurvesError::Number { setup: self.setup, key, found, accepted: accepted() };
             if fits { Ok(()) } else { Err(error()) }
         };
         let mut before = 0.0;
-        for knot in &self.points {
+        for point in &self.points {
             let positive = || format!("a number above 0, up to {NUMBER_MAX:e}");
-            number("loads", knot.load, f64::MIN_POSITIVE, NUMBER_MAX, &positive)?;
-            if knot.load <= before {
+            number("loads", point.load, f64::MIN_POSITIVE, NUMBER_MAX, &positive)?;
+            if point.load <= before {
                 let accepted = format!("ascending loads, here above {before}");
-                return Err(CurvesError::Number { setup: self.setup, key: "loads", found: knot.load, accepted });
+                return Err(CurvesError::Number { setup: self.setup, key: "loads", found: point.load, accepted });
             }
-            before = knot.load;
-            number("p50_us", knot.p50_us, f64::MIN_POSITIVE, NUMBER_MAX, &positive)?;
+            before = point.load;
+            number("p50_us", point.p50_us, f64::MIN_POSITIVE, NUMBER_MAX, &positive)?;
             let from = |below: f64| move || format!("at least the percentile below it, here {below}");
-            number("p99_us", knot.p99_us, knot.p50_us, NUMBER_MAX, &from(knot.p50_us))?;
-            number("p999_us", knot.p999_us, knot.p99_us, NUMBER_MAX, &from(knot.p99_us))?;
-            number("cpu", knot.cpu, 0.0, NUMBER_MAX, &|| "a number of CPUs from 0".into())?;
-            number("spread", knot.spread, 0.0, NUMBER_MAX, &|| "a number from 0, such as 0.05".into())?;
+            number("p99_us", point.p99_us, point.p50_us, NUMBER_MAX, &from(point.p50_us))?;
+            number("p999_us", point.p999_us, point.p99_us, NUMBER_MAX, &from(point.p99_us))?;
+            number("cpu", point.cpu, 0.0, NUMBER_MAX, &|| "a number of CPUs from 0".into())?;
+            number("spread", point.spread, 0.0, NUMBER_MAX, &|| "a number from 0, such as 0.05".into())?;
         }
-        let most = || format!("at least the first load, {}, up to {NUMBER_MAX:e}", self.points[0].load);
-        number("sustains", self.max_load, self.points[0].load, NUMBER_MAX, &most)
+        let range = || format!("at least the first load, {}, up to {NUMBER_MAX:e}", self.points[0].load);
+        number("sustains", self.max_load, self.points[0].load, NUMBER_MAX, &range)
     }
 }

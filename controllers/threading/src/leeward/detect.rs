@@ -1,51 +1,54 @@
-//! Bounds of the load: between which two rates it surely is, from windows of 5 to some thousand arrivals and from silence. Never here: what
-//! follows from a load.
+//! Bounds of the load: the two rates between which it surely lies, from windows of 5 to some
+//! thousand arrivals and from silence. Does not contain reactions to a load.
 //!
-//! Each window of n gaps in a time t gives two bounds, which a Poisson stream keeps but with a small probability. Short windows know at once
-//! and little, long ones know well and late. Their bounds are intersected from the shortest on, and where one no longer meets the others
-//! the load has changed since: that window and all longer ones are about another load and are forgotten (the rule of intersecting
-//! confidence intervals, Goldenshluger and Nemirovski 1997). Poisson is the worst case of independent clients; gaps that vary less keep
-//! the bounds more surely.
+//! Each window of n gaps in a time t gives two bounds, which a Poisson stream violates with a small
+//! probability. Short windows react at once with wide bounds, long windows react late with narrow
+//! ones. The bounds are intersected from the shortest window on. A window whose bounds no longer
+//! meet the others covers an earlier load: this window and all longer ones are discarded (the rule
+//! of intersecting confidence intervals, Goldenshluger and Nemirovski 1997).
+//!
+//! Poisson is the worst case of independent clients; gaps that vary less keep the bounds with
+//! higher probability.
 
 use super::super::window::ArrivalWindow;
 use leeward_core::units::{Nanos, Time};
 
-/// Arrivals after which the ring's windows are looked at.
+/// Arrivals in the ring's windows.
 const CHECKPOINTS: [usize; 8] = [5, 8, 12, 16, 24, 32, 48, 64];
 /// Arrivals of the shortest window beyond the ring; each further one is twice as long.
 const FIRST_LONG: u64 = 128;
-/// Windows beyond the ring: the longest has 4,096 arrivals, which bound a rate to ± 7 %.
+/// Number of windows beyond the ring: the longest has 4,096 arrivals, which bound a rate to ± 7 %.
 const LONG_WINDOWS: usize = 6;
 
 /// Bounds of a load, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LoadBounds {
-    /// Surely at least this.
+    /// Lower bound.
     pub(super) low: f64,
     /// Estimate, within the bounds.
     pub(super) mean: f64,
-    /// Surely at most this.
+    /// Upper bound.
     pub(super) high: f64,
-    /// Arrivals behind the estimate.
+    /// Arrivals in the estimate.
     pub(super) arrivals: u64,
 }
 
-/// Expected numbers of arrivals that a count bounds.
+/// Bounds on the expected number of arrivals, given a count.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     low: f64,
     high: f64,
 }
 
-/// See the module.
+/// Detector of the load; see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Detector {
     silence: f64,
     checkpoints: [Limits; CHECKPOINTS.len()],
     long_windows: [Limits; LONG_WINDOWS],
-    /// Inverse of the arrivals of each long window.
+    /// Inverse of the number of arrivals of each long window.
     shares: [f64; LONG_WINDOWS],
-    /// Of each long window, where it begins and where the next one will.
+    /// Start of each long window, and of its successor.
     anchors: [[Anchor; 2]; LONG_WINDOWS],
     begun: bool,
 }
@@ -57,10 +60,10 @@ struct Anchor {
 }
 
 impl Detector {
-    /// All bounds together fail with probability `error` per decision.
+    /// Creates a detector whose bounds all together fail with probability `error` per decision.
     pub(super) fn new(error: f64) -> Self {
-        let looks = (CHECKPOINTS.len() + LONG_WINDOWS + 1) as f64;
-        let one = error / looks;
+        let checks = (CHECKPOINTS.len() + LONG_WINDOWS + 1) as f64;
+        let one = error / checks;
         let quantile = normal_quantile(1.0 - one);
         Detector {
             silence: -one.ln(),
@@ -77,7 +80,7 @@ impl Detector {
         Nanos::from_secs_f64(self.silence / rate)
     }
 
-    /// The bounds now. `None` until a window says anything.
+    /// Returns the bounds now; `None` until a window gives an upper bound.
     pub(super) fn update(&mut self, window: &ArrivalWindow, now: Time) -> Option<LoadBounds> {
         let here = Anchor { time: now, total: window.total() };
         if !self.begun {
@@ -85,7 +88,7 @@ impl Detector {
         }
         let mut bounds = LoadBounds { low: 0.0, mean: 0.0, high: f64::INFINITY, arrivals: 0 };
         let clear = window.since_stall();
-        // What an accepted window begins with, for those beyond the ring to begin there if they are of another load.
+        // Start of the last accepted window. Longer windows that cover another load restart there.
         let mut begin = here;
         if let Some(newest) = clear.last() {
             bounds.intersect(0, seconds(now, *newest), Limits { low: 0.0, high: self.silence });
@@ -105,7 +108,8 @@ impl Detector {
             if count < length {
                 break;
             }
-            // The bounds of `length` arrivals: a little wider than those of the `count` that there are.
+            // The bounds of `length` arrivals, scaled: slightly wider than those of the `count`
+            // arrivals.
             let scale = count as f64 * self.shares[level];
             let limits = Limits { low: limits.low * scale, high: limits.high * scale };
             if !bounds.intersect(count, seconds(now, start.time), limits) {
@@ -124,13 +128,14 @@ impl Detector {
 }
 
 impl LoadBounds {
-    /// Takes in a window of `gaps` in so many seconds. Whether it meets the others.
+    /// Intersects with the bounds of a window of `gaps` in this many seconds; returns whether they
+    /// meet.
     fn intersect(&mut self, gaps: u64, seconds: f64, limits: Limits) -> bool {
-        // A clock that has not gone on since says nothing.
+        // A clock that stands still says nothing.
         if seconds <= 0.0 {
             return true;
         }
-        // One division for all three: they are most of what a decision costs.
+        // One division for all three: divisions are most of a decision's cost.
         let per_second = 1.0 / seconds;
         let (low, high) = (limits.low * per_second, limits.high * per_second);
         if low > self.high || high < self.low {
@@ -152,9 +157,9 @@ fn seconds(now: Time, then: Time) -> f64 {
     now.since(then).0 as f64 * 1e-9
 }
 
-/// Expected numbers of arrivals between which `count` were seen, but with the probability of `quantile` on either side: the exact
-/// bounds are quantiles of the gamma distribution, here by the approximation of Wilson and Hilferty (within 3 % of them from 8 on, and
-/// wider below).
+/// Bounds on the expected number of arrivals for an observed `count`, each with the error
+/// probability of `quantile`. The exact bounds are quantiles of the gamma distribution; this is the
+/// approximation of Wilson and Hilferty (within 3 % of them from 8 on, and wider below).
 fn limits(count: usize, quantile: f64) -> Limits {
     let cube = |shape: f64, quantile: f64| {
         let root = 1.0 - 1.0 / (9.0 * shape) + quantile / (3.0 * shape.sqrt());
@@ -164,7 +169,8 @@ fn limits(count: usize, quantile: f64) -> Limits {
     Limits { low: cube(count, -quantile), high: cube(count + 1.0, quantile) }
 }
 
-/// The standard normal quantile of a probability above one half (Abramowitz and Stegun 26.2.23, within 4.5e-4).
+/// Standard normal quantile of a probability above one half (Abramowitz and Stegun 26.2.23, within
+/// 4.5e-4).
 fn normal_quantile(probability: f64) -> f64 {
     let t = (-2.0 * (1.0 - probability).ln()).sqrt();
     let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
@@ -193,7 +199,7 @@ mod tests {
                 assert!((0.4e-4..1.6e-4).contains(&missed), "{count}: {missed:e}");
             }
         }
-        // Below that they are on the safe side.
+        // Below that count the bounds are on the safe side.
         assert!(tail(limits(4, quantile).low, 4) < 1e-4);
     }
 

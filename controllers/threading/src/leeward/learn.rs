@@ -1,5 +1,5 @@
-//! Learning while serving: how much slower or quicker each setup is than its curve, by load, and which neighbour is worth a trial. Never
-//! here: when a setup is changed for the load.
+//! Learning at run time: the deviation of each setup from its curve, by load, and the choice of a
+//! neighbour for a trial. Does not contain changes of the setup for the load.
 
 use super::super::curves::Curves;
 use super::super::policy::ThreadSignals;
@@ -7,42 +7,44 @@ use super::super::setup::{Setup, ThreadingSetup};
 use super::detect::LoadBounds;
 use leeward_core::units::{Nanos, Time};
 
-/// Buckets of load, each the root of two wide: all rates below four billion.
+/// Buckets of load, each a factor of √2 wide: all rates below four billion.
 const BUCKETS: usize = 64;
-/// Windows of latencies that a trained curve counts as.
+/// Latency windows that a trained curve counts as.
 const PRIOR: f64 = 20.0;
-/// Weight of a window after the next one.
+/// Weight of a window relative to the next one.
 const DISCOUNT: f64 = 0.98;
-/// How far a setup may be better than is known, in standard deviations of a window's log tail (assumed: 0.3).
+/// Possible improvement of a setup over its known tail: one standard deviation of a window's log
+/// tail (assumed: 0.3).
 const OPTIMISM: f64 = 0.3;
-/// Requests of a trial, which is a window of latencies.
+/// Requests of a trial, which is one latency window.
 const TRIAL: u64 = 500;
-/// Requests between two that may be part of a trial.
+/// Completed requests for each request that may be part of a trial.
 const TRIAL_INTERVAL: u64 = 100;
-/// Late requests that end a trial, of so many.
+/// Late requests, and requests in all, whose ratio ends a trial.
 const LATE_LIMIT: (u64, u64) = (3, 50);
 /// Longest trial.
 const MAX_TRIAL: Nanos = Nanos::from_secs(10);
-/// Deviation of the log tail that is none, and the sum of deviations at which curves are stale.
+/// Deviation of the log tail that counts as zero, and the sum of deviations at which curves are
+/// stale.
 const DRIFT: (f64, f64) = (0.1, 2.0);
 
-/// Whether it learns, and whether that has consequences.
+/// Mode of learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// No learning.
     Off,
-    /// Says what it would choose.
+    /// Shadow mode: reports the choice without effect.
     Shadow,
-    /// Chooses, and tries neighbours.
+    /// Chooses by the learned values, and tries neighbours.
     On,
 }
 
-/// See the module.
+/// Learned deviations and the current trial; see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Learner {
     mode: Mode,
     setups: usize,
-    /// Per bucket and setup: sum of deviations, and how many windows they count as.
+    /// Per bucket and setup: sum of deviations, and the number of windows in it.
     deviations: Vec<(f64, f64)>,
     window: u64,
     trial: Option<Trial>,
@@ -63,14 +65,14 @@ struct Trial {
 }
 
 impl Learner {
-    /// Of so many setups.
+    /// Creates a learner for this number of setups.
     pub(super) fn new(mode: Mode, setups: usize) -> Self {
-        // All at once: nothing is allocated by the way.
-        let room = if mode == Mode::Off { 0 } else { BUCKETS * setups };
+        // Allocates everything now, so that nothing is allocated later.
+        let len = if mode == Mode::Off { 0 } else { BUCKETS * setups };
         Learner {
             mode,
             setups,
-            deviations: vec![(0.0, 0.0); room],
+            deviations: vec![(0.0, 0.0); len],
             window: 0,
             trial: None,
             trial_requests: 0,
@@ -90,18 +92,18 @@ impl Learner {
         self.mode == Mode::Shadow
     }
 
-    /// Whether latencies have been unlike the curves for long.
+    /// Whether latencies have differed from the curves for long.
     pub(super) fn is_stale(&self) -> bool {
         self.drift.0.max(self.drift.1) > DRIFT.1
     }
 
-    /// Takes in the last window of latencies, if it is new: the setup at `place` was predicted to have this tail at this load. Whether
-    /// there was one.
+    /// Takes in the last latency window, if it is new. The setup at `index` was predicted to have
+    /// this tail at this load. Returns whether there was a new window.
     pub(super) fn observe(
         &mut self,
         signals: &ThreadSignals,
         load: f64,
-        place: usize,
+        index: usize,
         predicted: Option<Nanos>,
     ) -> bool {
         if self.is_off() || signals.latencies.window <= self.window {
@@ -109,9 +111,9 @@ impl Learner {
         }
         self.window = signals.latencies.window;
         let Some(predicted) = predicted else { return false };
-        // Bounded: a stall of a second among microseconds should not count as a thousand windows.
+        // Bounded: a stall of a second among microseconds must not count as a thousand windows.
         let deviation = (signals.latencies.p99.0.max(1) as f64 / predicted.0.max(1) as f64).ln().clamp(-2.0, 2.0);
-        let (sum, count) = &mut self.deviations[bucket(load) * self.setups + place];
+        let (sum, count) = &mut self.deviations[bucket(load) * self.setups + index];
         (*sum, *count) = (*sum * DISCOUNT + deviation, *count * DISCOUNT + 1.0);
         let (up, down) = self.drift;
         self.drift = (
@@ -121,22 +123,24 @@ impl Learner {
         true
     }
 
-    /// Tail of the setup at `place` over what its curve says, at this load; 1 where nothing was seen.
-    pub(super) fn factor(&self, load: f64, place: usize) -> f64 {
+    /// Ratio of the tail of the setup at `index` to its curve, at this load; 1 without
+    /// measurements.
+    pub(super) fn factor(&self, load: f64, index: usize) -> f64 {
         if self.is_off() {
             return 1.0;
         }
-        let (sum, count) = self.deviations[bucket(load) * self.setups + place];
+        let (sum, count) = self.deviations[bucket(load) * self.setups + index];
         (sum / (PRIOR + count)).exp()
     }
 
-    /// The same as it might be.
-    fn optimistic_factor(&self, load: f64, place: usize) -> f64 {
-        let (_, count) = self.deviations[bucket(load) * self.setups + place];
-        self.factor(load, place) * (-OPTIMISM / (1.0 + count).sqrt()).exp()
+    /// The factor, lowered by the possible improvement.
+    fn optimistic_factor(&self, load: f64, index: usize) -> f64 {
+        let (_, count) = self.deviations[bucket(load) * self.setups + index];
+        self.factor(load, index) * (-OPTIMISM / (1.0 + count).sqrt()).exp()
     }
 
-    /// A neighbour of the setup at `home` that is worth a trial now: `tail` says what curves predict for a setup.
+    /// Returns a neighbour of the setup at `home` that is worth a trial now; `tail` returns the
+    /// curves' prediction for a setup.
     pub(super) fn trial(
         &mut self,
         signals: &ThreadSignals,
@@ -145,29 +149,29 @@ impl Learner {
         home: usize,
         tail: impl Fn(usize) -> Option<f64>,
     ) -> Option<usize> {
-        let has_room = (self.trial_requests + TRIAL).saturating_mul(TRIAL_INTERVAL) <= signals.completions;
-        if !self.is_on() || self.trial.is_some() || !has_room {
+        let is_permitted = (self.trial_requests + TRIAL).saturating_mul(TRIAL_INTERVAL) <= signals.completions;
+        if !self.is_on() || self.trial.is_some() || !is_permitted {
             return None;
         }
         let all = curves.all();
-        let is_safe = |place: &usize| bounds.high < all[*place].max_load / 2.0;
+        let is_safe = |index: &usize| bounds.high < all[*index].max_load / 2.0;
         let known = tail(home)? * self.factor(bounds.mean, home);
-        let hoped = |place: usize| Some((tail(place)? * self.optimistic_factor(bounds.mean, place), place));
-        let near = (0..all.len()).filter(|place| are_neighbours(all[*place].setup, all[home].setup));
+        let hoped = |index: usize| Some((tail(index)? * self.optimistic_factor(bounds.mean, index), index));
+        let near = (0..all.len()).filter(|index| are_neighbours(all[*index].setup, all[home].setup));
         let best = near.filter(is_safe).filter_map(hoped).min_by(|a, b| a.0.total_cmp(&b.0));
-        let (_, place) = best.filter(|(hoped, _)| is_safe(&home) && *hoped < known)?;
+        let (_, index) = best.filter(|(hoped, _)| is_safe(&home) && *hoped < known)?;
         let ThreadSignals { now, completions: ended, late, .. } = *signals;
         self.trial = Some(Trial { origin: home, start: now, window: signals.latencies.window, ended, late });
-        Some(place)
+        Some(index)
     }
 
-    /// Whether a trial is going on.
+    /// Whether a trial is in progress.
     pub(super) fn has_trial(&self) -> bool {
         self.trial.is_some()
     }
 
-    /// Place to go back to, if the trial is over: it has its window, too many requests are late, or the load is another. And whether too many
-    /// were.
+    /// Ends the trial if it has its window, if too many requests are late, or if the load has
+    /// changed. Returns the index of the setup to return to, and whether too many were late.
     pub(super) fn finish_trial(&mut self, signals: &ThreadSignals, is_safe: bool) -> Option<(usize, bool)> {
         let trial = self.trial?;
         let (ended, late) = (signals.completions.saturating_sub(trial.ended), signals.late.saturating_sub(trial.late));
@@ -182,16 +186,17 @@ impl Learner {
         Some((trial.origin, is_bad))
     }
 
-    /// The setup at `place` was not good in a trial that ended early: as if a window had been twice as slow.
-    pub(super) fn penalize(&mut self, load: f64, place: usize) {
-        if let Some((sum, count)) = self.deviations.get_mut(bucket(load) * self.setups + place) {
+    /// Records that the setup at `index` was bad in a trial that ended early, like a window that
+    /// was twice as slow.
+    pub(super) fn penalize(&mut self, load: f64, index: usize) {
+        if let Some((sum, count)) = self.deviations.get_mut(bucket(load) * self.setups + index) {
             (*sum, *count) = (*sum + std::f64::consts::LN_2, *count + 1.0);
         }
     }
 }
 
 fn bucket(load: f64) -> usize {
-    // Of a load that is no number, the first.
+    // A load of NaN is in the first bucket.
     (load.max(1.0).log2() * 2.0).min(BUCKETS as f64 - 1.0) as usize
 }
 

@@ -1,6 +1,6 @@
-//! Leeward's own policy: it changes the setup when the load is surely where another one is better, and at once when the load is surely more
-//! than the setup sustains. How sure it is of a load: `detect`. What it
-//! learns beyond its curves: `learn`.
+//! Leeward's own policy. It changes the setup when the load is surely in a range where another one
+//! is better. It does so at once when the load surely exceeds the setup's maximum. `detect`
+//! computes bounds of the load; `learn` corrects the curves by measurements.
 
 mod detect;
 mod learn;
@@ -47,8 +47,9 @@ pub const POLICY: PolicySpec = PolicySpec {
         ParamSpec {
             name: "error",
             kind: ParamKind::Number { min: 1e-9, max: 0.1 },
-            // Measured on Poisson arrivals around a crossing (tests/suite/threading/detection.rs): at most 0.1 changes per second at
-            // all three, and a step to four times as much is seen after 24, 16 and 12 arrivals at 0.0001, 0.001 and 0.01.
+            // Measured on Poisson arrivals around a crossing (tests/suite/detection.rs): at most
+            // 0.1 changes per second at all three values. A step to four times the load is detected
+            // after 24, 16 and 12 arrivals at 0.0001, 0.001 and 0.01.
             default: "0.01",
             doc: "how often a bound of the load may be wrong, per decision",
             tuning_values: &["0.0001", "0.001", "0.01"],
@@ -72,40 +73,41 @@ pub const POLICY: PolicySpec = PolicySpec {
     build: |params, environment| Ok(Box::new(Leeward::new(params, environment)?)),
 };
 
-/// Part of what a setup sustains that it is given: beyond, queues grow for long before they end.
+/// Part of a setup's maximum load up to which it is used: beyond it, queues last long.
 const MARGIN: f64 = 0.9;
-/// Part of the objective that a setup chosen for its CPU may be predicted to need.
+/// Part of the objective that the predicted tail of a setup chosen for its CPU may take.
 const SLACK: f64 = 0.8;
-/// Arrivals between two questions. Bounds move little in less.
+/// Arrivals between two decisions. Bounds change little in fewer.
 const POLL_ARRIVALS: u16 = 4;
-/// For how many dwells a setup stays that was chosen for a backlog, at first and at most: each backlog soon after the last doubles it.
+/// Dwells for which a setup chosen for a backlog stays, at first and at most: each backlog soon
+/// after the last doubles the number.
 const HOLD_DWELLS: (u64, u64) = (5, 1_000);
 
-/// See the module.
+/// Leeward's own policy; see the module.
 #[derive(Clone, Debug)]
 pub struct Leeward {
     envelope: Envelope,
     tail: TailPercentile,
-    /// The best setup without any load.
+    /// The best setup at zero load.
     lowest: ThreadingSetup,
     detector: Detector,
     gain: f64,
     dwell: Nanos,
     target: Nanos,
-    /// Age of the oldest waiting request that is a backlog.
+    /// Age of the oldest waiting request that counts as a backlog.
     backlog: Nanos,
-    /// Until when nothing is left again that a backlog has made it choose, and for how long that was.
+    /// End and length of the hold, in which a setup chosen for a backlog is kept.
     hold: (Time, Nanos),
-    /// Place of the current setup's curve.
+    /// The current setup and the index of its curve.
     curve_index: Option<(ThreadingSetup, usize)>,
-    /// The greatest load below the last estimate at which another setup than the best there is better.
+    /// The greatest load below the last estimate at which another setup is better.
     lower_crossing: Option<Rate>,
-    /// The current setup was the best for the last estimate.
+    /// Whether the current setup was the best for the last estimate.
     is_best: bool,
     learner: Learner,
-    /// Place of the learned best, and the bounds of load between which it was looked for.
+    /// Index of the learned best setup, and the range of load for which it holds.
     learned: Option<(usize, f64, f64)>,
-    /// Requests are dropped or wait for too long.
+    /// Whether requests are rejected or wait for too long.
     is_under_pressure: bool,
     preferred: PreferredSetup,
     timeout: Time,
@@ -151,7 +153,8 @@ impl Leeward {
         })
     }
 
-    /// Whether `to` is better than `from` at this load, by the gain and with what was learned at `estimate`.
+    /// Whether `to` is better than `from` at this load by more than the gain, with the factors
+    /// learned at `estimate`.
     fn is_better(&self, to: usize, from: usize, load: f64, estimate: f64) -> bool {
         let all = self.envelope.curves().all();
         match (self.score(to, load, estimate), self.score(from, load, estimate)) {
@@ -162,49 +165,51 @@ impl Leeward {
         }
     }
 
-    /// The score of the setup at `place`, with what was learned at `estimate` where that has consequences: at the bounds of a load
-    /// nothing may have been seen.
-    fn score(&self, place: usize, load: f64, estimate: f64) -> Option<f64> {
-        let score = self.envelope.score(&self.envelope.curves().all()[place], Rate(load))?;
-        Some(if self.learner.is_on() { score * self.learner.factor(estimate, place) } else { score })
+    /// Score of the setup at `index`, with the factor learned at `estimate` if learning is on: at
+    /// the bounds of a load there may be no measurements.
+    fn score(&self, index: usize, load: f64, estimate: f64) -> Option<f64> {
+        let score = self.envelope.score(&self.envelope.curves().all()[index], Rate(load))?;
+        Some(if self.learner.is_on() { score * self.learner.factor(estimate, index) } else { score })
     }
 
-    /// Place of the setup that would be best with what was learned, at this load.
+    /// Index of the best setup at this load with the learned factors.
     fn learned_best(&mut self, load: f64) -> Option<usize> {
-        // Factors are those of a bucket: a search serves for loads close by, until the next window of latencies.
-        if let Some((place, low, high)) = self.learned
+        // Factors are constant within a bucket: one search holds for nearby loads, until the next
+        // latency window.
+        if let Some((index, low, high)) = self.learned
             && (low..high).contains(&load)
         {
-            return Some(place);
+            return Some(index);
         }
-        let learned = |place: usize| {
-            let score = self.envelope.score(&self.envelope.curves().all()[place], Rate(load))?;
-            Some((score * self.learner.factor(load, place), place))
+        let learned = |index: usize| {
+            let score = self.envelope.score(&self.envelope.curves().all()[index], Rate(load))?;
+            Some((score * self.learner.factor(load, index), index))
         };
         let scored = (0..self.envelope.curves().all().len()).filter_map(learned);
-        let (_, place) = scored.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        self.learned = Some((place, load * 0.98, load * 1.02));
-        Some(place)
+        let (_, index) = scored.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        self.learned = Some((index, load * 0.98, load * 1.02));
+        Some(index)
     }
 
-    /// Learns from what was seen, and says which setup a trial wants, if one begins or ends.
+    /// Learns from the signals; returns the setup to try, or to return to, if a trial begins or
+    /// ends.
     fn learn(
         &mut self,
         signals: &ThreadSignals,
         bounds: &LoadBounds,
-        place: usize,
+        index: usize,
     ) -> Option<(ThreadingSetup, SwitchReason)> {
         let load = bounds.mean;
-        let predicted = self.envelope.curves().all()[place].latency(TailPercentile::P99, Rate(load));
-        if self.learner.observe(signals, load, place, predicted) {
+        let predicted = self.envelope.curves().all()[index].latency(TailPercentile::P99, Rate(load));
+        if self.learner.observe(signals, load, index, predicted) {
             self.learned = None;
         }
         let is_calm = !self.is_under_pressure && signals.oldest_wait <= self.backlog && signals.now >= self.hold.0;
-        let is_safe = is_calm && bounds.high < self.envelope.curves().all()[place].max_load / 2.0;
+        let is_safe = is_calm && bounds.high < self.envelope.curves().all()[index].max_load / 2.0;
         if self.learner.has_trial() {
             let (home, is_bad) = self.learner.finish_trial(signals, is_safe)?;
             if is_bad {
-                self.learner.penalize(load, place);
+                self.learner.penalize(load, index);
                 self.learned = None;
             }
             return Some((self.envelope.curves().all()[home].setup, SwitchReason::Exploration));
@@ -213,27 +218,27 @@ impl Leeward {
             return None;
         }
         let envelope = &self.envelope;
-        let tail = |place: usize| envelope.score(&envelope.curves().all()[place], Rate(load));
-        let place = self.learner.trial(signals, bounds, envelope.curves(), place, tail)?;
-        Some((envelope.curves().all()[place].setup, SwitchReason::Exploration))
+        let tail = |index: usize| envelope.score(&envelope.curves().all()[index], Rate(load));
+        let index = self.learner.trial(signals, bounds, envelope.curves(), index, tail)?;
+        Some((envelope.curves().all()[index].setup, SwitchReason::Exploration))
     }
 
-    /// Setup for these bounds, and why it should be another than the current one.
+    /// Returns another setup for these bounds and the reason, if the current one should change.
     fn choose(&mut self, signals: &ThreadSignals, bounds: &LoadBounds) -> Option<(ThreadingSetup, SwitchReason)> {
         let now = signals.now;
         let (trained, bend) = self.envelope.best_and_crossing(Rate(bounds.mean));
         self.lower_crossing = bend;
-        // Looked for only when it has changed.
+        // Searched only after a change.
         if self.curve_index.is_none_or(|(setup, _)| setup != signals.current) {
-            self.curve_index = self.envelope.curves().index(signals.current).map(|place| (signals.current, place));
+            self.curve_index = self.envelope.curves().index(signals.current).map(|index| (signals.current, index));
         }
         let learned = if self.learner.is_on() { self.learned_best(bounds.mean) } else { None };
         let to = learned.unwrap_or(trained);
-        let Some((_, place)) = self.curve_index else {
+        let Some((_, index)) = self.curve_index else {
             return Some((self.envelope.curves().all()[to].setup, SwitchReason::Better));
         };
         let all = self.envelope.curves().all();
-        let (best, from) = (&all[to], &all[place]);
+        let (best, from) = (&all[to], &all[index]);
         if bounds.low > from.max_load * MARGIN && best.max_load > from.max_load {
             return Some((best.setup, SwitchReason::OverCapacity));
         }
@@ -245,28 +250,28 @@ impl Leeward {
                 return Some((setup, SwitchReason::Backlog));
             }
         }
-        self.is_best = to == place;
+        self.is_best = to == index;
         if !self.learner.is_off() {
-            let exploring = self.learn(signals, bounds, place);
-            if exploring.is_some() || self.learner.has_trial() {
-                return exploring;
+            let trial = self.learn(signals, bounds, index);
+            if trial.is_some() || self.learner.has_trial() {
+                return trial;
             }
         }
         let all = self.envelope.curves().all();
-        let (best, from) = (&all[to], &all[place]);
+        let (best, from) = (&all[to], &all[index]);
         if self.is_best || now.since(signals.current_since) < self.dwell {
             return None;
         }
-        let waits = self.is_under_pressure || now < self.hold.0;
-        if waits && best.max_load < from.max_load {
+        let must_hold = self.is_under_pressure || now < self.hold.0;
+        if must_hold && best.max_load < from.max_load {
             return None;
         }
-        let surely =
-            [bounds.mean, bounds.low, bounds.high].iter().all(|load| self.is_better(to, place, *load, bounds.mean));
-        surely.then_some((best.setup, SwitchReason::Better))
+        let is_sure =
+            [bounds.mean, bounds.low, bounds.high].iter().all(|load| self.is_better(to, index, *load, bounds.mean));
+        is_sure.then_some((best.setup, SwitchReason::Better))
     }
 
-    /// Keeps what a backlog has made it choose: for twice as long as the last time, if that is not long ago.
+    /// Holds the setup chosen for a backlog: twice as long as the last time if that was recent.
     fn extend_hold(&mut self, now: Time) {
         let (until, last) = self.hold;
         let again = now.since(until) < last;
@@ -274,7 +279,7 @@ impl Leeward {
         self.hold = (now + span, span);
     }
 
-    /// When silence, or the end of a dwell, would be news.
+    /// Time at which a silence, or the end of a dwell, could change the decision.
     fn next_poll(&self, signals: &ThreadSignals) -> Time {
         let now = signals.now;
         let mut next = Time::NEVER;
@@ -293,7 +298,7 @@ impl Leeward {
         if self.lowest != signals.current
             && let Some(newest) = signals.arrivals.newest()
         {
-            // Each look waits for longer, so that an hour of silence costs a few dozen.
+            // Each check waits longer, so that an hour of silence costs a few dozen.
             let silent = now.since(newest);
             let below = self.lower_crossing.map_or(silent, |bend| self.detector.silence(bend.0 * MARGIN));
             at(newest + below.max(silent.scale(1.25)).max(self.dwell));
@@ -331,7 +336,7 @@ impl ThreadingPolicy for Leeward {
         if let Some(bounds) = &mut bounds
             && self.is_under_pressure
         {
-            // Admission keeps demand away: what is offered counts, not what arrives.
+            // Admission rejects demand, so the offered load counts, not the arrivals.
             let offered = signals.offered.0.min(f64::MAX);
             bounds.mean = bounds.mean.max(offered);
             bounds.high = bounds.high.max(offered);
@@ -356,7 +361,7 @@ impl ThreadingPolicy for Leeward {
     fn gauges(&self) -> ThreadGauges {
         let mut gauges = self.preferred.gauges(self.envelope.curves(), self.tail);
         gauges.stale = self.learner.is_stale();
-        let learned = self.learned.map(|(place, ..)| self.envelope.curves().all()[place].setup);
+        let learned = self.learned.map(|(index, ..)| self.envelope.curves().all()[index].setup);
         gauges.shadow = learned.filter(|setup| *setup != gauges.current);
         gauges
     }

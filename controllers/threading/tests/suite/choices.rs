@@ -49,10 +49,10 @@ fn the_price_of_cpu_needs_an_objective() {
     let mut environment = environment();
     environment.slo = None;
     assert!(leeward.build(&params, &environment).err().unwrap().to_string().contains("needs an SLO"));
-    // Of all that need at most 4 ms, those that block need the least.
+    // Of all setups that need at most 4 ms, the blocking ones need the least CPU.
     let cheap = leeward.build(&params, &environment.with_slo(Nanos::from_millis(5))).unwrap();
     assert_eq!(cheap.initial().to_string(), "SDB1-8");
-    // At 700 µs the pollers are left, and of these the sync one is cheaper.
+    // At 700 µs only the pollers are left, and among these the sync one needs less CPU.
     let tight = leeward.build(&params, &super::plant::environment().with_slo(Nanos::from_micros(700))).unwrap();
     assert_eq!(tight.initial().to_string(), "SIP1");
 }

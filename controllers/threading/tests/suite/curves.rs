@@ -1,4 +1,5 @@
-//! Curves: what is predicted, which setup is best at which load against a search of all, and what is refused.
+//! Curves: predictions, the best setup at each load against an exhaustive search, and rejected
+//! curves.
 
 use super::plant::{curve, curves};
 use super::setups::any_setup;
@@ -8,10 +9,10 @@ use leeward_threading::curves::{Curve, CurvePoint, Curves, CurvesError, Envelope
 use proptest::prelude::*;
 
 fn any_curve() -> impl Strategy<Value = Curve> {
-    let knot = (1.0..4_000.0, 10.0..1_000.0, 1.0..3.0, 1.0..2.0, 0.0..8.0);
-    (any_setup(), proptest::collection::vec(knot, 2..8), 1.0..2.0).prop_map(|(setup, raw, beyond)| {
+    let point = (1.0..4_000.0, 10.0..1_000.0, 1.0..3.0, 1.0..2.0, 0.0..8.0);
+    (any_setup(), proptest::collection::vec(point, 2..8), 1.0..2.0).prop_map(|(setup, raw, beyond)| {
         let mut load = 0.0;
-        let knots: Vec<CurvePoint> = raw
+        let curve_points: Vec<CurvePoint> = raw
             .into_iter()
             .map(|(step, p50_us, tail, further, cpu)| {
                 load += step;
@@ -19,7 +20,7 @@ fn any_curve() -> impl Strategy<Value = Curve> {
                 CurvePoint { load, p50_us, p99_us, p999_us: p99_us * further, cpu, samples: 500, spread: 0.1 }
             })
             .collect();
-        Curve { setup: ThreadingSetup::Setup(setup), max_load: load * beyond, points: knots }
+        Curve { setup: ThreadingSetup::Setup(setup), max_load: load * beyond, points: curve_points }
     })
 }
 
@@ -31,14 +32,14 @@ fn any_curves() -> impl Strategy<Value = Curves> {
     })
 }
 
-/// The best of all, one by one.
+/// Exhaustive search for the best score.
 fn search(curves: &Curves, objective: Objective, margin: f64, load: f64) -> Option<f64> {
     let eligible = curves.all().iter().filter(|curve| load <= curve.max_load * margin);
     let latency = |curve: &Curve, tail| curve.latency(tail, Rate(load)).unwrap().0 as f64;
     match objective {
         Objective::Latency(tail) => eligible.map(|curve| latency(curve, tail)).reduce(f64::min),
-        Objective::Cpu(tail, most) => {
-            let quick = eligible.clone().filter(|curve| latency(curve, tail) <= most.0 as f64);
+        Objective::Cpu(tail, max) => {
+            let quick = eligible.clone().filter(|curve| latency(curve, tail) <= max.0 as f64);
             let cheapest = quick.map(|curve| curve.cpu(Rate(load)).unwrap()).reduce(f64::min);
             cheapest.or_else(|| eligible.map(|curve| 1e15 + latency(curve, tail)).reduce(f64::min))
         }
@@ -47,19 +48,19 @@ fn search(curves: &Curves, objective: Objective, margin: f64, load: f64) -> Opti
 
 proptest! {
     #[test]
-    fn the_envelope_is_the_search(curves in any_curves(), cpu in any::<bool>(), most in 10u64..2_000, loads in proptest::collection::vec(0.0..40_000.0, 40)) {
-        let objective = if cpu { Objective::Cpu(TailPercentile::P99, Nanos::from_micros(most)) } else { Objective::Latency(TailPercentile::P99) };
+    fn the_envelope_is_the_search(curves in any_curves(), cpu in any::<bool>(), max_us in 10u64..2_000, loads in proptest::collection::vec(0.0..40_000.0, 40)) {
+        let objective = if cpu { Objective::Cpu(TailPercentile::P99, Nanos::from_micros(max_us)) } else { Objective::Latency(TailPercentile::P99) };
         let envelope = Envelope::new(curves.clone(), objective, 0.9);
         let bends: Vec<f64> = envelope.intervals().map(|(from, _)| from.0).collect();
         prop_assert!(bends.is_sorted() && bends[0] == 0.0);
         for load in loads {
             let best = envelope.best(Rate(load));
             match search(&curves, objective, 0.9, load) {
-                // Equal but for rounding: of two that cross here either is the best.
-                Some(least) => {
+                // Equal up to rounding: at a crossing either curve is the best.
+                Some(lowest) => {
                     let found = envelope.score(best, Rate(load)).unwrap();
                     let near = bends.iter().any(|bend| (bend - load).abs() <= load * 1e-9);
-                    prop_assert!((found - least).abs() <= least * 1e-6 + 2.0 || near, "{load}: {} has {found}, least {least}", best.setup);
+                    prop_assert!((found - lowest).abs() <= lowest * 1e-6 + 2.0 || near, "{load}: {} has {found}, least {lowest}", best.setup);
                 }
                 None => prop_assert_eq!(best.setup, curves.strongest().setup),
             }
@@ -68,11 +69,11 @@ proptest! {
 
     #[test]
     fn nothing_is_predicted_beyond_what_is_sustained(curve in any_curve(), load in prop_oneof![0.0..40_000.0, Just(f64::NAN), Just(f64::INFINITY), Just(-1.0)]) {
-        let (least, most) = curve.points.iter().fold((f64::MAX, 0.0f64), |(a, b), knot| (a.min(knot.p99_us), b.max(knot.p99_us)));
+        let (lowest, highest) = curve.points.iter().fold((f64::MAX, 0.0f64), |(a, b), point| (a.min(point.p99_us), b.max(point.p99_us)));
         match curve.latency(TailPercentile::P99, Rate(load)) {
             Some(latency) => {
                 prop_assert!(load <= curve.max_load);
-                prop_assert!(latency.as_micros_f64() >= least - 0.001 && latency.as_micros_f64() <= most + 0.001);
+                prop_assert!(latency.as_micros_f64() >= lowest - 0.001 && latency.as_micros_f64() <= highest + 0.001);
             }
             None => prop_assert!(load.is_nan() || load > curve.max_load),
         }

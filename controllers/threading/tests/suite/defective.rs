@@ -1,27 +1,27 @@
-//! Policies that break one promise each, for the checker to catch.
+//! Policies with one defect each, which the checker must detect.
 
 use leeward_core::units::{Rate, Time};
 use leeward_threading::{PollSchedule, ThreadGauges, ThreadSignals, ThreadingPolicy, ThreadingSetup};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Defect {
-    /// Wants a setup that nobody has curves of.
+    /// Chooses a setup without curves.
     UnknownSetup,
-    /// Names the setup that is there.
+    /// Returns the current setup.
     Repeats,
-    /// Divides by the time between equal stamps.
+    /// Divides by the time between equal time stamps.
     Infinite,
-    /// Has time-outs that have passed.
+    /// Has time-outs in the past.
     PastTimeout,
-    /// Forgets to look whether the clock goes on.
+    /// Does not check that the clock advances.
     Restarts,
-    /// Steps down whatever waits.
+    /// Steps down while requests wait.
     StepsDown,
-    /// Never looks at a silence.
+    /// Never checks for a silence.
     IgnoresSilence,
 }
 
-/// The paper's policy with a mistake.
+/// The paper's policy with a defect.
 pub(super) struct DefectivePolicy {
     pub(super) inner: Box<dyn ThreadingPolicy>,
     pub(super) defect: Defect,

@@ -1,5 +1,6 @@
-//! How fast policies see a step of the load, and how often they change their mind about one that stays (`mt-detect` of the design, without
-//! a server): Poisson arrivals around the crossing of two curves. `-- --nocapture detection` prints the numbers.
+//! Speed at which policies detect a step of the load, and their changes at a steady load
+//! (`mt-detect` of the design, without a server): Poisson arrivals around the crossing of two
+//! curves. `-- --nocapture detection` prints the numbers.
 
 use super::plant::{Plant, SECOND, environment};
 use leeward_core::params::RawParam;
@@ -8,11 +9,11 @@ use leeward_threading::registry::PolicyChoice;
 use leeward_threading::{ThreadEnvironment, ThreadingSetup};
 use std::sync::Arc;
 
-/// Two setups whose curves cross at this load, one as steep as the other is flat.
+/// Load at which the curves of the two setups cross; one is steep, the other flat.
 const CROSSING: f64 = 1_000.0;
 
 fn crossing() -> ThreadEnvironment {
-    let knot = |load: f64, us: f64| CurvePoint {
+    let point = |load: f64, us: f64| CurvePoint {
         load,
         p50_us: us,
         p99_us: us,
@@ -21,10 +22,10 @@ fn crossing() -> ThreadEnvironment {
         samples: 2_000,
         spread: 0.02,
     };
-    let steep = |setup: &str, low: f64, high: f64, sustains: f64| Curve {
+    let steep = |setup: &str, low: f64, high: f64, limit: f64| Curve {
         setup: setup.parse().unwrap(),
-        points: vec![knot(CROSSING / 10.0, low), knot(CROSSING, 300.0), knot(CROSSING * 4.0, high)],
-        max_load: sustains,
+        points: vec![point(CROSSING / 10.0, low), point(CROSSING, 300.0), point(CROSSING * 4.0, high)],
+        max_load: limit,
     };
     let all = vec![steep("SIP1", 100.0, 900.0, CROSSING * 4.0), steep("SDB1-16", 250.0, 350.0, CROSSING * 20.0)];
     ThreadEnvironment { curves: Some(Arc::new(Curves::new(all).unwrap())), ..environment() }
@@ -33,7 +34,7 @@ fn crossing() -> ThreadEnvironment {
 struct Stream(u64);
 
 impl Stream {
-    /// A gap of a Poisson stream.
+    /// Draws a gap of a Poisson stream.
     fn gap(&mut self, rate: f64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
         let unit = ((self.0 >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
@@ -41,7 +42,7 @@ impl Stream {
     }
 }
 
-/// The policy, which may have an `error` behind its name.
+/// Builds the policy, whose name may be followed by an `error`.
 fn plant(policy: &str) -> Plant {
     let (name, error) = policy.split_once(' ').unwrap_or((policy, "0.01"));
     let choice: PolicyChoice = name.parse().unwrap();
@@ -64,7 +65,7 @@ fn changes(policy: &str, load: f64) -> f64 {
     plant.switches.len() as f64 / 30.0
 }
 
-/// Arrivals from a step of the load to the change it should bring about: median of many.
+/// Arrivals from a step of the load to the change that it should cause: median of many runs.
 fn lag(policy: &str, from: f64, to: f64) -> u64 {
     let upper: ThreadingSetup = "SDB1-16".parse().unwrap();
     let mut lags: Vec<u64> = (0..51)
@@ -98,9 +99,9 @@ fn leeward_changes_seldom_near_a_crossing() {
 
 #[test]
 fn a_step_is_seen_in_some_dozen_arrivals() {
-    for (from, to, most) in [(0.5, 2.0, 80), (0.9, 3.6, 40), (0.25, 4.5, 24)] {
+    for (from, to, max) in [(0.5, 2.0, 80), (0.9, 3.6, 40), (0.25, 4.5, 24)] {
         let lags = POLICIES.map(|policy| lag(policy, CROSSING * from, CROSSING * to));
         println!("arrivals until a step from {from} to {to} x the crossing is seen: {POLICIES:?} {lags:?}");
-        assert!(lags[1..].iter().all(|lag| *lag <= most), "{from} to {to}: {lags:?}");
+        assert!(lags[1..].iter().all(|lag| *lag <= max), "{from} to {to}: {lags:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Learning while serving: wrong curves are corrected, a shadow changes nothing, and trials stay within their share.
+//! Learning at run time: wrong curves are corrected, shadow mode changes nothing, and trials stay
+//! within their share.
 
 use super::plant::{Plant, curve, environment};
 use leeward_core::params::RawParam;
@@ -8,7 +9,7 @@ use leeward_threading::registry::PolicyChoice;
 use leeward_threading::{SwitchReason, ThreadEnvironment, ThreadingSetup};
 use std::sync::Arc;
 
-/// Curves that say `SDB1-8` is best, which takes twice as long as they say.
+/// Curves by which `SDB1-8` is best, though its tail is twice as long as they predict.
 fn wrong() -> ThreadEnvironment {
     let all = vec![
         curve("SDB1-4", 900.0, 0.4, 8_000.0),
@@ -20,16 +21,16 @@ fn wrong() -> ThreadEnvironment {
 
 struct TrialCounts {
     plant: Plant,
-    /// Requests that ended while a trial went on.
+    /// Requests that ended during a trial.
     trial_requests: u64,
     trials: u64,
 }
 
-/// So many requests at 500 per second, whose tails are `truth` of the setup.
+/// Serves this number of requests at 500 per second; `truth` gives the tail of a setup.
 fn serve(learn: &str, requests: u64, truth: impl Fn(ThreadingSetup) -> Nanos) -> TrialCounts {
     let choice: PolicyChoice = "leeward".parse().unwrap();
     let params = choice.policy.params(&[("learn", RawParam::Text(learn.into()))]).unwrap();
-    let mut seen = TrialCounts {
+    let mut counts = TrialCounts {
         plant: Plant::new(choice.policy.build(&params, &wrong()).unwrap()),
         trial_requests: 0,
         trials: 0,
@@ -37,8 +38,8 @@ fn serve(learn: &str, requests: u64, truth: impl Fn(ThreadingSetup) -> Nanos) ->
     let mut switches = 0;
     let mut in_window = 0;
     for _ in 0..requests {
-        seen.plant.steady(500.0, 1);
-        let plant = &mut seen.plant;
+        counts.plant.steady(500.0, 1);
+        let plant = &mut counts.plant;
         let tail = truth(plant.signals.current);
         plant.signals.completions += 1;
         plant.signals.late += u64::from(tail > Nanos::from_millis(5));
@@ -53,12 +54,12 @@ fn serve(learn: &str, requests: u64, truth: impl Fn(ThreadingSetup) -> Nanos) ->
             (plant.signals.latencies.samples, plant.signals.latencies.p99) = (500, tail);
         }
         let gauges = plant.policy.gauges();
-        let trying = gauges.reason == SwitchReason::Exploration && gauges.switches % 2 == 1;
-        seen.trial_requests += u64::from(trying);
-        seen.trials = gauges.switches;
+        let is_trial = gauges.reason == SwitchReason::Exploration && gauges.switches % 2 == 1;
+        counts.trial_requests += u64::from(is_trial);
+        counts.trials = gauges.switches;
     }
-    assert_eq!(seen.plant.violations, []);
-    seen
+    assert_eq!(counts.plant.violations, []);
+    counts
 }
 
 fn truth(setup: ThreadingSetup) -> Nanos {
@@ -76,7 +77,7 @@ fn what_is_seen_corrects_the_curves() {
     assert!(!off.plant.policy.gauges().stale);
     let on = serve("on", 50_000, truth);
     assert_eq!(on.plant.signals.current.to_string(), "SDB1-4");
-    // Under the setup that is as its curve says, the curves are no longer stale.
+    // Under the setup that matches its curve, the curves are no longer stale.
     assert!(!on.plant.policy.gauges().stale);
 }
 
@@ -90,12 +91,13 @@ fn a_shadow_only_says_so() {
 
 #[test]
 fn trials_take_one_request_in_a_hundred() {
-    // All as the curves say, so that every other setup is tried in vain.
-    let as_said = |setup: ThreadingSetup| Nanos::from_micros(if setup.to_string() == "SDB1-8" { 800 } else { 900 });
-    let seen = serve("on", 200_000, as_said);
-    assert!(seen.trials >= 2, "nothing was tried");
-    assert!(seen.trial_requests * 100 <= 200_000, "{} of 200,000 requests were in trials", seen.trial_requests);
-    assert_eq!(seen.plant.signals.current.to_string(), "SDB1-8");
+    // All setups match their curves, so no trial finds a better one.
+    let as_predicted =
+        |setup: ThreadingSetup| Nanos::from_micros(if setup.to_string() == "SDB1-8" { 800 } else { 900 });
+    let counts = serve("on", 200_000, as_predicted);
+    assert!(counts.trials >= 2, "nothing was tried");
+    assert!(counts.trial_requests * 100 <= 200_000, "{} of 200,000 requests were in trials", counts.trial_requests);
+    assert_eq!(counts.plant.signals.current.to_string(), "SDB1-8");
 }
 
 #[test]
@@ -103,14 +105,14 @@ fn a_trial_that_is_late_ends_at_once() {
     let bad = |setup: ThreadingSetup| {
         if setup.to_string() == "SDB1-4" { Nanos::from_millis(50) } else { Nanos::from_micros(800) }
     };
-    let seen = serve("on", 150_000, bad);
-    assert!(seen.trials >= 2, "nothing was tried");
-    // Three late requests, and up to four arrivals until the next question.
+    let counts = serve("on", 150_000, bad);
+    assert!(counts.trials >= 2, "nothing was tried");
+    // Three late requests, and up to four arrivals until the next decision.
     assert!(
-        seen.plant.signals.late <= seen.trials / 2 * 8,
+        counts.plant.signals.late <= counts.trials / 2 * 8,
         "{} late in {} trials",
-        seen.plant.signals.late,
-        seen.trials
+        counts.plant.signals.late,
+        counts.trials
     );
-    assert_eq!(seen.plant.signals.current.to_string(), "SDB1-8");
+    assert_eq!(counts.plant.signals.current.to_string(), "SDB1-8");
 }

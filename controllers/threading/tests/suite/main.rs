@@ -1,4 +1,4 @@
-//! Threading models: setups as text, their duties, curves, and every policy under hostile signals.
+//! Threading models: setups as text, their roles, curves, and every policy under hostile signals.
 
 #![cfg(not(loom))]
 

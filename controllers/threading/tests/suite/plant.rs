@@ -1,5 +1,6 @@
-//! A plant without threads for the tests of policies: it keeps the ring, asks at the policy's pace and time-outs, carries out every
-//! switch at once, and checks each answer. No latency comes from it: tests say what waits and what is dropped.
+//! A plant without threads for the tests of policies. It keeps the ring, calls the policy at its
+//! schedule and time-outs, executes every switch at once, and checks each answer. It produces no
+//! latencies: tests set the waiting and rejected requests.
 
 use std::sync::Arc;
 
@@ -13,22 +14,22 @@ use leeward_threading::{
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000 * MS;
 
-/// A promise that was broken.
+/// A broken guarantee.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Violation {
-    /// A setup that it may not want.
+    /// A setup that is not among the policy's choices.
     Outside(ThreadingSetup),
-    /// The setup that is there already.
+    /// The current setup.
     Same(ThreadingSetup),
     /// An estimate that is no rate.
     Rate(f64),
-    /// A time-out that has passed.
+    /// A time-out in the past.
     Timeout(Time),
-    /// A switch though the clock stood still.
+    /// A switch while the clock stood still.
     Frozen(ThreadingSetup),
-    /// A step down while requests are dropped or wait.
+    /// A step down while requests are rejected or wait.
     StepDown(ThreadingSetup),
-    /// Questions without end though nothing happens.
+    /// Endless calls without any event.
     EndlessPolls(u64),
 }
 
@@ -45,9 +46,10 @@ pub(super) struct Plant {
     pub(super) violations: Vec<Violation>,
 }
 
-/// A curve whose tail is level up to half of what it sustains and rises to three times that.
-pub(super) fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
-    let knot = |load: f64, us: f64| CurvePoint {
+/// A curve whose tail is level up to half of the maximum load and then rises to three times that
+/// value.
+pub(super) fn curve(setup: &str, us: f64, cpu: f64, limit: f64) -> Curve {
+    let point = |load: f64, us: f64| CurvePoint {
         load,
         p50_us: us / 2.0,
         p99_us: us,
@@ -56,11 +58,12 @@ pub(super) fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
         samples: 2_000,
         spread: 0.02,
     };
-    let knots = vec![knot(20.0, us), knot(sustains / 2.0, us), knot(sustains, us * 3.0)];
-    Curve { setup: setup.parse().unwrap(), points: knots, max_load: sustains }
+    let curve_points = vec![point(20.0, us), point(limit / 2.0, us), point(limit, us * 3.0)];
+    Curve { setup: setup.parse().unwrap(), points: curve_points, max_load: limit }
 }
 
-/// Curves in the shape of the paper's figure 14: in-line polls are best at low load and end early, blocking pools go far.
+/// Curves in the shape of the paper's figure 14: in-line polling is best at low load and ends
+/// early, blocking pools sustain more.
 pub(super) fn curves() -> Arc<Curves> {
     let all = vec![
         curve("SIP1", 560.0, 1.0, 1_800.0),
@@ -125,7 +128,7 @@ impl Plant {
         self.signals.now.0
     }
 
-    /// An arrival, after `gap` in which the policy is asked when it wants to be.
+    /// Records an arrival after `gap`, with the policy's calls in between.
     pub(super) fn arrive(&mut self, gap: u64) {
         self.wait(gap);
         let ordinal = self.ring.record(self.signals.now);
@@ -140,27 +143,27 @@ impl Plant {
         }
     }
 
-    /// So many arrivals at a rate, with the same gap between them.
+    /// Records this number of arrivals at a rate, with equal gaps.
     pub(super) fn steady(&mut self, rate: f64, arrivals: u64) {
         self.signals.offered = Rate(rate);
         self.signals.demand = Some(Rate(rate));
         (0..arrivals).for_each(|_| self.arrive((SECOND as f64 / rate) as u64));
     }
 
-    /// Nothing happens for so long, but for what the policy wants.
+    /// Lets this time pass with the policy's own calls only.
     pub(super) fn wait(&mut self, span: u64) {
         let until = self.now() + span;
-        let mut questions = 0u64;
+        let mut polls = 0u64;
         loop {
             let periodic = matches!(self.policy.poll_schedule(), PollSchedule::Periodic(_)).then_some(self.next_period);
             let next = self.policy.next_timeout().min(periodic.unwrap_or(Time::NEVER));
-            // An hour has a lot of periods: what has not changed in a few hundred does not change in more.
-            if next.0 > until || (periodic.is_some() && questions > 400) {
+            // An hour has many periods: a state that is constant for a few hundred stays constant.
+            if next.0 > until || (periodic.is_some() && polls > 400) {
                 break;
             }
-            questions += 1;
-            if periodic.is_none() && questions > 500 + span / (10 * MS) {
-                self.violations.push(Violation::EndlessPolls(questions));
+            polls += 1;
+            if periodic.is_none() && polls > 500 + span / (10 * MS) {
+                self.violations.push(Violation::EndlessPolls(polls));
                 break;
             }
             self.signals.now = next.max(self.signals.now);
@@ -170,23 +173,23 @@ impl Plant {
         self.next_period = self.next_period.max(self.signals.now);
     }
 
-    /// The clock goes on, and nobody has looked at it meanwhile.
+    /// Advances the clock without a call.
     pub(super) fn jump(&mut self, span: u64) {
         self.signals.now += Nanos(span);
     }
 
-    /// Puts the question as a plant does, and checks the answer.
+    /// Calls the policy as a plant does, and checks the answer.
     pub(super) fn poll(&mut self) {
         let now = self.signals.now;
         self.signals.arrivals = self.ring.window(self.policy.window());
         let answer = self.policy.decide(&self.signals);
-        let frozen = self.last_poll.is_some_and(|asked| asked >= now);
+        let is_frozen = self.last_poll.is_some_and(|last| last >= now);
         self.last_poll = Some(now);
         if let PollSchedule::Periodic(period) = self.policy.poll_schedule() {
             self.next_period = now + period;
         }
         if let Some(setup) = answer {
-            self.check(setup, frozen);
+            self.check(setup, is_frozen);
             (self.signals.current, self.signals.current_since) = (setup, now);
             self.switches.push((now, setup));
         }
@@ -197,25 +200,25 @@ impl Plant {
             self.violations.push(Violation::Rate(rate.0));
         }
         let timeout = self.policy.next_timeout();
-        if timeout <= now && !frozen {
+        if timeout <= now && !is_frozen {
             self.violations.push(Violation::Timeout(timeout));
         }
         self.signals.rejected = 0;
     }
 
-    fn check(&mut self, setup: ThreadingSetup, frozen: bool) {
+    fn check(&mut self, setup: ThreadingSetup, is_frozen: bool) {
         if !self.choices.contains(&setup) {
             self.violations.push(Violation::Outside(setup));
         }
         if setup == self.signals.current {
             self.violations.push(Violation::Same(setup));
         }
-        if frozen {
+        if is_frozen {
             self.violations.push(Violation::Frozen(setup));
         }
-        let pressed = self.signals.rejected > 0 || self.signals.oldest_wait > self.target;
+        let is_pressed = self.signals.rejected > 0 || self.signals.oldest_wait > self.target;
         if let (Some(to), Some(from)) = (self.curves.get(setup), self.curves.get(self.signals.current))
-            && pressed
+            && is_pressed
             && to.max_load < from.max_load
         {
             self.violations.push(Violation::StepDown(setup));

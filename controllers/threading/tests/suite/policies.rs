@@ -1,5 +1,6 @@
-//! Promises of every policy, whatever the signals: setups that it may want, rates that are rates, silence as news, nothing on a clock
-//! that stands still, nothing less while requests are dropped.
+//! Guarantees of every policy for all signals: only setups among its choices, finite rates, a
+//! reaction to silence, no change on a clock that stands still, and no step down while requests are
+//! rejected.
 
 use super::defective::{Defect, DefectivePolicy};
 use super::plant::{MS, Plant, SECOND, Violation, curves, environment, every_policy};
@@ -13,27 +14,27 @@ use proptest::prelude::*;
 enum Phase {
     /// Arrivals with gaps of up to twice the mean.
     Load { rate: f64, arrivals: u64, seed: u64 },
-    /// Nobody comes.
+    /// No arrivals.
     Silence { ns: u64 },
-    /// Arrivals while the clock stands still, and where it then is.
+    /// Arrivals while the clock stands still, and the jump of the clock afterwards.
     Frozen { arrivals: u64, jump: u64 },
-    /// Something waits for so long, and so much is dropped, from here on.
+    /// Sets the oldest wait and the rejected requests from here on.
     Pressure { oldest: u64, dropped: u64 },
-    /// Demand that clients and simulators tell, true or not.
+    /// Demand as reported by clients and simulators, true or not.
     ReportedDemand { offered: f64, demand: Option<f64> },
-    /// Questions at the wrong time.
+    /// Calls at the wrong time.
     Spurious { questions: u8 },
 }
 
 fn phases() -> impl Strategy<Value = Vec<Phase>> {
     let rate = prop_oneof![1.0..100.0, 100.0..20_000.0, Just(1e6)];
-    let told = prop_oneof![Just(0.0), 1.0..20_000.0, Just(f64::INFINITY), Just(f64::NAN), Just(-1.0)];
+    let reported = prop_oneof![Just(0.0), 1.0..20_000.0, Just(f64::INFINITY), Just(f64::NAN), Just(-1.0)];
     let phase = prop_oneof![
         4 => (rate, 1..150u64, any::<u64>()).prop_map(|(rate, arrivals, seed)| Phase::Load { rate, arrivals, seed }),
         1 => (0..10 * SECOND).prop_map(|ns| Phase::Silence { ns }),
         1 => (1..200u64, 0..200 * MS).prop_map(|(arrivals, jump)| Phase::Frozen { arrivals, jump }),
         1 => (0..20 * MS, 0..3u64).prop_map(|(oldest, dropped)| Phase::Pressure { oldest, dropped }),
-        1 => (told, proptest::option::of(0.0..20_000.0)).prop_map(|(offered, demand)| Phase::ReportedDemand { offered, demand }),
+        1 => (reported, proptest::option::of(0.0..20_000.0)).prop_map(|(offered, demand)| Phase::ReportedDemand { offered, demand }),
         1 => any::<u8>().prop_map(|questions| Phase::Spurious { questions }),
     ];
     proptest::collection::vec(phase, 1..12)
@@ -82,7 +83,7 @@ proptest! {
     }
 }
 
-/// Policies that follow the load, each with what it must be able to reach.
+/// Policies that follow the load.
 fn following() -> Vec<(String, Box<dyn ThreadingPolicy>)> {
     every_policy().into_iter().filter(|(name, _)| !name.starts_with("static") && !name.starts_with("ipi")).collect()
 }
@@ -119,17 +120,18 @@ fn an_hour_of_silence_then_a_crowd() {
 fn a_clock_that_stands_still_changes_nothing() {
     for (name, policy) in following() {
         let mut plant = Plant::new(policy);
-        // Far from every threshold: what changes here does so because of the clock.
+        // Far from every threshold, so that only the clock can cause a change.
         plant.steady(700.0, 2_000);
         let settled = plant.switches.len();
         for _ in 0..3 {
-            // 100 ms of arrivals that all bear the time at which the clock stopped.
+            // 100 ms of arrivals with the time at which the clock stopped.
             (0..70).for_each(|_| plant.arrive(0));
             plant.jump(100 * MS);
             plant.arrive(0);
             plant.steady(700.0, 300);
         }
-        // `utune` with 50 entries has no clear window meanwhile and goes on afterwards, like all others.
+        // `utune` with 50 entries has no clear window meanwhile, and continues afterwards like the
+        // others.
         assert_eq!(plant.switches.len(), settled, "{name}: {:?}", &plant.switches[settled..]);
         assert_eq!(plant.violations, [], "{name}");
     }
@@ -141,7 +143,7 @@ fn equal_stamps_have_a_finite_rate() {
         let mut plant = Plant::new(policy);
         (0..1_000).for_each(|_| plant.arrive(0));
         assert!(plant.switches.is_empty() || name.starts_with("ipi"), "{name}");
-        // A look that reads sixteen requests and stamps them alike.
+        // A poll that reads sixteen requests and stamps them alike.
         for _ in 0..100 {
             plant.wait(MS);
             (0..16).for_each(|_| plant.arrive(0));
@@ -157,7 +159,7 @@ fn nothing_steps_down_under_pressure() {
         plant.steady(13_000.0, 4_000);
         let (crowd, switches) = (plant.signals.current, plant.switches.len());
         for _ in 0..1_000 {
-            // Admission lets ten in a hundred come.
+            // Admission rejects most requests: only 130 per second arrive.
             plant.signals.rejected = 1;
             plant.arrive(SECOND / 130);
         }
@@ -170,8 +172,8 @@ fn nothing_steps_down_under_pressure() {
     }
 }
 
-/// Credits hide demand: clients send what the setup sustains, less what admission keeps in hand.
-fn locked_in(tells_demand: bool) -> ThreadingSetup {
+/// Credits hide demand: clients send slightly less than the setup sustains.
+fn locked_in(reports_demand: bool) -> ThreadingSetup {
     let choice: PolicyChoice = "leeward".parse().unwrap();
     let params = choice.policy.params(&[("fanout", leeward_core::params::RawParam::Text("sync".into()))]).unwrap();
     let mut plant = Plant::new(choice.policy.build(&params, &environment()).unwrap());
@@ -181,7 +183,7 @@ fn locked_in(tells_demand: bool) -> ThreadingSetup {
     while plant.now() < from + 100 * MS {
         let admitted = (sustains(plant.signals.current) * 0.45).min(12_000.0);
         let held_back = admitted < 12_000.0;
-        if tells_demand {
+        if reports_demand {
             plant.signals.offered = Rate(12_000.0);
             plant.signals.rejected = u64::from(held_back);
         } else {
@@ -222,9 +224,9 @@ fn caught(mistake: Defect) -> Vec<Violation> {
 
 #[test]
 fn canaries_are_caught() {
-    let has = |mistake, expected: fn(&Violation) -> bool| {
-        let violations = caught(mistake);
-        assert!(violations.iter().any(expected), "{mistake:?}: {violations:?}");
+    let has = |defect, expected: fn(&Violation) -> bool| {
+        let violations = caught(defect);
+        assert!(violations.iter().any(expected), "{defect:?}: {violations:?}");
     };
     has(Defect::UnknownSetup, |violation| matches!(violation, Violation::Outside(_)));
     has(Defect::Repeats, |violation| matches!(violation, Violation::Same(_)));
@@ -235,7 +237,7 @@ fn canaries_are_caught() {
 }
 
 #[test]
-fn canary_a_deaf_policy_stays_in_the_setup_of_the_peak() {
+fn canary_a_policy_that_ignores_signals_stays_in_the_setup_of_the_peak() {
     let choice: PolicyChoice = "utune".parse().unwrap();
     let inner = choice.policy.build(&choice.policy.params(&[]).unwrap(), &environment()).unwrap();
     assert_eq!(inner.poll_schedule(), PollSchedule::Arrivals(5));

@@ -1,4 +1,4 @@
-//! Setups to text and back, the errors of bad ones, and the duties of every setup there can be.
+//! Setups to text and back, the errors of bad ones, and the roles of every possible setup.
 
 use leeward_core::units::Nanos;
 use leeward_threading::{
@@ -6,7 +6,7 @@ use leeward_threading::{
 };
 use proptest::prelude::*;
 
-/// Any setup that can be written.
+/// Any valid setup.
 pub(super) fn any_setup() -> impl Strategy<Value = Setup> {
     let fanout = prop_oneof![Just(Fanout::Sync), Just(Fanout::Async)];
     let handling = prop_oneof![Just(Handling::InLine), Just(Handling::Dispatched)];
@@ -99,23 +99,23 @@ proptest! {
 
     #[test]
     fn every_setup_receives_executes_and_ends_what_is_owed(setup in any_setup(), async_calls in 0..3u32) {
-        let duties: Vec<Role> = roles(&setup, LeftoverWork { async_calls }).collect();
-        let with = |roles| duties.iter().filter(|duty| duty.tasks.contains(roles)).count();
+        let all: Vec<Role> = roles(&setup, LeftoverWork { async_calls }).collect();
+        let with = |roles| all.iter().filter(|role| role.tasks.contains(roles)).count();
         prop_assert_eq!(with(Tasks::RECEIVE), usize::from(setup.network));
         prop_assert!(with(Tasks::EXECUTE) >= 1);
         let extra = usize::from(async_calls > 0 && setup.fanout == Fanout::Sync);
         prop_assert_eq!(with(Tasks::AWAIT_LEAVES), usize::from(setup.response) + extra);
-        prop_assert_eq!(duties.len(), setup.threads() as usize + extra);
+        prop_assert_eq!(all.len(), setup.threads() as usize + extra);
 
-        // Few threads suffice for one of each.
-        let first = |roles| duties.iter().position(|duty| duty.tasks.contains(roles));
+        // The first few threads include one of each.
+        let first = |roles| all.iter().position(|role| role.tasks.contains(roles));
         prop_assert_eq!(first(Tasks::RECEIVE), Some(0));
         prop_assert!(first(Tasks::AWAIT_LEAVES).is_none_or(|place| place == 1));
         prop_assert!(first(Tasks::EXECUTE).is_some_and(|place| place <= 2));
 
-        // Workers block; every poller of the count is there.
-        let polls = duties.iter().filter(|duty| duty.wait == Wait::Poll);
+        // Workers block; every counted poller is there.
+        let polls = all.iter().filter(|role| role.wait == Wait::Poll);
         prop_assert_eq!(polls.clone().count(), setup.pollers() as usize);
-        prop_assert!(polls.clone().all(|duty| duty.tasks != Tasks::EXECUTE));
+        prop_assert!(polls.clone().all(|role| role.tasks != Tasks::EXECUTE));
     }
 }

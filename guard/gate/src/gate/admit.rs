@@ -1,4 +1,4 @@
-//! The decision on a request that has come. Never here: its end.
+//! The decision about a request that has arrived. Does not contain the end of a request.
 
 use super::{DequeueCheck, Gate, Rejection, ShadowEntry};
 use crate::builder::Mode;
@@ -13,29 +13,33 @@ use leeward_host::sync::lock;
 use leeward_observe::{Decision, DecisionReason, SAMPLING_INTERVAL};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Below this share of the target nobody waits: such a request needs no room. The controller refuses nothing there, either.
+/// Share of the target delay below which a request starts without queueing. The controller rejects
+/// nothing there, either.
 const IDLE_SHARE: f64 = 0.125;
 
-/// Of so many requests one is judged without what is known of time inside.
+/// One of this many requests is judged without the weight for time inside the handler.
 const UNWEIGHTED_EVERY: u64 = 16;
 
 impl Gate {
-    /// Decides on a request that has come.
+    /// Decides about a request that has arrived.
     ///
     /// # Errors
-    /// The request is refused: answer so, at once.
+    ///
+    /// The request is rejected; the caller should answer at once.
     pub fn admit(&self, arriving: &RequestInfo) -> Result<Permit, Rejection> {
         self.admit_at(self.now(), arriving)
     }
 
-    /// The same at a time of the caller's, since the gate was made. Times never go back.
+    /// Decides at a time given by the caller, counted since the gate was made. Times must not
+    /// decrease.
     ///
     /// # Errors
-    /// As [`Gate::arrive`].
+    ///
+    /// As for [`Gate::admit`].
     pub fn admit_at(&self, now: Time, arriving: &RequestInfo) -> Result<Permit, Rejection> {
         let inner = &*self.0;
         let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
-        // In a rehearsal it is the time of another queue.
+        // In shadow mode, the times are those of the shadow queue.
         let (now, waited, delay) = match inner.mode {
             Mode::Enforce => {
                 let (waited, delay) = inner.wait_and_delay(now, arriving);
@@ -43,70 +47,73 @@ impl Gate {
             }
             Mode::Shadow | Mode::Share(_) => inner.shadow_delays(now, arriving),
         };
-        let stretch = inner.delay_weight(arriving.route, service);
-        inner.tick(now, stretch.weighted(delay));
+        let weight = inner.delay_weight(arriving.route, service);
+        inner.tick(now, weight.weighted(delay));
         let index = shard_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
         let random = shard.rng.next_u64();
-        let left = arriving.timeout.unwrap_or(Nanos::MAX);
-        // One in some is judged by its wait alone: of a route that is refused nobody would learn that it is quick again.
-        let felt = if (random >> 32).is_multiple_of(UNWEIGHTED_EVERY) { DelayWeight::NONE } else { stretch };
+        let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
+        // Some requests are judged by their delay alone. If a route were always rejected, the gate
+        // would never learn that it has become fast.
+        let applied_weight = if (random >> 32).is_multiple_of(UNWEIGHTED_EVERY) { DelayWeight::NONE } else { weight };
         let arrival = Arrival::new(now)
-            .with_delay(felt.weighted(delay))
+            .with_delay(applied_weight.weighted(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
             .with_tenant(arriving.tenant)
             .with_cost(inner.cost(arriving.route))
-            .with_budget(deadline::budget(left.min(inner.slo), waited, service))
+            .with_budget(deadline::budget(time_left.min(inner.slo), waited, service))
             .with_random(random);
         let class = (arrival.priority.level() - 1) / 16;
-        let asks = arriving.downstream.unwrap_or(arriving.route);
+        let group = arriving.downstream.unwrap_or(arriving.route);
         let verdict = if shard.pending() >= inner.shard_limit {
             Err(DecisionReason::Concurrency)
-        } else if inner.mode == Mode::Enforce && !inner.downstream.admits(now, (asks, class), random) {
-            // The controller is not asked: what is not executed here is no demand on this service.
+        } else if inner.mode == Mode::Enforce && !inner.downstream.admits(now, (group, class), random) {
+            // The controller is not asked: a request that is not executed here is no demand on this
+            // service.
             Err(DecisionReason::Downstream)
         } else {
-            shard.admit(&arrival, felt.weighted(waited))
+            shard.admit(&arrival, applied_weight.weighted(waited))
         };
-        let verdict = verdict.map_err(|reason| inner.refine_reason(reason, left, waited, service));
+        let verdict = verdict.map_err(|reason| inner.refine_reason(reason, time_left, waited, service));
         shard.counts.arrived += 1;
         shard.by_class.count(class, verdict.as_ref().err().copied());
         inner.tenants.charge(index, arriving.tenant, inner.expected_cost(arriving.route), verdict.is_ok());
         if arriving.age.is_some() {
             shard.waits.record(waited);
         }
-        let is_meant = || inner.mode.enforces(arriving.caller(random));
-        if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_meant()) {
+        let is_enforced = || inner.mode.enforces(arriving.caller(random));
+        if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_enforced()) {
             return Ok(self.admit_shadowed(&mut shard, index, (arriving.route, class), verdict));
         }
-        let record = |refused: Option<DecisionReason>| {
+        let record = |rejected: Option<DecisionReason>| {
             let mut decision = Decision::admitted(now);
-            (decision.reject_reason, decision.wait, decision.delay) = (refused, waited, delay);
-            (decision.time_left, decision.service_time) = (left, inner.response_time(arriving.route, service));
+            (decision.reject_reason, decision.wait, decision.delay) = (rejected, waited, delay);
+            (decision.time_left, decision.service_time) = (time_left, inner.response_time(arriving.route, service));
             (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
             decision.route = arriving.route;
-            decision.bound = inner.bound(refused, decision.stage, stretch);
+            decision.bound = inner.bound(rejected, decision.stage, weight);
             decision
         };
         match verdict {
-            Ok(ticket) => {
+            Ok(pending) => {
                 shard.counts.admitted += 1;
                 let sampled = shard.counts.admitted.is_multiple_of(SAMPLING_INTERVAL);
                 drop(shard);
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                let ticket = Permit::new(self.clone(), index, (arriving.route, class), (now, waited), Some(ticket));
-                let ticket = ticket.with_budget(inner.queue_budget(left, arriving.route, waited)).with_downstream(asks);
+                let permit = Permit::new(self.clone(), index, (arriving.route, class), (now, waited), Some(pending));
+                let permit =
+                    permit.with_budget(inner.queue_budget(time_left, arriving.route, waited)).with_downstream(group);
                 if inner.wait_queue.is_none() {
-                    return Ok(ticket);
+                    return Ok(permit);
                 }
-                let lateness = stretch.unweighted(inner.bounds.lateness.unwrap_or(inner.slo));
-                let last = left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
-                Ok(ticket.with_dequeue_check(DequeueCheck {
+                let lateness = weight.unweighted(inner.bounds.lateness.unwrap_or(inner.slo));
+                let last = time_left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
+                Ok(permit.with_dequeue_check(DequeueCheck {
                     start_deadline: now + last,
-                    was_idle: stretch.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE),
-                    timeout: left,
+                    was_idle: weight.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE),
+                    timeout: time_left,
                     priority: arrival.priority,
                     tenant: arrival.tenant,
                 }))
@@ -120,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// Admits whatever the verdict, and keeps the queue that would be.
+    /// Admits the request for any verdict, and updates the shadow queue.
     fn admit_shadowed(
         &self,
         shard: &mut Shard,
@@ -129,10 +136,10 @@ impl Gate {
         verdict: Result<server::PendingRequest, DecisionReason>,
     ) -> Permit {
         match verdict {
-            Ok(ticket) => {
+            Ok(request) => {
                 let inner = &self.0;
-                let rehearsed = ShadowEntry { shard: index, route, class, pending: ticket };
-                lock(&inner.shadow_queue).admit(inner.expected_cost(route), inner.shards.len(), rehearsed);
+                let entry = ShadowEntry { shard: index, route, class, pending: request };
+                lock(&inner.shadow_queue).admit(inner.expected_cost(route), inner.shards.len(), entry);
                 shard.counts.admitted += 1;
             }
             Err(_) => shard.counts.shadowed += 1,
@@ -141,7 +148,8 @@ impl Gate {
     }
 }
 
-/// Each thread has a shard of its own as long as there are as many shards as threads.
+/// Index of the calling thread. Each thread has its own shard while shards are not fewer than
+/// threads.
 fn shard_of_thread() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static SHARD: usize = THREADS.fetch_add(1, Ordering::Relaxed));

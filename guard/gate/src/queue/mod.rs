@@ -1,5 +1,6 @@
-//! A wait room: requests that were read and let in wait there until it is their turn, the most important first, so that a worker reads what
-//! has come before it executes the next. Never here: the order itself (`order`), executors, and what a request does.
+//! Priority wait queue of admitted requests. The most important request begins first, and a worker
+//! reads new requests before it executes the next. Does not contain the order itself (`order`),
+//! executors or request handling.
 
 mod order;
 
@@ -9,38 +10,42 @@ use order::{BeginOutcome, QueueKey, QueueState, WaiterState};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// A room of a gate.
+/// The wait queue of a gate.
 #[derive(Debug)]
 pub(crate) struct WaitQueue(Mutex<QueueState<Option<Waker>>>);
 
 impl WaitQueue {
-    /// A room with one slot more than there are workers, so that the next request is at hand when one ends, and `places` to wait in.
-    pub(crate) fn new(workers: usize, places: usize) -> Self {
-        WaitQueue(Mutex::new(QueueState::new(workers + 1, places)))
+    /// Makes a queue with `capacity` waiting requests and one slot more than there are workers.
+    ///
+    /// With the extra slot, the next request is ready when one ends.
+    pub(crate) fn new(workers: usize, capacity: usize) -> Self {
+        WaitQueue(Mutex::new(QueueState::new(workers + 1, capacity)))
     }
 
-    /// Requests that wait in it.
+    /// Number of requests that wait.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
     }
 
-    /// Changes the order, and wakes whoever stands elsewhere since.
+    /// Changes the order, and wakes the requests whose state has changed.
     fn change<R>(&self, change: impl FnOnce(&mut QueueState<Option<Waker>>, &mut Vec<Option<Waker>>) -> R) -> R {
         let mut wakes = Vec::new();
         let result = change(&mut lock(&self.0), &mut wakes);
-        // Not under the lock: an executor may run anything here.
+        // After the lock is released: a waker may run any code of an executor.
         wakes.into_iter().flatten().for_each(Waker::wake);
         result
     }
 
-    /// A request comes and begins at once; `None`: all slots are taken.
+    /// Starts an arriving request at once; `None`: all slots are taken, or others wait.
     pub(crate) fn try_start(self: &Arc<Self>, class: u8, until: Time) -> Option<Waiter> {
         let begins = lock(&self.0).try_start();
         begins.then(|| Waiter { queue: Arc::clone(self), key: QueueKey::of(class, until), begun: true })
     }
 
-    /// A request comes that has to begin before `until`, and so many may be called `ahead`; `None`: the room is full of more important
-    /// ones.
+    /// Queues a request that must begin before `until`; `ahead` requests may be called beyond the
+    /// slots.
+    ///
+    /// `None`: the queue is full of more important requests.
     pub(crate) fn enqueue(self: &Arc<Self>, now: Time, class: u8, until: Time, ahead: usize) -> Option<Waiter> {
         let enter = |order: &mut QueueState<_>, wakes: &mut Vec<_>| {
             order.set_ahead(ahead);
@@ -51,17 +56,19 @@ impl WaitQueue {
     }
 }
 
-/// End of a wait without a turn.
+/// Reason for which a wait ended without a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// Too late to begin.
+    /// It is too late to begin.
     Late,
-    /// A more important request has taken the place.
+    /// A more important request has taken the position.
     Full,
 }
 
-/// A request's seat in a wait room, and a slot once it has begun. Dropping it leaves the room, wherever the request stands.
+/// A request's position in a wait queue, and its slot once it has begun.
+///
+/// Dropping it removes the request from the queue or frees the slot.
 #[must_use = "a seat that is dropped is given up"]
 #[derive(Debug)]
 pub struct Waiter {
@@ -71,10 +78,13 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Waits until the request is called. An executor that polls what it has been told of in order should then let others have their turn
-    /// once before [`Seat::begin`]: that is what lets it read before it executes.
+    /// Waits until the request is called.
+    ///
+    /// An executor that polls tasks in wake-up order should then yield once before
+    /// [`Waiter::begin`], so that it reads sockets before it executes.
     pub fn poll_ready(&mut self, now: Time, context: &mut Context<'_>) -> Poll<Result<(), WaitError>> {
-        // Dropped once the lock is free: the last waker of a task may drop the task, and a seat with it.
+        // Dropped after the lock is released: a task's last waker may drop the task, and a waiter
+        // with it.
         let _before;
         match lock(&self.queue.0).poll(now, self.key) {
             (WaiterState::Queued, Some(waker)) if now < self.key.start_deadline => {
@@ -88,8 +98,10 @@ impl Waiter {
         }
     }
 
-    /// The request that was called begins. Dropping the seat then gives its slot to the next. Pending where all slots are taken: it is to
-    /// be called again. An error: its time is over.
+    /// Begins a request that was called; dropping the waiter then frees its slot.
+    ///
+    /// Pending: all slots are taken, and the request is called again later. An error: the request
+    /// is too late or was displaced.
     pub fn begin(&mut self, now: Time) -> Poll<Result<(), WaitError>> {
         if self.begun {
             return Poll::Ready(Ok(()));
@@ -104,12 +116,12 @@ impl Waiter {
         }
     }
 
-    /// Whether the request has begun, as it does at once where nobody waits.
+    /// Whether the request has begun. It begins at once if no request waits.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// From then on it is too late to begin.
+    /// Time from which it is too late to begin.
     pub fn start_deadline(&self) -> Time {
         self.key.start_deadline
     }
@@ -148,67 +160,67 @@ mod model {
         }
     }
 
-    fn turn(mut seat: Waiter) {
-        waits(&mut seat);
-        assert!(seat.begin(Time(1)) == Poll::Ready(Ok(())), "nobody is late");
+    fn turn(mut waiter: Waiter) {
+        waits(&mut waiter);
+        assert!(waiter.begin(Time(1)) == Poll::Ready(Ok(())), "nobody is late");
     }
 
-    /// Waits for the turn. The model checker finds who waits for ever.
-    fn waits(seat: &mut Waiter) {
+    /// Waits for the call. The model checker finds a request that waits for ever.
+    fn waits(waiter: &mut Waiter) {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
-        while seat.poll_ready(Time(1), &mut context).is_pending() {
+        while waiter.poll_ready(Time(1), &mut context).is_pending() {
             thread::park();
         }
     }
 
     fn check(model: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
-        // Every interleaving with up to so many preemptions.
+        // Every interleaving with at most three preemptions.
         builder.preemption_bound = Some(3);
         builder.check(model);
     }
 
-    /// Two requests for one slot: whoever comes second has its turn after the first, whenever it looks.
+    /// Two requests for one slot: the second begins after the first, whenever it polls.
     #[test]
     fn a_slot_is_passed_on() {
         check(|| {
-            let room = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
-            let first = room.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
-            let second = room.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
+            let queue = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
+            let first = queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
+            let second = queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
             let waits = thread::spawn(move || turn(second));
             turn(first);
             waits.join().unwrap();
         });
     }
 
-    /// A request that is given up while it is called does not keep the slot from the one behind it.
+    /// A called request that is dropped passes the slot to the next request.
     #[test]
     fn who_goes_away_keeps_nobody_waiting() {
         check(|| {
-            let room = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
-            let mut first = room.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
+            let queue = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
+            let mut first = queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
             assert!(first.begin(Time(0)).is_ready());
-            let (gone, last) = (room.enqueue(Time(0), 2, FOREVER, 0), room.enqueue(Time(0), 3, FOREVER, 0));
+            let (gone, last) = (queue.enqueue(Time(0), 2, FOREVER, 0), queue.enqueue(Time(0), 3, FOREVER, 0));
             let waits = thread::spawn(move || turn(last.expect("there are places")));
             let goes = thread::spawn(move || drop(gone));
             drop(first);
             goes.join().unwrap();
             waits.join().unwrap();
-            assert_eq!(room.len(), 0);
+            assert_eq!(queue.len(), 0);
         });
     }
 
-    /// Canary: a request that goes away without telling is found.
+    /// Canary: the model finds a request that keeps its slot.
     #[test]
     #[should_panic(expected = "deadlock")]
     fn canary_a_seat_that_is_forgotten_is_found() {
         check(|| {
-            let room = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
-            let mut first = room.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
+            let queue = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
+            let mut first = queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
             assert!(first.begin(Time(0)).is_ready());
-            // Not dropped by the panic that is asked for: the model is over then.
-            let mut second = ManuallyDrop::new(room.enqueue(Time(0), 3, FOREVER, 0).expect("there are places"));
+            // Not dropped by the expected panic: the model has ended by then.
+            let mut second = ManuallyDrop::new(queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places"));
             let waits = thread::spawn(move || waits(&mut second));
             std::mem::forget(first);
             waits.join().unwrap();

@@ -1,66 +1,68 @@
-//! The order of a wait room: which request begins next, which is refused, and how many are begun at once. Pure: time is an argument, and
-//! what is to be woken is handed back. Never here: locks, wakers, why a request may not wait longer.
+//! Order of a wait queue: which request begins next, which is rejected, and how many begin at once.
+//! Pure: the caller passes the time and wakes the returned requests. Does not contain locks, wakers
+//! or the origin of start deadlines.
 
 use leeward_core::units::Time;
 use std::collections::BTreeMap;
 
-/// A request's place: the most important class first, in it the one that must begin earliest, of equal ones the first that came.
+/// Position of a request: by class, then by the earliest start deadline, then by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueueKey {
     class: u8,
-    /// From then on it is too late to begin.
+    /// Time from which it is too late to begin.
     pub(crate) start_deadline: Time,
     number: u64,
 }
 
 impl QueueKey {
-    /// A place of somebody who never waits.
+    /// A key for a request that never waits.
     pub(crate) fn of(class: u8, until: Time) -> Self {
         QueueKey { class, start_deadline: until, number: 0 }
     }
 }
 
-/// Where a request stands.
+/// State of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaiterState {
-    /// In the queue.
+    /// Waits in the queue.
     Queued,
-    /// Called from the queue: the next poll may begin it.
+    /// Called from the queue; its next poll may begin it.
     Called,
-    /// Neither: its time is over, or a more important one has its place.
+    /// Neither queued nor called: too late, or displaced by a more important request.
     Removed,
 }
 
-/// No place is left for a request.
+/// The queue has no position for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
-/// The end of a poll of a request that was called.
+/// Result of beginning a called request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BeginOutcome {
-    /// With a slot, which is kept until the request ends.
+    /// It has a slot until it ends.
     Started,
-    /// All slots are taken: it waits again.
+    /// All slots are taken; the request waits again.
     Requeued,
-    /// Not called, or too late.
+    /// The request was not called, or is too late.
     Removed,
 }
 
-/// The queue, those that were called from it, and the slots of those that have begun. `T` is what wakes a request.
+/// Queued requests, called requests, and slots of requests that have begun. `T` is a request's
+/// waker.
 #[derive(Debug)]
 pub(crate) struct QueueState<T> {
-    /// Most that have begun and not ended.
+    /// Most requests that have begun and not ended.
     slots: usize,
     begun: usize,
-    /// So many more than there are slots may be called at a time.
+    /// Requests beyond the slots that may be called at a time.
     ahead: usize,
-    /// Most that wait, but for those that were called and have to wait again.
+    /// Most requests that wait, except called requests that must wait again.
     capacity: usize,
     queue: BTreeMap<QueueKey, T>,
-    /// Called, and not begun yet.
+    /// Requests that were called and have not begun.
     called: Vec<QueueKey>,
     numbers: u64,
-    /// The latest time that anybody has told.
+    /// Latest time that a caller has passed.
     now: Time,
 }
 
@@ -79,21 +81,23 @@ impl<T: Default> QueueState<T> {
         }
     }
 
-    /// So many more than there are slots may be called at a time: they are executed between two looks at the sockets.
+    /// Sets how many requests beyond the slots may be called at a time.
+    ///
+    /// The worker executes them between two polls of the sockets.
     pub(crate) fn set_ahead(&mut self, ahead: usize) {
         self.ahead = ahead;
     }
 
-    /// Requests that may be called now.
+    /// Number of requests that may be called now.
     fn free(&self) -> usize {
-        // Nobody is called while all slots are taken: there would be nothing to do but to wait again.
+        // While all slots are taken, a called request could only wait again.
         if self.begun >= self.slots {
             return 0;
         }
         (self.slots + self.ahead).saturating_sub(self.begun + self.called.len())
     }
 
-    /// A request comes. Whoever is handed back in `wakes` stands elsewhere now.
+    /// Queues a request. `wakes` gets the wakers of requests whose state has changed.
     pub(crate) fn enqueue(
         &mut self,
         now: Time,
@@ -102,90 +106,93 @@ impl<T: Default> QueueState<T> {
     ) -> Result<QueueKey, QueueFull> {
         self.now = self.now.max(now);
         self.numbers += 1;
-        let place = QueueKey { class, start_deadline: until, number: self.numbers };
-        self.queue.insert(place, T::default());
+        let key = QueueKey { class, start_deadline: until, number: self.numbers };
+        self.queue.insert(key, T::default());
         self.call_next(wakes);
         if self.queue.len() <= self.capacity {
-            return Ok(place);
+            return Ok(key);
         }
-        // The least important one has to go, be it the one that comes.
+        // The least important request is removed; it may be the new one.
         match self.queue.pop_last() {
-            Some((last, _)) if last == place => Err(QueueFull),
+            Some((last_key, _)) if last_key == key => Err(QueueFull),
             Some((_, wake)) => {
                 wakes.push(wake);
-                Ok(place)
+                Ok(key)
             }
-            None => Ok(place),
+            None => Ok(key),
         }
     }
 
-    /// A request comes and begins at once, if there is a slot: nobody waits then.
+    /// Begins an arriving request at once if a slot is free and no request waits.
     pub(crate) fn try_start(&mut self) -> bool {
         let begins = self.free() > 0 && self.queue.is_empty();
         self.begun += usize::from(begins);
         begins
     }
 
-    /// Where it stands, and what wakes it while it waits.
-    pub(crate) fn poll(&mut self, now: Time, place: QueueKey) -> (WaiterState, Option<&mut T>) {
+    /// State of a request, and its waker while it waits.
+    pub(crate) fn poll(&mut self, now: Time, key: QueueKey) -> (WaiterState, Option<&mut T>) {
         self.now = self.now.max(now);
-        match self.queue.get_mut(&place) {
+        match self.queue.get_mut(&key) {
             Some(wake) => (WaiterState::Queued, Some(wake)),
-            None if self.called.contains(&place) => (WaiterState::Called, None),
+            None if self.called.contains(&key) => (WaiterState::Called, None),
             None => (WaiterState::Removed, None),
         }
     }
 
-    /// A request that was called begins, unless it is too late. Whoever has begun keeps the slot.
-    pub(crate) fn begin(&mut self, now: Time, place: QueueKey, wakes: &mut Vec<T>) -> BeginOutcome {
+    /// Begins a called request, unless it is too late. The request keeps its slot until
+    /// [`Self::end`].
+    pub(crate) fn begin(&mut self, now: Time, key: QueueKey, wakes: &mut Vec<T>) -> BeginOutcome {
         self.now = self.now.max(now);
-        let Some(at) = self.called.iter().position(|called| *called == place) else { return BeginOutcome::Removed };
+        let Some(at) = self.called.iter().position(|called| *called == key) else { return BeginOutcome::Removed };
         self.called.swap_remove(at);
-        if now >= place.start_deadline {
+        if now >= key.start_deadline {
             self.call_next(wakes);
             return BeginOutcome::Removed;
         }
         if self.begun >= self.slots {
-            self.queue.insert(place, T::default());
+            self.queue.insert(key, T::default());
             return BeginOutcome::Requeued;
         }
         self.begun += 1;
         BeginOutcome::Started
     }
 
-    /// A request that has begun gives its slot back.
+    /// Frees the slot of a request that has begun.
     pub(crate) fn end(&mut self, wakes: &mut Vec<T>) {
         self.begun -= 1;
         self.call_next(wakes);
     }
 
-    /// A request that has not begun goes, wherever it stands. What would have woken it is handed back.
-    pub(crate) fn leave(&mut self, place: QueueKey, wakes: &mut Vec<T>) -> Option<T> {
-        let wake = self.queue.remove(&place);
-        if let Some(at) = self.called.iter().position(|called| *called == place) {
+    /// Removes a request that has not begun. Returns its waker, if it was queued.
+    pub(crate) fn leave(&mut self, key: QueueKey, wakes: &mut Vec<T>) -> Option<T> {
+        let wake = self.queue.remove(&key);
+        if let Some(at) = self.called.iter().position(|called| *called == key) {
             self.called.swap_remove(at);
             self.call_next(wakes);
         }
         wake
     }
 
-    /// Calls those whose turn it is. Who is too late by then is sent out without.
+    /// Calls the next requests while slots are free. A request that is too late is woken and
+    /// removed.
     fn call_next(&mut self, wakes: &mut Vec<T>) {
         if self.free() == 0 {
-            // Somebody may hold a future and never poll it. It was called until its time is over, and not for ever.
+            // A task may hold a called future and never poll it. Its call expires at its start
+            // deadline.
             self.called.retain(|called| self.now < called.start_deadline);
         }
         while self.free() > 0
-            && let Some((place, wake)) = self.queue.pop_first()
+            && let Some((key, wake)) = self.queue.pop_first()
         {
-            if self.now < place.start_deadline {
-                self.called.push(place);
+            if self.now < key.start_deadline {
+                self.called.push(key);
             }
             wakes.push(wake);
         }
     }
 
-    /// Requests that wait.
+    /// Number of requests that wait.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }

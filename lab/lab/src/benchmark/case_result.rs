@@ -1,4 +1,4 @@
-//! A scene's runs, and what each controller reached in it.
+//! The runs of a benchmark case, and each controller's result.
 
 use super::cases::{BenchmarkCase, TUNED_SUFFIX};
 use crate::error::RunError;
@@ -10,37 +10,37 @@ use leeward_sim::oracle;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
-/// A point of a scene: one workload, met by all.
+/// Results of a point of a case: one workload, the same for all controllers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseResult {
-    /// Name of the scene.
+    /// Name of the case.
     pub scene: String,
-    /// Its workload in words.
+    /// The workload as text.
     pub workload: String,
-    /// The objective, µs.
+    /// Latency objective, µs.
     pub slo_us: f64,
     /// Goodput of the oracle, requests per second.
     pub oracle_rps: f64,
-    /// The 99th percentile under it, µs.
+    /// 99th percentile of the oracle, µs.
     pub oracle_p99_us: f64,
-    /// Everybody else.
+    /// Results of all other controllers.
     pub entries: Vec<ControllerResult>,
 }
 
 /// Result of one controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControllerResult {
-    /// Name of the algorithm, or the label of one that was tuned for the scene.
+    /// Name of the algorithm, or label of a variant tuned for the case.
     pub label: String,
-    /// Whether it was tuned for the scene.
+    /// Whether the variant was tuned for the case.
     pub is_tuned: bool,
     /// Goodput, requests per second.
     pub goodput_rps: f64,
-    /// The 99th percentile of responses, µs.
+    /// 99th percentile of responses, µs.
     pub p99_us: f64,
 }
 
-/// Runs a scene.
+/// Runs a case.
 ///
 /// # Errors
 /// As [`run`].
@@ -52,7 +52,7 @@ pub fn run_case(
 ) -> Result<Vec<CaseResult>, RunError> {
     let results = run(&scene.scenario, registry, options, &|_| {}, cancel)?;
     let is_oracle = |point: &&PointRow| point.run.controller == oracle::ALGORITHM.name;
-    let one = |bound: &PointRow| CaseResult {
+    let case_result = |bound: &PointRow| CaseResult {
         scene: scene.name.clone(),
         workload: describe_workload(bound),
         slo_us: bound.slo_us,
@@ -70,7 +70,7 @@ pub fn run_case(
             })
             .collect(),
     };
-    Ok(results.points.iter().filter(is_oracle).map(one).collect())
+    Ok(results.points.iter().filter(is_oracle).map(case_result).collect())
 }
 
 fn describe_workload(point: &PointRow) -> String {

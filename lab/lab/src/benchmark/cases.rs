@@ -1,5 +1,7 @@
-//! Scenes of the league. A scene is a scenario with the league's controllers in the place of its own; of its own those stay that were
-//! tuned for it.
+//! Benchmark cases from scenarios. A case is a scenario with the benchmark's controllers instead of
+//! its own.
+//!
+//! Of the scenario's own variants only those tuned for it remain.
 
 use crate::scenario::{Scenario, ScenarioError, Variant, VariantScheduling};
 use crate::{BuiltinScenario, builtin_scenarios};
@@ -8,25 +10,28 @@ use leeward_core::units::Nanos;
 use leeward_sim::config::{LockModel, LockPolicy};
 use leeward_sim::oracle;
 
-/// Most points of one scene, and of a quick one: some scenarios sweep a demand in steps that teach a league nothing.
+/// Maximum number of points of a case, and of a quick one: some scenarios sweep demand in steps
+/// that add nothing to the benchmark.
 const MAX_POINTS: [usize; 2] = [6, 2];
-/// A quick run measures no longer than this, after half as long to warm up.
+/// Maximum measured time of a quick run; the warm-up takes half as long.
 const QUICK_DURATION: Nanos = Nanos::from_millis(200);
 
-/// A scenario in which all compete.
+/// A scenario in which all controllers run.
 #[derive(Clone, Debug)]
 pub struct BenchmarkCase {
-    /// The name in tables: the scenario's id, and how its locks are taken where they refuse.
+    /// Name in tables: the scenario's id, with its lock policy if that rejects requests.
     pub name: String,
-    /// The runs.
+    /// The scenario with its runs.
     pub scenario: Scenario,
 }
 
-/// The built-in scenarios that can be simulated and in which cores and locks are all there is, as scenes. Requests of several kinds
-/// are no equal ground, since few controllers go by kinds. `filters` are parts of their ids; without any it is all of them.
+/// The built-in scenarios that can be simulated with only cores and locks, as cases.
+///
+/// Scenarios with several kinds of requests are excluded, because few controllers use kinds.
+/// `filters` are parts of ids; without filters it returns all cases.
 ///
 /// # Errors
-/// A scenario that is refused, which would be a defect of this crate.
+/// A rejected scenario, which would be a defect of this crate.
 pub fn builtin_cases(filters: &[String], quick: bool) -> Result<Vec<BenchmarkCase>, ScenarioError> {
     let mut all = Vec::new();
     for builtin in builtin_scenarios() {
@@ -44,23 +49,24 @@ fn cases_of(builtin: &BuiltinScenario, quick: bool) -> Result<Vec<BenchmarkCase>
     if !is_simple || !scenario.workload.services.iter().all(|service| service.is_simulated()) {
         return Ok(Vec::new());
     }
-    let mut grounds: Vec<(LockModel, VariantScheduling)> = Vec::new();
+    let mut combinations: Vec<(LockModel, VariantScheduling)> = Vec::new();
     let takes_locks = scenario.workload.application.is_some();
     for variant in scenario.controllers.iter().filter(|variant| !variant.derived_budget) {
         let locks = if takes_locks { variant.locks } else { LockModel::default() };
-        // What an application gets that nobody has changed.
+        // The lock policy of an application without changes.
         let plain = LockModel { acquire: LockPolicy::Plain, ..locks };
         for locks in [plain, locks] {
-            let ground = (locks, variant.scheduling.clone());
-            if !grounds.contains(&ground) && is_supported(&locks) {
-                grounds.push(ground);
+            let combination = (locks, variant.scheduling.clone());
+            if !combinations.contains(&combination) && is_supported(&locks) {
+                combinations.push(combination);
             }
         }
     }
-    Ok(grounds.into_iter().map(|(locks, scheduling)| benchmark_case(&scenario, locks, scheduling)).collect())
+    Ok(combinations.into_iter().map(|(locks, scheduling)| benchmark_case(&scenario, locks, scheduling)).collect())
 }
 
-/// Whether locks are taken in a way that the runtime has. Trying once and timing out are what the papers compare with.
+/// Whether the runtime has this lock policy. Trying once and timing out are only the papers'
+/// comparisons.
 fn is_supported(locks: &LockModel) -> bool {
     matches!(locks.acquire, LockPolicy::Plain | LockPolicy::UnlessCongested { recheck: true, .. })
 }
@@ -96,12 +102,13 @@ fn benchmark_case(scenario: &Scenario, locks: LockModel, scheduling: VariantSche
     BenchmarkCase { name, scenario }
 }
 
-/// Marks a variant that was tuned.
+/// Suffix in the label of a tuned variant.
 pub(super) const TUNED_SUFFIX: &str = "(tuned)";
 
-/// All algorithms with their defaults, and the oracle, which asks before anybody waits for a lock.
+/// All algorithms with their defaults, and the oracle, which decides before requests wait for
+/// locks.
 pub(super) fn default_variants(registry: &Registry, locks: LockModel, scheduling: &VariantScheduling) -> Vec<Variant> {
-    let entrant = |name: &'static str| Variant {
+    let variant = |name: &'static str| Variant {
         controller: name.into(),
         label: name.into(),
         base_label: name.into(),
@@ -115,5 +122,5 @@ pub(super) fn default_variants(registry: &Registry, locks: LockModel, scheduling
         threading: None,
         call_policy: None,
     };
-    registry.names().map(entrant).collect()
+    registry.names().map(variant).collect()
 }

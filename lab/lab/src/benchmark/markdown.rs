@@ -1,15 +1,15 @@
-//! The league as a page of documentation.
+//! The controller benchmark as a page of documentation.
 
 use super::case_result::CaseResult;
 use super::ranking::{Ranking, RatioQuantiles};
 use std::fmt::Write;
 
-/// Matches that are listed in which the default came out worst.
+/// Maximum number of listed matches with the default controller's worst results.
 const MAX_WORST_ROWS: usize = 20;
-/// The controller that is to be everybody's.
+/// The default controller.
 const DEFAULT_CONTROLLER: &str = "auto";
 
-/// The page; `command` is the one that made it.
+/// Returns the page; `command` produced the results.
 pub fn markdown(command: &str, matches: &[CaseResult], standings: &[Ranking]) -> String {
     let mut text = format!(
         "# The league\n\nMade by `{command}`. Every controller plays every scene with its defaults; those that a scenario has tuned \
@@ -44,21 +44,21 @@ fn spread(RatioQuantiles { median, tenth, worst }: &RatioQuantiles) -> String {
     format!("{median:.3}, {tenth:.3}, {worst:.3}")
 }
 
-/// The default's ratio to the best, and the line that tells of it.
-fn row(one: &CaseResult) -> Option<(f64, String)> {
-    let own = one.entries.iter().find(|entry| entry.label == DEFAULT_CONTROLLER)?;
-    let others = one.entries.iter().filter(|entry| entry.label != DEFAULT_CONTROLLER);
-    let best = others.max_by(|one, other| one.goodput_rps.total_cmp(&other.goodput_rps))?;
+/// Ratio of the default controller to the best other one, and the line of the table.
+fn row(case: &CaseResult) -> Option<(f64, String)> {
+    let own = case.entries.iter().find(|entry| entry.label == DEFAULT_CONTROLLER)?;
+    let others = case.entries.iter().filter(|entry| entry.label != DEFAULT_CONTROLLER);
+    let best = others.max_by(|case, other| case.goodput_rps.total_cmp(&other.goodput_rps))?;
     let ratio = if best.goodput_rps > 0.0 { own.goodput_rps / best.goodput_rps } else { 1.0 };
     let thousands = |rate: f64| format!("{:.1} k/s", rate / 1e3);
     let line = format!(
         "| {} | {} | {} | {} {} | {ratio:.3} | {} |\n",
-        one.scene,
-        one.workload,
+        case.scene,
+        case.workload,
         thousands(own.goodput_rps),
         best.label,
         thousands(best.goodput_rps),
-        thousands(one.oracle_rps)
+        thousands(case.oracle_rps)
     );
     Some((ratio, line))
 }

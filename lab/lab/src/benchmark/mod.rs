@@ -1,10 +1,11 @@
-//! The league: every controller in every scene, with its defaults, beside those that were tuned for the scene and the oracle.
+//! The controller benchmark: every controller in every case, with its defaults, beside tuned
+//! variants and the oracle.
 //!
-//! - [`scenes`]: the repository's scenarios as scenes: one workload, one machine, one way to take locks.
-//! - [`random`]: scenes drawn from a seed.
-//! - [`play`]: a scene's runs, and what each controller reached in it.
-//! - [`standings`]: what they reached over all scenes.
-//! - [`markdown`]: the table.
+//! - `cases`: the repository's scenarios as cases: one workload, one machine, one lock policy.
+//! - `random`: cases drawn from a seed.
+//! - `case_result`: the runs of a case, and each controller's result.
+//! - `ranking`: results over all cases.
+//! - `markdown`: the page.
 
 mod case_result;
 mod cases;

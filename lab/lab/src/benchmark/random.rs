@@ -1,5 +1,7 @@
-//! Scenes drawn from a seed: services, machines, demands, locks and allocators as they come, so that nobody is tuned for them. Each is
-//! the text of a scenario, which can be shown and run by itself.
+//! Benchmark cases drawn from a seed: random services, machines, demands, locks and allocators, for
+//! which no controller is tuned.
+//!
+//! Each case is the text of a scenario, which can be shown and run by itself.
 
 use super::cases::{BenchmarkCase, default_variants};
 use crate::scenario::{Scenario, ScenarioError};
@@ -9,10 +11,10 @@ use leeward_sim::rng::{Purpose, Rng};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Requests that a scene measures at capacity, about.
+/// Approximate number of requests that a case measures at capacity.
 const REQUESTS: f64 = 40_000.0;
 
-/// How service times are spread.
+/// Distribution of service times.
 #[derive(Clone, Copy)]
 enum ServiceShape {
     Constant,
@@ -21,25 +23,25 @@ enum ServiceShape {
     Bimodal,
 }
 
-/// How demand goes on in time.
+/// Demand over time.
 #[derive(Clone, Copy)]
 enum DemandTimeline {
     Steady,
-    /// A burst, and back.
+    /// A burst that ends.
     Burst,
-    /// A rise that stays.
+    /// A lasting rise.
     Rise,
 }
 
-/// Bottleneck beside the cores, if any.
+/// Bottleneck besides the cores, if any.
 #[derive(Clone, Copy)]
 enum Bottleneck {
     Cores,
-    /// A lock that some of them take for a part of their work.
+    /// A lock that some requests take for a part of their work.
     OneLock,
-    /// Each takes one of two locks for all of its work.
+    /// Two locks; each request takes one of them for all of its work.
     TwoLocks,
-    /// Cores that come and go with the load.
+    /// Cores under an allocator.
     Allocator,
 }
 
@@ -47,7 +49,7 @@ fn choose<T: Copy>(rng: &mut Rng, among: &[T]) -> T {
     among[rng.below(among.len() as u64) as usize]
 }
 
-/// The text of the scenario that a seed draws.
+/// Text of the scenario that a seed draws.
 pub(super) fn scenario_text(seed: u64) -> String {
     use {Bottleneck::*, DemandTimeline::*, ServiceShape::*};
     let rng = &mut Rng::new(seed, Purpose::Data);
@@ -59,7 +61,7 @@ pub(super) fn scenario_text(seed: u64) -> String {
     let patience = choose(rng, &[5.0, 10.0, 10.0, 20.0, 50.0]);
     let demand = choose(rng, &[0.5, 0.8, 0.95, 1.2, 1.5, 2.0, 3.0]);
     let course = choose(rng, &[Steady, Steady, Burst, Rise]);
-    let ground = choose(rng, &[Cores, Cores, OneLock, OneLock, TwoLocks, Allocator]);
+    let bottleneck = choose(rng, &[Cores, Cores, OneLock, OneLock, TwoLocks, Allocator]);
     let (share, held) = (choose(rng, &[0.1, 0.2, 0.5, 0.8]), choose(rng, &[0.1, 0.3, 0.7, 1.0]));
     let service = match shape {
         Constant => format!("const:{mean}us"),
@@ -73,7 +75,7 @@ pub(super) fn scenario_text(seed: u64) -> String {
     let mut text = format!(
         "id = \"random-{seed}\"\ntitle = \"Drawn from seed {seed}\"\nsource = \"leeward league\"\n\n[server]\ncores = {cores}\n"
     );
-    let policy = if matches!(ground, Allocator) { "[server.allocator]\npolicy = \"delay\"\n" } else { "" };
+    let policy = if matches!(bottleneck, Allocator) { "[server.allocator]\npolicy = \"delay\"\n" } else { "" };
     let slo = patience * (mean + rtt);
     let _ = write!(text, "{policy}\n[network]\nrtt = \"{rtt}us\"\n\n[workload]\nservice = \"{service}\"\n");
     let _ = write!(text, "clients = {clients}\nslo = \"{slo}us\"\n");
@@ -85,7 +87,7 @@ pub(super) fn scenario_text(seed: u64) -> String {
     if levels.is_empty() {
         let _ = writeln!(text, "demand = \"{demand}x\"");
     }
-    let locks = match ground {
+    let locks = match bottleneck {
         OneLock => "locks = [\"slow\"]\n",
         TwoLocks => "locks = [\"first\", \"second\"]\n",
         Cores | Allocator => "",
@@ -98,7 +100,7 @@ pub(super) fn scenario_text(seed: u64) -> String {
     let mut path = |share: f64, steps: &str| {
         let _ = write!(text, "\n[[workload.path]]\nshare = \"{:.0}%\"\nsteps = [{steps}]\n", share * 100.0);
     };
-    match ground {
+    match bottleneck {
         OneLock => {
             let (free, locked) = ((1.0 - held) * 100.0, held * 100.0);
             path(share, &format!("\"work {free:.0}%\", \"lock slow\", \"work {locked:.0}%\", \"unlock slow\""));
@@ -114,10 +116,11 @@ pub(super) fn scenario_text(seed: u64) -> String {
     text + "\n[[controller]]\nname = \"none\"\n"
 }
 
-/// Prefix of a scene's name, before its seed.
+/// Prefix of a case's name, before its seed.
 const NAME_PREFIX: &str = "random-";
 
-/// The scene of this name as a scenario's text, in which all controllers play with their defaults; `None` if it names none.
+/// Text of the scenario of the case `name`, with the default controllers; `None` if the name is not
+/// a random case.
 pub fn random_scenario_text(name: &str, registry: &Registry) -> Option<String> {
     let seed = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
     let mut text = scenario_text(seed);
@@ -128,10 +131,10 @@ pub fn random_scenario_text(name: &str, registry: &Registry) -> Option<String> {
     Some(text)
 }
 
-/// The scene that a seed draws.
+/// The case that a seed draws.
 ///
 /// # Errors
-/// A text that the scenario's reader refuses, which would be a defect of this module.
+/// A text that the scenario reader rejects, which would be a defect of this module.
 pub fn random_case(seed: u64, registry: &Registry) -> Result<BenchmarkCase, ScenarioError> {
     let name = format!("{NAME_PREFIX}{seed}");
     let mut scenario = Scenario::parse(&name, &scenario_text(seed), Path::new(""), &[], false, registry)?;

@@ -1,44 +1,46 @@
-//! Standings: what each controller reached over all matches.
+//! Ranking of the controllers over all matches.
 
 use super::case_result::{CaseResult, ControllerResult};
 use crate::numbers::quantile;
 use serde::{Deserialize, Serialize};
 
-/// A share of the oracle's goodput below which a controller counts as locked out, where another one has ten times as much.
+/// Share of the oracle's goodput below which a controller counts as locked out, if another one has
+/// ten times as much goodput.
 const LOCK_OUT_SHARE: f64 = 0.05;
 
-/// Goodput of another controller that is as much as one's own, or nearly.
+/// Share of a controller's goodput from which another controller's goodput counts as equal.
 const TIE_SHARE: f64 = 0.97;
 
-/// A controller's place.
+/// Ranking of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
     /// Name of the algorithm.
     pub controller: String,
-    /// Matches that it took part in and in which the oracle had any goodput.
+    /// Matches of the controller in which the oracle had any goodput.
     pub matches: usize,
-    /// Goodput over the oracle's: the median, the worst tenth's best, and the worst.
+    /// Ratio of goodput to the oracle's: median, first decile, and minimum.
     pub of_oracle: RatioQuantiles,
-    /// Goodput over that of the best of all others, tuned ones included.
+    /// Ratio of goodput to that of the best other controller, tuned ones included.
     pub of_best: RatioQuantiles,
-    /// Matches in which it had next to nothing where others had something.
+    /// Matches with next to no goodput where another controller had some.
     pub lock_outs: usize,
-    /// Matches in which its 99th percentile was beyond the objective though the oracle's was not.
+    /// Matches with a 99th percentile beyond the objective where the oracle's was within.
     pub too_late: usize,
-    /// Of those, matches in which another controller was in time with as much goodput, or nearly: the lateness was not the scene's.
+    /// Of these, matches in which another controller was in time with equal goodput: the case did
+    /// not cause the lateness.
     pub late_alone: usize,
-    /// The match of its worst ratio to the best.
+    /// Match with its lowest ratio to the best.
     pub worst: String,
 }
 
 /// Distribution of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioQuantiles {
-    /// Half of the matches were better.
+    /// Median: half of the matches were better.
     pub median: f64,
-    /// Nine of ten matches were better.
+    /// First decile: nine of ten matches were better.
     pub tenth: f64,
-    /// The worst match.
+    /// Minimum.
     pub worst: f64,
 }
 
@@ -49,7 +51,8 @@ impl RatioQuantiles {
     }
 }
 
-/// All who played with their defaults, the best first: by the median of what they reached of the best, then by the worst.
+/// All controllers with their defaults, the best first: by the median ratio to the best, then by
+/// the minimum.
 pub fn rankings(matches: &[CaseResult]) -> Vec<Ranking> {
     let mut names: Vec<&str> = Vec::new();
     for entry in matches.iter().flat_map(|one| &one.entries).filter(|entry| !entry.is_tuned) {
@@ -70,23 +73,23 @@ fn rank(name: &str, matches: &[CaseResult]) -> Option<Ranking> {
     let (mut of_oracle, mut of_best) = (Vec::new(), Vec::new());
     let (mut lock_outs, mut too_late, mut late_alone) = (0, 0, 0);
     let mut worst: Option<(f64, &CaseResult)> = None;
-    for one in matches.iter().filter(|one| one.oracle_rps > 0.0) {
-        let Some(own) = one.entries.iter().find(|entry| entry.label == name) else { continue };
-        let others = one.entries.iter().filter(|entry| entry.label != name).map(|entry| entry.goodput_rps);
+    for case in matches.iter().filter(|case| case.oracle_rps > 0.0) {
+        let Some(own) = case.entries.iter().find(|entry| entry.label == name) else { continue };
+        let others = case.entries.iter().filter(|entry| entry.label != name).map(|entry| entry.goodput_rps);
         let best = others.fold(0.0, f64::max);
-        let part = own.goodput_rps / one.oracle_rps;
+        let part = own.goodput_rps / case.oracle_rps;
         of_oracle.push(part);
-        // Where nobody else has anything, nothing is as good as the best.
+        // If no other controller has goodput, any result equals the best.
         let ratio = if best > 0.0 { own.goodput_rps / best } else { 1.0 };
         of_best.push(ratio);
         lock_outs += usize::from(part < LOCK_OUT_SHARE && best > own.goodput_rps * 10.0);
-        let is_late = own.p99_us > one.slo_us && one.oracle_p99_us <= one.slo_us;
+        let is_late = own.p99_us > case.slo_us && case.oracle_p99_us <= case.slo_us;
         let is_as_good =
-            |entry: &ControllerResult| entry.p99_us <= one.slo_us && entry.goodput_rps >= own.goodput_rps * TIE_SHARE;
+            |entry: &ControllerResult| entry.p99_us <= case.slo_us && entry.goodput_rps >= own.goodput_rps * TIE_SHARE;
         too_late += usize::from(is_late);
-        late_alone += usize::from(is_late && one.entries.iter().any(is_as_good));
+        late_alone += usize::from(is_late && case.entries.iter().any(is_as_good));
         if worst.is_none_or(|(least, _)| ratio < least) {
-            worst = Some((ratio, one));
+            worst = Some((ratio, case));
         }
     }
     let (_, worst) = worst?;

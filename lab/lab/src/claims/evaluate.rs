@@ -1,21 +1,22 @@
-//! Evaluates an expression over the rows of one seed.
+//! Evaluation of an expression over the rows of one seed.
 
 use super::{Comparison, Condition, Expression, Function, Node, Operand, Operator, Selection};
 use crate::numbers::median;
 use leeward_outcome::results::Results;
 use leeward_outcome::table::{Cell, Row};
 
-/// Two numbers closer than this are equal: demands are computed from capacities that are not round.
+/// Relative difference below which two numbers are equal: demands are computed from capacities that
+/// are not round.
 const TOLERANCE: f64 = 0.005;
 
 impl Expression {
-    /// Its value for one seed; `None` if a selection matches nothing. May be infinite or not a number.
+    /// Value for one seed; `None` if a selection matches no row. It may be infinite or NaN.
     pub fn evaluate(&self, results: &Results, seed: u64) -> Option<f64> {
         scalar(&self.node, results, seed)
     }
 }
 
-/// A selection that matches several rows counts as their mean.
+/// Evaluates a node. A selection that matches several rows counts as their mean.
 fn scalar(node: &Node, results: &Results, seed: u64) -> Option<f64> {
     match node {
         Node::Number(number) => Some(*number),
@@ -74,24 +75,24 @@ fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
 
 fn matches(condition: &Condition, row: Row<'_>) -> bool {
     match (row.cell(&condition.field), &condition.value) {
-        (Cell::Text(found), Operand::Text(wanted)) => (found == wanted) == (condition.comparison == Comparison::Equal),
-        // A row without the text has another one.
+        (Cell::Text(found), Operand::Text(target)) => (found == target) == (condition.comparison == Comparison::Equal),
+        // A row without the field has another text.
         (Cell::Absent, Operand::Text(_)) => condition.comparison == Comparison::NotEqual,
-        (found, Operand::Number(wanted)) => {
-            found.number().is_some_and(|found| compare(found, condition.comparison, *wanted))
+        (found, Operand::Number(target)) => {
+            found.number().is_some_and(|found| compare(found, condition.comparison, *target))
         }
         _ => false,
     }
 }
 
-fn compare(found: f64, comparison: Comparison, wanted: f64) -> bool {
-    let equal = (found - wanted).abs() <= TOLERANCE * wanted.abs();
+fn compare(found: f64, comparison: Comparison, target: f64) -> bool {
+    let equal = (found - target).abs() <= TOLERANCE * target.abs();
     match comparison {
         Comparison::Equal => equal,
         Comparison::NotEqual => !equal,
-        Comparison::AtLeast => found > wanted || equal,
-        Comparison::AtMost => found < wanted || equal,
-        Comparison::Above => found > wanted && !equal,
-        Comparison::Below => found < wanted && !equal,
+        Comparison::AtLeast => found > target || equal,
+        Comparison::AtMost => found < target || equal,
+        Comparison::Above => found > target && !equal,
+        Comparison::Below => found < target && !equal,
     }
 }

@@ -1,14 +1,17 @@
-//! How sure a median is: the bootstrap over the seeds. Which interval makes which verdict is `judge`'s.
+//! Confidence interval of a median, by the bootstrap over the seeds. Does not contain the verdicts
+//! (`judge`).
 
 use crate::numbers::median;
 
-/// Resamples of an interval: its ends move by less than the seeds' own spread with more.
+/// Number of resamples; with more, the interval's ends move by less than the seeds' own spread.
 const RESAMPLES: usize = 2_000;
-/// Share of the resamples left out at either end: 95 % are within.
+/// Share of the resamples left out at each end: 95 % remain.
 const TAIL: f64 = 0.025;
 
-/// The interval in which the median of `values` lies with 95 % probability, by the percentile bootstrap; a single value is its own. Infinite
-/// values count as what they are: above, or below, all others. The same values give the same interval.
+/// The 95 % interval of the median of `values`, by the percentile bootstrap; a single value is its
+/// own interval.
+///
+/// Infinite values count as above, or below, all others. The same values give the same interval.
 pub(crate) fn bootstrap(values: &[f64]) -> (f64, f64) {
     let mut random = SplitMix(values.len() as u64);
     let mut resample = vec![0.0; values.len()];
@@ -24,13 +27,14 @@ pub(crate) fn bootstrap(values: &[f64]) -> (f64, f64) {
     (medians[low], medians[last - low])
 }
 
-/// The median, where infinities may meet: between a number and infinity lies infinity.
+/// The median, also of infinite values: the middle of a number and infinity is infinity.
 pub(crate) fn median_with_infinities(values: &mut [f64]) -> f64 {
     let value = median(values);
-    if value.is_nan() { 0.0 } else { value } // minus and plus infinity: as far below as above
+    if value.is_nan() { 0.0 } else { value } // minus and plus infinity cancel
 }
 
-/// Steele et al., OOPSLA'14: enough for drawing seeds, and the same everywhere.
+/// SplitMix64 (Steele et al., OOPSLA'14): sufficient for drawing seeds, and the same on every
+/// machine.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -63,7 +67,8 @@ mod tests {
         assert_eq!(few, bootstrap(&spread(10)));
     }
 
-    /// The interval of 95 % should miss in about 5 % of the cases; the percentile bootstrap of a median of ten misses in somewhat more or less.
+    /// A 95 % interval should miss in about 5 % of the cases; the percentile bootstrap of a median
+    /// of ten misses somewhat more or less often.
     #[test]
     fn it_covers_the_true_median_about_as_often_as_it_says() {
         let mut random = SplitMix(99);

@@ -1,12 +1,12 @@
-//! The verdict on a claim from what all seeds say: reproduced if the interval of the median lies within what is accepted, not
-//! reproduced if it lies outside, undecided if it reaches across a bound.
+//! The verdict on a claim over all seeds: reproduced if the median's interval lies within the
+//! accepted values, not reproduced if it lies outside, undecided if it reaches across a bound.
 
 use super::interval::{bootstrap, median_with_infinities};
 use crate::numbers::round;
 use crate::scenario::ClaimSpec;
 use leeward_outcome::results::{Claim, Results, Verdict};
 
-/// Holds a claim against results.
+/// Judges a claim by the results.
 pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     let seeds = seeds(results);
     let evaluated: Vec<f64> = seeds.iter().filter_map(|seed| spec.measure.evaluate(results, *seed)).collect();
@@ -29,7 +29,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     let interval = bootstrap(&values);
     let value = median_with_infinities(&mut values);
     let verdict = if values.len() < seeds.len() {
-        Verdict::Undecided // seeds without a number could be anywhere
+        Verdict::Undecided // seeds without a number could have any value
     } else {
         verdict(spec, interval)
     };
@@ -44,7 +44,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
 }
 
 fn verdict(spec: &ClaimSpec, (low, high): (f64, f64)) -> Verdict {
-    // Six decimals are what results have: a number is not beyond a bound by less.
+    // Results have six decimals, so a smaller difference is not beyond a bound.
     let (low, high) = (round_finite(low), round_finite(high));
     let (min, max) = (spec.min.unwrap_or(f64::NEG_INFINITY), spec.max.unwrap_or(f64::INFINITY));
     if min <= low && high <= max {
@@ -67,7 +67,8 @@ fn seeds(results: &Results) -> Vec<u64> {
     seeds
 }
 
-/// `values` are those of the `seeds` that gave one; a verdict that rests on some of them only says so.
+/// Text of a measurement. `values` are those of the seeds with a value; the text states their
+/// number if some of the `seeds` have none.
 fn describe_measured(value: f64, values: &[f64], (low, high): (f64, f64), seeds: usize, unit: &str) -> String {
     let middle = with_unit(value, unit);
     let spread = if values.len() == 1 { middle } else { format!("{middle} ({}–{})", short(low), short(high)) };
@@ -91,7 +92,7 @@ fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// About four significant digits, without zeros at the end.
+/// Formats about four significant digits, without trailing zeros.
 fn short(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "∞".into() } else { "-∞".into() };

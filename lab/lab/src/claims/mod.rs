@@ -1,11 +1,12 @@
-//! The language in which a scenario writes what a paper claims, such as
-//! `goodput_rps{breakwater, demand_ratio=2} / goodput_rps{seda, demand_ratio=2}`, and the verdict on it. An expression
-//! is evaluated once per seed; the median over the seeds is what counts, and how sure it is. The language is described in
-//! `docs/scenarios.md`.
+//! The language for a scenario's claims, such as `goodput_rps{breakwater, demand_ratio=2} /
+//! goodput_rps{seda, demand_ratio=2}`, and their verdicts.
+//!
+//! An expression is evaluated once per seed; the median over the seeds and its confidence interval
+//! count. `docs/scenarios.md` describes the language.
 //!
 //! - `parse`: text to [`Expression`].
 //! - `evaluate`: [`Expression`] and results to a number.
-//! - `interval`: how sure the median over the seeds is.
+//! - `interval`: confidence interval of the median over the seeds.
 //! - `judge`: the numbers of all seeds to a [`leeward_outcome::results::Claim`].
 
 mod evaluate;
@@ -51,7 +52,7 @@ enum Function {
     Median,
 }
 
-/// A field of the rows that meet all conditions.
+/// A field of all rows that meet the conditions.
 #[derive(Clone, Debug, PartialEq)]
 struct Selection {
     table: Table,
@@ -84,10 +85,10 @@ enum Operand {
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// The first thing that makes no sense, with what is accepted there.
+    /// The first syntax error, with the accepted alternatives.
     ///
     /// ```
     /// use leeward_lab::claims::Expression;
@@ -98,14 +99,14 @@ impl Expression {
         parse::expression(text).map(|node| Expression { node })
     }
 
-    /// The labels it names, alone or as `label=…`.
+    /// Labels in the expression, alone or as `label=…`.
     pub fn labels(&self) -> Vec<String> {
         let mut labels = self.texts("label");
         visit(&self.node, &mut |selection| labels.extend(selection.label.clone()));
         labels
     }
 
-    /// The texts with which it compares `field`.
+    /// Texts with which the expression compares `field`.
     pub fn texts(&self, field: &str) -> Vec<String> {
         let mut texts = Vec::new();
         visit(&self.node, &mut |selection| {
@@ -119,7 +120,7 @@ impl Expression {
     }
 }
 
-/// Shows all selections within `node` to `look`.
+/// Calls `look` for all selections within `node`.
 fn visit(node: &Node, look: &mut impl FnMut(&Selection)) {
     match node {
         Node::Number(_) => {}

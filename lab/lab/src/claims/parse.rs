@@ -1,20 +1,20 @@
-//! Reads claims: sums of products of numbers, selections, calls and parentheses.
+//! Parser of claims: sums of products of numbers, selections, calls and parentheses.
 
 use super::{Comparison, Condition, Function, Node, Operand, Operator, Selection};
 use leeward_core::units::{parse_number, parse_scaled};
 use leeward_outcome::table::{Table, ValueType};
 
-/// No claim needs more; a deeper one would need more stack than text.
+/// Maximum nesting depth. No claim needs more, and a deeper one could exhaust the stack.
 const MAX_DEPTH: usize = 50;
 const MAX_CHARS: usize = 4_000;
 
-/// An expression that makes no sense.
+/// A syntax error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at character {position}: {problem}")]
 pub struct ExpressionError {
-    /// Where, in characters from 1.
+    /// Position, in characters from 1.
     pub position: usize,
-    /// Description of the mistake and of what is accepted.
+    /// Description of the mistake, with the accepted alternatives.
     pub problem: String,
 }
 
@@ -41,7 +41,7 @@ impl Parser {
         ExpressionError { position: self.position + 1, problem: problem.into() }
     }
 
-    /// The next character that is no space.
+    /// Next character that is not a space.
     fn peek(&mut self) -> Option<char> {
         while self.chars.get(self.position).is_some_and(|c| c.is_whitespace()) {
             self.position += 1;
@@ -49,19 +49,19 @@ impl Parser {
         self.chars.get(self.position).copied()
     }
 
-    fn eat(&mut self, wanted: char) -> bool {
-        let found = self.peek() == Some(wanted);
-        self.position += usize::from(found);
-        found
+    fn eat(&mut self, expected: char) -> bool {
+        let is_match = self.peek() == Some(expected);
+        self.position += usize::from(is_match);
+        is_match
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), ExpressionError> {
-        if self.eat(wanted) { Ok(()) } else { Err(self.error(format!("expected `{wanted}`"))) }
+    fn expect(&mut self, expected: char) -> Result<(), ExpressionError> {
+        if self.eat(expected) { Ok(()) } else { Err(self.error(format!("expected `{expected}`"))) }
     }
 
-    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> String {
+    fn take_while(&mut self, expected: impl Fn(char) -> bool) -> String {
         let start = self.position;
-        while self.chars.get(self.position).is_some_and(|c| wanted(*c)) {
+        while self.chars.get(self.position).is_some_and(|c| expected(*c)) {
             self.position += 1;
         }
         self.chars[start..self.position].iter().collect()
@@ -127,7 +127,7 @@ impl Parser {
         Ok(Node::Number(number))
     }
 
-    /// A function's call, or a selection.
+    /// Parses a function call or a selection.
     fn call_or_selection(&mut self) -> Result<Node, ExpressionError> {
         let start = self.position;
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -184,7 +184,7 @@ impl Parser {
         Ok(Node::Call(function, arguments))
     }
 
-    /// `{label, field=value, field>=value}`, or nothing for all rows.
+    /// Parses `{label, field=value, field>=value}`, or nothing for all rows.
     fn selection(&mut self, table: Table, field: String) -> Result<Selection, ExpressionError> {
         let mut selection = Selection { table, field, label: None, conditions: Vec::new() };
         if !self.eat('{') {
@@ -201,7 +201,7 @@ impl Parser {
             let part = part.trim();
             match condition(table, part) {
                 Ok(condition) => selection.conditions.push(condition),
-                // A label may hold `=` itself (`breakwater target=70us`), but never as `word=`.
+                // A label may contain `=` (`breakwater target=70us`), but not as `word=`.
                 Err(_) if first && is_label(part) => selection.label = Some(part.into()),
                 Err(problem) => {
                     self.position = start;
@@ -252,7 +252,7 @@ fn condition(table: Table, part: &str) -> Result<Condition, String> {
     Ok(Condition { field: field.into(), comparison: *comparison, value })
 }
 
-/// `2`, `5%`, `850k`.
+/// Parses a number such as `2`, `5%` or `850k`.
 pub(crate) fn read_number(text: &str) -> Option<f64> {
     parse_number(text).or_else(|_| parse_scaled(text)).ok()
 }

@@ -1,5 +1,5 @@
-//! `[workload]`'s `locks`, `path`, `p` and `r`: the application whose requests take locks; and a controller's `lock` and
-//! `acquire`: how these are made and taken.
+//! `[workload]`'s `locks`, `path`, `p` and `r`: an application with locks. A controller's `lock`
+//! and `acquire`: how its locks are implemented and acquired.
 
 use super::ScenarioError;
 use super::document::Value;
@@ -12,20 +12,20 @@ const MAX_WAIT: Nanos = Nanos::from_secs(3600);
 /// An application whose numbers may be `p` and `r`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApplicationSpec {
-    /// The locks' names.
+    /// Names of the locks.
     pub locks: Vec<String>,
-    /// The paths through it.
+    /// Paths through the application.
     pub paths: Vec<PathSpec>,
-    /// Values of `p`, as a share of one; empty if nothing names it.
+    /// Values of `p`, as a share of one; empty if no path uses `p`.
     pub p: Vec<f64>,
-    /// Values of `r`, likewise.
+    /// Values of `r`, as a share of one; empty if no path uses `r`.
     pub r: Vec<f64>,
 }
 
 /// A path, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSpec {
-    /// The share of requests that take it.
+    /// Share of requests that take the path.
     pub share: ShareSpec,
     /// Steps of the requests on this path.
     pub steps: Vec<StepSpec>,
@@ -59,19 +59,19 @@ pub enum ShareSpec {
     OneMinusR,
 }
 
-/// An application of those that the values of `p` and `r` span.
+/// An application for one value of `p` and of `r`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApplicationInstance {
-    /// `p`, if the scenario has it.
+    /// Value of `p`, if the scenario has it.
     pub p: Option<f64>,
-    /// `r`, likewise.
+    /// Value of `r`, if the scenario has it.
     pub r: Option<f64>,
-    /// With both put in.
+    /// The application with both values.
     pub application: Application,
 }
 
 impl ApplicationSpec {
-    /// Every application that it stands for, in the order of `p`, then `r`.
+    /// All applications, in the order of `p`, then `r`.
     pub fn instances(&self) -> Vec<ApplicationInstance> {
         let options = |values: &[f64]| match values {
             [] => vec![None],
@@ -101,14 +101,14 @@ impl ApplicationSpec {
         Application { locks: self.locks.clone(), paths: self.paths.iter().map(path).collect() }
     }
 
-    fn uses_any(&self, wanted: &[ShareSpec]) -> bool {
+    fn uses_any(&self, shares: &[ShareSpec]) -> bool {
         let in_step =
-            |step: &StepSpec| matches!(step, StepSpec::Work(share) | StepSpec::Wait(share) if wanted.contains(share));
-        self.paths.iter().any(|path| wanted.contains(&path.share) || path.steps.iter().any(in_step))
+            |step: &StepSpec| matches!(step, StepSpec::Work(share) | StepSpec::Wait(share) if shares.contains(share));
+        self.paths.iter().any(|path| shares.contains(&path.share) || path.steps.iter().any(in_step))
     }
 }
 
-/// The application of `[workload]`; `None` without paths.
+/// Reads the application of `[workload]`; `None` without paths.
 pub(super) fn application(workload: &Reader<'_>) -> Result<Option<ApplicationSpec>, ScenarioError> {
     let Some(item) = workload.find("path") else {
         for key in ["locks", "p", "r"] {
@@ -207,7 +207,8 @@ fn percent(item: &Item<'_>) -> Result<f64, ScenarioError> {
         .ok_or_else(|| item.unexpected("a share from 0% to 100%, such as \"20%\""))
 }
 
-/// `lock` and `acquire` of a `[[controller]]`, and whether the budget is to be derived from what is measured.
+/// Reads `lock` and `acquire` of a `[[controller]]`. Also returns whether the budget is derived
+/// from measurements.
 pub(super) fn lock_model(controller: &Reader<'_>) -> Result<(LockModel, bool), ScenarioError> {
     let kind = match controller.find("lock").map(|item| item.choice(&["mutex", "spinlock"])).transpose()? {
         Some(1) => LockKind::Spinlock,

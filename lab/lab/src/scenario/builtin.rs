@@ -1,13 +1,13 @@
-//! The scenarios that come with this crate: the files of `experiments/`, embedded.
+//! The built-in scenarios: the embedded files of `experiments/`.
 
 use super::ScenarioError;
 
 /// A scenario file within the binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltinScenario {
-    /// Its id: the file's name without `.toml`.
+    /// Id: the file's name without `.toml`.
     pub id: &'static str,
-    /// The file's text.
+    /// Text of the file.
     pub text: &'static str,
 }
 
@@ -17,7 +17,7 @@ macro_rules! builtin {
     };
 }
 
-/// All of them, in the order of the papers' figures.
+/// All built-in scenarios, in the order of the papers' figures.
 pub fn builtin_scenarios() -> &'static [BuiltinScenario] {
     builtin![
         "bw-motivation",
@@ -96,7 +96,7 @@ pub fn builtin_scenarios() -> &'static [BuiltinScenario] {
     ]
 }
 
-/// Other names of scenarios: what a design or a paper calls them.
+/// Aliases of scenarios, from designs or papers.
 const ALIASES: [(&str, &str); 1] = [("mt-tiers", "tier-leaf-overload")];
 
 pub(super) fn find(id: &str) -> Result<&'static BuiltinScenario, ScenarioError> {

@@ -1,4 +1,4 @@
-//! `[[controller]]`: which algorithms run, with which parameters, and the grids that `vary` spans.
+//! `[[controller]]`: algorithms with their parameters, and the grids of `vary`.
 
 use super::application::lock_model;
 use super::document::Value;
@@ -9,13 +9,13 @@ use leeward_controllers::published;
 use leeward_core::params::RawParam;
 use leeward_core::registry::{Algorithm, Registry};
 
-/// The most variants of a scenario.
+/// Maximum number of variants per scenario.
 const MAX_VARIANTS: usize = 1_000;
 
-/// A parameter and its value.
+/// Name and value of a parameter.
 type Pair = (String, RawParam);
 
-/// Reads all `[[controller]]` sections; the readers come along for errors that are found later.
+/// Reads all `[[controller]]` sections. Each variant comes with its reader, for later errors.
 pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Vec<(Variant, Item<'a>)>, ScenarioError> {
     let mut variants: Vec<(Variant, Item<'a>)> = Vec::new();
     let keys = [
@@ -104,7 +104,7 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
     Ok(variants)
 }
 
-/// The share in percent that is refused in earnest.
+/// Reads the percentage of clients with enforced rejections.
 fn enforced(item: &Item<'_>) -> Result<u8, ScenarioError> {
     let whole = |text: &str| text.strip_suffix('%')?.parse::<u8>().ok().filter(|percent| *percent <= 100);
     item.text()
@@ -113,8 +113,8 @@ fn enforced(item: &Item<'_>) -> Result<u8, ScenarioError> {
         .ok_or_else(|| item.unexpected("whole percent from \"0%\", a rehearsal, to \"100%\""))
 }
 
-/// Variants of `base`, one per combination of the allocators and policies of balancing that are named; of lists, the
-/// label tells which.
+/// Variants of `base`, one per combination of the named allocators and balancing policies. With
+/// several, the label names the policy.
 fn expand_scheduling(table: &Reader<'_>, base: Variant) -> Result<Vec<Variant>, ScenarioError> {
     let allocators = table.find("allocator").map_or(Ok(Vec::new()), |item| scheduling::allocators(&item))?;
     let balancings = table.find("balancing").map_or(Ok(Vec::new()), |item| scheduling::balancings(&item))?;
@@ -154,7 +154,7 @@ fn label(item: &Item<'_>) -> Result<String, ScenarioError> {
     Ok(text.into())
 }
 
-/// The value of parameter `name`, checked against the algorithm's own reader.
+/// Reads the value of parameter `name`, and checks it with the algorithm's own reader.
 fn param(item: &Item<'_>, name: &str, algorithm: &Algorithm) -> Result<RawParam, ScenarioError> {
     let raw = item.raw()?;
     algorithm.params(&[(name, raw.clone())]).map_err(|error| item.error(error.to_string()))?;
@@ -170,7 +170,7 @@ fn vary(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<(String, Vec<RawPa
 }
 
 fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<TunedParams>, ScenarioError> {
-    let one = |table: Reader<'_>| {
+    let tuned_params = |table: Reader<'_>| {
         let service = table.find("service").map(|item| service(&item)).transpose()?;
         let clients = table.find("clients").map(|item| item.count(1..=1_000_000)).transpose()?;
         let params = table.require("params", "a table such as { target = \"60us\" }")?;
@@ -183,7 +183,7 @@ fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<TunedParams>, Sce
     };
     let keys = &["service", "clients", "params", "found"];
     match &item.node.value {
-        Value::List(_) => item.tables(MAX_VARIANTS, keys)?.into_iter().map(one).collect(),
+        Value::List(_) => item.tables(MAX_VARIANTS, keys)?.into_iter().map(tuned_params).collect(),
         _ => Err(item.unexpected("a list of tables, written as [[controller.tuned]]")),
     }
 }

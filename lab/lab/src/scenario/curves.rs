@@ -1,5 +1,7 @@
-//! The file of a service's threading curves, as `leeward train` writes it: strict to read, and one text for each set of curves. What
-//! curves mean is `leeward_threading::curves`'s.
+//! The file of a service's threading curves, as `leeward train` writes it: strict to read, and one
+//! text per set of curves.
+//!
+//! Does not contain the meaning of curves (`leeward_threading::curves`).
 
 use super::ScenarioError;
 use super::document::{Origin, Source, parse, read_text};
@@ -7,29 +9,29 @@ use super::reader::{Item, Reader};
 use leeward_threading::curves::{CURVES_MAX, Curve, CurvePoint, Curves, POINTS_MAX};
 use std::path::Path;
 
-/// A setup has ten lines of a few hundred characters.
+/// Maximum file size; a setup has ten lines of a few hundred characters.
 const MAX_BYTES: usize = 1_000_000;
-/// The version written and read here.
+/// Version written and read here.
 const VERSION: u32 = 1;
 const KEYS: [&str; 6] = ["version", "service", "data", "made", "machine", "setup"];
 const SETUP_KEYS: [&str; 9] = ["name", "sustains", "loads", "p50_us", "p99_us", "p999_us", "cpu", "samples", "spread"];
 
-/// The curves of a service, with where they come from.
+/// The curves of a service, with their origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvesFile {
-    /// Service, or scenario, that was trained.
+    /// Service or scenario that was trained.
     pub service: String,
-    /// Its data set, as written on the command line; empty where it has none.
+    /// Data set of the service, as written on the command line; empty without data.
     pub data: String,
-    /// The command that made it.
+    /// Command that produced the curves.
     pub command: String,
-    /// The machine that it is of, in a line.
+    /// Description of the machine, in a line.
     pub machine: String,
     /// The curves.
     pub curves: Curves,
 }
 
-/// Curves of something else than what they are to be used for.
+/// The curves are of another service, data set or machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the curves are of {key} `{found}`, this is `{expected}`; accepted with --accept-curves")]
 pub struct CurvesMismatch {
@@ -37,15 +39,15 @@ pub struct CurvesMismatch {
     pub key: &'static str,
     /// Value in the file.
     pub found: String,
-    /// Value that it should have.
+    /// Expected value.
     pub expected: String,
 }
 
 impl CurvesFile {
-    /// The curves of the file at `path`.
+    /// Reads the curves of the file at `path`.
     ///
     /// # Errors
-    /// The file can't be read, or is not accepted: where, which key, and what would be.
+    /// The file can't be read, or is not accepted: with place, key and accepted values.
     pub fn read(path: &Path) -> Result<CurvesFile, ScenarioError> {
         let file = path.display().to_string();
         match read_text(path, MAX_BYTES as u64, "longer than 1 MB; curves are a few kilobytes") {
@@ -54,7 +56,7 @@ impl CurvesFile {
         }
     }
 
-    /// The curves of a text; `file` is its name in messages.
+    /// Parses the curves of a text; `file` is its name in messages.
     ///
     /// # Errors
     /// As [`CurvesFile::read`].
@@ -85,7 +87,7 @@ impl CurvesFile {
         Ok(CurvesFile { service, data, command: made, machine, curves })
     }
 
-    /// The file's text: what [`CurvesFile::parse`] reads.
+    /// Text of the file, which [`CurvesFile::parse`] reads.
     pub fn to_toml(&self) -> String {
         let quoted = |text: &str| toml::Value::String(single_line(text)).to_string();
         let mut text = format!("version = {VERSION}\n");
@@ -97,25 +99,25 @@ impl CurvesFile {
         for curve in self.curves.all() {
             text += &format!("\n[[setup]]\nname = \"{}\"\nsustains = {}\n", curve.setup, number(curve.max_load));
             for (key, of) in COLUMNS {
-                let row: Vec<String> = curve.points.iter().map(|knot| number(of(knot))).collect();
+                let row: Vec<String> = curve.points.iter().map(|point| number(of(point))).collect();
                 text += &format!("{key} = [{}]\n", row.join(", "));
             }
-            let samples: Vec<String> = curve.points.iter().map(|knot| knot.samples.to_string()).collect();
+            let samples: Vec<String> = curve.points.iter().map(|point| point.samples.to_string()).collect();
             text += &format!("samples = [{}]\n", samples.join(", "));
         }
         text
     }
 
-    /// Whether the curves are of this service, data and machine.
+    /// Checks that the curves are of this service, data set and machine.
     ///
     /// # Errors
-    /// The first that they are not of.
+    /// The first mismatch.
     pub fn check_for(&self, service: &str, data: &str, machine: &str) -> Result<(), CurvesMismatch> {
         let pairs =
             [("service", &self.service, service), ("data", &self.data, data), ("machine", &self.machine, machine)];
-        match pairs.into_iter().find(|(_, theirs, ours)| *theirs != ours) {
-            Some((what, theirs, ours)) => {
-                Err(CurvesMismatch { key: what, found: theirs.clone(), expected: ours.into() })
+        match pairs.into_iter().find(|(_, actual, expected)| *actual != expected) {
+            Some((what, actual, expected)) => {
+                Err(CurvesMismatch { key: what, found: actual.clone(), expected: expected.into() })
             }
             None => Ok(()),
         }
@@ -124,14 +126,14 @@ impl CurvesFile {
 
 type Column = (&'static str, fn(&CurvePoint) -> f64);
 
-/// Numbers of a knot, one list each.
+/// Numbers of a curve point, one list each.
 const COLUMNS: [Column; 6] = [
-    ("loads", |knot| knot.load),
-    ("p50_us", |knot| knot.p50_us),
-    ("p99_us", |knot| knot.p99_us),
-    ("p999_us", |knot| knot.p999_us),
-    ("cpu", |knot| knot.cpu),
-    ("spread", |knot| knot.spread),
+    ("loads", |point| point.load),
+    ("p50_us", |point| point.p50_us),
+    ("p99_us", |point| point.p99_us),
+    ("p999_us", |point| point.p999_us),
+    ("cpu", |point| point.cpu),
+    ("spread", |point| point.spread),
 ];
 
 fn read_curve(reader: &Reader<'_>) -> Result<Curve, ScenarioError> {
@@ -159,7 +161,7 @@ fn read_curve(reader: &Reader<'_>) -> Result<Curve, ScenarioError> {
     if counts.len() != loads.len() {
         return Err(samples.error(format!("a list of {}; accepted: as many as loads, {}", counts.len(), loads.len())));
     }
-    let knot = |at: usize| CurvePoint {
+    let point = |at: usize| CurvePoint {
         load: loads[at],
         p50_us: p50[at],
         p99_us: p99[at],
@@ -168,14 +170,14 @@ fn read_curve(reader: &Reader<'_>) -> Result<Curve, ScenarioError> {
         samples: counts[at].into(),
         spread: spread[at],
     };
-    let curve = Curve { setup, points: (0..loads.len()).map(knot).collect(), max_load: sustains };
+    let curve = Curve { setup, points: (0..loads.len()).map(point).collect(), max_load: sustains };
     match curve.check() {
         Ok(()) => Ok(curve),
         Err(error) => Err(reader.require(error.key().unwrap_or("name"), "")?.error(error.to_string())),
     }
 }
 
-/// A line for people, which may be empty.
+/// Reads a line of text, which may be empty.
 fn read_line(item: &Item<'_>) -> Result<String, ScenarioError> {
     let text = item.text()?;
     if text.chars().any(char::is_control) || text.len() > 1_000 {
@@ -184,7 +186,7 @@ fn read_line(item: &Item<'_>) -> Result<String, ScenarioError> {
     Ok(text.into())
 }
 
-/// Part of a text that [`text_of`] accepts.
+/// Shortens a text so that [`read_line`] accepts it.
 fn single_line(text: &str) -> String {
     let mut line: String = text.chars().filter(|c| !c.is_control()).collect();
     while line.len() > 1_000 {
@@ -193,7 +195,7 @@ fn single_line(text: &str) -> String {
     line
 }
 
-/// A number as TOML has it: whole ones without a point, others as short as comes back the same.
+/// Formats a number for TOML: integers without a point, others as short as possible without loss.
 fn number(value: f64) -> String {
     if value.abs() < 1e15 && value == value.trunc() { format!("{value:.0}") } else { format!("{value:?}") }
 }

@@ -1,4 +1,4 @@
-//! `[server]`'s `pauses`, `quota` and `slow`: bottlenecks that no queue of ours shows.
+//! `[server]`'s `pauses`, `quota` and `slow`: bottlenecks outside of the server's queues.
 
 use super::ScenarioError;
 use super::reader::Item;
@@ -10,7 +10,7 @@ const MAX_SPAN: Nanos = Nanos::from_secs(3_600);
 const FACTOR: &str = "how many times as long a wait takes, 0 to 1,000";
 const A_SPAN: &str = "a duration such as \"10ms\"";
 
-/// `pauses = { every = "100ms", lasts = "5ms" }`
+/// Reads `pauses = { every = "100ms", lasts = "5ms" }`.
 pub(super) fn pauses(item: &Item<'_>) -> Result<Pauses, ScenarioError> {
     let table = item.table(&["every", "lasts"])?;
     let every = table.require("every", A_SPAN)?.duration(MIN_SPAN..=MAX_SPAN)?;
@@ -19,14 +19,14 @@ pub(super) fn pauses(item: &Item<'_>) -> Result<Pauses, ScenarioError> {
     if pauses.length < every { Ok(pauses) } else { Err(lasts.unexpected(format!("less than `every`, {every}"))) }
 }
 
-/// `quota = { period = "100ms", cpu = "400ms" }`
+/// Reads `quota = { period = "100ms", cpu = "400ms" }`.
 pub(super) fn quota(item: &Item<'_>) -> Result<Quota, ScenarioError> {
     let table = item.table(&["period", "cpu"])?;
     let span = |key| table.require(key, A_SPAN)?.duration(MIN_SPAN..=MAX_SPAN);
     Ok(Quota { period: span("period")?, cpu: span("cpu")? })
 }
 
-/// `slow = { from = "2s", until = "4s", factor = 3 }`
+/// Reads `slow = { from = "2s", until = "4s", factor = 3 }`.
 pub(super) fn slow(item: &Item<'_>) -> Result<SlowPeriod, ScenarioError> {
     let table = item.table(&["from", "until", "factor"])?;
     let from = table.require("from", A_SPAN)?.duration(Nanos::ZERO..=MAX_SPAN)?;

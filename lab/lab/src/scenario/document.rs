@@ -1,5 +1,5 @@
-//! A TOML text as a tree in which every key and value knows where it was written: on a line of the file or in an
-//! override. Nothing is checked here but TOML's own syntax.
+//! A TOML text as a tree whose keys and values know their origin: a line of the file or an
+//! override. Checks only TOML's syntax.
 
 use super::ScenarioError;
 use std::fs::File;
@@ -10,18 +10,18 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A scenario file has a few hundred lines; a megabyte is somebody's mistake.
+/// Maximum file size; a scenario file has a few hundred lines.
 const MAX_BYTES: usize = 1_000_000;
 
-/// A whole number that ends behind its prefix: `0x`.
+/// Description of an integer that ends after its prefix, such as `0x`.
 const NO_DIGITS: &str = "a number without digits";
 
-/// Reads a scenario file, but no more of it than a scenario can be: it may be a device that never ends.
+/// Reads a scenario file up to the maximum size, because the file may be an endless device.
 pub(super) fn read(path: &Path) -> std::io::Result<String> {
     read_text(path, MAX_BYTES as u64, "longer than 1 MB; a scenario is a few hundred lines")
 }
 
-/// The text of a file of up to `longest` bytes; `too_long` says what is wrong with a longer one.
+/// Reads a file of up to `longest` bytes; `too_long` is the error message for a longer one.
 pub(super) fn read_text(path: &Path, longest: u64, too_long: &str) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(longest + 1).read_to_end(&mut bytes)?;
@@ -31,16 +31,16 @@ pub(super) fn read_text(path: &Path, longest: u64, too_long: &str) -> std::io::R
     String::from_utf8(bytes).map_err(|_| std::io::Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
 }
 
-/// Where a key or value was written.
+/// Origin of a key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// This line of the file, from 1.
+    /// Line of the file, from 1.
     Line(usize),
-    /// This entry of the overrides.
+    /// Index in the overrides.
     Override(usize),
 }
 
-/// A value.
+/// A value with its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) value: Value,
@@ -56,12 +56,12 @@ pub(super) enum Value {
     Boolean(bool),
     List(Vec<Node>),
     Table(Table),
-    /// Something TOML has and scenarios don't: its name for people.
+    /// A TOML type that scenarios don't have, with its name for messages.
     Unsupported(&'static str),
 }
 
 impl Value {
-    /// For messages: what was written, shortened.
+    /// The value for messages, shortened.
     pub(super) fn describe(&self) -> String {
         match self {
             Value::Text(text) => format!("`{}`", text.chars().take(40).collect::<String>().escape_debug()),
@@ -85,7 +85,7 @@ pub(super) struct Table {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
-    /// Where the key stands.
+    /// Origin of the key.
     pub(super) origin: Origin,
     pub(super) node: Node,
 }
@@ -109,10 +109,10 @@ impl Table {
     }
 }
 
-/// The names behind origins.
+/// Names for origins in messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
-    /// The file's name in messages.
+    /// Name of the file in messages.
     pub(super) file: &'a str,
     /// The overrides, as given.
     pub(super) overrides: &'a [String],
@@ -136,7 +136,7 @@ fn one_line(text: String) -> String {
     if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text }
 }
 
-/// Reads the file's text.
+/// Parses the text of a file.
 pub(super) fn parse(source: &Source<'_>, text: &str) -> Result<Table, ScenarioError> {
     if text.len() > MAX_BYTES {
         return Err(source.error(Origin::Line(1), "file", "longer than 1 MB; a scenario is a few hundred lines"));
@@ -151,7 +151,8 @@ pub(super) fn parse(source: &Source<'_>, text: &str) -> Result<Table, ScenarioEr
     }
 }
 
-/// Reads the value of override `index`: TOML where it is, `[a, b]` without quotes, and any other text as it stands.
+/// Parses the value of override `index`: TOML if possible, `[a, b]` without quotes, or else any
+/// text.
 pub(super) fn parse_value(text: &str, index: usize) -> Node {
     let origin = Origin::Override(index);
     let text = text.trim();
@@ -159,14 +160,14 @@ pub(super) fn parse_value(text: &str, index: usize) -> Node {
     if let Ok(table) = DeTable::parse(&wrapped) {
         let mut entries = table_of(table.into_inner(), &|_| origin).entries;
         if let (Some(entry), true) = (entries.pop(), entries.is_empty())
-            // `0x` is a multiple that somebody wrote, not the beginning of a hexadecimal number.
+            // `0x` is meant as a multiple, not as the beginning of a hexadecimal number.
             && !matches!(entry.node.value, Value::Unsupported(NO_DIGITS))
         {
             return entry.node;
         }
     }
     match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        // Nested lists are for TOML to read; here the brackets are gone after one level.
+        // TOML reads nested lists; here the brackets are gone after one level.
         Some(inner) if !inner.contains(['[', ']']) => {
             let items = inner.split(',').map(str::trim).filter(|item| !item.is_empty());
             Node { value: Value::List(items.map(|item| parse_value(item, index)).collect()), origin }
@@ -175,13 +176,13 @@ pub(super) fn parse_value(text: &str, index: usize) -> Node {
     }
 }
 
-fn table_of(table: DeTable<'_>, place: &dyn Fn(Range<usize>) -> Origin) -> Table {
+fn table_of(table: DeTable<'_>, locate: &dyn Fn(Range<usize>) -> Origin) -> Table {
     let mut entries: Vec<(usize, Entry)> = table
         .into_iter()
         .map(|(key, value)| {
             let span = key.span();
             let entry =
-                Entry { key: key.get_ref().to_string(), origin: place(span.clone()), node: node_of(value, place) };
+                Entry { key: key.get_ref().to_string(), origin: locate(span.clone()), node: node_of(value, locate) };
             (span.start, entry)
         })
         .collect();
@@ -189,13 +190,13 @@ fn table_of(table: DeTable<'_>, place: &dyn Fn(Range<usize>) -> Origin) -> Table
     Table { entries: entries.into_iter().map(|(_, entry)| entry).collect() }
 }
 
-fn node_of(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Origin) -> Node {
-    let origin = place(value.span());
+fn node_of(value: Spanned<DeValue<'_>>, locate: &dyn Fn(Range<usize>) -> Origin) -> Node {
+    let origin = locate(value.span());
     let value = match value.into_inner() {
         DeValue::String(text) => Value::Text(text.into_owned()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Integer(number),
-            // `0x` and `0b` are whole numbers to the reader of TOML, which does not look for digits.
+            // The TOML reader accepts `0x` and `0b` as integers without checking their digits.
             Err(error) if *error.kind() == IntErrorKind::Empty => Value::Unsupported(NO_DIGITS),
             Err(_) => Value::Unsupported("a number that is too large"),
         },
@@ -205,8 +206,8 @@ fn node_of(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Origin) 
         },
         DeValue::Boolean(on) => Value::Boolean(on),
         DeValue::Datetime(_) => Value::Unsupported("a date"),
-        DeValue::Array(items) => Value::List(items.into_iter().map(|item| node_of(item, place)).collect()),
-        DeValue::Table(table) => Value::Table(table_of(table, place)),
+        DeValue::Array(items) => Value::List(items.into_iter().map(|item| node_of(item, locate)).collect()),
+        DeValue::Table(table) => Value::Table(table_of(table, locate)),
     };
     Node { value, origin }
 }

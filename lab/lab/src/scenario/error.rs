@@ -1,6 +1,6 @@
-//! Why a scenario is refused: always one line that says where, which key, and what would be accepted.
+//! Errors in scenarios: one line with place, key and accepted values.
 
-/// A scenario that can't be used.
+/// An error in a scenario.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
@@ -9,7 +9,7 @@ pub enum ScenarioError {
     Read {
         /// The file.
         file: String,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
     /// Something in the file or in an override is not accepted.
@@ -17,17 +17,17 @@ pub enum ScenarioError {
     Invalid {
         /// `file:line`, or `--set key=value` for an override.
         place: String,
-        /// The key's path, such as `workload.clients`.
+        /// Path of the key, such as `workload.clients`.
         key: String,
-        /// Description of the mistake and of what is accepted.
+        /// Description of the mistake, with the accepted values.
         problem: String,
     },
-    /// There is no built-in scenario of this id.
+    /// There is no built-in scenario with this id.
     #[error("there is no scenario `{id}`; accepted: {accepted}, or the path of a file")]
     UnknownId {
-        /// Id that was asked for.
+        /// Requested id.
         id: String,
-        /// Ids that there are.
+        /// Known ids.
         accepted: String,
     },
 }

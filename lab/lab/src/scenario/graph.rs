@@ -1,5 +1,5 @@
-//! `[[service]]` and `[[call]]`: a graph of services in the server's place; and what a controller says of how its tiers pass
-//! requests on.
+//! `[[service]]` and `[[call]]`: a graph of services that replaces the server. A controller's call
+//! policy for such a graph.
 
 use super::document::Value;
 use super::reader::{Item, Reader};
@@ -14,12 +14,12 @@ use leeward_sim::service_time::ServiceTime;
 use std::sync::Arc;
 
 const SECOND: Nanos = Nanos::from_secs(1);
-/// The service of a scenario with a graph, as results name it.
+/// Service name of a scenario with a graph, in results.
 pub(super) const NAME: &str = "graph";
 const SERVICE_KEYS: &[&str] = &["name", "servers", "cores", "time", "resume", "receive", "send", "rtt"];
 const CALL_KEYS: &[&str] = &["from", "to", "times", "share", "when"];
 
-/// Values of a service that says nothing else.
+/// Default values of a service.
 pub(super) struct Defaults {
     /// `server.cores`.
     pub(super) cores: u32,
@@ -29,7 +29,7 @@ pub(super) struct Defaults {
     pub(super) rtt: Nanos,
 }
 
-/// The graph of a scenario, if it has one.
+/// Reads the graph of a scenario, if any.
 pub(super) fn graph(
     services: Option<Item<'_>>,
     calls: Option<Item<'_>>,
@@ -43,7 +43,7 @@ pub(super) fn graph(
     };
     let tables = item.tables(Graph::MAX_SERVICES, SERVICE_KEYS)?;
     let services = tables.iter().map(|table| service(table, defaults)).collect::<Result<Vec<_>, _>>()?;
-    // Before the calls, which would not know whom a name means.
+    // Checked before the calls, which refer to services by name.
     if let Some(index) = (1..services.len())
         .find(|index| services[..*index].iter().any(|known: &ServiceModel| known.name == services[*index].name))
     {
@@ -77,7 +77,7 @@ fn service(table: &Reader<'_>, defaults: &Defaults) -> Result<ServiceModel, Scen
 }
 
 fn call(table: &Reader<'_>, services: &[ServiceModel]) -> Result<CallModel, ScenarioError> {
-    let place = |key| {
+    let service_index = |key| {
         let item = table.require(key, "the name of a [[service]]")?;
         let name = item.text()?;
         services.iter().position(|service| service.name == name).ok_or_else(|| {
@@ -86,8 +86,8 @@ fn call(table: &Reader<'_>, services: &[ServiceModel]) -> Result<CallModel, Scen
         })
     };
     Ok(CallModel {
-        from: place("from")?,
-        to: place("to")?,
+        from: service_index("from")?,
+        to: service_index("to")?,
         times: table.count_or("times", 1..=64, 1)? as u16,
         probability: table.find("share").map_or(Ok(1.0), |item| share(&item))?,
         order: match table.find("when") {
@@ -105,12 +105,12 @@ fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
     number.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| item.unexpected("a share from 0 to 1"))
 }
 
-/// How a controller's tiers pass requests on; `None`: it says nothing.
+/// Reads a controller's call policy; `None` without any of its keys.
 pub(super) fn call_policy(table: &Reader<'_>) -> Result<Option<CallPolicy>, ScenarioError> {
     let (begin, deadlines, retries) = (table.find("begin"), table.find("deadlines"), table.find("retries"));
     let (control, downstream) = (table.find("control"), table.find("downstream"));
-    let told = [&begin, &deadlines, &retries, &control, &downstream];
-    if told.iter().all(|item| item.is_none()) {
+    let settings = [&begin, &deadlines, &retries, &control, &downstream];
+    if settings.iter().all(|item| item.is_none()) {
         return Ok(None);
     }
     let word = |item: Option<Item<'_>>, words: &[&str]| item.map_or(Ok(0), |item| item.choice(words));
@@ -118,7 +118,7 @@ pub(super) fn call_policy(table: &Reader<'_>) -> Result<Option<CallPolicy>, Scen
     Ok(Some(CallPolicy {
         start: begin,
         control: [ControlPlacement::Everywhere, ControlPlacement::Entry][word(control, &["everywhere", "entry"])?],
-        // A server that reserves credits wants no more requests than there are credits for.
+        // A server that reserves credits needs no more requests than it has credits for.
         downstream: match downstream {
             None if begin == StartCondition::Reserved => DownstreamReports::On,
             other => [DownstreamReports::Off, DownstreamReports::On][word(other, &["nothing", "told"])?],
@@ -128,7 +128,7 @@ pub(super) fn call_policy(table: &Reader<'_>) -> Result<Option<CallPolicy>, Scen
     }))
 }
 
-/// The service that stands for the graph: what the first does before its calls.
+/// Service that represents the graph: the first service's work before its calls.
 pub(super) fn services(graph: &Graph) -> Vec<ServiceSpec> {
     let first = graph.services.first();
     first
@@ -137,12 +137,12 @@ pub(super) fn services(graph: &Graph) -> Vec<ServiceSpec> {
         .collect()
 }
 
-/// Refuses what graphs don't have, and what nothing but graphs has.
+/// Rejects keys that graphs don't support, and keys that only graphs support.
 pub(super) fn check(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
     let Some((variant, item)) = controllers.first() else { return Ok(()) };
     if scenario.graph.is_none() {
-        let told = controllers.iter().find(|(variant, _)| variant.call_policy.is_some());
-        return match told {
+        let with_policy = controllers.iter().find(|(variant, _)| variant.call_policy.is_some());
+        return match with_policy {
             Some((variant, item)) => Err(item.error(format!(
                 "`{}` says how tiers pass requests on (`begin` …), but there is no [[service]] that asks another",
                 variant.label

@@ -7,24 +7,24 @@ use leeward_core::units::{Cost, Nanos, Tenant, parse_number};
 use leeward_sim::config::{CLASSES, MAX_KINDS, RequestKind, RequestKinds};
 use std::path::Path;
 
-/// The service of a scenario whose kinds all have their own, as results name it.
+/// Service name of a scenario whose kinds all have their own service times, in results.
 const NAME: &str = "kinds";
 const MAX_DEADLINE: Nanos = Nanos::from_secs(3_600);
 const MAX_COST: u32 = 1_000_000;
 const KEYS: &[&str] = &["name", "share", "tenant", "class", "deadline", "cost", "service"];
 
-/// The kinds of a scenario; none without the section.
+/// Reads the kinds of a scenario; empty without the section.
 pub(super) fn kinds(item: Option<Item<'_>>, folder: &Path) -> Result<RequestKinds, ScenarioError> {
     let Some(item) = item else { return Ok(RequestKinds::default()) };
     let tables = item.tables(MAX_KINDS, KEYS)?;
     let mut kinds = RequestKinds::default();
     for table in &tables {
-        let found = kind(table, folder)?;
-        if kinds.0.iter().any(|known| known.name == found.name) {
-            let problem = format!("`{}` is in use; accepted: a name of its own", found.name);
+        let parsed = kind(table, folder)?;
+        if kinds.0.iter().any(|known| known.name == parsed.name) {
+            let problem = format!("`{}` is in use; accepted: a name of its own", parsed.name);
             return Err(table.error("name", problem));
         }
-        kinds.0.push(found);
+        kinds.0.push(parsed);
     }
     kinds.check().map_err(|(_, problem)| item.error(problem))?;
     Ok(kinds)
@@ -63,14 +63,15 @@ fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
         .ok_or_else(|| item.unexpected("a share above 0% and up to 100%, such as \"20%\""))
 }
 
-/// The service that stands for kinds of which each has its own; `None`: some kind takes the workload's.
+/// Service that represents kinds with their own service times; `None` if a kind uses the
+/// workload's.
 pub(super) fn services(kinds: &RequestKinds) -> Option<Vec<ServiceSpec>> {
     let first = kinds.0.first()?.service.clone()?;
     let each = kinds.0.iter().all(|kind| kind.service.is_some());
     each.then(|| vec![ServiceSpec { text: NAME.into(), service: first, requests: None }])
 }
 
-/// Refuses what kinds are not simulated with.
+/// Rejects combinations with kinds that are not simulated.
 pub(super) fn check(scenario: &Scenario, item: Option<Item<'_>>) -> Result<(), ScenarioError> {
     let Some(item) = item else { return Ok(()) };
     let drawn = scenario.workload.services.iter().all(ServiceSpec::is_simulated);

@@ -1,5 +1,7 @@
-//! A machine's file, as `leeward calibrate` writes it: the `[server]` and `[network]` sections of a scenario. It takes
-//! effect as overrides, so that it meets a scenario's checks and shows in the results.
+//! A machine file, as `leeward calibrate` writes it: the `[server]` and `[network]` sections of a
+//! scenario.
+//!
+//! It is applied as overrides, so that it passes a scenario's checks and shows in the results.
 
 use super::document::{Origin, Source, parse, read_text};
 use super::reader::Reader;
@@ -8,13 +10,13 @@ use leeward_core::units::Nanos;
 use leeward_sim::config::{NetworkModel, ServerModel};
 use std::path::Path;
 
-/// A machine has a dozen lines.
+/// Maximum file size; a machine has a dozen lines.
 const MAX_BYTES: u64 = 100_000;
 
-/// The overrides that put a scenario on the machine of the file at `path`.
+/// Overrides that apply the machine file at `path` to a scenario.
 ///
 /// # Errors
-/// The file can't be read, or says what a scenario's sections can't.
+/// The file can't be read, or has keys that a scenario's sections don't have.
 pub fn overrides(path: &Path) -> Result<Vec<String>, ScenarioError> {
     let file = path.display().to_string();
     match read_text(path, MAX_BYTES, "longer than 100 kB; a machine has a dozen lines") {
@@ -76,9 +78,9 @@ fn to_overrides(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
     lines
 }
 
-/// The file's text for a machine: what [`overrides`] reads. `words` go above, as comments.
-pub fn to_toml(words: &str, server: &ServerModel, network: &NetworkModel) -> String {
-    let mut text: String = words.lines().map(|line| format!("# {line}\n")).collect();
+/// Text of the file for a machine, which [`overrides`] reads. `words` become comments at the top.
+pub fn to_toml(comment: &str, server: &ServerModel, network: &NetworkModel) -> String {
+    let mut text: String = comment.lines().map(|line| format!("# {line}\n")).collect();
     let costs = &server.costs;
     text += &format!("\n[server]\ncores = {}\nbatch = {}\n", server.cores, server.batch);
     for (key, span) in [

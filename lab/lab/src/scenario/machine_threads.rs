@@ -1,5 +1,7 @@
-//! Costs of threads on a machine, as `leeward calibrate --threads` writes them: the section `[server.threads]` of a scenario. Never here:
-//! reading it, which is done as for any scenario.
+//! Thread costs of a machine, as `leeward calibrate --threads` writes them: the section
+//! `[server.threads]` of a scenario.
+//!
+//! Does not contain the reader, which is the one for scenarios.
 
 use leeward_core::units::Nanos;
 use leeward_sim::threads::model::ThreadCosts;
@@ -26,7 +28,7 @@ pub(super) fn pairs(costs: &ThreadCosts) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The section's text.
+/// Text of the section.
 pub fn to_toml(costs: &ThreadCosts) -> String {
     let lines = pairs(costs).into_iter().map(|(key, value)| format!("{key} = {value}\n"));
     format!("\n[server.threads]\n{}", lines.collect::<String>())

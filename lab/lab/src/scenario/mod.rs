@@ -1,13 +1,14 @@
-//! A checked scenario file as plain data. Reading and checking one is the business of the modules below:
+//! A validated scenario file as plain data. The modules below read and check it:
 //!
-//! - `document`: the TOML text as a tree that knows where each value was written.
+//! - `document`: the TOML text as a tree with the origin of each value.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
-//! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `service`, `application`, `kinds`, `scheduling`, `hidden`, `replicas`,
-//!   `tier`, `graph`, `controllers`, `threading`, `output`: the sections of the format.
-//! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
+//! - `reader`: takes keys out of the tree, one by one, and rejects unknown ones.
+//! - `read`, `workload`, `service`, `application`, `kinds`, `scheduling`, `disturbances`,
+//!   `replicas`, `tier`, `graph`, `controllers`, `threading`, `output`: the sections of the format.
+//! - [`machine`]: a measured machine's file, which replaces the server's and the network's
+//!   sections.
 //! - [`curves`]: the file of a service's threading curves.
-//! - [`builtin`]: the scenarios that come with this crate.
+//! - [`builtin`]: the built-in scenarios.
 
 mod application;
 pub mod builtin;
@@ -51,42 +52,44 @@ use leeward_sim::service_time::ServiceTime;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An experiment: what is run, what is drawn, what is claimed.
+/// An experiment: its runs, plots and claims.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Short name, such as `bw-overall`.
     pub id: String,
-    /// Title, a line for people.
+    /// Title, one line.
     pub title: String,
-    /// The paper and figure.
+    /// Paper and figure.
     pub source: String,
-    /// Purpose of the scenario and how to read it.
+    /// Purpose of the scenario, with notes for the reader.
     pub description: String,
     /// The simulated machine.
     pub server: ServerModel,
-    /// Several such servers behind one service, if the scenario has them.
+    /// Several such servers that serve together, if any.
     pub replicas: Option<Replicas>,
-    /// Tiers of threads in the server's place, each under its name as a service; none: the server has cores.
+    /// Tiers of threads that replace the server, each named as a service; empty: the server has
+    /// cores.
     pub tiers: Vec<TierSpec>,
-    /// A graph of services in the server's place.
+    /// A graph of services that replaces the server, if any.
     pub graph: Option<Arc<Graph>>,
-    /// Training of policies of threading.
+    /// Training of threading policies, if any.
     pub training: Option<TrainingSpec>,
     /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,
-    /// Transport of the measured plant. The simulated one has the costs that it is told, whatever carries the messages.
+    /// Transport of the real plant. The simulated plant uses the configured costs for every
+    /// transport.
     pub transport: Transport,
     /// Round trips; one point per entry.
     pub rtts: Vec<Nanos>,
     /// Demand of the clients.
     pub workload: Workload,
-    /// Kinds of their requests; none: all are alike.
+    /// Kinds of requests; empty: all requests are alike.
     pub kinds: RequestKinds,
-    /// How long, how often, how finely.
+    /// Duration, repetitions and resolution of the runs.
     pub run: RunSettings,
     /// Whether the `[quick]` section was applied.
     pub quick: bool,
-    /// The controllers, one per variant (a `vary` grid is expanded already).
+    /// Controller variants; `vary` grids are expanded.
     pub controllers: Vec<Variant>,
     /// Plots of the report.
     pub plots: Vec<Plot>,
@@ -94,11 +97,11 @@ pub struct Scenario {
     pub claims: Vec<ClaimSpec>,
     /// The `--set` overrides that were applied, as given.
     pub overrides: Vec<String>,
-    /// Overrides under which `leeward verdicts` judges the papers' claims, of `[published]`.
+    /// Overrides of `[published]`, under which `leeward verdicts` judges the papers' claims.
     pub published: Vec<String>,
 }
 
-/// Demand of the clients; the lists make one point per combination.
+/// Demand of the clients; each combination of the lists' values is a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Service times.
@@ -107,45 +110,45 @@ pub struct Workload {
     pub clients: Vec<u32>,
     /// Spacing of requests; one point per entry.
     pub arrivals: Vec<Arrivals>,
-    /// How the demand divides among clients.
+    /// Shares of the clients in the demand.
     pub shares: Shares,
-    /// Their pacing, and when they give up; the simulated ones'.
+    /// Pacing and timeout of the simulated clients.
     pub client: ClientModel,
     /// Total demand.
     pub demand: DemandPlan,
-    /// The application, if its requests take locks.
+    /// The application, if requests take locks.
     pub application: Option<ApplicationSpec>,
-    /// The objective; `None` for 10 × (mean service + round trip).
+    /// Latency objective; `None` for 10 × (mean service + round trip).
     pub slo: Option<Nanos>,
 }
 
 impl Workload {
-    /// Every application that the scenario runs: one without locks, or one per value of `p` and `r`.
+    /// All applications of the scenario: one without locks, or one per value of `p` and `r`.
     pub fn instances(&self) -> Vec<ApplicationInstance> {
         self.application.as_ref().map_or_else(|| vec![ApplicationInstance::default()], ApplicationSpec::instances)
     }
 }
 
-/// Requests of a scenario, and how they were written.
+/// A service of a scenario, with its text.
 #[derive(Clone, Debug)]
 pub struct ServiceSpec {
-    /// As written, such as `exp:10us`.
+    /// Text, such as `exp:10us`.
     pub text: String,
-    /// Distribution of service times; for a service whose times are not drawn, a stand-in until it is measured.
+    /// Distribution of service times; a placeholder for a measured service until it is measured.
     pub service: ServiceTime,
-    /// Requests to such a service: on the real plant only. `None` if requests carry service times.
+    /// Requests to a measured service (real plant only); `None` if requests carry service times.
     pub requests: Option<Arc<dyn Requests>>,
 }
 
 impl PartialEq for ServiceSpec {
-    /// Two that were written alike are the same.
+    /// Two services with the same text and distribution are equal.
     fn eq(&self, other: &Self) -> bool {
         (&self.text, &self.service) == (&other.text, &other.service)
     }
 }
 
 impl ServiceSpec {
-    /// Whether the simulator knows how long it takes.
+    /// Whether the simulator supports the service.
     pub fn is_simulated(&self) -> bool {
         self.requests.is_none()
     }
@@ -166,7 +169,7 @@ impl DemandPlan {
         matches!(self, DemandPlan::Shifting(_))
     }
 
-    /// Every demand there is.
+    /// All demands of the plan.
     pub fn levels(&self) -> Vec<Demand> {
         match self {
             DemandPlan::Steady(points) => points.clone(),
@@ -175,17 +178,17 @@ impl DemandPlan {
     }
 }
 
-/// How many requests all clients issue together.
+/// Request rate of all clients together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Demand {
-    /// Per second.
+    /// Requests per second.
     Absolute(f64),
-    /// Multiples of the plant's capacity without control.
+    /// Multiple of the plant's capacity without control.
     CapacityMultiple(f64),
 }
 
 impl Demand {
-    /// Requests per second on a plant of this capacity.
+    /// Requests per second on a plant with this capacity.
     pub fn rate(self, capacity: Rate) -> Rate {
         match self {
             Demand::Absolute(rate) => Rate(rate),
@@ -194,87 +197,90 @@ impl Demand {
     }
 }
 
-/// How long, how often, how finely.
+/// Duration, repetitions and resolution of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSettings {
-    /// Nothing is measured before this.
+    /// Start of the measurement.
     pub warmup: Nanos,
-    /// Simulated time in all.
+    /// Total simulated time.
     pub duration: Nanos,
-    /// Width of the time series' windows, if there is one.
+    /// Width of the time series' windows, if any.
     pub window: Option<Nanos>,
-    /// Runs per point, each with a seed of its own.
+    /// Runs per point, each with its own seed.
     pub seeds: u32,
-    /// A run of a steady demand lasts longer if it would measure fewer requests than this.
+    /// Minimum number of measured requests; a run of a steady demand is prolonged to reach it.
     pub min_requests: u32,
 }
 
 impl RunSettings {
-    /// How long a run lasts at a steady `rate`.
+    /// Duration of a run at a steady `rate`.
     pub fn duration_at(&self, rate: Rate) -> Nanos {
         let needed = Nanos::from_secs_f64(f64::from(self.min_requests) / rate.0.max(1e-9));
         self.duration.max((self.warmup + needed.min(Nanos::from_secs(3_600))).min(Nanos::from_secs(3_600)))
     }
 }
 
-/// A controller with parameters, under one label.
+/// A controller with parameters and a label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// The algorithm's name in the registry.
+    /// Name of the algorithm in the registry.
     pub controller: String,
-    /// Unique in the scenario.
+    /// Label, unique in the scenario.
     pub label: String,
-    /// The label of the `[[controller]]` entry this came from: differs from `label` for the variants of a `vary` grid.
+    /// Label of the `[[controller]]` entry; differs from `label` for variants of a `vary` grid.
     pub base_label: String,
-    /// How the application's locks are made and taken, if it has any.
+    /// How the application's locks are implemented and acquired, if any.
     pub locks: LockModel,
-    /// Share of the clients, or tenants, whose refusals happen, in percent; below 100 the controller rehearses.
+    /// Percentage of clients, or tenants, for which rejections are enforced; below 100 the
+    /// controller runs in shadow mode.
     pub enforced_percent: u8,
-    /// Whether a request's budget is what the objective leaves of a service that is measured: on the real plant only.
+    /// Whether a request's budget is derived from the objective and the measured service (real
+    /// plant only).
     pub derived_budget: bool,
-    /// Parameters, before any retuning per workload.
+    /// Parameters before any retuning per workload.
     pub params: Vec<(String, RawParam)>,
-    /// Retuning per workload; of those that match, later ones win.
+    /// Retuning per workload; of several matches the later ones win.
     pub tuned: Vec<TunedParams>,
-    /// Parameters that win over retuning: from a `vary` grid or an override.
+    /// Parameters that override retuning, from a `vary` grid or an override.
     pub pinned: Vec<(String, RawParam)>,
-    /// How the server's cores come and go, where this variant has its own say in that.
+    /// Scheduling policies of this variant, if it sets any.
     pub scheduling: VariantScheduling,
     /// Threading of a tier.
     pub threading: Option<ThreadingSpec>,
-    /// How the tiers of a graph pass requests on.
+    /// Call policy of a graph.
     pub call_policy: Option<CallPolicy>,
 }
 
-/// Policies of a variant for the server's cores; the rest is the server's.
+/// Scheduling policies of a variant; all other scheduling settings are the server's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VariantScheduling {
-    /// The policy of core allocation.
+    /// Policy of core allocation.
     pub allocator: Option<String>,
-    /// The policy of balancing, as written.
+    /// Policy of load balancing, as written.
     pub balancing: Option<String>,
 }
 
-/// Parameters that apply to some workloads only, as the papers retuned their systems.
+/// Parameters for some workloads only, as the papers retuned their systems.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunedParams {
-    /// Applies to this service only, as written in the workload.
+    /// Service to which they apply, as written in the workload; `None`: all.
     pub service: Option<String>,
-    /// Applies to this number of clients only.
+    /// Number of clients to which they apply; `None`: all.
     pub clients: Option<u32>,
     /// The parameters.
     pub params: Vec<(String, RawParam)>,
-    /// How they were found.
+    /// Origin of the parameters.
     pub provenance: String,
 }
 
 impl Variant {
-    /// The parameters for one workload: the entry's own, then what was retuned for it, then what is pinned.
+    /// Parameters for one workload: the entry's own, then the matching retuned ones, then the
+    /// pinned ones.
     pub fn params_for(&self, service: &str, clients: u32) -> Vec<(String, RawParam)> {
         let mut all = self.params.clone();
         let matching = self.tuned.iter().filter(|tuned| {
-            tuned.service.as_deref().is_none_or(|wanted| wanted == service)
-                && tuned.clients.is_none_or(|wanted| wanted == clients)
+            tuned.service.as_deref().is_none_or(|expected| expected == service)
+                && tuned.clients.is_none_or(|expected| expected == clients)
         });
         for (name, value) in matching.flat_map(|tuned| &tuned.params).chain(&self.pinned) {
             match all.iter_mut().find(|(known, _)| known == name) {
@@ -286,37 +292,37 @@ impl Variant {
     }
 }
 
-/// A claim of a paper and how it is measured here.
+/// A claim of a paper, with its measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimSpec {
-    /// Unique in the scenario.
+    /// Id, unique in the scenario.
     pub id: String,
-    /// In words.
+    /// The claim as text.
     pub text: String,
-    /// The paper's own number or words.
+    /// The paper's number or words.
     pub paper: String,
-    /// Expression that is computed from the results of each seed.
+    /// Expression computed from the results of each seed.
     pub measure: Expression,
     /// Unit of the measured number; empty for none.
     pub unit: String,
-    /// Whether no paper claims it: a claim about additions of ours, or about a point that no paper has.
+    /// Whether the claim is ours: about our additions, or about a point that no paper has.
     pub ours: bool,
-    /// The paper's number, from which the tolerance follows.
+    /// The paper's number, which determines the tolerance.
     pub number: Option<f64>,
-    /// Smallest accepted.
+    /// Minimum accepted value.
     pub min: Option<f64>,
-    /// Largest accepted.
+    /// Maximum accepted value.
     pub max: Option<f64>,
     /// Note on differences and their reasons.
     pub note: String,
 }
 
 impl Scenario {
-    /// Reads and checks a scenario file against the built-in controllers.
+    /// Reads and checks a scenario file, with the built-in controllers.
     ///
     /// # Errors
-    /// A file that can't be read, or the first thing in it or in `overrides` that is not accepted: one line that names
-    /// the file, the line, the key and what is accepted.
+    /// A file that can't be read, or the first error in it or in `overrides`: one line with file,
+    /// line, key and accepted values.
     pub fn load(path: &Path, overrides: &[String], quick: bool) -> Result<Scenario, ScenarioError> {
         let name = path.display().to_string();
         let text = document::read(path).map_err(|source| ScenarioError::Read { file: name.clone(), source })?;
@@ -324,17 +330,18 @@ impl Scenario {
         Scenario::parse(&name, &text, folder, overrides, quick, &leeward_sim::oracle::registry())
     }
 
-    /// A scenario that comes with this crate, by its id.
+    /// A built-in scenario, by its id.
     ///
     /// # Errors
-    /// An id that there is not, or an override that is not accepted.
+    /// An unknown id, or an override that is not accepted.
     pub fn builtin(id: &str, overrides: &[String], quick: bool) -> Result<Scenario, ScenarioError> {
-        let found = builtin::find(id)?;
+        let scenario = builtin::find(id)?;
         let name = format!("{id}.toml");
-        Scenario::parse(&name, found.text, Path::new(""), overrides, quick, &leeward_sim::oracle::registry())
+        Scenario::parse(&name, scenario.text, Path::new(""), overrides, quick, &leeward_sim::oracle::registry())
     }
 
-    /// A scene of the league by its name, such as `random-91`, with all controllers; `None` if it is not the name of one.
+    /// A random benchmark case by its name, such as `random-91`, with all controllers; `None` if
+    /// the name is not one.
     ///
     /// # Errors
     /// An override that is not accepted.
@@ -344,8 +351,8 @@ impl Scenario {
         Some(Scenario::parse(name, &text, Path::new(""), overrides, quick, &registry))
     }
 
-    /// Checks the text of a scenario. `name` stands for the file in messages; files that it names are looked up in
-    /// `folder`; its controllers must be in `registry`.
+    /// Checks the text of a scenario. `name` is the file's name in messages; files that it names
+    /// are relative to `folder`; its controllers must be in `registry`.
     ///
     /// # Errors
     /// As for [`Scenario::load`].
@@ -360,12 +367,12 @@ impl Scenario {
         read::scenario(name, text, folder, overrides, quick, registry)
     }
 
-    /// Leaves at most so many points, spread over all of them: of the longest list of values every second one goes until they are few
-    /// enough.
-    pub(crate) fn limit_points(&mut self, most: usize) {
+    /// Limits the number of points to `most`, spread over all of them: it halves the longest list
+    /// of values until the number fits.
+    pub(crate) fn limit_points(&mut self, max_points: usize) {
         fn halve<T>(list: &mut Vec<T>) {
             let mut index = 0;
-            // The last one stays: it is the highest demand, or the most clients.
+            // The last value stays: it is the highest demand, or the most clients.
             let odd = list.len() % 2;
             list.retain(|_| {
                 index += 1;
@@ -380,7 +387,9 @@ impl Scenario {
             let (services, clients) = (self.workload.services.len(), self.workload.clients.len());
             let (rtts, arrivals) = (self.rtts.len(), self.workload.arrivals.len());
             let longest = [steady, services, clients, rtts, arrivals].into_iter().max().unwrap_or(1);
-            if steady * services * clients * rtts * arrivals * self.workload.instances().len() <= most || longest == 1 {
+            if steady * services * clients * rtts * arrivals * self.workload.instances().len() <= max_points
+                || longest == 1
+            {
                 return;
             }
             match &mut self.workload.demand {
@@ -393,35 +402,36 @@ impl Scenario {
         }
     }
 
-    /// The objective for one service: the scenario's, or 10 × (mean service + round trip) as in Breakwater §5.1.
+    /// Latency objective for one service: the scenario's, or 10 × (mean service + round trip) as in
+    /// Breakwater §5.1.
     pub fn slo(&self, service: &ServiceTime) -> Nanos {
         self.slo_at(service, self.network.rtt)
     }
 
-    /// The same at one of several round trips.
+    /// Latency objective for one service at one round trip.
     pub fn slo_at(&self, service: &ServiceTime, rtt: Nanos) -> Nanos {
         self.workload.slo.unwrap_or_else(|| (self.kinds.mean(service) + rtt) * 10)
     }
 
-    /// Requests per second that all servers together can serve when they do nothing else.
+    /// Requests per second that all servers together could serve if they did nothing else.
     pub fn capacity(&self, service_mean: Nanos) -> Rate {
         let servers = self.replicas.map_or(1, |replicas| replicas.servers);
         Rate(self.server.capacity(service_mean).0 * f64::from(servers))
     }
 
-    /// Objective for a server's controller: its own part where there are several servers.
+    /// Objective for a server's controller; with several servers, its part of the objective.
     pub fn server_slo(&self, slo: Nanos) -> Nanos {
         self.replicas.map_or(slo, |replicas| replicas.objective(slo))
     }
 
-    /// The server as `variant` has it.
+    /// The server with the scheduling policies of `variant`.
     pub fn server_for(&self, variant: &Variant) -> ServerModel {
         let VariantScheduling { allocator, balancing } = &variant.scheduling;
         let mut server = self.server.clone();
         if let Some(allocator) = allocator {
             let model = server.scheduling.get_or_insert_with(|| Scheduling::new(allocator));
             if model.allocator != *allocator {
-                // The parameters of another policy mean nothing to this one.
+                // The parameters belong to another policy, so they are dropped.
                 (model.allocator, model.params) = (allocator.clone(), Params::default());
             }
         }

@@ -1,4 +1,4 @@
-//! `[[plot]]` and `[[claim]]`: what the report draws, and what the paper claims.
+//! `[[plot]]` and `[[claim]]`: the report's plots, and the paper's claims.
 
 use super::reader::{Item, Reader};
 use super::{ClaimSpec, ScenarioError, Variant};
@@ -43,17 +43,18 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
     })
 }
 
-/// A field of `table`, of one kind or of any.
+/// Reads a field of `table` with this type of value, or with any.
 fn field(item: &Item<'_>, table: Table, kind: Option<ValueType>) -> Result<String, ScenarioError> {
     let text = item.text()?;
-    let fits = |found: ValueType| kind.is_none_or(|wanted| wanted == found);
+    let fits = |found: ValueType| kind.is_none_or(|expected| expected == found);
     match table.value_type(text) {
         Some(found) if fits(found) => Ok(text.into()),
         _ => Err(item.unexpected(format!("a field of {}; accepted: {}", table.name(), table.names(kind)))),
     }
 }
 
-/// `field=value`, its number written out, so that the report need not know of `850k`.
+/// Reads a filter `field=value`. Writes its number out, so that the report needs no parser for
+/// `850k`.
 fn filter(item: &Item<'_>, table: Table, variants: &[Variant]) -> Result<String, ScenarioError> {
     let text = item.text()?;
     let parts = text.split_once('=').map(|(field, value)| (field.trim(), value.trim()));
@@ -69,8 +70,8 @@ fn filter(item: &Item<'_>, table: Table, variants: &[Variant]) -> Result<String,
     Ok(text.into())
 }
 
-/// Refuses a `label` or `controller` that the scenario doesn't have. Of other texts, such as services, an override may
-/// have left out some.
+/// Rejects a `label` or `controller` that the scenario does not have. Other texts, such as
+/// services, are not checked, because an override may have removed them.
 fn check_known(item: &Item<'_>, field: &str, value: &str, variants: &[Variant]) -> Result<(), ScenarioError> {
     let known: Vec<&str> = match field {
         "label" => variants.iter().map(|variant| variant.label.as_str()).collect(),
@@ -142,11 +143,12 @@ fn boolean(item: &Item<'_>) -> Result<bool, ScenarioError> {
     }
 }
 
-/// Share of the paper's effect by which a measurement may differ from the paper's number, either way.
+/// Tolerance around the paper's number, as a share of the paper's effect.
 const TOLERANCE: f64 = 0.5;
 
-/// The bounds of what is accepted: as written, or, from the paper's number, half of the distance between it and the value without
-/// effect (1 for a ratio, 0 otherwise) either way. One rule for all numbers, so that no tolerance is as wide as the effect.
+/// Reads the accepted bounds: as written, or half of the effect above and below the paper's number.
+/// The effect is the distance between the number and the value without effect (1 for a ratio, 0
+/// otherwise). One rule for all numbers, so that no tolerance is as wide as the effect.
 fn bounds(read: &Reader<'_>, unit: &str) -> Result<(Option<f64>, Option<f64>), ScenarioError> {
     let number = |key| read.find(key).map(|item| item.number()).transpose();
     let bounds = (number("min")?, number("max")?);

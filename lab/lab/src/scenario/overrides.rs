@@ -1,13 +1,13 @@
-//! `--set path=value` and the `[quick]` section: changes to the tree before anything in it is checked, so that an
-//! override meets the same checks as the file.
+//! `--set path=value` and the `[quick]` section: changes to the tree before any validation, so that
+//! an override passes the same checks as the file.
 
 use super::ScenarioError;
 use super::document::{Node, Origin, Source, Table, Value, parse_value};
 
-/// Longest override that is looked at: a thousand entries fit, more no list may have.
+/// Maximum length of an override: it holds a thousand entries, the maximum of a list.
 const MAX_BYTES: usize = 100_000;
 
-/// Where each key of `[quick]` belongs.
+/// Section of each key of `[quick]`.
 pub(super) const QUICK: &[(&str, &str)] = &[
     ("seeds", "run"),
     ("warmup", "run"),
@@ -22,11 +22,11 @@ pub(super) const QUICK: &[(&str, &str)] = &[
     ("r", "workload"),
 ];
 
-/// Applies the `[quick]` section, or one seed per point where there is none.
+/// Applies the `[quick]` section, or one seed per point without the section.
 pub(super) fn apply_quick(root: &mut Table) {
     let quick = match root.find("quick").map(|entry| &entry.node.value) {
         Some(Value::Table(table)) => table.clone(),
-        Some(_) => return, // the reader will say what is wrong with it
+        Some(_) => return, // the reader reports the error
         None => Table::default(),
     };
     if root.find("quick").is_none() {
@@ -49,7 +49,7 @@ fn insert(root: &mut Table, section: &str, key: &str, node: Node) {
     }
 }
 
-/// Applies all overrides, in order.
+/// Applies all overrides in order.
 pub(super) fn apply(root: &mut Table, source: &Source<'_>) -> Result<(), ScenarioError> {
     for (index, given) in source.overrides.iter().enumerate() {
         let error = |key: &str, problem: &str| source.error(Origin::Override(index), key, problem);
@@ -65,7 +65,8 @@ pub(super) fn apply(root: &mut Table, source: &Source<'_>) -> Result<(), Scenari
     Ok(())
 }
 
-/// Puts `node` at the dotted `path`. Entries of lists are addressed by their label, name or id, or by number from 0.
+/// Sets the dotted `path` to `node`. Entries of lists are addressed by their label, name or id, or
+/// by number from 0.
 fn set(table: &mut Table, path: &str, node: Node, index: usize) -> Result<(), String> {
     let Some((key, rest)) = path.split_once('.') else {
         if path.is_empty() {
@@ -87,7 +88,8 @@ fn set(table: &mut Table, path: &str, node: Node, index: usize) -> Result<(), St
     }
 }
 
-/// The table in a list that the first part of `path` names, and the rest of the path. Labels may hold dots.
+/// Finds the table in a list that the first part of `path` names. Returns it with the rest of the
+/// path. Labels may contain dots.
 fn element<'t, 'p>(items: &'t mut [Node], path: &'p str, list: &str) -> Result<(&'t mut Table, &'p str), String> {
     let names: Vec<String> = items.iter().enumerate().map(|(at, node)| name_of(node, at)).collect();
     let found = names

@@ -1,4 +1,4 @@
-//! A whole scenario: the sections together, and the checks that need more than one of them.
+//! Reading of a whole scenario: all sections, and the checks across sections.
 
 use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
@@ -13,15 +13,15 @@ use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::LockModel;
 use std::path::Path;
 
-/// The most runs of a scenario.
+/// Maximum number of runs per scenario.
 const MAX_RUNS: usize = 50_000;
-/// The most requests of a run.
+/// Maximum number of requests per run.
 const MAX_REQUESTS: f64 = 1e9;
-/// The most windows of all runs together.
+/// Maximum number of windows of all runs together.
 const MAX_WINDOWS: u64 = 5_000_000;
-/// The longest run with a shifting demand: recovery is measured in windows of 1 ms.
+/// Maximum duration of a run with a shifting demand: recovery is measured in windows of 1 ms.
 const MAX_SHIFTING_DURATION: Nanos = Nanos::from_secs(900);
-/// The time series' window of a shifting demand, unless it says otherwise (Breakwater §5.2).
+/// Default window of the time series of a shifting demand (Breakwater §5.2).
 const SHIFT_WINDOW: Nanos = Nanos::from_millis(20);
 
 const KEYS: &[&str] = &[
@@ -65,7 +65,7 @@ pub(super) fn scenario(
     scenario.quick = quick;
     scenario.overrides = overrides.to_vec();
     if !quick {
-        // A mistake in `[quick]` should not wait for the first quick run.
+        // A mistake in `[quick]` is reported now, not at the first quick run.
         let mut root = file;
         apply_quick(&mut root);
         check(&root, &Source { file: name, overrides: &[] }, folder, registry)?;
@@ -73,7 +73,8 @@ pub(super) fn scenario(
     Ok(scenario)
 }
 
-/// Overrides with which the papers' claims are judged: what a paper has measured of its machine, where the scenario's own says something else.
+/// Reads the overrides for judging the papers' claims: the paper's machine where the scenario's own
+/// differs.
 fn published(item: &Item<'_>) -> Result<Vec<String>, ScenarioError> {
     let table = item.table(&["set"])?;
     let set = table.require("set", "a list of overrides such as [\"server.threads.preset=utune\"]")?;
@@ -140,7 +141,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     Ok(scenario)
 }
 
-/// The names of a list of pairs.
+/// Names of a list of pairs.
 trait MapKeys {
     fn map_keys(&self) -> Vec<&'static str>;
 }
@@ -160,8 +161,8 @@ fn id(item: &Item<'_>) -> Result<String, ScenarioError> {
     Ok(text.into())
 }
 
-/// Without an application that has locks there are none to say anything about; with one, the simulator's cores are always
-/// there.
+/// Rejects lock settings without an application with locks, and core allocation with such an
+/// application.
 fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
     let allocated = controllers.iter().find(|(variant, _)| scenario.server_for(variant).scheduling.is_some());
     if let (Some((variant, item)), Some(_)) = (allocated, &scenario.workload.application) {
@@ -179,8 +180,8 @@ fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Resu
         );
         return Err(item.error(problem));
     }
-    let told = controllers.iter().find(|(variant, _)| variant.locks != LockModel::default());
-    match told {
+    let with_locks = controllers.iter().find(|(variant, _)| variant.locks != LockModel::default());
+    match with_locks {
         Some((variant, item)) if scenario.workload.application.is_none() => {
             Err(item
                 .error(format!("`{}` has `lock` or `acquire`, but no [[workload.path]] takes locks", variant.label)))
@@ -189,7 +190,7 @@ fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Resu
     }
 }
 
-/// A rehearsal is of one server of cores, which refuses by itself.
+/// Rejects shadow mode except for one server of cores whose controller rejects at the server.
 fn check_shadow_modes(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
     let Some((variant, item)) = controllers.iter().find(|(variant, _)| variant.enforced_percent < 100) else {
         return Ok(());
@@ -246,7 +247,7 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
         }
         let slowest = demands.iter().map(|demand| demand.rate(capacity).0).fold(f64::INFINITY, f64::min);
         let lasts = scenario.run.duration_at(Rate(slowest));
-        // A run without requests would report a p99 of 0, as if it were fast.
+        // A run without requests would report a misleading p99 of 0.
         if !scenario.workload.demand.is_shifting() && Rate(slowest).events_in(lasts) < 1.0 {
             let problem =
                 format!("{slowest:e} requests/s are less than one in {lasts}; accepted: at least one in a run");
@@ -257,7 +258,8 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
     Ok(())
 }
 
-/// Builds every controller once for each workload: parameters may be fine alone and impossible together.
+/// Builds every controller for each workload: parameters may be valid alone and contradict each
+/// other together.
 fn check_params(
     scenario: &Scenario,
     controllers: &[(Variant, Item<'_>)],

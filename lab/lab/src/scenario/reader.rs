@@ -1,5 +1,7 @@
-//! Takes keys out of a table, one by one, each with the check it needs. A table names the keys it accepts before
-//! anything else, so that a misspelt key is called unknown rather than missing.
+//! Takes keys out of a table, one by one, each with its check.
+//!
+//! A table names its accepted keys first, so that a misspelt key is reported as unknown, not as
+//! missing.
 
 use super::ScenarioError;
 use super::document::{Node, Origin, Source, Table, Value};
@@ -8,7 +10,7 @@ use leeward_core::units::{Nanos, parse_duration, parse_scaled};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// The most entries of a list.
+/// Maximum number of entries of a list.
 pub(super) const MAX_ENTRIES: usize = 1_000;
 
 /// A table being read.
@@ -27,7 +29,7 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `table`, which may have `keys` and no others.
+    /// Begins to read `table`, which may have only `keys`.
     pub(super) fn new(
         source: &'a Source<'a>,
         table: &'a Table,
@@ -55,18 +57,18 @@ impl<'a> Reader<'a> {
         Some(Item { node: &entry.node, path: self.path_of(key), source: self.source })
     }
 
-    /// The value of `key`; `expected` says what it would be if it is missing.
+    /// The value of `key`; if it is missing, the error message names `expected`.
     pub(super) fn require(&self, key: &str, expected: &str) -> Result<Item<'a>, ScenarioError> {
         self.find(key)
             .ok_or_else(|| self.source.error(self.origin, &self.path_of(key), format!("missing; expected {expected}")))
     }
 
-    /// The text for people of `key`, or nothing.
+    /// The text of `key` for people; empty if it is not set.
     pub(super) fn prose_or_empty(&self, key: &str) -> Result<String, ScenarioError> {
         self.find(key).map_or(Ok(String::new()), |item| item.prose().map(Into::into))
     }
 
-    /// The span of `key`, or `default`.
+    /// The duration of `key`, or `default`.
     pub(super) fn duration_or(
         &self,
         key: &str,
@@ -76,12 +78,12 @@ impl<'a> Reader<'a> {
         self.find(key).map_or(Ok(default), |item| item.duration(range))
     }
 
-    /// The whole number of `key`, or `default`.
+    /// The integer of `key`, or `default`.
     pub(super) fn count_or(&self, key: &str, range: RangeInclusive<u32>, default: u32) -> Result<u32, ScenarioError> {
         self.find(key).map_or(Ok(default), |item| item.count(range))
     }
 
-    /// All pairs, for tables whose keys are not known here.
+    /// All pairs, for tables with arbitrary keys.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'a str, Item<'a>)> + '_ {
         self.table.entries.iter().map(|entry| {
             let item = Item { node: &entry.node, path: self.path_of(&entry.key), source: self.source };
@@ -89,7 +91,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// An error about the table as a whole.
+    /// An error about `key` of this table.
     pub(super) fn error(&self, key: &str, problem: impl Into<String>) -> ScenarioError {
         self.source.error(self.origin, &self.path_of(key), problem)
     }
@@ -101,12 +103,12 @@ impl<'a> Item<'a> {
         self.source.error(self.node.origin, &self.path, problem)
     }
 
-    /// Error: the value is not `expected`.
+    /// The error that the value is not `expected`.
     pub(super) fn unexpected(&self, expected: impl Display) -> ScenarioError {
         self.error(format!("{} is not {expected}", self.node.value.describe()))
     }
 
-    /// Whether it comes from an override.
+    /// Whether the value comes from an override.
     pub(super) fn is_override(&self) -> bool {
         matches!(self.node.origin, Origin::Override(_))
     }
@@ -118,7 +120,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A text for people: of any length, but without characters that would steer a terminal.
+    /// Reads a text for people: of any length, but without control characters, which could steer a
+    /// terminal.
     pub(super) fn prose(&self) -> Result<&'a str, ScenarioError> {
         let text = self.text()?;
         if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
@@ -127,7 +130,7 @@ impl<'a> Item<'a> {
         Ok(text)
     }
 
-    /// Reads a line for people.
+    /// Reads a line of text for people.
     pub(super) fn line(&self) -> Result<&'a str, ScenarioError> {
         let text = self.text()?;
         if text.trim().is_empty() || text.chars().any(char::is_control) {
@@ -136,13 +139,13 @@ impl<'a> Item<'a> {
         Ok(text)
     }
 
-    /// Reads one of `words`, as its index.
-    pub(super) fn choice(&self, words: &[&str]) -> Result<usize, ScenarioError> {
+    /// Reads one of `words`; returns its index.
+    pub(super) fn choice(&self, choices: &[&str]) -> Result<usize, ScenarioError> {
         let index = match &self.node.value {
-            Value::Text(text) => words.iter().position(|word| word == text),
+            Value::Text(text) => choices.iter().position(|word| word == text),
             _ => None,
         };
-        let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+        let quoted: Vec<String> = choices.iter().map(|word| format!("\"{word}\"")).collect();
         index.ok_or_else(|| self.unexpected(format!("one of {}", quoted.join(", "))))
     }
 
@@ -165,7 +168,7 @@ impl<'a> Item<'a> {
         .ok_or_else(expected)
     }
 
-    /// Any finite number.
+    /// Reads any finite number.
     pub(super) fn number(&self) -> Result<f64, ScenarioError> {
         match &self.node.value {
             Value::Integer(number) => Some(*number as f64),
@@ -177,7 +180,7 @@ impl<'a> Item<'a> {
         .ok_or_else(|| self.unexpected("a number such as `1.05` or \"850k\""))
     }
 
-    /// A parameter's value, its kind still unknown.
+    /// Reads a parameter's value of any kind.
     pub(super) fn raw(&self) -> Result<RawParam, ScenarioError> {
         match &self.node.value {
             Value::Text(text) => Ok(RawParam::Text(text.clone())),
@@ -188,18 +191,18 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The entries of a list; a single value counts as a list of one.
-    pub(super) fn list(&self, most: usize) -> Result<Vec<Item<'a>>, ScenarioError> {
+    /// Reads the entries of a list; a single value counts as a list of one.
+    pub(super) fn list(&self, max_entries: usize) -> Result<Vec<Item<'a>>, ScenarioError> {
         let Value::List(items) = &self.node.value else {
             return Ok(vec![Item { node: self.node, path: self.path.clone(), source: self.source }]);
         };
-        if items.is_empty() || items.len() > most {
-            return Err(self.error(format!("a list of {}; accepted: 1 to {most} entries", items.len())));
+        if items.is_empty() || items.len() > max_entries {
+            return Err(self.error(format!("a list of {}; accepted: 1 to {max_entries} entries", items.len())));
         }
         Ok(items.iter().map(|node| Item { node, path: self.path.clone(), source: self.source }).collect())
     }
 
-    /// The table it is, which may have `keys` only.
+    /// Reads a table that may have only `keys`.
     pub(super) fn table(&self, keys: &[&str]) -> Result<Reader<'a>, ScenarioError> {
         match &self.node.value {
             Value::Table(table) => Reader::new(self.source, table, &self.path, self.node.origin, keys),
@@ -207,7 +210,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The table it is, whatever its keys.
+    /// Reads a table with any keys.
     pub(super) fn open_table(&self) -> Result<Reader<'a>, ScenarioError> {
         match &self.node.value {
             Value::Table(table) => {
@@ -217,16 +220,16 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The tables of a list, each with `keys` only.
-    pub(super) fn tables(&self, most: usize, keys: &[&str]) -> Result<Vec<Reader<'a>>, ScenarioError> {
+    /// Reads a list of tables that each may have only `keys`.
+    pub(super) fn tables(&self, max_entries: usize, keys: &[&str]) -> Result<Vec<Reader<'a>>, ScenarioError> {
         match &self.node.value {
-            Value::List(_) => self.list(most)?.iter().map(|item| item.table(keys)).collect(),
+            Value::List(_) => self.list(max_entries)?.iter().map(|item| item.table(keys)).collect(),
             _ => Err(self.unexpected("a list of tables, written as [[…]]")),
         }
     }
 }
 
-/// The entries of a list, which must differ: one written twice would count twice in every mean.
+/// Reads a list of distinct entries: a repeated one would count twice in every mean.
 pub(super) fn distinct<T: PartialEq>(
     list: &Item<'_>,
     read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,

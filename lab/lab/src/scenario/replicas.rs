@@ -1,4 +1,5 @@
-//! `[replicas]`: several identical servers behind one service, and where a request goes.
+//! `[replicas]`: several identical servers that serve together, and the choice of server for a
+//! request.
 
 use super::reader::Item;
 use super::{Scenario, ScenarioError, Variant};
@@ -6,7 +7,7 @@ use leeward_core::units::Nanos;
 use leeward_sim::config::{Arrivals, FirstServer, Replicas};
 
 const MAX_WAIT: Nanos = Nanos::from_secs(3600);
-/// The most sessions of all servers together.
+/// Maximum number of sessions of all servers together.
 const MAX_SESSIONS: u64 = 1_000_000;
 
 pub(super) fn replicas(item: &Item<'_>) -> Result<Replicas, ScenarioError> {
@@ -19,7 +20,7 @@ pub(super) fn replicas(item: &Item<'_>) -> Result<Replicas, ScenarioError> {
     })
 }
 
-/// Refuses what is not simulated together with several servers.
+/// Rejects combinations with several servers that are not simulated.
 pub(super) fn check(
     scenario: &Scenario,
     replicas: Option<Item<'_>>,

@@ -1,4 +1,4 @@
-//! `[server.allocator]` and `server.balancing`: how a server's cores come and go, and how work finds them.
+//! `[server.allocator]` and `server.balancing`: core allocation and load balancing of a server.
 
 use super::reader::{Item, Reader};
 use super::{ScenarioError, Variant};
@@ -10,7 +10,7 @@ use leeward_sim::scheduling::NAMES;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// The server's scheduling, if it has an allocator.
+/// Reads the server's scheduling, if it has an allocator.
 pub(super) fn scheduling(server: &Reader<'_>, cores: u32) -> Result<Option<Scheduling>, ScenarioError> {
     let balancing = server.find("balancing").map(|item| Ok((balancing(&item)?, item))).transpose()?;
     let Some(item) = server.find("allocator") else {
@@ -32,7 +32,7 @@ pub(super) fn scheduling(server: &Reader<'_>, cores: u32) -> Result<Option<Sched
     model.min_cores = table.count_or("min_cores", 1..=cores, model.min_cores)?;
     model.allocation_delay = table.duration_or("delay", Nanos::ZERO..=SECOND, model.allocation_delay)?;
     model.check_cost = table.duration_or("check", Nanos::ZERO..=SECOND, model.check_cost)?;
-    let choice = |key, words: &[&str]| table.find(key).map(|item| item.choice(words)).transpose();
+    let choice = |key, choices: &[&str]| table.find(key).map(|item| item.choice(choices)).transpose();
     model.revoke = choice("revoke", &["any", "idle"])?
         .map_or(model.revoke, |index| [RevokePolicy::Any, RevokePolicy::Idle][index]);
     model.steal =
@@ -47,7 +47,7 @@ fn balancing(item: &Item<'_>) -> Result<Balancing, ScenarioError> {
     Balancing::parse(item.text()?).ok_or_else(|| item.unexpected(format!("one of {NAMES}")))
 }
 
-/// The policies that a variant names, each once.
+/// Reads the allocation policies of a variant, without duplicates.
 pub(super) fn allocators(item: &Item<'_>) -> Result<Vec<String>, ScenarioError> {
     let name = |item: &Item<'_>| {
         registry::find(item.text()?)
@@ -57,13 +57,13 @@ pub(super) fn allocators(item: &Item<'_>) -> Result<Vec<String>, ScenarioError> 
     item.list(100)?.iter().map(name).collect()
 }
 
-/// The policies of balancing that a variant names.
+/// Reads the balancing policies of a variant.
 pub(super) fn balancings(item: &Item<'_>) -> Result<Vec<String>, ScenarioError> {
     let name = |item: &Item<'_>| balancing(item).and_then(|_| item.text().map(Into::into));
     item.list(100)?.iter().map(name).collect()
 }
 
-/// Refuses a variant whose allocator can't be built, or that balances without one.
+/// Rejects a variant whose allocator can't be built, or that has balancing without an allocator.
 pub(super) fn check(server: &ServerModel, variant: &Variant, item: &Item<'_>) -> Result<(), ScenarioError> {
     let Some(model) = &server.scheduling else {
         return match variant.scheduling.balancing {

@@ -1,4 +1,4 @@
-//! `service`: service times that are drawn, or requests of a service that is measured.
+//! `service`: drawn service times, or requests to a measured service.
 
 use super::document::read_text;
 use super::reader::Item;
@@ -10,9 +10,9 @@ use leeward_sim::service_time::ServiceTime;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest empirical distribution that is read.
+/// Maximum size of a file with an empirical distribution.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Stands for a service whose time is to be measured.
+/// Placeholder for the service time of a measured service.
 const PLACEHOLDER: ServiceTime = ServiceTime::Constant(Nanos::from_millis(1));
 
 pub(super) fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError> {
@@ -34,7 +34,7 @@ pub(super) fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, Sce
     Ok(ServiceSpec { text: text.into(), service, requests: measured })
 }
 
-/// Service times that are drawn.
+/// Reads drawn service times.
 pub(super) fn service_time(item: &Item<'_>, folder: &Path) -> Result<ServiceTime, ScenarioError> {
     let spec = service(item, folder)?;
     match spec.requests {
@@ -43,7 +43,7 @@ pub(super) fn service_time(item: &Item<'_>, folder: &Path) -> Result<ServiceTime
     }
 }
 
-/// Service times, or what requests ask of a service that is measured.
+/// Parses service times, or the requests to a measured service.
 fn parse_service(item: &Item<'_>, text: &str) -> Result<(ServiceTime, Option<Arc<dyn Requests>>), ScenarioError> {
     let catalogue = Catalogue::builtin();
     let requests = catalogue.requests(text).map_err(|error| match catalogue.find_by_requests(text) {

@@ -1,5 +1,7 @@
-//! Flat configuration files for programs: TOML with a fixed set of keys, read as strictly as scenarios, with the line of
-//! every mistake. What the keys mean belongs to the program.
+//! Flat configuration files of programs: TOML with a fixed set of keys, read as strictly as
+//! scenarios, with the line of every mistake.
+//!
+//! Does not contain the meaning of the keys.
 
 use super::ScenarioError;
 use super::document::{Origin, Source, Table, parse, read_text};
@@ -9,7 +11,7 @@ use leeward_core::units::Nanos;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// A configuration file has a dozen lines.
+/// Maximum file size; a configuration file has a dozen lines.
 const MAX_BYTES: u64 = 100_000;
 
 /// The keys and values of a configuration file.
@@ -19,33 +21,33 @@ pub struct Settings {
     table: Table,
 }
 
-/// A pair of a table, with its line for [`Settings::error_in`].
+/// A key and value of a table. [`Settings::error_in`] finds its line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// The key.
+    /// Name of the key.
     pub name: String,
-    /// The value, its kind still unknown.
+    /// Value of any kind.
     pub value: RawParam,
 }
 
 impl Settings {
-    /// Reads a file that may have `keys` and no others.
+    /// Reads a file that may have only `keys`.
     ///
     /// # Errors
-    /// The file can't be read, is no TOML, or has another key.
+    /// The file can't be read, is not TOML, or has another key.
     pub fn load(path: &Path, keys: &[&str]) -> Result<Settings, ScenarioError> {
         let file = path.display().to_string();
         match read_text(path, MAX_BYTES, "longer than 100 kB; a configuration has a dozen lines") {
             Ok(text) => Settings::parse(&file, &text, keys),
-            // What `ScenarioError::Read` would say is about scenarios.
+            // The message of `ScenarioError::Read` is about scenarios.
             Err(error) => Err(ScenarioError::Invalid { place: file, key: "file".into(), problem: error.to_string() }),
         }
     }
 
-    /// Reads the text of a file called `file`.
+    /// Parses the text of the file `file`, which may have only `keys`.
     ///
     /// # Errors
-    /// It is no TOML or has a key that is not one of `keys`.
+    /// The text is not TOML, or has another key.
     pub fn parse(file: &str, text: &str, keys: &[&str]) -> Result<Settings, ScenarioError> {
         let source = Source { file, overrides: &[] };
         let table = parse(&source, text)?;
@@ -61,52 +63,52 @@ impl Settings {
     /// The text of `key`, one line, if it is set.
     ///
     /// # Errors
-    /// It is something else.
+    /// The value is not one line of text.
     pub fn line(&self, key: &str) -> Result<Option<String>, ScenarioError> {
         self.read_key(key, |item| item.line().map(Into::into))
     }
 
-    /// The span of `key`, as it was written.
+    /// The duration of `key`, as it was written.
     ///
     /// # Errors
-    /// It is no duration, or out of range.
+    /// The value is not a duration, or out of range.
     pub fn duration(&self, key: &str, range: RangeInclusive<Nanos>) -> Result<Option<String>, ScenarioError> {
         self.read_key(key, |item| item.duration(range).and_then(|_| item.text().map(Into::into)))
     }
 
-    /// The whole number of `key`.
+    /// The integer of `key`.
     ///
     /// # Errors
-    /// It is no such number, or out of range.
+    /// The value is not an integer, or out of range.
     pub fn count(&self, key: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, ScenarioError> {
         self.read_key(key, |item| item.count(range))
     }
 
-    /// The whole numbers of `key`, a list of up to `most`, or one number.
+    /// The integers of `key`, from a list of up to `most` entries or a single number.
     ///
     /// # Errors
-    /// It is something else, or out of range.
+    /// The value is something else, or out of range.
     pub fn counts(
         &self,
         key: &str,
-        most: usize,
+        max_entries: usize,
         range: RangeInclusive<u32>,
     ) -> Result<Option<Vec<u32>>, ScenarioError> {
-        self.read_key(key, |item| item.list(most)?.iter().map(|item| item.count(range.clone())).collect())
+        self.read_key(key, |item| item.list(max_entries)?.iter().map(|item| item.count(range.clone())).collect())
     }
 
-    /// Which of `words` stands at `key`.
+    /// The index in `words` of the value of `key`.
     ///
     /// # Errors
-    /// None of them.
-    pub fn choice(&self, key: &str, words: &[&str]) -> Result<Option<usize>, ScenarioError> {
-        self.read_key(key, |item| item.choice(words))
+    /// The value is not one of `words`.
+    pub fn choice(&self, key: &str, choices: &[&str]) -> Result<Option<usize>, ScenarioError> {
+        self.read_key(key, |item| item.choice(choices))
     }
 
-    /// The pairs of the table `key`, in order; none if it is not set.
+    /// The pairs of the table `key`, in order; empty if it is not set.
     ///
     /// # Errors
-    /// It is no table, or one of its values is a list or table itself.
+    /// The value is not a table, or contains a list or table.
     pub fn pairs(&self, key: &str) -> Result<Vec<Pair>, ScenarioError> {
         let pairs = self.read_key(key, |item| {
             let table = item.open_table()?;
@@ -115,7 +117,7 @@ impl Settings {
         Ok(pairs?.unwrap_or_default())
     }
 
-    /// An error about the value of `key`, for what this reader can't know.
+    /// An error about the value of `key`, for checks outside of this reader.
     pub fn error(&self, key: &str, problem: &str) -> ScenarioError {
         let origin = self.table.find(key).map_or(Origin::Line(1), |entry| entry.origin);
         self.source().error(origin, key, problem)
@@ -145,7 +147,7 @@ impl Settings {
         reader.find(key).map(|item| read(&item)).transpose()
     }
 
-    /// Its own keys: they were checked when it was read.
+    /// All keys of the file; they were checked when it was read.
     fn keys(&self) -> Vec<&str> {
         self.table.entries.iter().map(|entry| entry.key.as_str()).collect()
     }

@@ -1,5 +1,7 @@
-//! `threading` and `threading_params` of a controller, and `[train]`: which setups a tier runs, which policies choose them, and what these
-//! are trained on. What a tier is, is in `tier`.
+//! `threading` and `threading_params` of a controller, and `[train]`: setups of a tier, policies
+//! that choose them, and the policies' training.
+//!
+//! Does not contain the tier (`tier`).
 
 use super::reader::{Item, Reader, distinct};
 use super::{Scenario, ScenarioError, ServiceSpec, Variant};
@@ -10,48 +12,49 @@ use leeward_sim::threads::model::{PolicyModel, Tier};
 use leeward_threading::registry::PolicyChoice;
 use leeward_threading::{Setup, ThreadingSetup};
 
-/// The most setups and policies that one controller names.
+/// Maximum number of setups and policies per controller.
 const MAX_ENTRIES: usize = 200;
-/// The policy that never changes the setup.
+/// Policy that never changes the setup.
 const STATIC: &str = "static";
 
 /// A tier of threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierSpec {
-    /// Its name, which stands for the service.
+    /// Name, which represents the service.
     pub name: String,
-    /// The tier; its setup is a variant's.
+    /// The tier; each variant sets its setup.
     pub tier: Tier,
     /// CPU time of a request before its calls.
     pub begin: ServiceTime,
 }
 
-/// Threading of a variant: a setup, or a policy that chooses one.
+/// Threading of a variant: a fixed setup, or a policy that chooses setups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadingSpec {
-    /// As written.
+    /// Text, as written.
     pub text: String,
-    /// The setup, if it never changes.
+    /// The fixed setup, if any.
     pub setup: Option<ThreadingSetup>,
-    /// Name of the policy, if it does.
+    /// Name of the policy, if any.
     pub policy: Option<String>,
     /// Parameters of the policy.
     pub params: Params,
 }
 
-/// Training of policies of threading: which setups, from which load on, how long.
+/// Training of threading policies: setups, loads and number of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingSpec {
     /// Setups that a policy may choose from.
     pub setups: Vec<Setup>,
-    /// The lowest load, requests per second; the others follow by the root of two, up to 1.1 times the capacity.
+    /// Lowest load, requests per second; the others follow by a factor of √2, up to 1.1 times the
+    /// capacity.
     pub min_load: f64,
-    /// Requests after which a setup at a load is known well enough.
+    /// Number of requests after which the result of a setup at a load is accepted.
     pub requests: u32,
 }
 
 impl Scenario {
-    /// The same for one of the scenario's services, which may be a tier.
+    /// Capacity for one of the scenario's services, which may be a tier or a graph.
     pub fn capacity_of(&self, service: &ServiceSpec) -> Rate {
         if let Some(graph) = &self.graph {
             return graph.capacity();
@@ -62,7 +65,8 @@ impl Scenario {
         }
     }
 
-    /// The tier that `service` is, under the threading of `variant`; `None` if it is none. Its curves are still missing.
+    /// The tier of `service` under the threading of `variant`; `None` if the service is not a tier.
+    /// Its curves are still missing.
     pub fn tier_for(&self, service: &ServiceSpec, variant: &Variant) -> Option<Box<Tier>> {
         let spec = self.tiers.iter().find(|tier| tier.name == service.text)?;
         let mut tier = Box::new(spec.tier.clone());
@@ -76,8 +80,10 @@ impl Scenario {
     }
 }
 
-/// Variants of `base`, one per setup or policy that is named. Alone it keeps its label; of lists each is labelled as it is written, unless
-/// the controller has a label of its own, which goes before.
+/// Variants of `base`, one per named setup or policy.
+///
+/// A single one keeps its label. Several are labelled by their text, after the controller's own
+/// label if it has one.
 pub(super) fn variants(table: &Reader<'_>, base: Vec<Variant>) -> Result<Vec<Variant>, ScenarioError> {
     let params = table.find("threading_params");
     let Some(item) = table.find("threading") else {
@@ -89,7 +95,7 @@ pub(super) fn variants(table: &Reader<'_>, base: Vec<Variant>) -> Result<Vec<Var
     let specs =
         item.list(MAX_ENTRIES)?.iter().map(|item| spec(item, params.as_ref())).collect::<Result<Vec<_>, _>>()?;
     let named = table.find("label").is_some();
-    let one = |variant: &Variant, spec: &ThreadingSpec| {
+    let with_spec = |variant: &Variant, spec: &ThreadingSpec| {
         let label = match (named, specs.len()) {
             (true, 1) => variant.label.clone(),
             (true, _) => format!("{} {}", variant.label, spec.text),
@@ -98,7 +104,7 @@ pub(super) fn variants(table: &Reader<'_>, base: Vec<Variant>) -> Result<Vec<Var
         };
         Variant { label, threading: Some(spec.clone()), ..variant.clone() }
     };
-    Ok(base.iter().flat_map(|variant| specs.iter().map(move |spec| one(variant, spec))).collect())
+    Ok(base.iter().flat_map(|variant| specs.iter().map(move |spec| with_spec(variant, spec))).collect())
 }
 
 fn spec(item: &Item<'_>, params: Option<&Item<'_>>) -> Result<ThreadingSpec, ScenarioError> {
@@ -115,19 +121,19 @@ fn spec(item: &Item<'_>, params: Option<&Item<'_>>) -> Result<ThreadingSpec, Sce
 }
 
 impl ThreadingSpec {
-    /// Whether its policy chooses by curves.
+    /// Whether the policy chooses by curves.
     pub fn needs_curves(&self) -> bool {
         let policy = self.policy.as_deref().unwrap_or(STATIC);
         ![STATIC, "ipi", "rotate"].contains(&policy)
     }
 
-    /// Whether its policy is told the demand, which only the simulator knows.
+    /// Whether the policy gets the demand, which only the simulator knows.
     pub(crate) fn uses_demand(&self) -> bool {
         self.policy.as_deref() == Some("oracle")
     }
 }
 
-/// `[train]`: the setups that curves are made of.
+/// Reads `[train]`: the setups to train.
 pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<TrainingSpec>, ScenarioError> {
     let Some(item) = item else { return Ok(None) };
     let table = item.table(&["setups", "lowest", "requests"])?;
@@ -144,7 +150,7 @@ pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<TrainingSpec>, S
     Ok(Some(TrainingSpec { setups, min_load: lowest, requests: table.count_or("requests", 100..=1_000_000, 6_000)? }))
 }
 
-/// Refuses a scenario whose tier and threading don't fit together.
+/// Rejects a tier without threading, and threading without a tier.
 pub(super) fn check(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
     for (variant, item) in controllers {
         match (&variant.threading, scenario.tiers.is_empty()) {

@@ -1,5 +1,5 @@
-//! `[tier]` and `[server.threads]`: a server of threads that asks leaves, and what its threads cost. Which setups it runs is said by the
-//! controllers' `threading`.
+//! `[tier]` and `[server.threads]`: a server of threads that calls leaves, and its thread costs.
+//! The controllers' `threading` sets its setups.
 
 use super::document::Value;
 use super::reader::{Item, MAX_ENTRIES, Reader};
@@ -14,9 +14,9 @@ use leeward_sim::threads::presets;
 use leeward_sim::threads::wakes::WakeTable;
 
 const SECOND: Nanos = Nanos::from_secs(1);
-/// Setup of a tier that no variant has given one.
+/// Setup of a tier without a variant's setup.
 const DEFAULT_SETUP: &str = "SDB1-50";
-/// Costs that a factor may name, besides `all`.
+/// Costs for which a factor may be given, besides `all`.
 pub(super) const COST_KEYS: &[&str] = &[
     "wake_call",
     "wake",
@@ -58,7 +58,7 @@ const TIER_KEYS: &[&str] = &[
     "scale",
 ];
 
-/// The tiers of a scenario; none if it has none. `cores` and `costs` are the server's.
+/// Reads the tiers of a scenario; empty if it has none. `cores` and `costs` are the server's.
 pub(super) fn tiers(item: Option<Item<'_>>, cores: u32, costs: &ThreadCosts) -> Result<Vec<TierSpec>, ScenarioError> {
     let Some(item) = item else { return Ok(Vec::new()) };
     let tables = match &item.node.value {
@@ -67,17 +67,17 @@ pub(super) fn tiers(item: Option<Item<'_>>, cores: u32, costs: &ThreadCosts) -> 
     };
     let mut tiers: Vec<TierSpec> = Vec::new();
     for table in tables {
-        let found = tier(&table, cores, costs)?;
-        if tiers.iter().any(|known| known.name == found.name) {
-            let problem = format!("`{}` is in use; accepted: a name of its own", found.name);
+        let spec = tier(&table, cores, costs)?;
+        if tiers.iter().any(|known| known.name == spec.name) {
+            let problem = format!("`{}` is in use; accepted: a name of its own", spec.name);
             return Err(table.error("name", problem));
         }
-        tiers.push(found);
+        tiers.push(spec);
     }
     Ok(tiers)
 }
 
-/// The services that stand for the tiers: a tier's own name, and its CPU time before the calls.
+/// Services that represent the tiers: each tier's name, and its CPU time before the calls.
 pub(super) fn services(tiers: &[TierSpec]) -> Vec<ServiceSpec> {
     let spec = |tier: &TierSpec| ServiceSpec { text: tier.name.clone(), service: tier.begin.clone(), requests: None };
     tiers.iter().map(spec).collect()
@@ -122,7 +122,7 @@ fn tier(table: &Reader<'_>, cores: u32, costs: &ThreadCosts) -> Result<TierSpec,
     Ok(TierSpec { name: name.into(), tier, begin: time("begin")?.unwrap_or(ServiceTime::Constant(Nanos::ZERO)) })
 }
 
-/// Late answers and drops of leaves, and the means against them.
+/// Reads the late and rejected replies of leaves, and the response to them.
 fn tails(table: &Reader<'_>, leaves: u16) -> Result<TailModel, ScenarioError> {
     let second = table.find("second_calls").map_or(Ok(0), |item| item.choice(&["never", "budgeted"]))?;
     Ok(TailModel {
@@ -163,13 +163,13 @@ fn share(item: &Item<'_>) -> Result<f64, ScenarioError> {
     number.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| item.unexpected("a share from 0 to 1"))
 }
 
-/// Service times; `wait:` before them says that a real leaf would wait so long instead of computing.
+/// Reads service times. A prefix `wait:` lets a real leaf wait instead of computing.
 fn service(item: &Item<'_>) -> Result<ServiceTime, ScenarioError> {
     let text = item.text()?;
     ServiceTime::parse(text.strip_prefix("wait:").unwrap_or(text)).map_err(|error| item.error(error.to_string()))
 }
 
-/// The costs of `[server.threads]`: those of a preset, and what the section says otherwise.
+/// Reads the costs of `[server.threads]`: a preset's, with the section's changes.
 pub(super) fn costs(item: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError> {
     let default = presets::preset(presets::NAMES[0]).unwrap_or_else(ThreadCosts::free);
     let Some(item) = item else { return Ok(default) };
@@ -206,7 +206,7 @@ fn preset(item: &Item<'_>) -> Result<ThreadCosts, ScenarioError> {
     Ok(presets::preset(name).unwrap_or_else(ThreadCosts::free))
 }
 
-/// Three rows of quantiles, by how long the CPU had been idle.
+/// Reads three rows of quantiles, by the CPU's idle time.
 pub(super) fn wake(item: &Item<'_>) -> Result<WakeTable, ScenarioError> {
     let expected = || {
         item.unexpected(
@@ -223,15 +223,15 @@ pub(super) fn wake(item: &Item<'_>) -> Result<WakeTable, ScenarioError> {
         if spans.len() != row.len() {
             return Err(expected());
         }
-        for (place, span) in row.iter_mut().zip(&spans) {
-            *place = span.duration(Nanos::ZERO..=SECOND)?;
+        for (cell, span) in row.iter_mut().zip(&spans) {
+            *cell = span.duration(Nanos::ZERO..=SECOND)?;
         }
     }
     WakeTable::new(rows).ok_or_else(expected)
 }
 
-/// The costs multiplied by the factors of a table: by name, or `all` of them. Slices are no costs of the machine's speed, so `all` leaves
-/// them, and the shares.
+/// Multiplies costs by the factors of a table: by name, or `all`. `all` excludes slices and shares,
+/// which don't depend on the machine's speed.
 fn scaled(costs: &ThreadCosts, item: &Item<'_>) -> Result<ThreadCosts, ScenarioError> {
     let keys: Vec<&str> = ["all"].into_iter().chain(COST_KEYS.iter().copied()).collect();
     let table = item.table(&keys)?;

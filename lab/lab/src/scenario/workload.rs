@@ -1,4 +1,4 @@
-//! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
+//! The sections of the simulated system: `[server]`, `[network]`, `[workload]`, `[run]`.
 
 use super::application::application;
 use super::reader::{Item, MAX_ENTRIES, Reader, distinct};
@@ -17,7 +17,7 @@ use leeward_sim::threads::model::ThreadCosts;
 use std::path::Path;
 
 const SECOND: Nanos = Nanos::from_secs(1);
-/// The longest run: an hour of simulated time.
+/// Maximum duration of a run: an hour of simulated time.
 const MAX_RUN: Nanos = Nanos::from_secs(3600);
 
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
@@ -80,7 +80,7 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
     })
 }
 
-/// The costs of a tier's threads, of `[server.threads]`.
+/// Reads the costs of a tier's threads from `[server.threads]`.
 pub(super) fn thread_costs(server: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError> {
     let threads = server.map(|item| item.open_table()).transpose()?.and_then(|table| table.find("threads"));
     tier::costs(threads)
@@ -110,17 +110,17 @@ fn stalls(item: &Item<'_>) -> Result<Stalls, ScenarioError> {
     Ok(Stalls { mean_interval: span("every", Nanos::from_micros(1))?, mean_length: span("lasts", Nanos::ZERO)? })
 }
 
-/// Names of transports, as a scenario says them.
+/// Names of transports in scenarios.
 const TRANSPORTS: [(&str, Transport); 2] = [("tcp", Transport::Tcp), ("udp", Transport::Udp)];
 
-/// Transport between the ends of the measured plant.
+/// Reads the transport of the real plant.
 pub(super) fn transport(item: Option<Item<'_>>) -> Result<Transport, ScenarioError> {
     let Some(item) = item else { return Ok(Transport::Tcp) };
     let Some(item) = item.open_table()?.find("transport") else { return Ok(Transport::Tcp) };
     Ok(TRANSPORTS[item.choice(&TRANSPORTS.map(|(name, _)| name))?].1)
 }
 
-/// The network, and all its round trips where there are several.
+/// Reads the network, with all its round trips.
 pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos>), ScenarioError> {
     let default = NetworkModel::default();
     let Some(item) = item else { return Ok((default, vec![default.rtt])) };
@@ -133,14 +133,14 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos
     Ok((NetworkModel { rtt: rtts[0], jitter }, rtts))
 }
 
-/// Sections that say what a request is, in the place of `workload.service`.
+/// Sections that describe requests instead of `workload.service`.
 pub(super) struct RequestSections<'a> {
     pub(super) tiers: &'a [TierSpec],
     pub(super) graph: Option<&'a Graph>,
     pub(super) kinds: &'a RequestKinds,
 }
 
-/// An arrival process: `poisson`, `constant`, `closed`, or `bursts:PEAK:SPAN`.
+/// Reads an arrival process: `poisson`, `constant`, `closed`, or `bursts:PEAK:SPAN`.
 fn arrivals_of(item: &Item<'_>) -> Result<Arrivals, ScenarioError> {
     let text = item.text()?;
     let bursts = || {
@@ -257,7 +257,8 @@ fn shifts(item: &Item<'_>, duration: Nanos) -> Result<Vec<(Nanos, Demand)>, Scen
     Ok(all)
 }
 
-/// A demand: `"1.4x"` of capacity, `"400k"` per second, or a bare number of requests per second.
+/// Reads a demand: `"1.4x"` of capacity, `"400k"` per second, or a bare number of requests per
+/// second.
 fn demand(item: &Item<'_>) -> Result<Demand, ScenarioError> {
     const EXPECTED: &str = "a demand above zero: multiples of capacity up to 1000 such as \"1.4x\", or requests per second such as \"400k\"";
     let read = match &item.node.value {

@@ -1,25 +1,26 @@
-//! Advice from curves: which setups for which loads, which one alone, and how sure that is. How curves are made is the rest of
-//! [`super`]'s.
+//! Advice from curves: setups by load, the best single setup, and the confidence of both.
+//!
+//! Does not contain the making of curves ([`super`]).
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_threading::ThreadingSetup;
 use leeward_threading::curves::{Curve, CurvePoint, Curves, Envelope, Objective, TailPercentile};
 
-/// A setup within this of the best is as good: what the policy's `gain` is, too.
+/// Ratio to the best setup up to which a setup counts as equal; the policy's `gain` is the same.
 const TIE_FACTOR: f64 = 1.05;
-/// Part of what a setup sustains that it is advised for.
+/// Part of a setup's sustained load for which it is advised.
 const MARGIN: f64 = 0.9;
-/// A little more than that: loads are rounded.
+/// Additional margin, because loads are rounded.
 const ROUNDING_MARGIN: f64 = 1.001;
-/// Loads of the table, from the lowest to the highest.
+/// Number of loads in the table, from the lowest to the highest.
 const ROWS: usize = 10;
 
-/// Question to be advised on.
+/// Query for advice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdviceQuery {
-    /// Tail latency that requests may have.
+    /// Objective of the tail latency.
     pub slo: Nanos,
-    /// Latency that is meant.
+    /// Percentile of the tail latency.
     pub tail: TailPercentile,
     /// Lowest load.
     pub min_load: Rate,
@@ -27,18 +28,20 @@ pub struct AdviceQuery {
     pub max_load: Rate,
 }
 
-/// Advice.
+/// Advice on setups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// Setups and the loads from which on they are advised: as few as stay within 5 % of the best.
+    /// Setups with the loads from which they are advised: the fewest that stay within 5 % of the
+    /// best.
     pub steps: Vec<(Rate, ThreadingSetup)>,
-    /// The one setup to have if it may never change: the least factor over the best of each load; `None` if none sustains all loads.
+    /// Best fixed setup: the one with the lowest maximum ratio to the best of each load; `None` if
+    /// no setup sustains all loads.
     pub single: Option<SingleSetup>,
-    /// The setup that needs the least CPU within the objective at all loads.
+    /// Setup with the least CPU time that keeps the objective at all loads.
     pub cheapest: Option<SingleSetup>,
-    /// Highest load of the table at which some setup keeps the objective.
+    /// Highest load of the table at which a setup keeps the objective.
     pub max_slo_load: Option<Rate>,
-    /// Best and second best by load.
+    /// Best and second-best setup by load.
     pub rows: Vec<AdviceRow>,
 }
 
@@ -47,42 +50,42 @@ pub struct Advice {
 pub struct SingleSetup {
     /// The setup.
     pub setup: ThreadingSetup,
-    /// Its tail over the least of any setup, at the load where that is most.
+    /// Maximum ratio of its tail to the lowest tail of any setup, over all loads.
     pub factor: f64,
-    /// Its CPUs over those of the best setup, at the lowest load.
+    /// Ratio of its CPUs to the best setup's, at the lowest load.
     pub cpu: f64,
 }
 
-/// A load.
+/// Advice for one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdviceRow {
     /// The load.
     pub load: Rate,
-    /// The best setup; of several that may be it, the one that bears more load best.
+    /// Best setup; of several candidates the one that tolerates more load best.
     pub best: ThreadingSetup,
-    /// Its predicted tail.
+    /// Predicted tail of the best setup.
     pub tail: Nanos,
     /// CPUs that it needs.
     pub cpu: f64,
-    /// The best of the others with its predicted tail.
+    /// Second-best setup with its predicted tail.
     pub second: Option<(ThreadingSetup, Nanos)>,
-    /// How sure the order of the two is.
+    /// Confidence in the order of the two.
     pub confidence: Confidence,
 }
 
-/// How sure the best setup of a load is.
+/// Confidence in the best setup of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confidence {
-    /// The 95-% bounds of best and second best are apart.
+    /// The 95 % bounds of best and second best are disjoint.
     Sure,
-    /// Their bounds meet, and the difference is within 5 %: either will do.
+    /// The bounds overlap, and the difference is within 5 %: both are good.
     Tie,
-    /// Their bounds meet, and the difference is more: measure for longer.
+    /// The bounds overlap, and the difference is larger: measure for longer.
     Unsure,
 }
 
 impl Confidence {
-    /// For people.
+    /// Text for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Confidence::Sure => "sure",
@@ -92,13 +95,15 @@ impl Confidence {
     }
 }
 
-/// Loads to train for an advice on loads between these. Setups are advised for a part of what they are known to sustain, so that those which sustain the
-/// highest load have to be measured above it: at their last knot none would be eligible, and the advice no choice.
+/// Loads to train for advice on the given loads.
+///
+/// Setups are advised only for a part of their sustained load. So the training must go above the
+/// highest load: at the last point of all curves no setup would be eligible.
 pub fn training_range((lowest, highest): (Rate, Rate)) -> (Rate, Rate) {
     (lowest, Rate(highest.0 / MARGIN * ROUNDING_MARGIN))
 }
 
-/// Loads that curves up to this one give an advice on.
+/// Highest load with advice from curves up to `highest`.
 pub fn max_advised_load(highest: Rate) -> Rate {
     Rate(highest.0 * MARGIN)
 }
@@ -130,7 +135,10 @@ fn loads(question: &AdviceQuery) -> Vec<Rate> {
     loads
 }
 
-/// Setups that may be the best at this load, the one of least tail first: their bounds meet its bounds. Where that one keeps the objective, they do.
+/// Setups that may be the best at this load, the one with the lowest tail first: their bounds
+/// overlap its bounds.
+///
+/// If that setup keeps the objective, all others must, too.
 fn contenders<'a>(envelope: &'a Envelope, question: &AdviceQuery, load: Rate) -> Vec<&'a Curve> {
     let best = envelope.best(load);
     let others = envelope.curves().all().iter().filter(|curve| curve.setup != best.setup);
@@ -143,15 +151,18 @@ fn contenders<'a>(envelope: &'a Envelope, question: &AdviceQuery, load: Rate) ->
     std::iter::once(best).chain(others.filter(meets)).collect()
 }
 
-/// Tail at this load and at one that is more by the margin, weighed alike: the machine that serves is never quite the one that was measured, and which of
-/// two setups bears that is seen where there is more to do.
+/// Geometric mean of the tails at this load and at one higher by the margin.
+///
+/// The serving machine never equals the measured one exactly; which of two setups tolerates that
+/// shows at the higher load.
 fn robust_tail(envelope: &Envelope, question: &AdviceQuery, curve: &Curve, load: Rate) -> Option<f64> {
     let further = Rate((load.0 / MARGIN).min(curve.max_load));
     let then = curve.latency(question.tail, further)?;
     Some((envelope.score(curve, load)?.max(1.0) * then.0.max(1) as f64).sqrt())
 }
 
-/// Setups that may be the best at a load, each with its outlook; none where nobody sustains the load.
+/// Setups that may be the best at a load, each with its robust tail; empty if no setup sustains the
+/// load.
 struct LoadCandidates<'a> {
     load: Rate,
     candidates: Vec<(&'a Curve, f64)>,
@@ -164,12 +175,13 @@ impl<'a> LoadCandidates<'a> {
         LoadCandidates { load, candidates: all }
     }
 
-    /// The setup to have, and its outlook.
+    /// The best setup, with its robust tail.
     fn choice(&self) -> Option<(&'a Curve, f64)> {
         self.candidates.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// How much worse than the choice a setup is: among those that may be the best by its outlook, and else by its tail.
+    /// Ratio of a setup to the best: by the robust tail among the candidates, by the tail
+    /// otherwise.
     fn regret(&self, envelope: &Envelope, curve: &Curve) -> Option<f64> {
         match self.candidates.iter().find(|(rated, _)| rated.setup == curve.setup) {
             Some((_, outlook)) => Some(outlook / self.choice()?.1),
@@ -178,12 +190,12 @@ impl<'a> LoadCandidates<'a> {
     }
 }
 
-/// The setup to have at this load; beyond what anybody sustains the strongest.
+/// The best setup at this load; beyond all sustained loads the strongest.
 fn choice<'a>(envelope: &'a Envelope, question: &AdviceQuery, load: Rate) -> &'a Curve {
     LoadCandidates::new(envelope, question, load).choice().map_or_else(|| envelope.best(load), |(curve, _)| curve)
 }
 
-/// Tail over the best's at this load; `None` where it is not eligible.
+/// Ratio of the tail to the best setup's at this load; `None` if the setup is not eligible.
 fn tail_ratio(envelope: &Envelope, curve: &Curve, load: Rate) -> Option<f64> {
     let best = envelope.best(load);
     Some(envelope.score(curve, load)? / envelope.score(best, load)?.max(1.0))
@@ -222,8 +234,8 @@ fn nearest(curve: &Curve, load: Rate) -> Option<&CurvePoint> {
     curve.points.iter().min_by(|a, b| (a.load - load.0).abs().total_cmp(&(b.load - load.0).abs()))
 }
 
-/// From the lowest load upwards, each setup for as long as it is within 5 % of the best: of those that begin there, the one that stays so
-/// longest.
+/// Steps from the lowest load upwards: each setup is kept while it is within 5 % of the best. Of
+/// several setups the one that stays within longest is chosen.
 fn steps(envelope: &Envelope, question: &AdviceQuery, loads: &[Rate]) -> Vec<(Rate, ThreadingSetup)> {
     let (Some(first), Some(last)) = (loads.first(), loads.last()) else { return Vec::new() };
     let bends = envelope.intervals().map(|(from, _)| from.0);
@@ -247,11 +259,11 @@ fn steps(envelope: &Envelope, question: &AdviceQuery, loads: &[Rate]) -> Vec<(Ra
             .iter()
             .map(|curve| (lasts(curve), curve))
             .reduce(|a, b| if b.0 > a.0 { b } else { a });
-        // Beyond what any sustains the strongest is the best, and close to nothing.
+        // Beyond all sustained loads the strongest setup is the best.
         let (count, curve) =
             longest.filter(|(count, _)| *count > 0).unwrap_or_else(|| (1, envelope.best(points[at].load)));
         if steps.last().is_none_or(|(_, setup)| *setup != curve.setup) {
-            // The one before is good up to its last point.
+            // The previous setup is good up to its last point.
             steps.push((points[at.saturating_sub(1)].load, curve.setup));
         }
         at += count;
@@ -259,7 +271,8 @@ fn steps(envelope: &Envelope, question: &AdviceQuery, loads: &[Rate]) -> Vec<(Ra
     steps
 }
 
-/// The greatest factor of a setup over all loads; `None` if it does not sustain one that another does.
+/// Maximum ratio of a setup's tail to the best over all loads; `None` if it does not sustain a load
+/// that another setup does.
 fn max_tail_ratio(envelope: &Envelope, curve: &Curve, loads: &[Rate]) -> Option<f64> {
     let sustained = loads.iter().filter(|load| envelope.is_eligible(envelope.best(**load), **load));
     sustained

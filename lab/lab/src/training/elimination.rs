@@ -1,5 +1,8 @@
-//! Successive elimination: at each load all setups are measured in turns, and those that are surely not the best are measured no further.
-//! The paper's grid (every setup at every load five times for 30 s) takes hours; most of it is about setups far from the best.
+//! Training by successive elimination: at each load all setups are measured in rounds, and setups
+//! that are surely not the best are dropped.
+//!
+//! The paper's grid (every setup at every load five times for 30 s) takes hours, most of them for
+//! setups far from the best.
 
 use super::measurement::{Measurement, round_load};
 use super::{Bench, Candidate, Trial};
@@ -10,38 +13,39 @@ use leeward_threading::curves::{Curve, CurvePoint, Curves, CurvesError, TailPerc
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Setups and loads to train, and for how long.
+/// Setups and loads to train, and the size of measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
-    /// Setups, in the order in which ties are decided.
+    /// Setups, in the order of preference for ties.
     pub setups: Vec<ThreadingSetup>,
-    /// Lowest and highest load; `None`: from a hundredth of what the best setup sustains to 1.1 times that.
+    /// Lowest and highest load; `None`: from a hundredth of the best setup's sustained load to 1.1
+    /// times that load.
     pub loads: Option<(Rate, Rate)>,
-    /// Latency that decides.
+    /// Percentile that decides.
     pub tail: TailPercentile,
-    /// Requests of a first measurement.
+    /// Number of requests in a first measurement.
     pub min_requests: u64,
-    /// Requests of the longest measurement of a setup at a load.
+    /// Maximum number of requests in a setup's measurement at a load.
     pub max_requests: u64,
 }
 
 impl TrainingPlan {
-    /// Of these setups by their 99th percentile: 500 to 2,000 requests each.
+    /// Plan for these setups by their 99th percentile: 500 to 2,000 requests per measurement.
     pub fn new(setups: Vec<ThreadingSetup>) -> Self {
         TrainingPlan { setups, loads: None, tail: TailPercentile::P99, min_requests: 500, max_requests: 2_000 }
     }
 }
 
-/// How far training has come.
+/// Progress of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainingProgress {
-    /// Setup of the measurement that has ended.
+    /// Setup of the finished measurement.
     pub setup: ThreadingSetup,
-    /// Its load.
+    /// Load of the finished measurement.
     pub load: Rate,
-    /// Measurements so far.
+    /// Number of measurements so far.
     pub measurements: usize,
-    /// Loads that are finished, and all, where they are known.
+    /// Number of finished loads, and of all loads if known.
     pub loads: (usize, usize),
 }
 
@@ -50,24 +54,25 @@ pub struct TrainingProgress {
 pub struct TrainingOutcome {
     /// The curves of all setups that sustain at least two loads.
     pub curves: Curves,
-    /// Setups that do not.
+    /// Setups that sustain fewer than two loads.
     pub excluded: Vec<ThreadingSetup>,
-    /// Measurements made.
+    /// Number of measurements.
     pub measurements: usize,
-    /// The time was over before all was measured.
+    /// Whether the time limit ended the training early.
     pub timed_out: bool,
 }
 
-/// First load of a search for what the setups sustain.
+/// First load of the search for the setups' sustained loads.
 const FIRST_LOAD: f64 = 100.0;
-/// No server of today has more.
+/// Maximum load; no present server sustains more.
 const MAX_LOAD: f64 = 1e8;
-/// Halvings between a load that is sustained and one that is not.
+/// Number of bisections between a sustained load and one that is not.
 const HALVINGS: u32 = 3;
-/// Loads of a training at most.
+/// Maximum number of loads in a training.
 const LOADS_MAX: usize = 40;
 
-/// Trains: see the module. `is_over` says that the time is; what is begun is finished then, and the curves are of what there is.
+/// Trains the setups of `plan`. Once `is_over` returns `true`, training finishes the current
+/// measurements and returns curves of the available points.
 ///
 /// # Errors
 /// A failed measurement, `stop`, or no setup that sustains two loads.
@@ -78,15 +83,15 @@ pub fn train(
     is_over: &(dyn Fn() -> bool + Sync),
     stop: &AtomicBool,
 ) -> Result<TrainingOutcome, RunError> {
-    let racers =
+    let states =
         plan.setups.iter().map(|setup| SetupState { setup: *setup, points: Vec::new(), failed_load: None }).collect();
-    let mut race = Elimination {
+    let mut training = Elimination {
         bench,
         plan,
         progress,
         is_over,
         stop,
-        setups: racers,
+        setups: states,
         measurements: 0,
         late_measurements: 0,
         loads: (0, 0),
@@ -94,29 +99,30 @@ pub fn train(
     let mut loads = match plan.loads {
         Some((lowest, highest)) => grid(lowest.0, highest.0),
         None => {
-            let best = race.find_capacity()?;
+            let best = training.find_capacity()?;
             grid(best / 100.0, best * 1.1)
         }
     };
-    // At a low load as many requests take longest. Where they take real time, the budget is for the others first: below its lowest load a curve is
-    // level, so that a training that was cut short says something all the same.
+    // The same number of requests takes longest at a low load. In real time, the higher loads come
+    // first: below its lowest load a curve is level, so a training that ends early is still useful.
     if bench.is_real_time() {
         loads.reverse();
     }
-    race.loads = (0, loads.len());
+    training.loads = (0, loads.len());
     for load in &loads {
-        if race.is_over() {
+        if training.is_over() {
             break;
         }
-        race.measure_load(*load)?;
-        race.loads.0 += 1;
+        training.measure_load(*load)?;
+        training.loads.0 += 1;
     }
-    let cut_short = race.loads.0 < loads.len() && race.setups.iter().any(|racer| racer.failed_load.is_none());
-    race.refine_limits()?;
-    race.finish(cut_short)
+    let cut_short = training.loads.0 < loads.len() && training.setups.iter().any(|state| state.failed_load.is_none());
+    training.refine_limits()?;
+    training.finish(cut_short)
 }
 
-/// Loads from one to the other, each about the root of two times the one before, or more where that were too many.
+/// Loads between both ends, each about √2 times the previous one, or more if the maximum number
+/// requires it.
 fn grid(lowest: f64, highest: f64) -> Vec<f64> {
     let (lowest, highest) = (lowest.max(1e-3), highest.max(lowest.max(1e-3) * 1.01));
     let octaves = (highest / lowest).log2();
@@ -127,12 +133,12 @@ fn grid(lowest: f64, highest: f64) -> Vec<f64> {
     loads
 }
 
-/// A setup in the race.
+/// State of a setup in the training.
 struct SetupState {
     setup: ThreadingSetup,
-    /// Ascending loads.
+    /// Points in ascending order of load.
     points: Vec<CurvePoint>,
-    /// The lowest load that it did not sustain.
+    /// Lowest load that the setup did not sustain.
     failed_load: Option<f64>,
 }
 
@@ -144,7 +150,7 @@ struct Elimination<'a> {
     stop: &'a AtomicBool,
     setups: Vec<SetupState>,
     measurements: usize,
-    /// Measurements whose clients were late.
+    /// Number of measurements with late clients.
     late_measurements: usize,
     loads: (usize, usize),
 }
@@ -154,23 +160,23 @@ impl Elimination<'_> {
         self.stop.load(Ordering::Relaxed) || (self.is_over)()
     }
 
-    /// Measures these setups, in turns or at once, each once.
-    fn measure(&mut self, asked: &[(usize, f64)], requests: u64, round: u32) -> Result<Vec<Measurement>, RunError> {
-        let one = |(racer, load): &(usize, f64)| {
+    /// Measures each of these setups once, in turn or in parallel.
+    fn measure(&mut self, pairs: &[(usize, f64)], requests: u64, round: u32) -> Result<Vec<Measurement>, RunError> {
+        let measure_one = |(index, load): &(usize, f64)| {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(RunError::Cancelled);
             }
-            let candidate = Candidate::Setup(self.setups[*racer].setup);
+            let candidate = Candidate::Setup(self.setups[*index].setup);
             self.bench.measure(&Trial { candidate, load: Rate(*load), requests, round }, self.stop)
         };
         let samples: Vec<Result<Measurement, RunError>> = if self.bench.is_parallel() {
-            asked.par_iter().with_max_len(1).map(one).collect()
+            pairs.par_iter().with_max_len(1).map(measure_one).collect()
         } else {
-            asked.iter().map(one).collect()
+            pairs.iter().map(measure_one).collect()
         };
-        for (racer, load) in asked {
+        for (index, load) in pairs {
             self.measurements += 1;
-            let (setup, load) = (self.setups[*racer].setup, Rate(*load));
+            let (setup, load) = (self.setups[*index].setup, Rate(*load));
             (self.progress)(TrainingProgress { setup, load, measurements: self.measurements, loads: self.loads });
         }
         let samples: Vec<Measurement> = samples.into_iter().collect::<Result<_, _>>()?;
@@ -178,84 +184,87 @@ impl Elimination<'_> {
         Ok(samples)
     }
 
-    /// About what the best setup sustains: each is offered twice as much until none keeps up.
+    /// Finds approximately the best setup's sustained load: it doubles the load until no setup
+    /// sustains it.
     fn find_capacity(&mut self) -> Result<f64, RunError> {
         let mut running: Vec<usize> = (0..self.setups.len()).collect();
         let (mut best, mut load) = (FIRST_LOAD / 2.0, FIRST_LOAD);
         while !running.is_empty() && load < MAX_LOAD && !self.is_over() {
-            let asked: Vec<(usize, f64)> = running.iter().map(|racer| (*racer, load)).collect();
-            let samples = self.measure(&asked, self.plan.min_requests, 0)?;
+            let pairs: Vec<(usize, f64)> = running.iter().map(|index| (*index, load)).collect();
+            let samples = self.measure(&pairs, self.plan.min_requests, 0)?;
             running = running
                 .iter()
                 .zip(&samples)
                 .filter(|(_, sample)| sample.is_sustained())
-                .map(|(racer, _)| *racer)
+                .map(|(index, _)| *index)
                 .collect();
             if !running.is_empty() {
                 best = load;
             }
             load *= 2.0;
         }
-        // Between here and twice as much.
+        // The sustained load is between this load and its double.
         Ok(best * std::f64::consts::SQRT_2)
     }
 
-    /// All setups that kept up so far, at one load.
+    /// Measures all setups that have sustained lower loads, at one load.
     fn measure_load(&mut self, load: f64) -> Result<(), RunError> {
-        let may_keep_up = |racer: &usize| self.setups[*racer].failed_load.is_none_or(|failed| load < failed);
+        let may_keep_up = |index: &usize| self.setups[*index].failed_load.is_none_or(|failed| load < failed);
         let mut running: Vec<usize> = (0..self.setups.len()).filter(may_keep_up).collect();
-        let mut found: Vec<Option<Measurement>> = vec![None; self.setups.len()];
+        let mut results: Vec<Option<Measurement>> = vec![None; self.setups.len()];
         let (mut requests, mut round) = (self.plan.min_requests, 0);
         loop {
-            let asked: Vec<(usize, f64)> = running.iter().map(|racer| (*racer, load)).collect();
-            let samples = self.measure(&asked, requests, round)?;
-            for (racer, sample) in running.iter().zip(samples) {
-                // A setup near its end keeps up for a while: the longer measurement is right. A load that both measurements sustained has been
-                // measured twice, which counts where a measurement depends on more than its requests.
-                let before = found[*racer].filter(|_| self.bench.is_real_time());
+            let pairs: Vec<(usize, f64)> = running.iter().map(|index| (*index, load)).collect();
+            let samples = self.measure(&pairs, requests, round)?;
+            for (index, sample) in running.iter().zip(samples) {
+                // A setup near its limit keeps up for a while, so the longer measurement decides. A
+                // load that both sustained counts as measured twice, which matters where more than
+                // the requests affects a measurement.
+                let before = results[*index].filter(|_| self.bench.is_real_time());
                 let all = before.map_or(sample, |before| before.merge(&sample, self.plan.tail));
-                found[*racer] = sample.is_sustained().then_some(all);
-                if found[*racer].is_none() {
-                    self.setups[*racer].failed_load = Some(load);
+                results[*index] = sample.is_sustained().then_some(all);
+                if results[*index].is_none() {
+                    self.setups[*index].failed_load = Some(load);
                 }
             }
-            running.retain(|racer| found[*racer].is_some());
-            self.eliminate_setups(&mut running, &found);
+            running.retain(|index| results[*index].is_some());
+            self.eliminate_setups(&mut running, &results);
             if requests >= self.plan.max_requests || running.is_empty() || self.is_over() {
                 break;
             }
             (requests, round) = (requests * 2, round + 1);
         }
         let tail = self.plan.tail;
-        for (racer, sample) in self.setups.iter_mut().zip(found) {
-            racer.points.extend(sample.map(|sample| sample.curve_point(Rate(load), tail)));
+        for (state, sample) in self.setups.iter_mut().zip(results) {
+            state.points.extend(sample.map(|sample| sample.curve_point(Rate(load), tail)));
         }
         Ok(())
     }
 
-    /// Leaves those that may be the best: whose tail's lower bound is not above the least upper bound.
-    fn eliminate_setups(&self, running: &mut Vec<usize>, found: &[Option<Measurement>]) {
-        let bounds = |racer: &usize| found[*racer].map(|sample| sample.bounds(self.plan.tail));
+    /// Keeps the setups that may be the best: those whose lower bound of the tail is not above the
+    /// lowest upper bound.
+    fn eliminate_setups(&self, running: &mut Vec<usize>, results: &[Option<Measurement>]) {
+        let bounds = |index: &usize| results[*index].map(|sample| sample.bounds(self.plan.tail));
         let least: Option<Nanos> = running.iter().filter_map(bounds).map(|(_, high)| high).min();
-        running.retain(|racer| bounds(racer).zip(least).is_some_and(|((low, _), least)| low <= least));
+        running.retain(|index| bounds(index).zip(least).is_some_and(|((low, _), least)| low <= least));
     }
 
-    /// Looks closer for the load at which each setup ends.
+    /// Narrows down the highest sustained load of each setup.
     fn refine_limits(&mut self) -> Result<(), RunError> {
         for round in 0..HALVINGS {
-            let middle = |racer: &SetupState| {
-                let load = racer.points.iter().map(|knot| knot.load).max_by(f64::total_cmp)?;
-                racer.failed_load.map(|failed| round_load((load * failed).sqrt()))
+            let middle = |state: &SetupState| {
+                let load = state.points.iter().map(|point| point.load).max_by(f64::total_cmp)?;
+                state.failed_load.map(|failed| round_load((load * failed).sqrt()))
             };
-            let asked: Vec<(usize, f64)> =
-                self.setups.iter().enumerate().filter_map(|(place, racer)| Some((place, middle(racer)?))).collect();
-            if asked.is_empty() || self.is_over() {
+            let pairs: Vec<(usize, f64)> =
+                self.setups.iter().enumerate().filter_map(|(index, state)| Some((index, middle(state)?))).collect();
+            if pairs.is_empty() || self.is_over() {
                 return Ok(());
             }
-            let mut samples = self.measure(&asked, self.plan.max_requests, round)?;
+            let mut samples = self.measure(&pairs, self.plan.max_requests, round)?;
             if self.bench.is_real_time() {
-                // No load is known by one measurement of a real server.
-                let again = self.measure(&asked, self.plan.max_requests, round + HALVINGS)?;
+                // A real server's load is never judged by one measurement.
+                let again = self.measure(&pairs, self.plan.max_requests, round + HALVINGS)?;
                 for (sample, again) in samples.iter_mut().zip(again) {
                     *sample = match (sample.is_sustained(), again.is_sustained()) {
                         (true, true) => sample.merge(&again, self.plan.tail),
@@ -264,12 +273,12 @@ impl Elimination<'_> {
                     };
                 }
             }
-            for ((racer, load), sample) in asked.into_iter().zip(samples) {
-                let racer = &mut self.setups[racer];
+            for ((index, load), sample) in pairs.into_iter().zip(samples) {
+                let state = &mut self.setups[index];
                 if !sample.is_sustained() {
-                    racer.failed_load = Some(load);
-                } else if racer.points.iter().all(|knot| load > knot.load) {
-                    racer.points.push(sample.curve_point(Rate(load), self.plan.tail));
+                    state.failed_load = Some(load);
+                } else if state.points.iter().all(|point| load > point.load) {
+                    state.points.push(sample.curve_point(Rate(load), self.plan.tail));
                 }
             }
         }
@@ -277,18 +286,19 @@ impl Elimination<'_> {
     }
 
     fn finish(self, cut_short: bool) -> Result<TrainingOutcome, RunError> {
-        // Whoever asked to stop gets nothing; a time that is over gives what there is.
+        // A stopped training returns nothing; one past its time limit returns the available points.
         if self.stop.load(Ordering::Relaxed) {
             return Err(RunError::Cancelled);
         }
-        let mut racers = self.setups;
-        for SetupState { points: knots, failed_load: failed, .. } in &mut racers {
-            knots.sort_by(|one, other| one.load.total_cmp(&other.load));
-            // A load that one measurement kept up with and another, of less, did not: the machine's mood.
-            knots.retain(|knot| failed.is_none_or(|failed| knot.load < failed));
+        let mut states = self.setups;
+        for SetupState { points: curve_points, failed_load: failed, .. } in &mut states {
+            curve_points.sort_by(|one, other| one.load.total_cmp(&other.load));
+            // One measurement sustained a load and another, of a lower load, did not: variation of
+            // the machine.
+            curve_points.retain(|point| failed.is_none_or(|failed| point.load < failed));
         }
         let (enough, few): (Vec<SetupState>, Vec<SetupState>) =
-            racers.into_iter().partition(|racer| racer.points.len() >= 2);
+            states.into_iter().partition(|state| state.points.len() >= 2);
         if enough.is_empty() {
             let (loads, all) = self.loads;
             let end = if cut_short { "the budget was over" } else { "that was all" };
@@ -304,10 +314,10 @@ impl Elimination<'_> {
                 "no setup has kept up with two loads; {loads} of {all} loads were measured, then {end}{why}"
             )));
         }
-        let left_out = few.into_iter().map(|racer| racer.setup).collect();
-        let curve = |racer: SetupState| {
-            let sustains = racer.points.last().map_or(0.0, |knot| knot.load);
-            Curve { setup: racer.setup, points: racer.points, max_load: sustains }
+        let left_out = few.into_iter().map(|state| state.setup).collect();
+        let curve = |state: SetupState| {
+            let sustains = state.points.last().map_or(0.0, |point| point.load);
+            Curve { setup: state.setup, points: state.points, max_load: sustains }
         };
         let curves = Curves::new(enough.into_iter().map(curve).collect()).map_err(curves_error)?;
         Ok(TrainingOutcome { curves, excluded: left_out, measurements: self.measurements, timed_out: cut_short })

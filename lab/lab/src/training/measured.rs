@@ -1,5 +1,5 @@
-//! A tier on this machine as a bench for training: its threads on the server's CPUs, clients and leaves, which wait instead of computing, on
-//! another.
+//! A tier on this machine as a bench for training: its threads run on the server's CPUs, clients
+//! and leaves on another CPU. Leaves wait instead of computing.
 
 use super::measurement::UNKNOWN_NOISE;
 use super::{Bench, Measurement, SEED_OFFSET, Trial};
@@ -17,14 +17,14 @@ use leeward_sim::threads::model::{Gather, Sharing};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Time before anything is measured: connections are made, pages touched.
+/// Time before the measurement for connections and page faults.
 const WARMUP: Nanos = Nanos::from_millis(200);
-/// How often a load is offered whose clients were late for it.
+/// Maximum number of attempts at a load for which the clients were late.
 const ATTEMPTS: u64 = 3;
-/// Shortest time that is measured: some looks at the server are needed.
+/// Minimum measured time; the server must be sampled several times.
 const MIN_DURATION: Nanos = Nanos::from_millis(400);
 
-/// A tier, without its threading.
+/// A tier without threading.
 pub struct MeasuredTier {
     config: SimConfig,
     placement: Placement,
@@ -32,7 +32,8 @@ pub struct MeasuredTier {
 }
 
 impl MeasuredTier {
-    /// The tier of `config` on these CPUs. What only the simulator has, sharded fronts and helper threads, is left out.
+    /// Creates the tier of `config` on these CPUs. Sharded fronts and helper threads, which only
+    /// the simulator supports, are left out.
     pub fn new(config: SimConfig, placement: Placement) -> Self {
         MeasuredTier { config, placement, registry: leeward_controllers::builtin() }
     }
@@ -62,11 +63,11 @@ impl Bench for MeasuredTier {
     }
 }
 
-/// A server that clients of this machine load.
+/// A server under load from clients of this machine.
 pub(super) struct OfferedLoad<'a> {
     pub(super) placement: &'a Placement,
     pub(super) service: &'a InProcessService,
-    /// Clients and their gaps; the demand is each measurement's own.
+    /// Clients and their arrivals; each measurement sets the demand.
     pub(super) workload: &'a Workload,
     pub(super) rtt: Nanos,
     pub(super) slo: Nanos,
@@ -104,7 +105,8 @@ impl OfferedLoad<'_> {
             fine_window: None,
             observers: None,
         };
-        // A machine's moods make clients late for a moment; a load that they can't offer makes them late each time.
+        // Variation of the machine makes clients late for a moment; a load beyond their ability
+        // makes them late each time.
         let mut report = run(&spec, stop, |_| ()).map_err(failed)?;
         for again in 1..ATTEMPTS {
             if report.load.adherence.kept {
@@ -122,7 +124,8 @@ impl OfferedLoad<'_> {
 
 fn sample(report: &RunReport) -> Measurement {
     let load = &report.load;
-    // Where clients were late, the latencies are theirs: the load was not offered, so nobody has sustained it.
+    // With late clients the latencies are the clients' own and the load was not offered, so it does
+    // not count as sustained.
     let late = !load.adherence.kept;
     let completed = if late { 0 } else { load.measured.completed };
     let busy = match (report.samples.first(), report.samples.last()) {

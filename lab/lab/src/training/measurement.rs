@@ -1,40 +1,40 @@
-//! A measurement of a setup at a load, and what it says about the tail.
+//! A measurement of a setup at a load, with bounds of its tail.
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_outcome::Percentiles;
 use leeward_outcome::RunOutcome;
 use leeward_threading::curves::{CurvePoint, TailPercentile};
 
-/// Share of requests that must be answered for a load to be sustained. The rest is still under way at the end.
+/// Share of requests that must be answered in a sustained load. The rest is unfinished at the end.
 const SUSTAINED: f64 = 0.98;
-/// Standard normal quantile of two-sided 95-% bounds.
+/// Standard normal quantile of two-sided 95 % bounds.
 const Z_95: f64 = 1.96;
 
-/// A measurement.
+/// A measurement of a setup at a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// Requests that clients issued.
+    /// Number of issued requests.
     pub issued: u64,
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub completed: u64,
-    /// Latencies of these.
+    /// Latency of answered requests.
     pub latency: Percentiles,
-    /// CPUs that the server's threads kept busy.
+    /// Mean number of CPUs that the server's threads kept busy.
     pub cpu: f64,
-    /// Whether the clients were late for the load, so that none of it counts as answered.
+    /// Whether the clients were late for the load; no request then counts as answered.
     pub clients_late: bool,
-    /// How far the tail may be off for the machine's moods, as a part of it: requests of one measurement share them, so that its order
-    /// statistics don't know.
+    /// Relative uncertainty of the tail because of variation of the machine. The order statistics
+    /// don't show it, because all requests of a measurement share it.
     pub noise: f64,
 }
 
-/// How far one measurement of a real server may be off for the machine's moods: a second one tells.
+/// Uncertainty of a single measurement of a real server, before a second one.
 pub(super) const UNKNOWN_NOISE: f64 = 0.5;
-/// How far two may be off that agree: they may do so by chance.
+/// Minimum uncertainty of two measurements, which may agree by chance.
 const MIN_NOISE: f64 = 0.1;
 
 impl Measurement {
-    /// Of a run of a server with so many CPUs.
+    /// Creates a measurement from the run of a server with `cpus` CPUs.
     pub fn from_outcome(outcome: &RunOutcome, cpus: u32) -> Self {
         Measurement {
             issued: outcome.counts.offered,
@@ -46,8 +46,8 @@ impl Measurement {
         }
     }
 
-    /// Two measurements of the same, made apart: percentiles between the two, by their requests, and what the two say of the machine's
-    /// moods in the place of what each knew.
+    /// Merges two measurements of the same setup and load. Percentiles lie between both, weighted
+    /// by requests; the noise is estimated from the difference.
     pub(super) fn merge(&self, other: &Measurement, tail: TailPercentile) -> Measurement {
         let (one, two) = (self.latency, other.latency);
         let share = two.count as f64 / (one.count + two.count).max(1) as f64;
@@ -74,17 +74,17 @@ impl Measurement {
             let ratio = (sample.tail(tail).0 as f64 / together.tail(tail).0.max(1) as f64).max(1e-3);
             ratio.max(1.0 / ratio) - 1.0
         };
-        // What earlier ones have shown is not forgotten because two agree.
+        // Noise of earlier measurements counts, even if two agree.
         let before = if self.noise == UNKNOWN_NOISE { 0.0 } else { self.noise / 2.0 };
         Measurement { noise: off(self).max(off(other)).max(before).max(MIN_NOISE), ..together }
     }
 
-    /// Whether the setup kept up.
+    /// Whether the setup sustained the load.
     pub fn is_sustained(&self) -> bool {
         self.completed > 0 && self.completed as f64 >= self.issued as f64 * SUSTAINED
     }
 
-    /// The tail's value.
+    /// Tail latency.
     pub fn tail(&self, tail: TailPercentile) -> Nanos {
         match tail {
             TailPercentile::P99 => self.latency.p99,
@@ -92,8 +92,9 @@ impl Measurement {
         }
     }
 
-    /// 95-% bounds of the tail: the order statistics around it, of which percentiles tell the neighbourhood only. Between two of them
-    /// the tail is taken as log-linear in the share of requests that are slower.
+    /// 95 % bounds of the tail: the order statistics around it, of which only some percentiles are
+    /// known. Between two percentiles the tail is interpolated log-linearly in the share of slower
+    /// requests.
     pub fn bounds(&self, tail: TailPercentile) -> (Nanos, Nanos) {
         let share: f64 = match tail {
             TailPercentile::P99 => 0.01,
@@ -120,7 +121,7 @@ impl Measurement {
         max
     }
 
-    /// As a knot of a curve. Latencies are at least a nanosecond, and ascend.
+    /// Converts to a curve point. Latencies are at least a nanosecond, and ascend.
     pub fn curve_point(&self, load: Rate, tail: TailPercentile) -> CurvePoint {
         let us = |span: Nanos| span.0.max(1) as f64 / 1e3;
         let (low, high) = self.bounds(tail);
@@ -137,7 +138,7 @@ impl Measurement {
     }
 }
 
-/// A load with three decimals: nobody offers a rate more exactly.
+/// Rounds a load to three decimals: no client offers a rate more exactly.
 pub(super) fn round_load(load: f64) -> f64 {
     (load * 1e3).round() / 1e3
 }

@@ -1,5 +1,5 @@
-//! Training of threading curves (µTune §4.2): which setups are measured at which loads, how often, and when a setup is out of the race.
-//! How one measurement is made is a [`Bench`]'s; what follows from curves is [`advice`]'s.
+//! Training of threading curves (µTune §4.2): choice of measurements, and elimination of setups.
+//! Does not contain a single measurement ([`Bench`]), or the use of curves ([`advice`]).
 
 pub mod advice;
 mod elimination;
@@ -27,17 +27,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A server that is measured.
+/// Threading of a measured server.
 #[derive(Clone, Copy, Debug)]
 pub enum Candidate<'a> {
-    /// With this setup.
+    /// A fixed setup.
     Setup(ThreadingSetup),
-    /// With setups that the policy `leeward` chooses by these curves.
+    /// Setups that the policy `leeward` chooses by these curves.
     Policy(&'a Arc<Curves>),
 }
 
 impl Candidate<'_> {
-    /// The setup that it begins with.
+    /// Initial setup.
     fn initial_setup(&self) -> ThreadingSetup {
         match self {
             Candidate::Setup(setup) => *setup,
@@ -45,23 +45,23 @@ impl Candidate<'_> {
         }
     }
 
-    /// The policy of a tier that changes its setup.
+    /// The policy that changes the setup, if any.
     fn policy(&self) -> Option<PolicyModel> {
         let Candidate::Policy(curves) = self else { return None };
         Some(PolicyModel { name: LEEWARD_POLICY.into(), params: Params::default(), curves: Some(Arc::clone(curves)) })
     }
 }
 
-/// A measurement: the clients offer `load` until about so many requests have ended.
+/// A measurement to make: the clients offer `load` until about `requests` requests have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
     /// The server.
     pub candidate: Candidate<'a>,
-    /// Requests per second.
+    /// Load, requests per second.
     pub load: Rate,
-    /// Requests to wait for.
+    /// Number of requests.
     pub requests: u64,
-    /// Number among trials of the same, for their seeds.
+    /// Number of the trial among equal ones, which determines its seed.
     pub round: u32,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Trial<'_> {
     }
 }
 
-/// A place in which servers are measured: a simulated tier, or a real one.
+/// A test bench for servers: a simulated tier, or a real one.
 pub trait Bench: Sync {
     /// Makes a measurement.
     ///
@@ -82,24 +82,24 @@ pub trait Bench: Sync {
     /// The measurement failed, or `stop` was set.
     fn measure(&self, trial: &Trial<'_>, stop: &AtomicBool) -> Result<Measurement, RunError>;
 
-    /// Whether measurements at the same time leave each other alone: simulated ones do.
+    /// Whether parallel measurements are independent, as simulated ones are.
     fn is_parallel(&self) -> bool {
         false
     }
 
-    /// Whether a measurement takes as long as its requests do: then those at low loads are made last.
+    /// Whether a measurement takes as long as its requests; low loads are then measured last.
     fn is_real_time(&self) -> bool {
         false
     }
 }
 
-/// Distance of training's seeds from those of runs, so that no policy is judged by what it was trained on.
+/// Offset of training seeds from those of runs, so that no policy is judged on its training data.
 const SEED_OFFSET: u64 = 0x7472_6169_6e00_0000;
 
-/// The policy that serves by curves.
+/// Policy that chooses by curves.
 const LEEWARD_POLICY: &str = "leeward";
 
-/// Setups that are trained where nobody names any: every model, with the pools that the paper found good (§7).
+/// Default setups of a training: every model, with the pool sizes that the paper found good (§7).
 pub const SETUPS: [&str; 14] = [
     "SIP1", "SIP2", "SIP4", "SIB1", "SDP1-4", "SDP1-20", "SDB1-4", "SDB1-16", "SDB1-50", "AIP1-0-1", "AIB1-0-1",
     "ADP1-4-1", "ADB1-1-1", "ADB1-4-4",

@@ -1,5 +1,7 @@
-//! Trial of an advice: what was advised, the policy, and every setup that may be better are measured anew, on requests that nobody has trained on.
-//! Never here: the advice.
+//! Retest of an advice: the advised setups, the policy, and all possibly better setups are measured
+//! on requests that were not used in training.
+//!
+//! Does not contain the advice.
 
 use super::advice::Advice;
 use super::{Bench, Candidate, Measurement, TrainingPlan, Trial};
@@ -11,39 +13,40 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Distance of these seeds from those of the training's rounds.
+/// Offset of these seeds from those of the training's rounds.
 const SEED_OFFSET: u32 = 1 << 20;
-/// Requests of a measurement over those of the training's longest.
+/// Factor on the longest training measurement's number of requests.
 const REQUEST_FACTOR: u64 = 4;
-/// Longest time that a setup is measured for at a load, in seconds, but for its least requests.
+/// Maximum measured time per setup and load, in seconds, except for the minimum number of requests.
 const MAX_SECONDS: f64 = 8.0;
-/// Loads that are tried where measurements take real time.
+/// Maximum number of retested loads if measurements take real time.
 const MAX_LOADS: usize = 5;
-/// Rounds there, of which each setup's median counts: in turns, so that what else the machine does meets all alike.
+/// Number of rounds in real time; each setup's median counts. The setups take turns, so that other
+/// load on the machine affects all alike.
 const ROUNDS: u32 = 3;
 
-/// A load, measured anew.
+/// Result of the retest at one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetestResult {
     /// The load.
     pub load: Rate,
-    /// The advised setup, and its tail.
+    /// Advised setup with its tail.
     pub advised: (ThreadingSetup, Nanos),
-    /// The setup with the least tail.
+    /// Setup with the lowest tail.
     pub best: (ThreadingSetup, Nanos),
     /// Tail of the policy; `None` if it did not sustain the load.
     pub policy: Option<Nanos>,
-    /// Requests of each setup, in all its measurements.
+    /// Number of requests of each setup, over all its measurements.
     pub requests: u64,
 }
 
 impl RetestResult {
-    /// Tail of what was advised over the best's.
+    /// Ratio of the advised setup's tail to the best.
     pub fn factor(&self) -> f64 {
         ratio(self.advised.1, self.best.1)
     }
 
-    /// Tail of the policy over the best's.
+    /// Ratio of the policy's tail to the best.
     pub fn policy_factor(&self) -> Option<f64> {
         self.policy.map(|tail| ratio(tail, self.best.1))
     }
@@ -53,27 +56,27 @@ fn ratio(one: Nanos, other: Nanos) -> f64 {
     one.0 as f64 / other.0.max(1) as f64
 }
 
-/// Measures all setups that sustain each load of the advice, and the policy `leeward`; `tell` hears of each load. A load that the advised setup did
-/// not sustain this time has the longest tail there is.
+/// Measures all setups that sustain each load of the advice, and the policy `leeward`; calls `tell`
+/// with each load. A load that the advised setup did not sustain counts as the longest tail.
 ///
 /// # Errors
-/// A failed measurement, or `stop`.
+/// A failed measurement, or `stop` was set.
 pub fn retest(
     bench: &dyn Bench,
     advice: &Advice,
     curves: &Curves,
     plan: &TrainingPlan,
-    tell: &dyn Fn(Rate),
+    report_load: &dyn Fn(Rate),
     stop: &AtomicBool,
 ) -> Result<Vec<RetestResult>, RunError> {
     let shared = Arc::new(curves.clone());
     let is_real = bench.is_real_time();
     let every = if is_real { advice.rows.len().div_ceil(MAX_LOADS).max(1) } else { 1 };
-    let mut found = Vec::new();
-    // The highest load is among those that are tried: there the choice matters most.
+    let mut results = Vec::new();
+    // The highest load is always retested: the choice matters most there.
     for row in advice.rows.iter().rev().step_by(every) {
         let load = row.load;
-        tell(load);
+        report_load(load);
         let advised = advised(advice, load).unwrap_or(row.best);
         let most = plan.max_requests * REQUEST_FACTOR;
         let requests = if is_real { ((load.0 * MAX_SECONDS) as u64).clamp(plan.min_requests, most) } else { most };
@@ -82,19 +85,19 @@ pub fn retest(
         let rounds = if is_real { ROUNDS } else { 1 };
         let requests = (requests / u64::from(rounds)).max(plan.min_requests);
         let (mut tails_of, mut tails_of_policy) = (vec![Vec::new(); setups.len()], Vec::new());
-        // A load that was not sustained has the longest tail there is.
+        // A load that was not sustained counts as the longest tail.
         let tail = |sample: Measurement| if sample.is_sustained() { sample.tail(plan.tail) } else { Nanos::MAX };
         for round in 0..rounds {
             let trial = |candidate| Trial { candidate, load, requests, round: SEED_OFFSET + round };
-            let one = |setup: &ThreadingSetup| {
+            let measure_one = |setup: &ThreadingSetup| {
                 if stop.load(Ordering::Relaxed) {
                     return Err(RunError::Cancelled);
                 }
                 bench.measure(&trial(Candidate::Setup(*setup)), stop).map(tail)
             };
             let tails: Result<Vec<Nanos>, RunError> = match bench.is_parallel() {
-                true => setups.par_iter().map(one).collect(),
-                false => setups.iter().map(one).collect(),
+                true => setups.par_iter().map(measure_one).collect(),
+                false => setups.iter().map(measure_one).collect(),
             };
             tails_of.iter_mut().zip(tails?).for_each(|(all, tail)| all.push(tail));
             tails_of_policy.push(tail(bench.measure(&trial(Candidate::Policy(&shared)), stop)?));
@@ -106,12 +109,12 @@ pub fn retest(
             .filter_map(|(setup, all)| Some((setup, sustained(median(all))?)))
             .collect();
         let Some(best) = tails.iter().min_by_key(|(_, tail)| *tail).copied() else { continue };
-        let again = tails.iter().find(|(setup, _)| *setup == advised).copied().unwrap_or((advised, Nanos::MAX));
+        let retested = tails.iter().find(|(setup, _)| *setup == advised).copied().unwrap_or((advised, Nanos::MAX));
         let policy = sustained(median(tails_of_policy));
-        found.push(RetestResult { load, advised: again, best, policy, requests: requests * u64::from(rounds) });
+        results.push(RetestResult { load, advised: retested, best, policy, requests: requests * u64::from(rounds) });
     }
-    found.reverse();
-    Ok(found)
+    results.reverse();
+    Ok(results)
 }
 
 fn median(mut tails: Vec<Nanos>) -> Nanos {
@@ -123,10 +126,10 @@ fn sustains(curve: &Curve, load: Rate) -> bool {
     load.0 <= curve.max_load
 }
 
-/// The setup of the step that a load is in.
+/// Setup of the advice's step for a load.
 fn advised(advice: &Advice, load: Rate) -> Option<ThreadingSetup> {
     let mut steps = advice.steps.iter().enumerate();
-    let at = steps.rfind(|(place, (from, _))| *place == 0 || load.0 > from.0);
+    let at = steps.rfind(|(index, (from, _))| *index == 0 || load.0 > from.0);
     at.map(|(_, (_, setup))| *setup)
 }
 
@@ -137,7 +140,7 @@ mod tests {
     use leeward_outcome::Percentiles;
     use leeward_threading::curves::{CurvePoint, TailPercentile};
 
-    /// Setups whose tails are no longer what they were in the training.
+    /// Setups whose tails differ from those in the training.
     struct DriftedBench;
 
     impl Bench for DriftedBench {
@@ -163,9 +166,9 @@ mod tests {
     }
 
     fn curve(setup: &str, us: f64) -> Curve {
-        let knot =
+        let point =
             |load| CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.01 };
-        Curve { setup: setup.parse().unwrap(), points: vec![knot(10.0), knot(100.0)], max_load: 100.0 }
+        Curve { setup: setup.parse().unwrap(), points: vec![point(10.0), point(100.0)], max_load: 100.0 }
     }
 
     #[test]
@@ -174,14 +177,14 @@ mod tests {
         let (slo, tail) = (Nanos::from_millis(1), TailPercentile::P99);
         let advice = advise(&curves, &AdviceQuery { slo, tail, min_load: Rate(10.0), max_load: Rate(90.0) });
         let plan = TrainingPlan::new(curves.all().iter().map(|curve| curve.setup).collect());
-        let fresh = retest(&DriftedBench, &advice, &curves, &plan, &|_| (), &AtomicBool::new(false)).unwrap();
-        assert_eq!(fresh.len(), advice.rows.len());
-        assert!(fresh.windows(2).all(|pair| pair[0].load < pair[1].load));
-        for one in fresh {
-            assert_eq!((one.advised.0.to_string(), one.best.0.to_string()), ("SIP1".into(), "SDB1-4".into()));
-            let best = 200.0 + one.load.0.floor();
-            assert!((one.factor() - 300.0 / best).abs() < 1e-9, "{one:?}");
-            assert!((one.policy_factor().unwrap() - 220.0 / best).abs() < 1e-9, "{one:?}");
+        let results = retest(&DriftedBench, &advice, &curves, &plan, &|_| (), &AtomicBool::new(false)).unwrap();
+        assert_eq!(results.len(), advice.rows.len());
+        assert!(results.windows(2).all(|pair| pair[0].load < pair[1].load));
+        for result in results {
+            assert_eq!((result.advised.0.to_string(), result.best.0.to_string()), ("SIP1".into(), "SDB1-4".into()));
+            let best = 200.0 + result.load.0.floor();
+            assert!((result.factor() - 300.0 / best).abs() < 1e-9, "{result:?}");
+            assert!((result.policy_factor().unwrap() - 220.0 / best).abs() < 1e-9, "{result:?}");
         }
     }
 }

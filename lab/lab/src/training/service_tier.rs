@@ -1,5 +1,6 @@
-//! A service of the catalogue as a bench for training: its mid-tier on the server's CPUs of this machine, its leaves and the clients on another. What
-//! is measured is what `leeward serve` runs.
+//! A service of the catalogue as a bench for training: its mid-tier runs on the server's CPUs of
+//! this machine, its leaves and the clients on another. It measures the same server that `leeward
+//! serve` runs.
 
 use super::measured::OfferedLoad;
 use super::{Bench, Candidate, LEEWARD_POLICY, Measurement, Trial};
@@ -20,22 +21,23 @@ use leeward_threading::{ThreadEnvironment, registry};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Time that the mid-tier waits for leaves: longer than any backlog that is measured, for a partial answer is a failed one.
+/// Timeout of the mid-tier for leaves: longer than any measured backlog, because a partial response
+/// counts as failed.
 const LEAF_TIMEOUT: &str = "30s";
-/// Setup under which the clients make the service ready.
+/// Setup while the clients prepare the service.
 const INITIAL_SETUP: &str = "SDB1-4";
-/// Clients that share the load.
+/// Number of clients that share the load.
 const CLIENTS: u32 = 4;
-/// Round trip over loopback, as the clients are told.
+/// Configured round trip over loopback.
 const ROUND_TRIP: Nanos = Nanos::from_micros(20);
 
-/// A service with its leaves under way.
+/// A service with running leaves.
 pub struct ServiceTier {
     definition: &'static dyn ServiceDefinition,
     data: Option<String>,
     mid_tier: Arc<dyn Backend>,
     service: InProcessService,
-    /// Leaves that serve for as long as this is there.
+    /// Leaves that serve until this is dropped.
     _leaves: LocalLeaves,
     placement: Placement,
     workload: Workload,
@@ -44,54 +46,54 @@ pub struct ServiceTier {
     registry: Registry,
 }
 
-/// Wish for a service that is to be served.
+/// Specification of a service to train.
 #[derive(Clone, Debug)]
 pub struct ServiceTierSpec {
-    /// Text of `--data`; `None`: the service's own.
+    /// Text of `--data`; `None`: the service's default.
     pub data: Option<String>,
-    /// How many leaves.
+    /// Number of leaves.
     pub leaves: u32,
     /// CPUs of the mid-tier.
     pub cpus: u32,
-    /// Gaps between requests.
+    /// Arrival process of the requests.
     pub arrivals: Arrivals,
     /// Objective of a policy.
     pub slo: Nanos,
-    /// Draws the requests.
+    /// Seed of the requests.
     pub seed: u64,
 }
 
 impl ServiceTier {
-    /// Whether a service of this name has leaves.
+    /// Whether the service `name` exists and has leaves.
     pub fn is_known(name: &str) -> bool {
         let catalogue = Catalogue::builtin();
         catalogue.find(name).is_some_and(|case| catalogue.find(&leaf_service(case.name())).is_some())
     }
 
-    /// Starts the leaves of the service called `name`, and makes its clients ready.
+    /// Starts the leaves of the service `name`, and prepares its clients.
     ///
     /// # Errors
-    /// There is no such service, or its data can't be used.
-    pub fn start(name: &str, wanted: &ServiceTierSpec, step: &dyn Fn(&str)) -> Result<Self, RunError> {
+    /// Unknown service, or unusable data.
+    pub fn start(name: &str, spec: &ServiceTierSpec, step: &dyn Fn(&str)) -> Result<Self, RunError> {
         let catalogue = Catalogue::builtin();
         let pair = catalogue.find(name).and_then(|case| Some((case, catalogue.find(&leaf_service(case.name()))?)));
         let (case, leaf) = pair.ok_or(RunError::NotATier)?;
         let failed = |source| RunError::Real { run: format!("starting {}", case.name()), source };
         let open = |case: &dyn ServiceDefinition, own: &[(&'static str, String)]| {
             let mut values = Values::defaults(case.arguments());
-            let data = wanted.data.iter().map(|data| (DATA.name, data.clone()));
+            let data = spec.data.iter().map(|data| (DATA.name, data.clone()));
             for (name, text) in own.iter().cloned().chain(data) {
                 if case.arguments().iter().any(|argument| argument.name == name) {
                     values.set(name, Value::Text(text));
                 }
             }
-            let tell = |notice: Notice<'_>| match notice {
-                Notice::Step(words) | Notice::Note(words) => step(words),
+            let report = |notice: Notice<'_>| match notice {
+                Notice::Step(text) | Notice::Note(text) => step(text),
             };
-            case.open(&values, 1, &tell).map_err(|error| failed(error.into()))
+            case.open(&values, 1, &report).map_err(|error| failed(error.into()))
         };
-        let placement = Placement::choose(wanted.cpus).map_err(failed)?;
-        let shards = (1..=wanted.leaves).map(|at| open(leaf, &[(SHARD.name, format!("{at}/{}", wanted.leaves))]));
+        let placement = Placement::choose(spec.cpus).map_err(failed)?;
+        let shards = (1..=spec.leaves).map(|at| open(leaf, &[(SHARD.name, format!("{at}/{}", spec.leaves))]));
         let leaves = LocalLeaves::start(&shards.collect::<Result<Vec<_>, _>>()?, &placement).map_err(failed)?;
         let own = [
             (LEAVES.name, leaves.addresses()),
@@ -100,21 +102,21 @@ impl ServiceTier {
         ];
         let middle: Arc<dyn Backend> = open(case, &own)?.into();
         let registry = leeward_controllers::builtin();
-        let asked = prepare_service(case, wanted, &middle, &placement, &registry).map_err(failed)?;
+        let prepared = prepare_service(case, spec, &middle, &placement, &registry).map_err(failed)?;
         let workload = Workload {
             clients: CLIENTS,
-            arrivals: wanted.arrivals,
+            arrivals: spec.arrivals,
             shares: Shares::Equal,
             demand: vec![Segment { from: Nanos::ZERO, rate: Rate(1.0) }],
-            // Not known, and not asked for.
+            // Unknown and unused.
             service: ServiceTime::Constant(Nanos(1)),
         };
-        let (data, slo, seed) = (wanted.data.clone(), wanted.slo, wanted.seed);
+        let (data, slo, seed) = (spec.data.clone(), spec.slo, spec.seed);
         Ok(ServiceTier {
             definition: case,
             data,
             mid_tier: middle,
-            service: asked,
+            service: prepared,
             _leaves: leaves,
             placement,
             workload,
@@ -124,32 +126,32 @@ impl ServiceTier {
         })
     }
 
-    /// The service's name.
+    /// Name of the service.
     pub fn name(&self) -> &'static str {
         self.definition.name()
     }
 
-    /// Text of `--data` that its curves are of: nothing where it is the service's own.
+    /// Text of `--data` for its curves; empty for the service's default.
     pub fn data(&self) -> &str {
         self.data.as_deref().unwrap_or_default()
     }
 }
 
-/// Questions of the clients; some services are filled for them.
+/// Prepares the clients' requests; some services are filled with data for them.
 fn prepare_service(
     case: &dyn ServiceDefinition,
-    wanted: &ServiceTierSpec,
+    spec: &ServiceTierSpec,
     middle: &Arc<dyn Backend>,
     placement: &Placement,
     registry: &Registry,
 ) -> Result<InProcessService, RealError> {
-    let about = wanted.data.as_ref().map(|data| format!("{}:{data}", case.name()));
-    // Some ask the same of all data.
+    let about = spec.data.as_ref().map(|data| format!("{}:{data}", case.name()));
+    // Some services have the same requests for all data.
     let about = about.filter(|about| case.requests(about).is_ok()).unwrap_or_else(|| case.name().into());
     let requests = case.requests(&about).map_err(|error| RealError::Tier(error.to_string()))?;
     let algorithm = registry.find("none").map_err(|error| RealError::Tier(error.to_string()))?;
     let ask = with_server(middle.as_ref(), placement, |address| {
-        let (params, slo) = (&Params::default(), wanted.slo);
+        let (params, slo) = (&Params::default(), spec.slo);
         requests.prepare(&Target { address, algorithm, params, rtt: ROUND_TRIP, slo, encryption: None })
     })?;
     Ok(InProcessService {
@@ -175,7 +177,7 @@ impl Bench for ServiceTier {
             return Err(RunError::FixedThreading(first.to_string()));
         }
         let environment = ThreadEnvironment::new(curves, first, cpus).with_slo(self.slo);
-        let failed = |words: String| RunError::Real { run: trial.to_string(), source: RealError::Tier(words) };
+        let failed = |message: String| RunError::Real { run: trial.to_string(), source: RealError::Tier(message) };
         let spec = registry::find(policy).map_err(|error| failed(error.to_string()))?;
         let build = move || spec.build(&Params::default(), &environment);
         build().map_err(|error| failed(error.to_string()))?;

@@ -13,10 +13,10 @@ use leeward_sim::{SimConfig, simulate_until};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-/// Time before anything is measured: part of the measured time, and at least so long.
+/// Warm-up: a part of the measured time, and its minimum.
 const WARMUP: (f64, Nanos) = (0.1, Nanos::from_millis(20));
 
-/// A tier, without its threading.
+/// A tier without threading.
 #[derive(Clone, Debug)]
 pub struct SimulatedTier {
     name: String,
@@ -25,15 +25,15 @@ pub struct SimulatedTier {
 }
 
 impl SimulatedTier {
-    /// The tier of `config`; its setup, demand, length and seed are each measurement's own.
+    /// Creates the tier of `config`; each measurement sets setup, demand, duration and seed.
     pub fn new(config: SimConfig) -> Self {
         SimulatedTier { name: "tier".into(), config, registry: leeward_controllers::builtin() }
     }
 
-    /// The tier called `name` of a scenario, or its first; its clients have gaps of `arrivals`.
+    /// Creates the tier `name` of a scenario, or its first tier; its clients use `arrivals`.
     ///
     /// # Errors
-    /// A scenario without tiers, or without this one.
+    /// A scenario without tiers, or without this tier.
     pub fn from_scenario(
         scenario: &Scenario,
         name: Option<&str>,
@@ -48,11 +48,11 @@ impl SimulatedTier {
             let mut names: Vec<String> = tiers.by_ref().map(|run| run.service.text.clone()).collect();
             let mut seen = BTreeSet::new();
             names.retain(|name| seen.insert(name.clone()));
-            let asked = name.unwrap_or("tier").chars().take(60).collect();
+            let requested = name.unwrap_or("tier").chars().take(60).collect();
             return Err(if names.is_empty() {
                 RunError::NotATier
             } else {
-                RunError::Tier { name: asked, accepted: names.join(", ") }
+                RunError::Tier { name: requested, accepted: names.join(", ") }
             });
         };
         let mut config = run.config.clone();
@@ -60,7 +60,7 @@ impl SimulatedTier {
         Ok(SimulatedTier { name: run.service.text.clone(), ..SimulatedTier::new(config) })
     }
 
-    /// The same tier, to be measured on so many CPUs of this machine.
+    /// The same tier, measured on `cpus` CPUs of this machine.
     ///
     /// # Errors
     /// Too few CPUs.
@@ -69,12 +69,12 @@ impl SimulatedTier {
         Ok(MeasuredTier::new(self.config.clone(), Placement::choose(cpus).map_err(failed)?))
     }
 
-    /// The tier's name in its scenario.
+    /// Name of the tier in its scenario.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The machine that is simulated, in a few words.
+    /// Description of the simulated machine.
     pub fn machine(&self) -> String {
         format!("simulated, {} CPUs", self.config.tier.as_ref().map_or(0, |tier| tier.cpus))
     }
@@ -90,7 +90,7 @@ impl SimulatedTier {
         let warmup = measured.scale(WARMUP.0).max(WARMUP.1);
         let mut workload = self.config.workload.clone();
         workload.demand = vec![Segment { from: Nanos::ZERO, rate: trial.load }];
-        // All setups meet the same requests at a load.
+        // All setups get the same requests at a load.
         let seed = self.config.seed.wrapping_add(SEED_OFFSET).wrapping_add(u64::from(trial.round));
         Ok(SimConfig {
             tier: Some(tier),

@@ -1,5 +1,7 @@
-//! Sets of parameters drawn at random over all knobs of an algorithm: a search that costs every controller the same, whatever it has to
-//! tune. Never here: which set is best.
+//! Random sets over all parameters of an algorithm: a search with the same cost for every
+//! controller.
+//!
+//! Does not contain the choice of the best set.
 
 use super::{Params, with_param};
 use leeward_core::params::{ParamKind, ParamSpec, RawParam};
@@ -7,13 +9,13 @@ use leeward_core::registry::Algorithm;
 use leeward_core::units::{Nanos, parse_duration, parse_number};
 use leeward_sim::rng::{Purpose, Rng};
 
-/// A parameter that has no list of values worth trying keeps its default in so many of ten draws.
+/// Of ten draws, the number in which a parameter without listed values keeps its default.
 const KEEP_DEFAULT_TENTHS: u64 = 5;
-/// Values reach so many times beyond the ends of a list, and of a default to either side.
+/// Factor by which values reach beyond the ends of a list, and to either side of a default.
 const LIST_STRETCH: f64 = 2.0;
 const DEFAULT_STRETCH: f64 = 4.0;
 
-/// A parameter with the values between which it is drawn, evenly by logarithm.
+/// Range of a parameter, drawn uniformly by logarithm.
 #[derive(Clone, Debug, PartialEq)]
 enum ParamRange {
     Span(Nanos, Nanos),
@@ -33,7 +35,8 @@ pub(super) struct ParamSampler {
 }
 
 impl ParamSampler {
-    /// Over all durations and numbers of `algorithm` with a value to begin with; `scale` stretches listed durations to the objective.
+    /// Samples all durations and numbers of `algorithm` that have a starting value; `scale` scales
+    /// listed durations to the objective.
     pub(super) fn new(algorithm: &Algorithm, scale: f64, seed: u64) -> Self {
         let knobs = algorithm.params.iter().filter_map(|spec| {
             let is_listed = !spec.tuning_values.is_empty();
@@ -46,16 +49,16 @@ impl ParamSampler {
         ParamSampler { knobs: knobs.collect(), rng: Rng::new(seed, Purpose::Clients) }
     }
 
-    /// Whether there is anything to draw.
+    /// Whether there is no parameter to draw.
     pub(super) fn is_empty(&self) -> bool {
         self.knobs.is_empty()
     }
 
-    /// The next set, of the values of `from` and those drawn.
+    /// Draws the next set; other values are those of `from`.
     pub(super) fn sample(&mut self, from: &Params) -> Params {
         let mut params = from.clone();
         for Knob { name, range, is_listed } in &self.knobs {
-            // Drawn in any case, so that the draws of one knob do not hang on those of another.
+            // Drawn in every case, so that one parameter's draws don't depend on another's.
             let (unit, ten) = (self.rng.unit(), self.rng.below(10));
             if *is_listed || ten >= KEEP_DEFAULT_TENTHS {
                 params = with_param(&params, name, &value(range, unit));
@@ -87,7 +90,7 @@ fn param_range(spec: &ParamSpec, scale: f64) -> Option<ParamRange> {
     }
 }
 
-/// Rounded to three digits: nothing is known more exactly.
+/// Rounded to three digits, the precision of the search.
 fn value(range: &ParamRange, unit: f64) -> RawParam {
     let between = |low: f64, high: f64| low * (high / low).powf(unit);
     let round = |number: f64| {
@@ -122,7 +125,7 @@ mod tests {
             for params in &all {
                 let pairs: Vec<(&str, RawParam)> =
                     params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
-                // Values may contradict one another; none may be out of its range.
+                // Values may contradict each other, but must be in range.
                 if let Err(error) = algorithm.params(&pairs) {
                     assert!(!error.to_string().contains("accepted"), "{}: {error}", algorithm.name);
                 }

@@ -1,11 +1,13 @@
-//! Verdicts written down exactly, so that a change that flips one is found: `experiments/verdicts-quick.txt`. A line per claim, in words
-//! that a review can read. Never here: how verdicts are made.
+//! Exact expected verdicts, so that a change that flips one is detected:
+//! `experiments/verdicts-quick.txt`, with a readable line per claim.
+//!
+//! Does not contain the judging.
 
 use super::run::Extent;
 use leeward_outcome::results::Verdict;
 use leeward_outcome::verdicts::ScenarioVerdicts;
 
-/// Expected verdicts of some scenarios, and the extent to which these were run.
+/// Expected verdicts of some scenarios, with the extent of their runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectations {
     /// Seeds per point.
@@ -28,23 +30,23 @@ struct Line {
     measured: String,
 }
 
-/// A file of expectations that can't be read.
+/// A syntax error in a file of expectations.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ExpectationsError {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// Description of the mistake.
     pub problem: String,
 }
 
-/// A verdict in a word without spaces.
+/// A verdict as one word without spaces.
 fn verdict_word(verdict: Verdict) -> String {
     verdict.label().replace(' ', "-")
 }
 
 impl Expectations {
-    /// Writes down what `judged` says.
+    /// Creates expectations from verdicts.
     pub fn from_verdicts(judged: &[ScenarioVerdicts], extent: &Extent) -> Expectations {
         let lines = judged.iter().flat_map(|scenario| {
             scenario.claims.iter().map(|claim| Line {
@@ -64,15 +66,15 @@ impl Expectations {
         }
     }
 
-    /// Extent in which they hold.
+    /// Extent in which the expectations hold.
     pub fn extent(&self, threads: Option<usize>) -> Extent {
         Extent { seeds: self.seeds, seed: self.seed, quick: true, overrides: self.overrides.clone(), threads }
     }
 
-    /// Every difference between these and `now`, a line for each; empty if there is none.
+    /// Differences from `now`, one line each; empty without differences.
     pub fn flips(&self, now: &Expectations) -> Vec<String> {
-        let find = |lines: &[Line], wanted: &Line| {
-            lines.iter().find(|line| line.scenario == wanted.scenario && line.claim == wanted.claim).cloned()
+        let find = |lines: &[Line], expected: &Line| {
+            lines.iter().find(|line| line.scenario == expected.scenario && line.claim == expected.claim).cloned()
         };
         let mut flips = Vec::new();
         for then in &self.lines {
@@ -93,7 +95,7 @@ impl Expectations {
         flips
     }
 
-    /// The file's text.
+    /// Text of the file.
     pub fn text(&self) -> String {
         let mut text = String::from(
             "# Verdicts of a quick subset, exactly: `leeward verdicts --check` fails at any flip. `leeward verdicts --record` writes this file\n\
@@ -109,11 +111,12 @@ impl Expectations {
         text
     }
 
-    /// Reads a file's text.
+    /// Parses a file's text.
     ///
     /// # Errors
-    /// The first line that is none of `seeds`, `seed`, `set`, `scenario` and `claim`, or has a value that makes no sense: no seed, a
-    /// scenario twice, a claim of a scenario that is not named before it. A file that names no scenario expects nothing, and is refused.
+    /// The first line that is not one of `seeds`, `seed`, `set`, `scenario` and `claim`, or has an
+    /// invalid value: no seed, a repeated scenario, a claim before its scenario. A file without a
+    /// scenario is rejected, because it expects nothing.
     pub fn parse(text: &str) -> Result<Expectations, ExpectationsError> {
         let mut read =
             Expectations { seeds: 1, seed: 1, overrides: Vec::new(), scenarios: Vec::new(), lines: Vec::new() };

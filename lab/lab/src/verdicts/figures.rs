@@ -1,4 +1,5 @@
-//! The figures of the five papers: which scenario judges each, or why none does. Never here: the verdicts.
+//! The figures of the five papers, with the scenarios that judge each, or the reason for none. Does
+//! not contain the verdicts.
 
 use super::panels::panel_figures;
 use leeward_outcome::verdicts::FigureNote;
@@ -8,11 +9,11 @@ use leeward_outcome::verdicts::FigureNote;
 pub struct Figure {
     /// The paper.
     pub paper: &'static str,
-    /// The figure's number.
+    /// Number of the figure.
     pub number: &'static str,
-    /// Scenarios that judge it; none: [`Figure::reason`] says why.
+    /// Scenarios that judge it; if empty, [`Figure::reason`] explains it.
     pub scenarios: &'static [&'static str],
-    /// Reason why nothing judges it, or what of it is out of reach.
+    /// Reason for no scenario, or the parts that are out of reach.
     pub reason: &'static str,
 }
 
@@ -42,7 +43,7 @@ pub fn figures() -> &'static [Figure] {
     FIGURES
 }
 
-/// Notes on each figure: drawn on the page, or the reason why not.
+/// Notes on all figures: drawn, or the reason for not drawing.
 pub fn figure_notes() -> Vec<FigureNote> {
     let note = |figure: &Figure| {
         let is_drawn = panel_figures().any(|(scenario, named)| {

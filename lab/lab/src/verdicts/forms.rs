@@ -1,4 +1,5 @@
-//! A scenario in two forms: with our additions, as its file says, and with the algorithms as published. Never here: running either.
+//! Two forms of a scenario: with our additions, as in its file, and with the algorithms as
+//! published. Does not contain runs.
 
 use crate::scenario::{Scenario, ScenarioError};
 use leeward_controllers::published;
@@ -7,9 +8,10 @@ use std::path::Path;
 
 /// Both forms of a scenario.
 pub(super) struct Forms {
-    /// The file's own.
+    /// The form of the file.
     pub(super) extended: Scenario,
-    /// As published, on the paper's machine where the scenario names it; `None` where nothing differs.
+    /// The form as published, on the paper's machine if the scenario names one; `None` if nothing
+    /// differs.
     pub(super) published: Option<Scenario>,
 }
 
@@ -19,7 +21,7 @@ fn has_additions(controller: &str) -> bool {
 }
 
 impl Forms {
-    /// Reads the scenario `id` from its text, in both forms.
+    /// Reads both forms of the scenario `id` from its text.
     pub(super) fn read(
         (id, text): (&str, &str),
         overrides: &[String],
@@ -46,7 +48,8 @@ impl Forms {
         Ok(Forms { extended, published: Some(published) })
     }
 
-    /// As published, with the variants alone that differ from the file's own; `None` where none does.
+    /// The published form with only the variants that differ from the file's; `None` if none
+    /// differs.
     pub(super) fn differing_scenario(&self) -> Option<Scenario> {
         let mut differing = self.published.clone()?;
         // On another machine every variant differs.

@@ -1,5 +1,7 @@
-//! `docs/verdicts.md`: every claim with its verdict in words, every figure with what judges it, and ours against as published. Never here:
-//! how verdicts come about.
+//! `docs/verdicts.md`: every claim with its verdict, every figure with its scenarios, and our
+//! additions compared with the published algorithms.
+//!
+//! Does not contain the judging.
 
 use super::figures::figures;
 use super::run::scenarios;
@@ -7,7 +9,7 @@ use leeward_outcome::results::Verdict;
 use leeward_outcome::verdicts::{ClaimVerdicts, Gain, ScenarioVerdicts, VerdictCounts, Verdicts};
 use std::fmt::Write;
 
-/// The page.
+/// Returns the page.
 pub fn markdown(verdicts: &Verdicts) -> String {
     let mut text = head(verdicts);
     text += &summary(verdicts);
@@ -128,13 +130,14 @@ fn additions(verdicts: &Verdicts) -> String {
     text + &gains_summary(verdicts) + &unlisted_scenarios(verdicts)
 }
 
-/// Gain or loss that is worth a word: the seeds' own spread is some tenths of a percent.
+/// Minimum relative gain or loss that is mentioned: the spread of the seeds is some tenths of a
+/// percent.
 const MIN_GAIN: f64 = 0.01;
 
-/// The table in three sentences: where goodput is gained, where it is lost, and elsewhere.
+/// Summary of the table in three sentences: gains, losses, and no change.
 fn gains_summary(verdicts: &Verdicts) -> String {
     let all = || verdicts.scenarios.iter().flat_map(|scenario| scenario.gains.iter().map(move |gain| (scenario, gain)));
-    // From nothing to something has no ratio: it is the largest of gains.
+    // A gain from zero has no ratio: it counts as the largest.
     let change = |gain: &Gain| match (gain.published_rps, gain.extended_rps) {
         (published, extended) if published > 0.0 => extended / published - 1.0,
         (_, extended) if extended > 0.0 => f64::INFINITY,
@@ -165,7 +168,7 @@ fn gains_summary(verdicts: &Verdicts) -> String {
     )
 }
 
-/// The scenarios of the papers that the table says nothing of, and why.
+/// The papers' scenarios that are not in the table, with the reasons.
 fn unlisted_scenarios(verdicts: &Verdicts) -> String {
     let (mut not_run, mut nothing) = (Vec::new(), Vec::new());
     for known in scenarios(&[]) {
@@ -216,7 +219,7 @@ fn all_figures(verdicts: &Verdicts) -> String {
     text
 }
 
-/// Text that a cell of a table can hold.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

@@ -1,13 +1,13 @@
-//! The papers' claims over many scenarios: each scenario is run with the algorithms as published and with our additions, and every
-//! claim is judged in both forms.
+//! The papers' claims over many scenarios: each scenario runs with the algorithms as published and
+//! with our additions, and every claim is judged in both forms.
 //!
-//! - `forms`: a scenario's two forms.
-//! - `run`: a scenario's runs in both, and the verdicts on its claims.
-//! - `figures`: the papers' figures, and which scenario judges each.
-//! - `expected`: verdicts written down exactly, and flips found.
-//! - `worlds`: what is invented, and worlds that differ in one of these things.
+//! - `forms`: the two forms of a scenario.
+//! - `run`: a scenario's runs in both forms, and the verdicts on its claims.
+//! - `figures`: the papers' figures, with the scenarios that judge each.
+//! - `expectations`: exact expected verdicts, and detection of flips.
+//! - `perturbations`: worlds that differ in one invented parameter.
 //! - `sensitivity`: the same claims in all of these worlds.
-//! - `panels`: what the texts say of the figures' curves, and ours beside it.
+//! - `panels`: numbers in the papers' texts on the figures' curves, with our curves.
 //! - `markdown`: the table of `docs/verdicts.md`.
 
 mod expectations;

@@ -1,5 +1,7 @@
-//! Panels of the papers' figures of whose curves the texts give numbers, and ours beside them. The curves themselves are pictures: what no text
-//! says stands in [`Panel::missing`] and is drawn nowhere. Never here: drawing.
+//! Panels of the papers' figures for whose curves the texts give numbers, with our curves.
+//!
+//! The papers' curves themselves are pictures: parts without numbers in the text are named in
+//! [`Panel::missing`] and not drawn. Does not contain drawing.
 
 use crate::claims::{bootstrap, median_with_infinities};
 use crate::numbers::round;
@@ -15,15 +17,15 @@ struct PanelSpec {
     x: &'static str,
     y: &'static str,
     log_y: bool,
-    /// Text fields and what they must be.
+    /// Text fields with their required values.
     filters: &'static [(&'static str, &'static str)],
-    /// Labels of ours that are drawn; none: all.
+    /// Labels of our drawn curves; empty: all.
     labels: &'static [&'static str],
     paper_values: &'static [PaperValueSpec],
     missing: &'static str,
 }
 
-/// A number of a curve in the paper's text: a point, or the place of a line across the figure.
+/// A number in the paper's text on a curve: a point, or a line across the figure.
 struct PaperValueSpec {
     series: &'static str,
     x: Option<f64>,
@@ -31,21 +33,21 @@ struct PaperValueSpec {
     summary: &'static str,
 }
 
-const fn point(series: &'static str, x: f64, y: f64, says: &'static str) -> PaperValueSpec {
-    PaperValueSpec { series, x: Some(x), y: Some(y), summary: says }
+const fn point(series: &'static str, x: f64, y: f64, statement: &'static str) -> PaperValueSpec {
+    PaperValueSpec { series, x: Some(x), y: Some(y), summary: statement }
 }
 
-const fn vertical_line(series: &'static str, x: f64, says: &'static str) -> PaperValueSpec {
-    PaperValueSpec { series, x: Some(x), y: None, summary: says }
+const fn vertical_line(series: &'static str, x: f64, statement: &'static str) -> PaperValueSpec {
+    PaperValueSpec { series, x: Some(x), y: None, summary: statement }
 }
 
-const fn horizontal_line(series: &'static str, y: f64, says: &'static str) -> PaperValueSpec {
-    PaperValueSpec { series, x: None, y: Some(y), summary: says }
+const fn horizontal_line(series: &'static str, y: f64, statement: &'static str) -> PaperValueSpec {
+    PaperValueSpec { series, x: None, y: Some(y), summary: statement }
 }
 
 const CURVES_NOTE: &str = "the curves are pictures, and the text gives no other coordinate of theirs";
 
-/// A panel on which nothing else is said: all of ours, linear, and no curve of the paper's to be had.
+/// Defaults of a panel: all of our curves, linear, without the paper's curves.
 const DEFAULT_PANEL: PanelSpec = PanelSpec {
     scenario: "",
     figure: "",
@@ -59,7 +61,7 @@ const DEFAULT_PANEL: PanelSpec = PanelSpec {
     missing: CURVES_NOTE,
 };
 
-/// The variants of lk-two-mutex that the thesis has.
+/// Variants of lk-two-mutex that the thesis has.
 const TWO_MUTEX: &[&str] = &["delay", "seda", "seda tuned", "efficiency", "asked once 134us"];
 
 const PANELS: &[PanelSpec] = &[
@@ -267,23 +269,23 @@ const PANELS: &[PanelSpec] = &[
     },
 ];
 
-/// The panels of a scenario with ours from `results`.
+/// Panels of a scenario, with our curves from `results`.
 pub(super) fn panels(scenario: &str, results: &Results) -> Vec<Panel> {
-    PANELS.iter().filter(|drawn| drawn.scenario == scenario).map(|drawn| drawn.panel(results)).collect()
+    PANELS.iter().filter(|panel| panel.scenario == scenario).map(|panel| panel.panel(results)).collect()
 }
 
-/// The scenarios with panels, and the figures that these are of.
+/// Scenarios with panels, each with the panel's figure.
 pub(super) fn panel_figures() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PANELS.iter().map(|drawn| (drawn.scenario, drawn.figure))
+    PANELS.iter().map(|panel| (panel.scenario, panel.figure))
 }
 
 impl PanelSpec {
     fn panel(&self, results: &Results) -> Panel {
-        let stated = |words: &PaperValueSpec| PaperValue {
-            series: words.series.into(),
-            x: words.x,
-            y: words.y,
-            says: words.summary.into(),
+        let stated = |value: &PaperValueSpec| PaperValue {
+            series: value.series.into(),
+            x: value.x,
+            y: value.y,
+            says: value.summary.into(),
         };
         Panel {
             figure: self.figure.into(),
@@ -309,7 +311,7 @@ impl PanelSpec {
         labels.into_iter().map(curve).filter(|curve| !curve.samples.is_empty()).collect()
     }
 
-    /// The medians over the seeds, a point of the workload each, in the order of the horizontal axis.
+    /// Medians over the seeds, one point per workload, in the order of the horizontal axis.
     fn samples(&self, results: &Results, label: &str) -> Vec<Sample> {
         let mut groups: Vec<(SeedlessKey<'_>, Vec<(f64, f64)>)> = Vec::new();
         for point in results.points.iter().filter(|point| point.run.label == label) {
@@ -318,10 +320,10 @@ impl PanelSpec {
                 continue;
             }
             let (Some(x), Some(y)) = (row.cell(self.x).number(), row.cell(self.y).number()) else { continue };
-            let place = seedless_key(point);
-            match groups.iter_mut().find(|(known, _)| *known == place) {
+            let key = seedless_key(point);
+            match groups.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, values)) => values.push((x, y)),
-                None => groups.push((place, vec![(x, y)])),
+                None => groups.push((key, vec![(x, y)])),
             }
         }
         let sample = |(_, values): (SeedlessKey<'_>, Vec<(f64, f64)>)| {
@@ -339,11 +341,11 @@ impl PanelSpec {
     }
 
     fn matches(&self, row: Row<'_>) -> bool {
-        self.filters.iter().all(|(field, wanted)| matches!(row.cell(field), Cell::Text(found) if found == *wanted))
+        self.filters.iter().all(|(field, expected)| matches!(row.cell(field), Cell::Text(found) if found == *expected))
     }
 }
 
-/// The part of a point that is the same for all seeds.
+/// Part of a point that is the same for all seeds.
 type SeedlessKey<'a> = (&'a WorkloadKey, u64, Option<&'a str>);
 
 fn seedless_key(point: &PointRow) -> SeedlessKey<'_> {
@@ -358,17 +360,17 @@ mod tests {
 
     #[test]
     fn every_panel_names_fields_and_labels_that_there_are() {
-        for drawn in PANELS {
-            for field in [drawn.x, drawn.y] {
-                assert_eq!(Table::Points.value_type(field), Some(ValueType::Number), "{}: {field}", drawn.scenario);
+        for panel in PANELS {
+            for field in [panel.x, panel.y] {
+                assert_eq!(Table::Points.value_type(field), Some(ValueType::Number), "{}: {field}", panel.scenario);
             }
-            let scenario = Scenario::builtin(drawn.scenario, &[], true).unwrap_or_else(|error| panic!("{error}"));
+            let scenario = Scenario::builtin(panel.scenario, &[], true).unwrap_or_else(|error| panic!("{error}"));
             let known: Vec<&str> = scenario.controllers.iter().map(|variant| variant.label.as_str()).collect();
-            for label in drawn.labels {
-                assert!(known.contains(label), "{}: {label} of {known:?}", drawn.scenario);
+            for label in panel.labels {
+                assert!(known.contains(label), "{}: {label} of {known:?}", panel.scenario);
             }
-            assert!(!drawn.paper_values.is_empty() && !drawn.missing.is_empty(), "{}", drawn.figure);
-            assert!(drawn.paper_values.iter().all(|words| words.x.is_some() || words.y.is_some()), "{}", drawn.figure);
+            assert!(!panel.paper_values.is_empty() && !panel.missing.is_empty(), "{}", panel.figure);
+            assert!(panel.paper_values.iter().all(|value| value.x.is_some() || value.y.is_some()), "{}", panel.figure);
         }
     }
 }

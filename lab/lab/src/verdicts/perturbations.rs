@@ -1,41 +1,43 @@
-//! Worlds that differ from a scenario's own in one thing that is invented: a cost, the network, how requests come. Never here: the scenario's own
-//! values, and verdicts.
+//! Perturbations: worlds that differ from a scenario's own in one invented parameter, such as a
+//! cost, the network or the arrivals.
+//!
+//! Does not contain the scenario's own values, or verdicts.
 
 use crate::scenario::{Scenario, ServiceSpec};
 use leeward_core::units::Nanos;
 use leeward_sim::config::{Arrivals, ControlTiming, Costs, QueueOrder, ServerModel, Shares};
 use leeward_sim::service_time::ServiceTime;
 
-/// A world that differs in one thing.
+/// A world that differs in one parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Perturbation {
-    /// Name, of a few words.
+    /// Short name.
     pub name: &'static str,
     change: Change,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// This many thousandths of a cost.
+    /// A cost, changed to this many thousandths.
     Cost(&'static str, fn(&Costs) -> Nanos, u64),
-    /// Overrides of a server of cores, unless it is so already.
+    /// Overrides of a server of cores, unless they already hold.
     Server(&'static [&'static str], fn(&ServerModel) -> bool),
-    /// A wire whose delay varies.
+    /// A network with jitter.
     Jitter(&'static str),
-    /// Another spacing of requests, in the place of Poisson's.
+    /// Another arrival process instead of Poisson.
     Spacing(&'static str),
-    /// Clients of unequal demand.
+    /// Unequal shares of the clients.
     Shares(&'static str),
-    /// Short and long requests, in the place of one exponential time for all.
+    /// Short and long requests instead of one exponential service time.
     Classes,
 }
 
-/// A scenario's change into a world.
+/// A perturbation of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScenarioChange {
     /// Overrides.
     pub(super) overrides: Vec<String>,
-    /// Sections after the scenario's own.
+    /// Sections appended to the scenario.
     pub(super) sections: String,
 }
 
@@ -86,8 +88,8 @@ pub const PERTURBATIONS: &[Perturbation] = &[
 ];
 
 impl Perturbation {
-    /// Changes that make `scenario` one of this world; `None` where it has nothing to change, as a cost that is zero or a tier of threads, whose
-    /// costs are others.
+    /// Changes that put `scenario` into this world; `None` if they change nothing, for example for
+    /// a cost of zero or a tier of threads, which has other costs.
     pub(super) fn change(&self, scenario: &Scenario) -> Option<ScenarioChange> {
         let has_cores = scenario.tiers.is_empty() && scenario.graph.is_none();
         let workload = &scenario.workload;
@@ -118,7 +120,8 @@ impl Perturbation {
     }
 }
 
-/// The mean and the objective stay; what differs is how they come about. Tuned values hold for a service by its name, which this changes.
+/// Replaces an exponential service time by two kinds of requests. Mean and objective stay the same.
+/// Tuned values depend on the service's name, which this changes.
 fn classes(scenario: &Scenario) -> Option<ScenarioChange> {
     let [ServiceSpec { service: ServiceTime::Exponential(mean), .. }] = scenario.workload.services.as_slice() else {
         return None;

@@ -1,4 +1,5 @@
-//! The runs of a scenario in both forms, and the verdicts on its claims. Never here: which seeds decide what (`claims`).
+//! The runs of a scenario in both forms, and the verdicts on its claims. Does not contain the rules
+//! of the verdicts (`claims`).
 
 use super::forms::Forms;
 use super::panels::panels;
@@ -14,37 +15,38 @@ use leeward_outcome::results::{Claim, PointRow, Results, RunKey};
 use leeward_outcome::verdicts::{Bounds, ClaimVerdicts, Gain, ScenarioVerdicts, Verdicts};
 use std::sync::atomic::AtomicBool;
 
-/// Scenarios of the papers, by the beginning of their ids.
+/// Prefixes of the ids of the papers' scenarios.
 const PAPERS: [&str; 4] = ["bw-", "lk-", "ca-", "mt-"];
 
-/// How much of each scenario is run.
+/// Extent of the runs of each scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Seeds per point.
     pub seeds: u32,
-    /// The first seed. Baselines were tuned on seeds from 1: a later one judges them on others.
+    /// First seed. Baselines were tuned on seeds from 1; a later first seed judges them on other
+    /// seeds.
     pub seed: u64,
     /// Whether the `[quick]` sections apply.
     pub quick: bool,
-    /// Overrides for every scenario.
+    /// Overrides of every scenario.
     pub overrides: Vec<String>,
-    /// Threads; `None` for one per CPU.
+    /// Number of threads; `None` for one per CPU.
     pub threads: Option<usize>,
 }
 
 impl Extent {
-    /// The seeds and the other overrides.
+    /// The override of the seeds, and all others.
     pub(super) fn all_overrides(&self) -> Vec<String> {
         let seeds = format!("run.seeds={}", self.seeds);
         [seeds].into_iter().chain(self.overrides.iter().cloned()).collect()
     }
 }
 
-/// Failure of a scenario's verdicts.
+/// An error of judging a scenario.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerdictsError {
-    /// The scenario was refused.
+    /// The scenario was rejected.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// A run failed.
@@ -52,7 +54,8 @@ pub enum VerdictsError {
     Run(#[from] RunError),
 }
 
-/// Scenarios whose id has one of the `filters` in it, or all of the papers' where there are none.
+/// Built-in scenarios whose id contains one of the `filters`; without filters, all of the papers'
+/// scenarios.
 pub fn scenarios(filters: &[String]) -> Vec<&'static BuiltinScenario> {
     let of_paper = |id: &str| PAPERS.iter().any(|paper| id.starts_with(paper));
     let picked = |id: &str| match filters {
@@ -65,7 +68,7 @@ pub fn scenarios(filters: &[String]) -> Vec<&'static BuiltinScenario> {
 /// Judges the claims of one built-in scenario.
 ///
 /// # Errors
-/// A refused override, or a run that failed.
+/// A rejected override, or a failed run.
 pub fn judge_scenario(
     builtin: &BuiltinScenario,
     extent: &Extent,
@@ -96,18 +99,18 @@ pub fn judge_scenario(
         return Ok(ScenarioVerdicts { claims: claims(scenario, &extended, &extended), panels, ..blank });
     };
     let differing = run(&form, registry, &options, progress, cancel)?;
-    // Between two machines there is no addition of ours to weigh.
+    // On different machines, our additions can't be compared.
     let gains = if scenario.published.is_empty() { gains(&extended, &differing) } else { Vec::new() };
     let published = replace_variants(&extended, differing);
     let panels = panels(&scenario.id, &published);
     Ok(ScenarioVerdicts { claims: claims(scenario, &published, &extended), gains, panels, ..blank })
 }
 
-/// The claims of one scenario in the form that counts, and whether each is ours: a scenario of which all claims are a paper's is run as published
-/// only.
+/// Judges the claims of one scenario in the form that counts, each with whether it is ours. A
+/// scenario with only papers' claims runs only as published.
 ///
 /// # Errors
-/// A run that failed.
+/// A failed run.
 pub(super) fn judge_counted(
     forms: &Forms,
     extent: &Extent,
@@ -118,8 +121,8 @@ pub(super) fn judge_counted(
     let own = &forms.extended;
     let form = forms.published.as_ref().unwrap_or(own);
     let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
-    let results = |form: &Scenario, wanted: bool| {
-        let is_run = skip_reason(form).is_none() && own.claims.iter().any(|claim| is_own_claim(own, claim) == wanted);
+    let results = |form: &Scenario, ours: bool| {
+        let is_run = skip_reason(form).is_none() && own.claims.iter().any(|claim| is_own_claim(own, claim) == ours);
         if is_run { run(form, registry, &options, progress, cancel) } else { Ok(Results::default()) }
     };
     let (published, extended) = (results(form, false)?, results(own, true)?);
@@ -152,7 +155,8 @@ fn bounds(claim: &ClaimSpec) -> Bounds {
     Bounds { number: rounded(claim.number), min: rounded(claim.min), max: rounded(claim.max) }
 }
 
-/// Gives claims that were judged before what their scenarios say of the paper's number and of what is accepted today.
+/// Updates the paper's numbers and accepted bounds of claims that were judged before, from today's
+/// scenarios.
 pub fn fill_bounds(verdicts: &mut Verdicts) {
     for judged in &mut verdicts.scenarios {
         let Ok(scenario) = Scenario::builtin(&judged.id, &[], judged.quick) else { continue };
@@ -167,7 +171,7 @@ fn is_own_claim(scenario: &Scenario, claim: &ClaimSpec) -> bool {
     claim.ours || scenario.source.starts_with("ours") || scenario.source.starts_with("an addition")
 }
 
-/// `extended` with the rows of the variants that `published` has in the place of its own.
+/// Replaces rows of `extended` by those of `published` for the variants of `published`.
 fn replace_variants(extended: &Results, published: Results) -> Results {
     let labels: Vec<String> = published.points.iter().map(|point| point.run.label.clone()).collect();
     let kept = |run: &RunKey| !labels.contains(&run.label);
@@ -182,7 +186,7 @@ fn replace_variants(extended: &Results, published: Results) -> Results {
     all
 }
 
-/// Every variant that differs, at its highest demand.
+/// Gains of every variant that differs, at its highest demand.
 fn gains(extended: &Results, published: &Results) -> Vec<Gain> {
     let mut labels: Vec<&str> = published.points.iter().map(|point| point.run.label.as_str()).collect();
     labels.dedup();

@@ -1,4 +1,5 @@
-//! Which verdicts hang on what is invented: a scenario's claims judged in its own world and in others, and the page that says what flips.
+//! Sensitivity of verdicts to invented parameters: a scenario's claims judged in its own world and
+//! in others, and the page with the flips.
 
 use super::forms::Forms;
 use super::perturbations::{PERTURBATIONS, Perturbation};
@@ -13,10 +14,11 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Judges one scenario's claims in its own world and in every other, each claim in the form that counts.
+/// Judges one scenario's claims in its own world and in all others, each claim in the form that
+/// counts.
 ///
 /// # Errors
-/// A refused override, or a run that failed.
+/// A rejected override, or a failed run.
 pub fn probe(
     builtin: &BuiltinScenario,
     extent: &Extent,
@@ -34,7 +36,7 @@ pub fn probe(
         judge_counted(&forms, extent, registry, &|done| progress(name, done), cancel)
     };
     let before = judge("its own world", "", &[])?;
-    let tell = |claim: &leeward_outcome::results::Claim| MeasuredVerdict {
+    let measured = |claim: &leeward_outcome::results::Claim| MeasuredVerdict {
         verdict: claim.verdict,
         measured: claim.measured.clone(),
     };
@@ -44,7 +46,7 @@ pub fn probe(
             id: claim.id.clone(),
             text: claim.text.clone(),
             ours: *ours,
-            own: tell(claim),
+            own: measured(claim),
             others: Vec::new(),
         })
         .collect();
@@ -52,7 +54,7 @@ pub fn probe(
         let changed = world.change(&own);
         let now = changed.map(|changed| judge(world.name, &changed.sections, &changed.overrides)).transpose()?;
         for (index, claim) in claims.iter_mut().enumerate() {
-            claim.others.push(now.as_ref().and_then(|now| now.get(index)).map(|(_, claim)| tell(claim)));
+            claim.others.push(now.as_ref().and_then(|now| now.get(index)).map(|(_, claim)| measured(claim)));
         }
     }
     Ok(ScenarioSensitivity {
@@ -64,9 +66,9 @@ pub fn probe(
     })
 }
 
-/// `docs/sensitivity.md`: a row per claim, a column per world, flips marked.
+/// Returns `docs/sensitivity.md`: a row per claim, a column per world, flips marked.
 pub fn sensitivity(all: &Sensitivity) -> String {
-    let claims: usize = all.scenarios.iter().map(|probed| probed.claims.len()).sum();
+    let claims: usize = all.scenarios.iter().map(|scenario| scenario.claims.len()).sum();
     let mut text = format!(
         "# How verdicts hang on what is invented\n\nMade by `{}`: do not edit.\n\nThe division of a request's CPU time among receiving, creating a task and \
          sending, and the costs of a rejection and of stealing, are our\nassumptions (`lab/sim/src/config.rs`), and so are a network without jitter, a control \
@@ -77,70 +79,71 @@ pub fn sensitivity(all: &Sensitivity) -> String {
     );
     text += &worlds(all);
     text += &flips(all);
-    all.scenarios.iter().for_each(|probed| text += &table(probed));
+    all.scenarios.iter().for_each(|scenario| text += &table(scenario));
     text
 }
 
-/// A claim in a world. Rows from before may be of other worlds, or of the same in another order.
+/// Verdict on a claim in a world. Rows of earlier files may have other worlds, or another order.
 fn measured_verdict<'a>(
-    probed: &ScenarioSensitivity,
+    scenario: &ScenarioSensitivity,
     claim: &'a ClaimSensitivity,
     world: &Perturbation,
 ) -> Option<&'a MeasuredVerdict> {
-    let at = probed.worlds.iter().position(|name| name == world.name)?;
+    let at = scenario.worlds.iter().position(|name| name == world.name)?;
     claim.others.get(at)?.as_ref()
 }
 
-/// Name of a world in the tables' heads.
+/// Name of a world in the tables' headings.
 fn column_name(index: usize) -> String {
     format!("w{}", index + 1)
 }
 
-/// Every world with how many verdicts flip in it.
+/// Table of all worlds with their numbers of flipped verdicts.
 fn worlds(all: &Sensitivity) -> String {
     let mut text = String::from(
         "\n## The worlds\n\n| | world | claims judged | verdicts that flip | of these, become or cease to be undecided |\n|---|---|---|---|---|\n",
     );
     for (index, world) in PERTURBATIONS.iter().enumerate() {
-        let told = || {
-            let claims = all.scenarios.iter().flat_map(|probed| probed.claims.iter().map(move |claim| (probed, claim)));
-            claims.filter_map(move |(probed, claim)| {
-                Some((claim.own.verdict, measured_verdict(probed, claim, world)?.verdict))
+        let verdicts = || {
+            let claims =
+                all.scenarios.iter().flat_map(|scenario| scenario.claims.iter().map(move |claim| (scenario, claim)));
+            claims.filter_map(move |(scenario, claim)| {
+                Some((claim.own.verdict, measured_verdict(scenario, claim, world)?.verdict))
             })
         };
-        let flipped = || told().filter(|(then, now)| then != now);
+        let flipped = || verdicts().filter(|(then, now)| then != now);
         let soft = flipped().filter(|(then, now)| [then, now].contains(&&Verdict::Undecided)).count();
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {soft} |",
             column_name(index),
             world.name,
-            told().count(),
+            verdicts().count(),
             flipped().count()
         );
     }
     text
 }
 
-/// Claims that hold in some worlds and fail in others, with what was measured.
+/// Table of claims that hold in some worlds and fail in others, with the measurements.
 fn flips(all: &Sensitivity) -> String {
     let mut text = String::from(
         "\n## Claims that flip between reproduced and not reproduced\n\n| claim | in its own world | where it flips |\n|---|---|---|\n",
     );
     let head = text.len();
-    for probed in &all.scenarios {
-        for claim in &probed.claims {
-            let hard = |told: &MeasuredVerdict| {
-                ![claim.own.verdict, told.verdict].contains(&Verdict::Undecided) && told.verdict != claim.own.verdict
+    for scenario in &all.scenarios {
+        for claim in &scenario.claims {
+            let hard = |other: &MeasuredVerdict| {
+                ![claim.own.verdict, other.verdict].contains(&Verdict::Undecided) && other.verdict != claim.own.verdict
             };
             let there =
-                |(index, world)| Some((index, measured_verdict(probed, claim, world).filter(|told| hard(told))?));
+                |(index, world)| Some((index, measured_verdict(scenario, claim, world).filter(|other| hard(other))?));
             let flipped = PERTURBATIONS.iter().enumerate().filter_map(there);
-            let places: Vec<String> =
-                flipped.map(|(index, told)| format!("{}: {}", column_name(index), told.measured)).collect();
-            if !places.is_empty() {
+            let flips: Vec<String> =
+                flipped.map(|(index, other)| format!("{}: {}", column_name(index), other.measured)).collect();
+            if !flips.is_empty() {
                 let own = format!("{}: {}", claim.own.measured, claim.own.verdict.label());
-                let _ = writeln!(text, "| `{} {}` | {own} | {} |", probed.id, claim.id, places.join("; "));
+                let _ = writeln!(text, "| `{} {}` | {own} | {} |", scenario.id, claim.id, flips.join("; "));
             }
         }
     }
@@ -150,18 +153,18 @@ fn flips(all: &Sensitivity) -> String {
     text
 }
 
-fn table(probed: &ScenarioSensitivity) -> String {
-    let extent = if probed.quick { ", quick" } else { "" };
+fn table(scenario: &ScenarioSensitivity) -> String {
+    let extent = if scenario.quick { ", quick" } else { "" };
     let columns: String = (0..PERTURBATIONS.len()).map(|index| format!(" {} |", column_name(index))).collect();
     let mut text = format!(
         "\n## {}\n\n{} seeds{extent}. `=` as in its own world, **yes** reproduced, **no** not reproduced, `?` undecided, `–` nothing to change or to judge.\n\n\
          | claim | own |{columns}\n|---|---|{}\n",
-        probed.id,
-        probed.seeds,
+        scenario.id,
+        scenario.seeds,
         "---|".repeat(PERTURBATIONS.len())
     );
-    for claim in &probed.claims {
-        let cell = |world| match measured_verdict(probed, claim, world).map(|told| told.verdict) {
+    for claim in &scenario.claims {
+        let cell = |world| match measured_verdict(scenario, claim, world).map(|other| other.verdict) {
             Some(Verdict::NotApplicable) | None => " – |".into(),
             Some(verdict) if verdict == claim.own.verdict => " = |".into(),
             Some(verdict) => format!(" {} |", short(verdict)),

@@ -1,5 +1,5 @@
-//! Graphs with mistakes: each is reported in one line that names the file, the line, the key and what is accepted, and nothing
-//! is run. And a good one: the rows of its services.
+//! Graphs with mistakes: each is reported in one line with file, line, key and accepted values, and
+//! nothing is run. A valid graph: the rows of its services.
 
 use leeward_lab::run::{Options, run};
 use leeward_lab::{Scenario, ScenarioError};
@@ -12,7 +12,8 @@ fn read(text: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse("graph.toml", text, Path::new(""), &[], false, &leeward_controllers::builtin())
 }
 
-/// Replaces `from` by `to` and expects an error with all `parts`, in one line that names a line of the file.
+/// Replaces `from` by `to` and expects an error with all `parts`, in one line that names a line of
+/// the file.
 fn check(from: &str, to: &str, parts: &[&str]) {
     assert!(GOOD.contains(from), "{from}");
     let message = read(&GOOD.replacen(from, to, 1)).expect_err(to).to_string();
@@ -80,6 +81,7 @@ fn a_graph_has_rows_of_its_services_the_same_on_any_number_of_threads() {
         "{:?}",
         found.services
     );
-    // What a request costs at each: half of the requests asks the right, which asks the store twice.
+    // Cost of a request per service: half of the requests call the right service, which calls the
+    // store twice.
     assert!(found.points.iter().all(|point| point.capacity_rps > 0.0));
 }

@@ -1,5 +1,5 @@
-//! Scenarios with mistakes: each mistake is reported in one line that names the file, the line, the key and what is
-//! accepted.
+//! Scenarios with mistakes: each mistake is reported in one line with file, line, key and accepted
+//! values.
 
 use leeward_lab::{Scenario, ScenarioError};
 use leeward_sim::config::{Aqm, InitialCores, RevokePolicy, StealAmount};
@@ -219,7 +219,7 @@ fn overrides_meet_the_same_checks() {
         "claim.ratio.min=0.5",
         "controller.0.label=mine\u{20}too",
     ];
-    // A label that a claim names can't go away.
+    // A label that a claim names can't be removed.
     let message = read(GOOD, &good, false).unwrap_err().to_string();
     assert!(message.contains("no controller is labelled `breakwater`; accepted: mine too"), "{message}");
     let scenario = read(GOOD, &good[..7], false).unwrap();
@@ -358,7 +358,8 @@ fn texts_that_would_steer_a_terminal() {
     check("title = \"Goodput\"", "title = \"\\u0000\"", &[":HERE:", "plot.title", "is not one line"]);
 }
 
-/// The sample with an application: `from` replaced by `to` in its keys must be refused with these words.
+/// Replaces `from` by `to` in the keys of the sample with an application, and expects an error with
+/// all `parts`.
 fn check_application(from: &str, to: &str, parts: &[&str]) {
     const APPLICATION: &str = r#"p = ["10%", "20%"]
 locks = ["a", "b"]

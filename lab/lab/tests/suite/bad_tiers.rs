@@ -1,4 +1,4 @@
-//! Tiers with mistakes: each is reported in one line that names the file, the line, the key and what is accepted.
+//! Tiers with mistakes: each is reported in one line with file, line, key and accepted values.
 
 use leeward_lab::{Scenario, ScenarioError};
 use std::path::Path;
@@ -9,7 +9,8 @@ fn read(text: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse("tier.toml", text, Path::new(""), &[], false, &leeward_controllers::builtin())
 }
 
-/// Replaces `from` by `to` and expects an error with all `parts`, in one line that names a line of the file.
+/// Replaces `from` by `to` and expects an error with all `parts`, in one line that names a line of
+/// the file.
 fn check(from: &str, to: &str, parts: &[&str]) {
     assert!(GOOD.contains(from), "{from}");
     let message = read(&GOOD.replacen(from, to, 1)).expect_err(to).to_string();
@@ -78,7 +79,7 @@ fn mistakes_in_threading_are_named() {
     check("\"utune\"", "\"mtune\"", &["unknown threading policy `mtune`"]);
     check("\"utune\"", "\"SIP1\"", &["label `SIP1` is in use"]);
     check("\"ipi\"]", "\"ipi\"]\nthreading_params = { window = 1 }", &["window"]);
-    // A controller is part of the label: the claims of this file name labels without one.
+    // A controller is part of the label, but the claims of this file name labels without one.
     check("name = \"none\"", "name = \"breakwater\"", &["no controller is labelled `SDB1-4`", "breakwater SDB1-4"]);
     check(
         "[train]\nsetups = [\"SIP1\", \"SDB1-4\", \"AIP1-0-1\"]",

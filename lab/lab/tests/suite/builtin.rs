@@ -1,4 +1,4 @@
-//! Every scenario file comes with the crate, is named as its id, and reads, quick and in full.
+//! Every scenario file is built in, has its id as name, and can be read, quick and in full.
 
 use leeward_lab::{Scenario, ScenarioError, builtin_scenarios};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn an_unknown_id_names_those_there_are() {
     assert!(error.to_string().contains("bw-overall"), "{error}");
 }
 
-/// The core allocation study has a machine of its own, the same in all its scenarios.
+/// All scenarios of the core allocation study have the same machine.
 #[test]
 fn all_core_allocation_scenarios_have_one_machine() {
     let load = |id| Scenario::builtin(id, &[], false).unwrap().server;
@@ -45,7 +45,7 @@ fn all_core_allocation_scenarios_have_one_machine() {
     }
 }
 
-/// The study of threading models has a machine of its own, the same in all its scenarios; what a variant runs decides no cost.
+/// All scenarios of the threading study have the same machine; a variant changes no cost.
 #[test]
 fn all_threading_scenarios_have_one_machine() {
     let tier = |id: &str, name: &str| {
@@ -53,7 +53,7 @@ fn all_threading_scenarios_have_one_machine() {
         scenario.tiers.into_iter().find(|tier| tier.name == name).unwrap_or_else(|| panic!("{id} has no {name}"))
     };
     let base = tier("mt-sync", "hdsearch");
-    // A service that does nothing and one whose leaves have copies have other tiers, and so have those that are measured.
+    // Services without work, with copies of leaves, or measured ones have other tiers.
     let others = ["mt-null", "mt-hedge", "mt-switch", "mt-nine", "mt-twin"];
     for builtin in
         builtin_scenarios().iter().filter(|builtin| builtin.id.starts_with("mt-") && !others.contains(&builtin.id))
@@ -62,8 +62,9 @@ fn all_threading_scenarios_have_one_machine() {
     }
 }
 
-/// The machine is the same for every controller of every scenario that redraws a figure: none may bend its costs. Those
-/// for the real plant have one core and loopback's costs, until the machine itself is measured.
+/// The machine is the same for every controller of every scenario that reproduces a figure: none
+/// may change its costs. Scenarios for the real plant have one core and loopback's costs, until the
+/// machine itself is measured.
 #[test]
 fn no_scenario_of_a_paper_changes_the_machine() {
     let others = ["real-", "ca-", "mt-", "tier-", "edge-", "hidden-"];

@@ -1,4 +1,4 @@
-//! Claims over results made by hand.
+//! Claims over handmade results.
 
 use leeward_lab::claims::{Expression, judge};
 use leeward_lab::results::{PointRow, Results, RunKey, ShiftRow, Verdict, WindowRow, WorkloadKey};
@@ -43,7 +43,7 @@ fn results() -> Results {
     }
 }
 
-/// The value for seed 1.
+/// Checks the value for seed 1.
 fn check(text: &str, expected: Option<f64>) {
     let value = Expression::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).evaluate(&results(), 1);
     assert_eq!(value, expected, "{text}");

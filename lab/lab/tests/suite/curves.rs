@@ -1,5 +1,5 @@
-//! The file of threading curves: it comes back as it was written, every mistake has its line, key and what is accepted, and no bytes
-//! make it panic.
+//! The file of threading curves: it is read as it was written, every mistake is reported with line,
+//! key and accepted values, and no input causes a panic.
 
 use leeward_lab::scenario::curves::CurvesFile;
 use leeward_threading::curves::{Curve, CurvePoint, Curves};
@@ -95,17 +95,17 @@ fn too_much_is_refused_before_it_is_read() {
 fn every_beginning_is_an_answer() {
     for end in 0..GOOD.len() {
         if let Ok(file) = parse(&GOOD[..end]) {
-            // Cut between two setups, or before the last line's end, a file is a file.
+            // Cut between two setups, or before the last newline, the file is still valid.
             assert!(file.curves.all().len() == 1 || end == GOOD.len() - 1, "{end}");
         }
     }
 }
 
 fn any_file() -> impl Strategy<Value = CurvesFile> {
-    let knot = (1e-3..1e6f64, 1e-3..1e9f64, 1.0..10.0f64, 1.0..10.0f64, 0.0..64.0f64, any::<u32>(), 0.0..1.0f64);
-    let curve = (1..=9u16, proptest::collection::vec(knot, 2..6), 1.0..2.0f64).prop_map(|(cores, raw, beyond)| {
+    let point = (1e-3..1e6f64, 1e-3..1e9f64, 1.0..10.0f64, 1.0..10.0f64, 0.0..64.0f64, any::<u32>(), 0.0..1.0f64);
+    let curve = (1..=9u16, proptest::collection::vec(point, 2..6), 1.0..2.0f64).prop_map(|(cores, raw, beyond)| {
         let mut load = 0.0;
-        let knots: Vec<CurvePoint> = raw
+        let curve_points: Vec<CurvePoint> = raw
             .into_iter()
             .map(|(step, p50_us, tail, further, cpu, samples, spread)| {
                 load += step;
@@ -114,7 +114,7 @@ fn any_file() -> impl Strategy<Value = CurvesFile> {
             })
             .collect();
         let setup = leeward_threading::ThreadingSetup::Cores(cores);
-        Curve { setup, max_load: load * beyond, points: knots }
+        Curve { setup, max_load: load * beyond, points: curve_points }
     });
     (proptest::collection::vec(curve, 1..5), any::<String>()).prop_map(|(mut all, text)| {
         all.sort_by_key(|curve| curve.setup);
@@ -140,7 +140,7 @@ proptest! {
             text.splice(at..end, put.chars());
         }
         match parse(&text.into_iter().collect::<String>()) {
-            // What is read is written and read the same.
+            // A valid file is written and read the same.
             Ok(file) => prop_assert_eq!(parse(&file.to_toml()), Ok(file)),
             Err(message) => prop_assert_eq!(message.lines().count(), 1, "{}", message),
         }

@@ -1,11 +1,11 @@
-//! No text makes the parsers panic: arbitrary ones, and real scenarios that were damaged.
+//! No text makes the parsers panic: neither random ones nor damaged scenarios.
 
 use leeward_lab::claims::Expression;
 use leeward_lab::{Scenario, builtin_scenarios};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// Reads, and checks that an error is one line.
+/// Parses a text, and checks that an error is one line.
 fn read(text: &str, overrides: &[String], quick: bool) {
     if let Err(error) =
         Scenario::parse("fuzz.toml", text, Path::new("/nonexistent"), overrides, quick, &leeward_controllers::builtin())

@@ -1,5 +1,7 @@
-//! Results of small scenarios, byte for byte: one for each table that there is. Another byte is a change of what a seed gives,
-//! or of the format of files. `LEEWARD_UPDATE_GOLDEN=1 cargo test -p leeward-lab --test suite golden` writes them anew.
+//! Results of small scenarios, byte for byte, one for each table. A difference is a change of a
+//! seed's results, or of the file format.
+//!
+//! `LEEWARD_UPDATE_GOLDEN=1 cargo test -p leeward-lab --test suite golden` writes them anew.
 
 use leeward_lab::run::{Options, Progress, run};
 use leeward_lab::{Scenario, store};
@@ -29,7 +31,7 @@ fn check(name: &str) {
     assert!(written == expected, "{name}.json has another length: {} then, {} now", expected.len(), written.len());
 }
 
-/// Removed at the end.
+/// A folder that is removed at the end.
 struct Folder(PathBuf);
 
 impl Drop for Folder {

@@ -1,4 +1,5 @@
-//! Kinds of requests: rows, claims, and mistakes, each reported in one line that names the file, the key and what is accepted.
+//! Kinds of requests: rows, claims, and mistakes, each reported in one line with file, key and
+//! accepted values.
 
 use leeward_core::units::{Cost, Nanos, Tenant};
 use leeward_lab::results::Verdict;

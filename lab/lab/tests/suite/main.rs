@@ -1,4 +1,4 @@
-//! Scenarios, runs and claims from outside, in one program.
+//! Tests of the lab's public interface: scenarios, runs and claims, in one program.
 
 mod bad_graphs;
 mod bad_scenarios;

@@ -1,4 +1,4 @@
-//! Outcomes of runs don't depend on the number of threads, and runs stop when they are told to.
+//! Outcomes of runs don't depend on the number of threads, and runs stop on request.
 
 use leeward_core::client::{ClientConfig, ClientHalf, ClientParts, Gate};
 use leeward_core::registry::Algorithm;
@@ -58,9 +58,9 @@ fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
             Scenario::parse("test.toml", SMALL, Path::new(""), &overrides, false, &leeward_controllers::builtin())
                 .unwrap();
         let options = Options { plant: "real".into(), ..Options::default() };
-        let told = |_: Progress| panic!("nothing has been done");
+        let progress = |_: Progress| panic!("nothing has been done");
         let error =
-            run(&scenario, &leeward_controllers::builtin(), &options, &told, &AtomicBool::new(false)).unwrap_err();
+            run(&scenario, &leeward_controllers::builtin(), &options, &progress, &AtomicBool::new(false)).unwrap_err();
         assert!(error.is_input() && error.to_string().starts_with(key), "{error}");
     }
 }
@@ -68,15 +68,15 @@ fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
 #[test]
 fn a_tier_that_the_real_plant_can_not_be_is_refused_before_it_is_trained() {
     let tiers = [("mt-flash", "controller.threading = \"oracle\""), ("mt-detect", "gather = \"fork-join\"")];
-    for (id, told) in tiers {
+    for (id, expected) in tiers {
         let scenario = Scenario::builtin(id, &[], true).unwrap();
         let options = Options { plant: "real".into(), ..Options::default() };
         let done = |_: Progress| panic!("nothing has been done");
         let error =
             run(&scenario, &leeward_controllers::builtin(), &options, &done, &AtomicBool::new(false)).unwrap_err();
         let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-        let words: Vec<String> = causes.map(|cause| cause.to_string()).collect();
-        assert!(words.iter().any(|words| words.contains(told)), "{id}: {words:?}");
+        let causes_text: Vec<String> = causes.map(|cause| cause.to_string()).collect();
+        assert!(causes_text.iter().any(|causes_text| causes_text.contains(expected)), "{id}: {causes_text:?}");
     }
 }
 
@@ -245,12 +245,12 @@ fn tuning_is_deterministic_and_reads_back() {
     let best = &found.candidates[found.best];
     assert!(found.candidates.iter().all(|other| other.goodput_ratio <= best.goodput_ratio * 1.01));
     assert_eq!(tuning.command, "leeward tune small --controller breakwater");
-    // What it prints is what a scenario accepts.
+    // A scenario accepts the printed sections.
     let with = text.replace("name = \"breakwater\"", &format!("name = \"breakwater\"\n\n{}", tuning.to_toml()));
     assert_eq!(read(&with).controllers[1].params_for("exp:10us", 50), best.params);
 }
 
-/// The same budget for whatever is tuned, the scenario's own parameters first.
+/// The same budget for every controller, with the scenario's own parameters first.
 #[test]
 fn a_search_by_draws_costs_every_controller_as_much() {
     let scenario = read(&SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50"));
@@ -268,7 +268,7 @@ fn a_search_by_draws_costs_every_controller_as_much() {
     assert_ne!(tuning.workloads, search(2).workloads, "other seeds draw other sets");
 }
 
-/// Says that it has issued a credit, which no session holds.
+/// A controller that claims to have issued a credit which no session holds.
 struct LyingController;
 
 impl Admission for LyingController {

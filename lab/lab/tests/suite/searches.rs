@@ -1,4 +1,4 @@
-//! Scenarios for the search service: read as others are, refused where there is none.
+//! Scenarios of the search service: read like others, and rejected by the simulator.
 
 use leeward_lab::run::{Options, RunError, run};
 use leeward_lab::{Scenario, tune};
@@ -28,7 +28,7 @@ fn what_must_be_measured_is_not_simulated() {
     let scenario = Scenario::builtin("lk-search", &[], true).unwrap();
     let error = run(&scenario, &registry, &Options::default(), &quiet, &cancel).unwrap_err();
     assert!(matches!(&error, RunError::SimUnsupported(what) if what == "search:words=1-4"), "{error}");
-    // Nor do cores of a tier, which the simulator does not know.
+    // The simulator does not support a tier on the runtime's cores, either.
     let cores = Scenario::builtin("mt-nine", &[], true).unwrap();
     let refused = run(&cores, &leeward_controllers::builtin(), &Options::default(), &|_| {}, &AtomicBool::new(false))
         .unwrap_err();

@@ -1,4 +1,4 @@
-//! Sweeps: the order of their cells, what they refuse, and that a cell is the run that the program makes.
+//! Sweeps: the order of their cells, their errors, and that a cell equals a run of the program.
 
 use leeward_lab::run::{Options, run};
 use leeward_lab::scenario::Scenario;
@@ -23,14 +23,14 @@ fn load(overrides: &[String]) -> Result<Scenario, leeward_lab::ScenarioError> {
 fn cells_are_counted_with_the_seed_fastest_and_the_first_axis_slowest() {
     let grid = grid(&["controller=seda,dagor", "demand=0.8x,2x"], 3);
     assert_eq!(grid.cells(), 12);
-    let told = |index: usize| {
+    let values_of = |index: usize| {
         let cell = grid.cell(index);
         (cell.label().unwrap().to_string(), cell.values[1].1.to_string(), cell.seed)
     };
-    assert_eq!(told(0), ("seda".into(), "0.8x".into(), 1));
-    assert_eq!(told(2), ("seda".into(), "0.8x".into(), 3));
-    assert_eq!(told(3), ("seda".into(), "2x".into(), 1));
-    assert_eq!(told(11), ("dagor".into(), "2x".into(), 3));
+    assert_eq!(values_of(0), ("seda".into(), "0.8x".into(), 1));
+    assert_eq!(values_of(2), ("seda".into(), "0.8x".into(), 3));
+    assert_eq!(values_of(3), ("seda".into(), "2x".into(), 1));
+    assert_eq!(values_of(11), ("dagor".into(), "2x".into(), 3));
     assert_eq!(grid.cell(11).overrides(&["a=b".into()]), ["a=b", "workload.demand=2x", "run.seeds=1"]);
 }
 
@@ -44,7 +44,7 @@ fn a_cell_is_the_run_that_the_program_makes() {
     };
     let cancel = AtomicBool::new(false);
     let mut points = Vec::new();
-    // In two pieces, as two workers would.
+    // In two parts, like two workers.
     for range in [0..3, 3..grid.cells()] {
         run_cells(&grid, range, &base(), &registry, scenario, &cancel, |_, results| points.extend(results.points))
             .unwrap();

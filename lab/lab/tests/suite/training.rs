@@ -1,4 +1,4 @@
-//! Training on a bench whose truth is known, and advice from curves that are.
+//! Training on a bench with known latencies, and advice from known curves.
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_lab::training::advice::{AdviceQuery, Confidence, advise, training_range};
@@ -11,7 +11,8 @@ use leeward_threading::{Handling, ThreadingSetup, Wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Latencies by formula: in-line polls take 100 us and end at 1,000/s per thread, dispatched ones 150 and 4,000, blocking adds 60 us.
+/// Latencies by formula: in-line polling takes 100 us and sustains 1,000/s per thread, dispatched
+/// polling 150 us and 4,000/s; blocking adds 60 us.
 #[derive(Default)]
 struct FormulaBench {
     trials: Mutex<Vec<(ThreadingSetup, f64, u64)>>,
@@ -37,7 +38,7 @@ impl Bench for FormulaBench {
         }
         let (us, capacity) = true_performance(setup);
         let completed = if self.is_late { 0 } else { (requests as f64 * (capacity / load.0).min(1.0)) as u64 };
-        // A queue's bend, and a little that differs from round to round.
+        // The bend of a queue, and a small difference between rounds.
         let us = us * (1.0 + 0.2 * (load.0 / capacity).min(1.0).powi(4)) * (1.0 + 0.001 * f64::from(round));
         let at = |part: f64| Nanos((us * part * 1e3) as u64);
         let latency = Percentiles {
@@ -72,7 +73,7 @@ fn training_finds_what_setups_sustain_and_how_long_they_take() {
         let low = curve.latency(TailPercentile::P99, Rate(curve.points[0].load)).unwrap().as_micros_f64();
         assert!((low / us - 1.0).abs() < 0.01, "{}: {low}", curve.setup);
     }
-    // From a hundredth of the best's capacity.
+    // From a hundredth of the best setup's capacity.
     let lowest = trained.curves.all()[0].points[0].load;
     assert!((100.0..300.0).contains(&lowest), "{lowest}");
 }
@@ -90,7 +91,7 @@ fn losers_are_measured_no_further() {
     assert_eq!((requests("SIP1"), requests("SIB1"), requests("SDB1-4")), (Some(2_000), Some(500), Some(500)));
     let samples = |setup: &str| trained.curves.get(setup.parse().unwrap()).unwrap().points[0].samples;
     assert_eq!((samples("SIP1"), samples("SIB1")), (2_000, 500));
-    // In turns: at each load everybody before the next load.
+    // In rounds: all setups at a load before the next load.
     let loads: Vec<f64> = asked.iter().map(|(_, load, _)| *load).collect();
     assert!(loads.is_sorted());
 }
@@ -120,9 +121,9 @@ fn an_end_of_time_leaves_what_there_is_and_a_stop_nothing() {
 }
 
 fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
-    let knot =
+    let point =
         |load| CurvePoint { load, p50_us: us / 2.0, p99_us: us, p999_us: us * 2.0, cpu, samples: 2_000, spread: 0.02 };
-    Curve { setup: setup.parse().unwrap(), points: vec![knot(10.0), knot(sustains)], max_load: sustains }
+    Curve { setup: setup.parse().unwrap(), points: vec![point(10.0), point(sustains)], max_load: sustains }
 }
 
 #[test]
@@ -141,7 +142,7 @@ fn advice_is_few_setups_and_a_frugal_one() {
     };
     let advice = advise(&Curves::new(all).unwrap(), &question);
     let steps: Vec<String> = advice.steps.iter().map(|(from, setup)| format!("{setup} from {:.0}", from.0)).collect();
-    // SIP2 is within 5 % of SIP1 and lasts longer.
+    // SIP2 is within 5 % of SIP1 and sustains more.
     assert_eq!(steps, ["SIP2 from 50", "SDP1-4 from 1800", "SDB1-16 from 4500"]);
     let alone = advice.single.unwrap();
     assert_eq!((alone.setup.to_string().as_str(), alone.factor), ("SDB1-16", 2.0));
@@ -150,7 +151,7 @@ fn advice_is_few_setups_and_a_frugal_one() {
     let first = &advice.rows[0];
     assert_eq!((first.best.to_string().as_str(), first.confidence), ("SIP1", Confidence::Tie));
     assert_eq!(advice.rows[9].confidence, Confidence::Sure);
-    // Beyond the objective nothing is kept.
+    // No load keeps this objective.
     let tight = advise(
         &Curves::new(vec![curve("SIP1", 100.0, 1.0, 1_000.0)]).unwrap(),
         &AdviceQuery { slo: Nanos(99_000), ..question },
@@ -161,7 +162,7 @@ fn advice_is_few_setups_and_a_frugal_one() {
 #[test]
 fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
     let advised = |spread: f64| {
-        let knot = |load: f64, us: f64| CurvePoint {
+        let point = |load: f64, us: f64| CurvePoint {
             load,
             p50_us: us / 2.0,
             p99_us: us,
@@ -170,8 +171,8 @@ fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
             samples: 500,
             spread,
         };
-        let steep = vec![knot(10.0, 100.0), knot(900.0, 100.0), knot(1_000.0, 400.0)];
-        let level = vec![knot(10.0, 110.0), knot(2_000.0, 110.0)];
+        let steep = vec![point(10.0, 100.0), point(900.0, 100.0), point(1_000.0, 400.0)];
+        let level = vec![point(10.0, 110.0), point(2_000.0, 110.0)];
         let curves = vec![
             Curve { setup: "SIP1".parse().unwrap(), points: steep, max_load: 1_000.0 },
             Curve { setup: "SDB1-4".parse().unwrap(), points: level, max_load: 2_000.0 },
@@ -235,7 +236,7 @@ fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(run);
     assert_eq!(one, run());
     let sustains = |setup: &str| one.curves.get(setup.parse().unwrap()).unwrap().max_load;
-    // One in-line thread is held for the whole request, an async one is not.
+    // One in-line thread is blocked for the whole request, an async one is not.
     assert!(sustains("SIP1") < sustains("AIP1-0-1"), "{:?}", one.curves);
     let cores = TrainingPlan { setups: vec![ThreadingSetup::Cores(2)], ..plan };
     let error = train(&bench, &cores, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
@@ -265,7 +266,7 @@ fn late_clients_are_told_of() {
 
 #[test]
 fn services_with_leaves_are_measured_as_they_are_served() {
-    let wanted = ServiceTierSpec {
+    let spec = ServiceTierSpec {
         data: Some("synthetic:2000:20:1".into()),
         leaves: 2,
         cpus: 1,
@@ -274,23 +275,24 @@ fn services_with_leaves_are_measured_as_they_are_served() {
         seed: 1,
     };
     let stop = AtomicBool::new(false);
-    let tier = ServiceTier::start("set-algebra", &wanted, &|_| ()).unwrap();
+    let tier = ServiceTier::start("set-algebra", &spec, &|_| ()).unwrap();
     assert_eq!((tier.name(), tier.data()), ("sets", "synthetic:2000:20:1"));
     let trial = |candidate| Trial { candidate, load: Rate(200.0), requests: 60, round: 0 };
     let measure = |setup: &str| tier.measure(&trial(Candidate::Setup(setup.parse().unwrap())), &stop);
-    // How many a busy machine answers in time is nobody's promise; that none is answered in part is: a failed request is an error.
+    // A busy machine may answer few requests in time, but none in part: a failed request is an
+    // error.
     for setup in ["SIB1", "SDB1-2", "ADB1-1-1"] {
         let sample = measure(setup).unwrap();
         assert!(sample.issued > 20 && sample.completed <= sample.issued, "{setup}: {sample:?}");
     }
-    let knot = |load| CurvePoint { load, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, cpu: 1.0, samples: 500, spread: 0.1 };
+    let point = |load| CurvePoint { load, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, cpu: 1.0, samples: 500, spread: 0.1 };
     let curve =
-        |setup: &str| Curve { setup: setup.parse().unwrap(), points: vec![knot(10.0), knot(900.0)], max_load: 900.0 };
+        |setup: &str| Curve { setup: setup.parse().unwrap(), points: vec![point(10.0), point(900.0)], max_load: 900.0 };
     let curves = Arc::new(Curves::new(vec![curve("SIB1"), curve("ADB1-1-1")]).unwrap());
     assert!(tier.measure(&trial(Candidate::Policy(&curves)), &stop).unwrap().issued > 20);
     let refused = measure("CORE1").unwrap_err();
     assert!(refused.is_input() && refused.to_string().starts_with("CORE1 can't be changed to"), "{refused}");
     assert!(!ServiceTier::is_known("echo") && ServiceTier::is_known("hdsearch"));
-    let nothing = ServiceTierSpec { data: Some("synthetic:0:0:0".into()), ..wanted };
+    let nothing = ServiceTierSpec { data: Some("synthetic:0:0:0".into()), ..spec };
     assert!(ServiceTier::start("hdsearch", &nothing, &|_| ()).err().is_some_and(|error| error.is_input()));
 }

@@ -1,4 +1,5 @@
-//! Verdicts over scenarios: both forms of a scenario, flips against what was written down, and a canary: a planted change of a law must flip one.
+//! Verdicts over scenarios: both forms, flips against recorded verdicts, and a canary: a planted
+//! change of a pool law must flip one.
 
 use leeward_controllers::breakwater;
 use leeward_core::registry::{Algorithm, Registry};
@@ -16,7 +17,7 @@ use leeward_outcome::verdicts::{Gain, ScenarioVerdicts, Verdicts};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// A small scenario whose claims hang on Breakwater's law.
+/// A small scenario whose claims depend on Breakwater's pool law.
 const SMALL: BuiltinScenario = BuiltinScenario {
     id: "small",
     text: r#"
@@ -72,7 +73,8 @@ fn every_scenario_can_be_judged_by_as_many_seeds_as_a_verdict_takes() {
     }
 }
 
-/// Claims of µTune are judged on the machine that its authors measured, in every scenario that redraws one of its figures.
+/// Claims of µTune are judged on its authors' machine, in every scenario that reproduces one of its
+/// figures.
 #[test]
 fn every_claim_of_utune_is_judged_on_its_machine() {
     let of_paper = |builtin: &&BuiltinScenario| {
@@ -94,7 +96,7 @@ fn judge(builtin: &BuiltinScenario, registry: &Registry, seeds: u32) -> Scenario
     judge_scenario(builtin, &extent(seeds), registry, &|_| {}, &AtomicBool::new(false)).unwrap()
 }
 
-/// A slow half that never sees a delay: the pool grows whatever waits.
+/// A slow half that never sees a delay: its pool always grows.
 struct BlindControl(Box<dyn ControlLoop>);
 
 impl ControlLoop for BlindControl {
@@ -115,7 +117,7 @@ impl ControlLoop for BlindControl {
     }
 }
 
-/// All algorithms, with a change planted in Breakwater's law.
+/// All algorithms, with a planted change of Breakwater's pool law.
 fn registry_with_defect() -> Registry {
     let mut registry = leeward_controllers::builtin();
     registry.replace(Algorithm {
@@ -128,7 +130,8 @@ fn registry_with_defect() -> Registry {
     registry
 }
 
-/// A paper's claim is judged on the paper's machine where the scenario names it, and its own machine's number stands beside it.
+/// A paper's claim is judged on the paper's machine if the scenario names it, beside the result on
+/// the scenario's own machine.
 #[test]
 fn a_papers_machine_is_what_its_claims_are_judged_on() {
     let text = SMALL.text.replace("[run]", "[published]\nset = [\"server.costs.send=20us\"]\n[run]");
@@ -144,7 +147,8 @@ fn a_papers_machine_is_what_its_claims_are_judged_on() {
     assert!(page.contains("on the scenario's own machine |") && page.contains("hang on which: `in-time`"), "{page}");
 }
 
-/// Capacity follows from the costs alone: it is another in the worlds that change these, and in no other.
+/// Capacity depends only on the costs: it differs in the worlds that change a cost, and in no
+/// other.
 #[test]
 fn a_claim_flips_in_the_worlds_that_it_hangs_on() {
     let claim = "[[claim]]\nid = \"capacity\"\ntext = \"Capacity\"\npaper = \"850k\"\nmeasure = \"capacity_rps{none} / 1000\"\nmin = 848\nmax = 852\n";
@@ -160,7 +164,7 @@ fn a_claim_flips_in_the_worlds_that_it_hangs_on() {
     let flips: Vec<&str> = PERTURBATIONS
         .iter()
         .zip(&claim.others)
-        .filter(|(_, told)| told.as_ref().is_some_and(|told| told.verdict == Verdict::NotReproduced))
+        .filter(|(_, other)| other.as_ref().is_some_and(|other| other.verdict == Verdict::NotReproduced))
         .map(|(world, _)| world.name)
         .collect();
     let expected = ["receiving", "receiving", "creating a task", "creating a task", "sending", "sending"];
@@ -173,7 +177,7 @@ fn a_claim_flips_in_the_worlds_that_it_hangs_on() {
         "{page}"
     );
     assert!(page.contains("| `small capacity` | 850 (850–850): reproduced | w3: "), "{page}");
-    // A file from before may have the worlds in another order.
+    // An earlier file may have the worlds in another order.
     all.scenarios[0].worlds.reverse();
     all.scenarios[0].claims[0].others.reverse();
     assert_eq!(sensitivity(&all), page);
@@ -205,7 +209,7 @@ fn a_claim_that_was_judged_before_learns_its_bounds_and_the_table_says_where_add
     assert!(page.contains("not run yet `bw-motivation`, "), "{page}");
 }
 
-/// A panel has ours, with intervals, at each of its scenario's points.
+/// A panel has our curves, with intervals, at each of its scenario's points.
 #[test]
 fn a_scenario_with_a_panel_is_judged_with_its_curves() {
     let known = scenarios(&["ca-collapse".into()])[0];
@@ -291,7 +295,7 @@ fn docs() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// The page is what its data says, and its data knows the claims of today.
+/// The page matches its data, and its data has today's claims.
 #[test]
 fn the_table_of_verdicts_is_up_to_date() {
     let data = std::fs::read_to_string(docs().join("verdicts.json")).unwrap();
@@ -306,7 +310,7 @@ fn the_table_of_verdicts_is_up_to_date() {
     }
 }
 
-/// The page of the worlds is what its data says, and its columns are the worlds of today.
+/// The page of the worlds matches its data, and its columns are today's worlds.
 #[test]
 fn the_table_of_worlds_is_up_to_date() {
     let data = std::fs::read_to_string(docs().join("sensitivity.json")).unwrap();
@@ -320,7 +324,7 @@ fn the_table_of_worlds_is_up_to_date() {
     }
 }
 
-/// A verdict is never wider than half of the paper's effect, and has two sides.
+/// A tolerance is never wider than half of the paper's effect, and has two sides.
 #[test]
 fn tolerances_follow_from_the_papers_numbers() {
     let text = |claim: &str| {

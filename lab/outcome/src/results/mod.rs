@@ -1,6 +1,8 @@
-//! The results of a scenario: what `leeward run --json` prints, what lies in a results folder, what the report draws.
-//! The schema is documented in `docs/results.md` and stable: fields are added, never renamed. The rows of its tables are in
-//! `rows`; reading and writing folders is the lab's.
+//! The results of a scenario: printed by `leeward run --json`, stored in a results folder, and
+//! drawn by the report.
+//!
+//! The schema is documented in `docs/results.md` and stable: fields are added, never renamed. The
+//! tables' rows are in `rows`; the lab reads and writes folders.
 
 mod rows;
 
@@ -13,55 +15,56 @@ use serde::{Deserialize, Serialize};
 pub struct Results {
     /// Version of this schema.
     pub schema: u32,
-    /// The scenario's id.
+    /// Id of the scenario.
     pub scenario: String,
-    /// Its title.
+    /// Title of the scenario.
     pub title: String,
-    /// The paper and figure it redraws.
+    /// Paper and figure that it reproduces.
     pub source: String,
-    /// Purpose of the scenario and how to read it.
+    /// Purpose of the scenario, with notes for the reader.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// `sim` or `real`.
     pub plant: String,
-    /// The base seed; each point carries its own.
+    /// Base seed; each point has its own.
     pub seed: u64,
     /// Whether this was a `--quick` run.
     pub quick: bool,
     /// `--set` overrides, as given.
     pub overrides: Vec<String>,
-    /// The plots the scenario asks for.
+    /// Plots that the scenario asks for.
     pub plots: Vec<Plot>,
-    /// The machine, for runs of the real plant.
+    /// Machine, for runs of the real plant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<Machine>,
     /// Points, one per controller variant, demand, client count, service and seed.
     pub points: Vec<PointRow>,
     /// Time series, for scenarios that ask for them.
     pub windows: Vec<WindowRow>,
-    /// Reports of each shift of demand, for scenarios with shifting demand.
+    /// Results of each shift of demand, for scenarios with shifting demand.
     pub shifts: Vec<ShiftRow>,
-    /// Reports of each lock of each point, for applications with locks.
+    /// Results of each lock of each point, for applications with locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockRow>,
-    /// Reports of each server of each point, where there are several.
+    /// Results of each server of each point, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaRow>,
-    /// Reports of each service of each point, for graphs of services.
+    /// Results of each service of each point, for graphs of services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceRow>,
-    /// Reports of each kind of requests of each point, where there are several.
+    /// Results of each kind of requests of each point, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindRow>,
-    /// The papers' claims and what we measured.
+    /// The papers' claims with our measurements.
     pub claims: Vec<Claim>,
-    /// Reasons not to take runs of the real plant for measurements, in words.
+    /// Reasons not to trust runs of the real plant as measurements, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
 }
 
 impl Results {
-    /// Whether the claims are no paper's: the scenario names no source, or says that it is ours.
+    /// Whether the claims are ours: the scenario names no source, or a source that begins with
+    /// `ours`.
     pub fn has_own_claims(&self) -> bool {
         self.source.is_empty() || self.source.starts_with("ours")
     }
@@ -78,9 +81,9 @@ pub struct Plot {
     pub x: String,
     /// A numeric field of the table.
     pub y: String,
-    /// Field whose distinct values are one curve each.
+    /// Field with one curve per distinct value.
     pub series: String,
-    /// `field=value` filters, all of which must hold.
+    /// `field=value` filters that must all hold.
     pub only: Vec<String>,
     /// `linear` or `log`.
     pub x_scale: String,
@@ -90,28 +93,29 @@ pub struct Plot {
     pub kind: String,
 }
 
-/// A claim of a paper, and what we measured.
+/// A claim of a paper, with our measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Short id, unique in its scenario.
+    /// Short id, unique in the scenario.
     pub id: String,
     /// The claim in words.
     pub text: String,
     /// Measurement of the paper, in its words or numbers.
     pub paper: String,
-    /// Our measurement, with unit; min–max over seeds where there are several.
+    /// Our measurement, with unit; min–max over seeds if there are several.
     pub measured: String,
-    /// The measured number itself; absent when it could not be computed.
+    /// Measured number; absent if it could not be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Interval in which the median over the seeds lies with 95 % probability; absent for a single seed, or where it has no end.
+    /// Interval that contains the median over the seeds with 95 % probability; absent for a single
+    /// seed, or without an end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// Values accepted as reproduced, in words, such as `at least 1.04`.
+    /// Accepted values, as text such as `at least 1.04`.
     pub accepted: String,
-    /// Whether it holds.
+    /// Whether the claim holds.
     pub verdict: Verdict,
-    /// Why not, or what differs, as found.
+    /// Reason of a failure, or observed difference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -120,18 +124,18 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Measured within what is accepted.
+    /// The measurement is accepted.
     Reproduced,
-    /// Measured outside of it.
+    /// The measurement is not accepted.
     NotReproduced,
-    /// The seeds leave it open: their interval reaches across a bound of what is accepted.
+    /// The seeds' interval reaches across an accepted bound.
     Undecided,
-    /// This run did not measure it (another plant, or a point left out by `--quick`).
+    /// This run did not measure the claim (another plant, or a point left out by `--quick`).
     NotApplicable,
 }
 
 impl Verdict {
-    /// The verdict as a reader is told it.
+    /// The verdict as text for readers.
     pub const fn label(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",

@@ -1,13 +1,13 @@
-//! The rows of the results' tables. A field is declared here and nowhere else; its value is computed by the lab.
+//! The rows of the results' tables. Each field is declared only here; the lab computes its value.
 
 use crate::columns::table;
 
 table! {
-    /// The run that a row is of.
+    /// Key of a run, part of each row.
     RunKey {
         /// The algorithm.
         controller: String, Name "Controller";
-        /// The variant: the algorithm's name unless the scenario says otherwise.
+        /// Variant: the algorithm's name unless the scenario sets another.
         label: String, Name "Variant";
         /// The run's seed.
         seed: u64, Name "Seed";
@@ -15,27 +15,27 @@ table! {
 }
 
 impl RunKey {
-    /// The key of the run with this `seed` of the variant `label` of `controller`.
+    /// Creates the key of the run of variant `label` of `controller` with `seed`.
     pub fn new(controller: &str, label: &str, seed: u64) -> Self {
         RunKey { controller: controller.into(), label: label.into(), seed }
     }
 }
 
 table! {
-    /// The workload that a run met.
+    /// Workload of a run.
     WorkloadKey {
-        /// The distribution of service times, as written in the scenario.
+        /// Distribution of service times, as written in the scenario.
         service: String, Name "Service time";
-        /// Total demand, requests per second (for shifting demand: its mean over the measured part); where there are several
-        /// servers, on all of them.
+        /// Total demand on all servers, requests per second; for shifting demand its mean over the
+        /// measured interval.
         demand_rps: f64, Requests "Demand";
         /// Demand over the plant's capacity.
         demand_ratio: f64, Multiple "Demand over capacity";
-        /// Clients.
+        /// Number of clients.
         clients: u32, Count "Clients";
-        /// The scenario's `p`, such as the share of requests that take a lock, where it has one.
+        /// The scenario's `p`, if any, such as the share of requests that take a lock.
         p: Option<f64>, Share "p";
-        /// The scenario's `r`, such as the share of the work that is done with a lock, where it has one.
+        /// The scenario's `r`, if any, such as the share of the work done with a lock.
         r: Option<f64>, Share "r";
     }
 }
@@ -66,20 +66,23 @@ table! {
         mean_us: f64, Micros "Mean latency";
         /// Requests rejected by the server over requests received by it.
         drop_rate: f64, Share "Drop rate";
-        /// Of these, the ones that did not get a lock, over requests received, for applications with locks.
+        /// Of these, rejected at a lock, over requests received, for applications with locks.
         lock_drop_rate: Option<f64>, Share "Drops at locks";
-        /// Requests that the controller would have refused over requests received, where it rehearses.
+        /// Requests that the controller would have rejected over requests received, in shadow mode.
         foreseen_rate: Option<f64>, Share "Refusals foreseen";
         /// Requests expired or displaced at clients over requests issued.
         expiry_rate: f64, Share "Expired at clients";
-        /// Requests that the client's half dropped by itself over requests issued.
+        /// Requests that the client half rejected by itself over requests issued.
         throttle_rate: f64, Share "Throttled at clients";
-        /// Requests that were sent to a second server over requests issued, where there are several.
+        /// Requests sent to a second server over requests issued, if there are several.
         retry_rate: Option<f64>, Share "Sent to a second server";
-        /// 99th percentile of the time from a request's issue to the news that its first server does not serve it, a drop or no
-        /// credit in time, µs, where there are several; 0 without any.
+        /// 99th percentile of the time from a request's issue to the failure of its first attempt,
+        /// µs, if there are several servers; 0 without failures.
+        ///
+        /// A failure is a rejection, or no credit in time.
         failure_p99_us: Option<f64>, Micros "99th percentile until the first failure is known";
-        /// Mean time from a request's departure to its drop's arrival, µs; 0 without drops.
+        /// Mean time from a request's departure to its rejection's arrival, µs; 0 without
+        /// rejections.
         reject_delay_mean_us: f64, Micros "Mean reject delay";
         /// CPU time spent over CPU time available.
         cpu_utilization: f64, Share "CPU utilization";
@@ -91,76 +94,78 @@ table! {
         rx_mps: f64, Messages "Received messages";
         /// Messages sent by the server per second.
         tx_mps: f64, Messages "Sent messages";
-        /// Requests issued in the measured part.
+        /// Requests issued in the measured interval.
         offered: u64, Count "Offered";
-        /// Requests still under way at the run's end.
+        /// Unfinished requests at the end of the run.
         unfinished: u64, Count "Unfinished";
         /// Network round trip without queueing, µs.
         #[serde(default)]
         rtt_us: f64, Micros "Round trip";
-        /// The policy of core allocation, where there is one.
+        /// Policy of core allocation, if any.
         allocator: Option<String>, Name "Allocator";
-        /// The policy that balances work over the cores, as the scenario names it, where there is one.
+        /// Policy of load balancing over the cores, if any, as the scenario names it.
         balancing: Option<String>, Name "Balancing";
-        /// Mean number of cores that the server held, where an allocator grants and parks them.
+        /// Mean number of cores that the server held, with core allocation.
         cores_mean: Option<f64>, Plain "Cores held";
-        /// Share of the CPU time of all cores that was left for a best-effort application.
+        /// Share of all cores' CPU time left for a best-effort application.
         best_effort_share: Option<f64>, Share "Left for other applications";
-        /// Spacing of requests, `poisson` or `constant`, of a tier's run.
+        /// Spacing of requests, `poisson` or `constant`, for a tier.
         arrivals: Option<String>, Name "Arrivals";
         /// Setup or policy of a tier's threads, as the scenario names it.
         threading: Option<String>, Name "Threading";
-        /// Fan-out of a setup that never changes: `sync` or `async`.
+        /// Fan-out of a fixed setup: `sync` or `async`.
         fanout: Option<String>, Name "Fan-out";
-        /// Model of such a setup, such as `SIP`.
+        /// Model of a fixed setup, such as `SIP`.
         model: Option<String>, Name "Model";
-        /// Threads of the largest pool of such a setup.
+        /// Threads of the largest pool of a fixed setup.
         pool: Option<u32>, Count "Largest pool";
-        /// Changes of setup, over the whole run.
+        /// Changes of setup in the whole run.
         switches: Option<u64>, Count "Changes of setup";
         /// Threads woken per response.
         wakeups_per_request: Option<f64>, Plain "Wake-ups per response";
-        /// Changes between threads on busy CPUs per response.
+        /// Switches between threads on busy CPUs per response.
         context_switches_per_request: Option<f64>, Plain "Context switches per response";
-        /// Waits for a lock of the tier's threads per response.
+        /// Waits of the tier's threads for a lock, per response.
         contended_per_request: Option<f64>, Plain "Waits for locks per response";
         /// CPU time of polls that found nothing, over CPU time available.
         empty_poll_cpu: Option<f64>, Share "CPU time of empty polls";
-        /// Calls to leaves that were made again because they took long, over calls.
+        /// Calls to leaves sent again because they were slow, over calls.
         hedged_rate: Option<f64>, Share "Second calls of slow ones";
-        /// Calls to leaves that were made again because they were dropped, over calls.
+        /// Calls to leaves sent again because they were rejected, over calls.
         retried_rate: Option<f64>, Share "Second calls of dropped ones";
-        /// Answers without the result of a call, over answers.
+        /// Responses without the result of a call, over responses.
         partial_rate: Option<f64>, Share "Partial answers";
-        /// CPU time of requests without a result in time over CPU time spent, in a graph of services.
+        /// CPU time of requests without a result in time over CPU time spent, in a graph of
+        /// services.
         wasted_cpu: Option<f64>, Share "CPU time wasted";
-        /// The same at services that ask others.
+        /// The same at services that call others.
         wasted_upstream_cpu: Option<f64>, Share "CPU time wasted upstream";
-        /// Goodput that the simulator, told of the machine that was measured, predicts for this run of the real plant.
+        /// Goodput that the simulator predicts for this run of the real plant, from the measured
+        /// machine.
         predicted_goodput_rps: Option<f64>, Requests "Predicted goodput";
-        /// The median that it predicts, µs.
+        /// Median that the simulator predicts, µs.
         predicted_p50_us: Option<f64>, Micros "Predicted median latency";
-        /// The 99th percentile that it predicts, µs.
+        /// 99th percentile that the simulator predicts, µs.
         predicted_p99_us: Option<f64>, Micros "Predicted 99th percentile latency";
     }
 }
 
 table! {
-    /// The machine of a real run, as measured before it, per service and number of clients.
+    /// The machine of a real run, measured before it, per service and number of clients.
     Machine {
-        /// The service it was measured with.
+        /// Service with which it was measured.
         service: String, Name "Service time";
-        /// Clients.
+        /// Number of clients.
         clients: u32, Count "Clients";
-        /// The server's cores, each on a CPU of its own.
+        /// Cores of the server, each on its own CPU.
         cores: u32, Count "Cores";
-        /// Whether the clients had a CPU of their own.
+        /// Whether the clients had their own CPU.
         clients_apart: bool, Plain "Clients on CPUs of their own";
-        /// Most responses per second without control.
+        /// Maximum responses per second without control.
         capacity_rps: f64, Requests "Capacity";
-        /// Round trip when nothing waits, µs.
+        /// Round trip without queueing, µs.
         rtt_us: f64, Micros "Round trip";
-        /// CPU time besides the service per request, µs.
+        /// CPU time per request besides the service time, µs.
         cost_us: f64, Micros "CPU time besides the service";
         /// Share of a busy CPU's time that the machine takes away.
         stalled: f64, Share "Taken by others";
@@ -171,31 +176,31 @@ table! {
     /// A window of a time series.
     WindowRow (run: RunKey) {
         [run.controller, run.label, run.seed]
-        /// Start, seconds from the run's begin.
+        /// Start, seconds from the beginning of the run.
         start_s: f64, Seconds "Time";
         /// Length, ms.
         length_ms: f64, Millis "Length";
-        /// Demand at its start, requests per second.
+        /// Demand at the start of the window, requests per second.
         demand_rps: f64, Requests "Demand";
         /// Responses per second.
         throughput_rps: f64, Requests "Throughput";
         /// Responses per second within the SLO.
         goodput_rps: f64, Requests "Goodput";
-        /// 99th percentile latency of the responses in it, µs; 0 without any.
+        /// 99th percentile latency of responses in the window, µs; 0 without responses.
         p99_us: f64, Micros "99th percentile latency";
-        /// Drops received per second.
+        /// Rejections received per second.
         drops_rps: f64, Requests "Drops";
-        /// Mean reject delay, µs; 0 without drops.
+        /// Mean reject delay, µs; 0 without rejections.
         reject_delay_mean_us: f64, Micros "Mean reject delay";
-        /// Queueing delay at its end, µs.
+        /// Queueing delay at the end of the window, µs.
         delay_us: f64, Micros "Queueing delay";
-        /// The credit pool at its end, where there is one.
+        /// Credit pool at the end of the window, if any.
         credit_pool: Option<f64>, Plain "Credit pool";
-        /// Credits issued at its end, where there are any.
+        /// Credits issued at the end of the window, if any.
         credits_issued: Option<f64>, Plain "Credits issued";
-        /// Mean number of cores that the server held, where an allocator grants and parks them.
+        /// Mean number of cores that the server held, with core allocation.
         cores: Option<f64>, Plain "Cores held";
-        /// Setup of a tier's threads at its end.
+        /// Setup of a tier's threads at the end of the window.
         setup: Option<String>, Name "Setup";
         /// Threads of that setup.
         threads: Option<u32>, Count "Threads of the setup";
@@ -206,23 +211,27 @@ table! {
     /// Effect of a shift of demand on a controller variant.
     ShiftRow (run: RunKey) {
         [run.controller, run.label, run.seed]
-        /// When demand changed, seconds from the run's begin.
+        /// Time of the change of demand, seconds from the beginning of the run.
         at_s: f64, Seconds "At";
         /// Demand before, requests per second.
         from_rps: f64, Requests "Demand before";
-        /// Demand after.
+        /// Demand after, requests per second.
         to_rps: f64, Requests "Demand after";
-        /// Goodput it settles at: the median over the second half of the time to the next shift.
+        /// Settled goodput: the median over the second half of the time to the next shift.
         settled_goodput_rps: f64, Requests "Settled goodput";
-        /// Time until goodput is back at 95 % of that or more (mean over the 20 ms that follow) for good: no collapse below
-        /// 80 % follows in the first half of the time to the next shift. ms; the time to the next shift if it never does.
+        /// Time until goodput is back for good at 95 % of the settled level (mean over the next 20
+        /// ms), ms.
+        ///
+        /// For good: no collapse below 80 % follows in the first half of the time to the next
+        /// shift. Without recovery it is the time to the next shift.
         recovery_ms: f64, Millis "Recovery";
-        /// Whether it did recover before the next shift.
+        /// Whether goodput recovered before the next shift.
         recovered: bool, Plain "Recovered";
-        /// Time until the first 20 ms with 95 % of that or more, whatever follows, ms.
+        /// Time until the first 20 ms with 95 % of the settled level, regardless of later
+        /// collapses, ms.
         #[serde(default)]
         reached_ms: f64, Millis "Settled level reached after";
-        /// Lowest 20 ms goodput over the settled one.
+        /// Lowest goodput over 20 ms, relative to the settled goodput.
         goodput_dip_ratio: f64, Multiple "Lowest goodput";
         /// Highest p99 of a window of the time series, µs.
         p99_peak_us: f64, Micros "Highest 99th percentile latency";
@@ -232,53 +241,55 @@ table! {
 }
 
 table! {
-    /// A lock in a run; on the real plant all locks of one name and kind, the 20 that were waited for longest.
+    /// A lock in a run. On the real plant all locks of one name and kind, for the 20 with the
+    /// longest waits.
     LockRow (run: RunKey, workload: WorkloadKey) {
-        /// The lock's name; where there are several servers, with `@` and which one's.
+        /// Name of the lock; with several servers, followed by `@` and the server's number.
         lock: String, Name "Lock";
         /// Kind of lock on the real plant, such as `mutex`.
         kind: Option<String>, Name "Kind";
         [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,
          workload.r, run.seed]
-        /// How often requests got it, per second.
+        /// Acquisitions by requests, per second.
         acquired_rps: f64, Requests "Acquisitions";
-        /// Of these, the share that had to wait for it.
+        /// Share of acquisitions after a wait.
         waited_rate: f64, Share "Acquisitions after waiting";
-        /// How often requests did without it and ended as drops, per second.
+        /// Requests that gave up the lock and were rejected, per second.
         refused_rps: f64, Requests "Refusals";
-        /// The share of the server's drops that were refusals of this lock; 0 without drops.
+        /// Share of this lock in the server's rejections; 0 without rejections.
         #[serde(default)]
         drop_share: f64, Share "Share of all drops";
-        /// Mean wait of those that got it, µs; those that got it at once waited 0.
+        /// Mean wait of acquisitions, µs; 0 for those without a wait.
         wait_mean_us: f64, Micros "Mean wait for the lock";
-        /// Median of the same, µs; on the real plant up to twice too much.
+        /// Median wait, µs; on the real plant up to twice too high.
         #[serde(default)]
         wait_p50_us: f64, Micros "Median wait for the lock";
-        /// 99th percentile of the same, µs; on the real plant up to twice too much.
+        /// 99th percentile of the wait, µs; on the real plant up to twice too high.
         wait_p99_us: f64, Micros "99th percentile wait for the lock";
-        /// Requests that wait for it at the run's end; not known of real ones.
+        /// Waiting requests at the end of the run; unknown on the real plant.
         waiting: Option<u64>, Count "Waiting";
-        /// The share of time in which somebody held it; not known of real ones.
+        /// Share of time in which a request held the lock; unknown on the real plant.
         utilization: Option<f64>, Share "Lock held";
     }
 }
 
 table! {
-    /// A server of several in a run. Its requests are attempts, and its latencies begin with them.
+    /// One of several servers in a run. Its requests are attempts, and its latencies begin with
+    /// them.
     ReplicaRow (run: RunKey, workload: WorkloadKey) {
-        /// Which, from 1.
+        /// Number of the server, from 1.
         replica: u32, Name "Server";
         [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,
          workload.r, run.seed]
-        /// Requests per second that its sessions were given, sent or not.
+        /// Attempts per second at its sessions, sent or not.
         attempts_rps: f64, Requests "Attempts";
-        /// Its responses per second.
+        /// Responses of the server per second.
         throughput_rps: f64, Requests "Throughput";
-        /// 99th percentile of their latency, µs.
+        /// 99th percentile of its responses' latency, µs.
         p99_us: f64, Micros "99th percentile latency";
-        /// Requests that it rejected over requests that it received.
+        /// Requests rejected over requests received.
         drop_rate: f64, Share "Drop rate";
-        /// Requests that expired or were displaced at its sessions over those they were given.
+        /// Attempts that expired or were displaced at its sessions, over all attempts.
         expiry_rate: f64, Share "Expired at clients";
         /// CPU time spent over CPU time available.
         cpu_utilization: f64, Share "CPU utilization";
@@ -288,19 +299,19 @@ table! {
 table! {
     /// A service of a graph in a run.
     ServiceRow (run: RunKey, workload: WorkloadKey) {
-        /// Its name.
+        /// Name of the service.
         name: String, Name "Service of the graph";
         [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,
          workload.r, run.seed]
-        /// Its part of the latency objective, µs.
+        /// Part of the latency objective of this service, µs.
         objective_us: f64, Micros "Objective";
-        /// Calls per second that reach its servers.
+        /// Calls received per second.
         received_rps: f64, Requests "Calls";
-        /// Median latency of its answered calls as their callers see it, its own calls included, µs.
+        /// Median latency of its answered calls at their callers, downstream calls included, µs.
         p50_us: f64, Micros "Median latency";
-        /// 99th percentile of the same, µs.
+        /// 99th percentile of this latency, µs.
         p99_us: f64, Micros "99th percentile latency";
-        /// Calls that it drops, or that fail behind it, over calls that reach it.
+        /// Calls rejected here or downstream, over calls received.
         drop_rate: f64, Share "Drop rate";
         /// CPU time spent over CPU time available.
         cpu_utilization: f64, Share "CPU utilization";
@@ -310,35 +321,35 @@ table! {
 table! {
     /// A kind of requests in a run.
     KindRow (run: RunKey, workload: WorkloadKey) {
-        /// Its name.
+        /// Name of the kind.
         kind: String, Name "Kind";
         [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,
          workload.r, run.seed]
-        /// Its tenant.
+        /// Tenant of the kind.
         tenant: u32, Name "Tenant";
-        /// Its class, 0 (refused last) to 7, where it has one.
+        /// Class, 0 (rejected last) to 7, if any.
         class: Option<u32>, Name "Class";
-        /// Cost that its requests name.
+        /// Declared cost of a request.
         cost: u32, Count "Cost of a request";
-        /// Latest response that is in time, from the request's issue, µs.
+        /// Latency objective, from the request's issue, µs.
         objective_us: f64, Micros "Objective";
-        /// Its requests per second.
+        /// Requests per second of this kind.
         offered_rps: f64, Requests "Offered";
-        /// Its responses in time per second.
+        /// Responses in time per second.
         goodput_rps: f64, Requests "Goodput";
-        /// Cost of these, per second.
+        /// Cost of the requests answered in time, per second.
         cost_in_time: f64, Plain "Cost in time per second";
         /// Responses in time over requests issued.
         in_time_rate: f64, Share "In time";
-        /// Requests that the server refused over requests issued.
+        /// Requests rejected by the server over requests issued.
         refused_rate: f64, Share "Refused";
-        /// Requests that ended at their clients, unsent or given up on, over requests issued.
+        /// Requests that ended at their clients, unsent or given up, over requests issued.
         client_rate: f64, Share "Ended at clients";
         /// Responses after the objective over requests issued.
         late_rate: f64, Share "Late";
-        /// Median latency of its responses, µs.
+        /// Median latency of responses, µs.
         p50_us: f64, Micros "Median latency";
-        /// 99th percentile, µs.
+        /// 99th percentile of the latency, µs.
         p99_us: f64, Micros "99th percentile latency";
     }
 }

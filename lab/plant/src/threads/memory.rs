@@ -1,4 +1,5 @@
-//! Costs of what a thread does by itself: a look at sockets, the queue, the ring, a decision; and of memory that another CPU or thread has used.
+//! Costs of a thread's own operations (poll, queue, ring, decision), and of memory that another CPU
+//! or thread has used.
 
 use super::{median, pin};
 use crate::error::RealError;
@@ -14,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Rounds of each measurement, whose median is taken.
+/// Rounds of each measurement; the result is their median.
 const ROUNDS: usize = 31;
 /// Repetitions within a round.
 const REPETITIONS: u64 = 1_000;
-/// Sockets that a look is measured with.
+/// Numbers of sockets for which a poll is measured.
 const SOCKETS: [usize; 3] = [1, 64, 1_000];
-/// Bytes that a request uses, and that another thread writes meanwhile.
+/// Bytes that a request uses, and bytes that another thread writes meanwhile.
 const WORKING_SET: usize = 16 * 1024;
 const DIRTY_SET: usize = 256 * 1024;
 const CACHE_LINE: usize = 64;
@@ -45,12 +46,12 @@ fn median_time(clock: &Clock, mut work: impl FnMut()) -> Nanos {
     median((0..ROUNDS).map(round).collect())
 }
 
-/// Time of a look at 1, 64 and 1,000 idle sockets.
+/// Time of a poll of 1, 64 and 1,000 idle sockets.
 pub(super) fn poll_costs(clock: &Clock, cpu: usize) -> Result<[Nanos; 3], RealError> {
     let failed = |error: rustix::io::Errno| RealError::Cpus(error.into());
     let measure = |sockets: usize| {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        // As many as the system gives.
+        // As many as the system allows.
         let pairs: Vec<_> = (0..sockets).map_while(|_| UnixStream::pair().ok()).collect();
         for (near, _) in &pairs {
             let data = epoll::EventData::new_u64(0);
@@ -73,23 +74,23 @@ pub(super) fn poll_costs(clock: &Clock, cpu: usize) -> Result<[Nanos; 3], RealEr
     })
 }
 
-/// Measures on the first CPU, with the second one's help.
+/// Measures on the first CPU, with a helper thread on the second.
 pub(super) fn measure_memory(clock: &Clock, cpus: (usize, usize)) -> MemoryCosts {
     thread::scope(|scope| {
         let all = scope.spawn(|| {
             pin(cpus.0);
             let queue = RunQueues::new(1);
-            let both = median_time(clock, || {
+            let pair_time = median_time(clock, || {
                 queue.push(0, Time(1), 1u64);
                 black_box(queue.pop(0));
             });
             let ring = ArrivalRing::new();
             let record = median_time(clock, || _ = black_box(ring.record(clock.now())));
-            // Reading the clock is no part of it.
+            // The time of reading the clock is subtracted.
             let reading = median_time(clock, || _ = black_box(clock.now()));
             let record = record.saturating_sub(reading);
             MemoryCosts {
-                push_pop: both / 2,
+                push_pop: pair_time / 2,
                 cache_line: cache_line_transfer(clock, cpus),
                 cold_cache: cold_cache_penalty(clock),
                 record,
@@ -106,10 +107,10 @@ pub(super) fn measure_memory(clock: &Clock, cpus: (usize, usize)) -> MemoryCosts
     })
 }
 
-/// Says that there will be no more turns.
+/// Value that ends the helper thread.
 const STOP: u64 = u64::MAX;
 
-/// Half of the way of a cache line to the other CPU and back. Called on the first CPU.
+/// Half of a cache line's round trip to the other CPU. Called on the first CPU.
 fn cache_line_transfer(clock: &Clock, cpus: (usize, usize)) -> Nanos {
     if cpus.0 == cpus.1 {
         return Nanos::ZERO;
@@ -127,7 +128,7 @@ fn cache_line_transfer(clock: &Clock, cpus: (usize, usize)) -> Nanos {
             }
         });
         let mut next = 0;
-        let there_and_back = median_time(clock, || {
+        let round_trip = median_time(clock, || {
             word.store(next + 1, Ordering::Release);
             while word.load(Ordering::Acquire) != next + 2 {
                 std::hint::spin_loop();
@@ -135,38 +136,40 @@ fn cache_line_transfer(clock: &Clock, cpus: (usize, usize)) -> Nanos {
             next += 2;
         });
         word.store(STOP, Ordering::Release);
-        there_and_back / 2
+        round_trip / 2
     })
 }
 
-/// How much longer a walk over a request's memory takes after another thread's writes.
+/// Additional time of a walk over a request's memory after another thread's writes.
 fn cold_cache_penalty(clock: &Clock) -> Nanos {
-    let (mut own, mut others) = (vec![1u8; WORKING_SET], vec![1u8; DIRTY_SET]);
+    let (mut request_memory, mut other_memory) = (vec![1u8; WORKING_SET], vec![1u8; DIRTY_SET]);
     let mut walk = |dirty: bool| {
         if dirty {
-            others.iter_mut().step_by(CACHE_LINE).for_each(|byte| *byte = byte.wrapping_add(1));
-            black_box(&mut others);
+            other_memory.iter_mut().step_by(CACHE_LINE).for_each(|byte| *byte = byte.wrapping_add(1));
+            black_box(&mut other_memory);
         }
         let began = clock.now();
-        let sum: u64 = own.iter_mut().step_by(CACHE_LINE).map(|byte| u64::from(*byte)).sum();
-        black_box((sum, &mut own));
+        let sum: u64 = request_memory.iter_mut().step_by(CACHE_LINE).map(|byte| u64::from(*byte)).sum();
+        black_box((sum, &mut request_memory));
         clock.now().since(began).0
     };
-    // The first walk after a dirty one is no warm one.
+    // The first walks are not warm yet and are skipped.
     let warm: Vec<u64> = (0..10 * ROUNDS).map(|_| walk(false)).skip(ROUNDS).collect();
     let dirty: Vec<u64> = (0..10 * ROUNDS).map(|_| walk(true)).collect();
     median(dirty).saturating_sub(median(warm))
 }
 
-/// A decision of µTune's policy between two setups.
+/// Time of a decision of µTune's policy between two setups.
 fn policy_decision_time(clock: &Clock) -> Nanos {
-    let knot =
+    let point =
         |load| CurvePoint { load, p50_us: 50.0, p99_us: 90.0, p999_us: 99.0, cpu: 1.0, samples: 2_000, spread: 0.0 };
-    let curve = |text: &str, sustains: f64| {
+    let curve = |text: &str, max_load_rps: f64| {
         let setup = text.parse().ok()?;
-        Some(Curve { setup, points: vec![knot(1.0), knot(sustains)], max_load: sustains })
+        Some(Curve { setup, points: vec![point(1.0), point(max_load_rps)], max_load: max_load_rps })
     };
-    let curves = [("SIP1", 1_000.0), ("SDB1-16", 9_000.0)].into_iter().filter_map(|(text, most)| curve(text, most));
+    let curves = [("SIP1", 1_000.0), ("SDB1-16", 9_000.0)]
+        .into_iter()
+        .filter_map(|(text, max_load_rps)| curve(text, max_load_rps));
     let built = Curves::new(curves.collect()).ok().and_then(|curves| {
         let spec = registry::find("utune").ok()?;
         let first = curves.all().first()?.setup;

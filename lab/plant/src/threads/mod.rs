@@ -1,9 +1,11 @@
-//! Costs of threads on this machine: waking, changing, polling, sharing. The simulator's tiers cost what is measured here, so that the loads at
-//! which one threading model overtakes another are not invented.
+//! Costs of threads on this machine: wake-ups, switches, polls, sharing. The simulator's tiers use
+//! these measured costs. The loads at which one threading model overtakes another thus follow from
+//! measurements.
 //!
-//! - `wakes`: what another thread's CPU is asked for. `memory`: what a thread does by itself, or with a cache line that another has.
+//! - `wakeups`: operations that involve another thread's CPU. `memory`: operations of a thread
+//!   alone, or with a cache line of another thread.
 //!
-//! Never here: which threading model is better, and costs of a message ([`crate::machine`]).
+//! Does not contain the comparison of threading models, or costs of a message ([`crate::machine`]).
 
 mod memory;
 mod wakeups;
@@ -18,29 +20,32 @@ use leeward_sim::threads::wakes::WakeTable;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Costs of threads, and how far they are to be trusted.
+/// Costs of threads, and the reliability of the measurement.
 #[derive(Clone, Debug)]
 pub struct MeasuredThreadCosts {
-    /// The costs. Those that are not measured are the simulator's assumptions.
+    /// The costs. A cost that was not measured is the simulator's assumption.
     pub costs: ThreadCosts,
-    /// Reasons to doubt them, in words.
+    /// Reasons to doubt the costs, as text.
     pub warnings: Vec<String>,
-    /// Further measurements, in words.
+    /// Further measurements, as text.
     pub notes: Vec<String>,
 }
 
-/// Steps that [`Threads::measure`] tells of.
+/// Steps that [`MeasuredThreadCosts::measure`] reports.
 pub const STEPS: usize = 4;
 
-/// Two rounds of one measurement may differ so much, in parts of the smaller.
+/// Largest difference of two rounds of a measurement, relative to the smaller.
 const DRIFT: f64 = 0.1;
 
 impl MeasuredThreadCosts {
-    /// Measures on the CPUs of `placement`. `receive` and `send` are what a message costs here ([`crate::machine::MessageCosts`]). `step` is
-    /// told before each of [`STEPS`] steps. Takes some 20 s.
+    /// Measures on the CPUs of `placement`. Takes about 20 s.
+    ///
+    /// `receive` and `send` are the costs of a message ([`crate::machine::MessageCosts`]). `step`
+    /// is called before each of [`STEPS`] steps.
     ///
     /// # Errors
-    /// [`RealError::Cancelled`]; or the system lacks what is measured.
+    ///
+    /// [`RealError::Cancelled`]; or the system lacks a needed feature.
     pub fn measure(
         placement: &Placement,
         (receive, send): (Nanos, Nanos),
@@ -49,9 +54,9 @@ impl MeasuredThreadCosts {
     ) -> Result<Self, RealError> {
         let clock = Clock::start();
         let cpus = (placement.server.first().copied().unwrap_or(0), placement.load);
-        let (mut doubts, mut notes) = (Vec::new(), Vec::new());
+        let (mut warnings_text, mut notes) = (Vec::new(), Vec::new());
         if cpus.0 == cpus.1 {
-            doubts.push("there is one CPU: nothing that needs another could be measured".into());
+            warnings_text.push("there is one CPU: nothing that needs another could be measured".into());
         }
         step("wake-ups");
         let wakes = wakeups::measure_wakeups(&clock, cpus, stop);
@@ -59,22 +64,22 @@ impl MeasuredThreadCosts {
         step("switches");
         let switches = wakeups::measure_switches(&clock, cpus, stop);
         step("polls");
-        let poll_turn = memory::poll_costs(&clock, cpus.0)?;
+        let poll_times = memory::poll_costs(&clock, cpus.0)?;
         notes.push(format!(
             "a look at 1, 64 and 1,000 sockets takes {}, {} and {}",
-            poll_turn[0], poll_turn[1], poll_turn[2]
+            poll_times[0], poll_times[1], poll_times[2]
         ));
         step("memory");
         let memory = memory::measure_memory(&clock, cpus);
         if stop.load(Ordering::Relaxed) {
             return Err(RealError::Cancelled);
         }
-        doubts.extend(wakes.warning());
-        doubts.extend(switches.warning());
+        warnings_text.extend(wakes.warning());
+        warnings_text.extend(switches.warning());
         let assumed = presets::preset("leeward").unwrap_or_else(ThreadCosts::free);
         let wake = WakeTable::new(wakes.rows());
         if wake.is_none() {
-            doubts.push("wake-ups took more than a second: the simulator's assumption stands instead".into());
+            warnings_text.push("wake-ups took more than a second: the simulator's assumption stands instead".into());
         }
         let costs = ThreadCosts {
             wake_call: wakes.call_time(),
@@ -82,7 +87,7 @@ impl MeasuredThreadCosts {
             switch: switches.switch,
             slice: switches.slice.unwrap_or(assumed.slice).max(Nanos(1)),
             preempt: switches.preempt,
-            poll: poll_turn[1],
+            poll: poll_times[1],
             receive,
             send,
             push_pop: memory.push_pop,
@@ -90,14 +95,16 @@ impl MeasuredThreadCosts {
             cold_cache: memory.cold_cache,
             record: memory.record,
             decide: memory.decide,
-            // A property of the server, not of the machine: whoever has the lease writes itself.
+            // A property of the server, not of the machine: the holder of the exclusive claim
+            // writes itself.
             locked_permille: assumed.locked_permille,
         };
-        Ok(MeasuredThreadCosts { costs, warnings: doubts, notes })
+        Ok(MeasuredThreadCosts { costs, warnings: warnings_text, notes })
     }
 }
 
-/// Moves the calling thread; where that is not allowed it stays, and what it measures is of another CPU.
+/// Moves the calling thread to `cpu`. Without permission, the thread stays and measures another
+/// CPU.
 fn pin(cpu: usize) {
     let mut only = CpuSet::new();
     if cpu < CpuSet::MAX_CPU {
@@ -106,10 +113,10 @@ fn pin(cpu: usize) {
     }
 }
 
-/// Sample at this many thousandths of the sorted samples; zero of none.
+/// Sample at this many thousandths of the sorted samples; zero without samples.
 fn quantile(sorted: &[u64], permille: usize) -> Nanos {
-    let place = (sorted.len() * permille / 1_000).min(sorted.len().saturating_sub(1));
-    Nanos(sorted.get(place).copied().unwrap_or(0))
+    let index = (sorted.len() * permille / 1_000).min(sorted.len().saturating_sub(1));
+    Nanos(sorted.get(index).copied().unwrap_or(0))
 }
 
 fn median(mut samples: Vec<u64>) -> Nanos {
@@ -117,7 +124,7 @@ fn median(mut samples: Vec<u64>) -> Nanos {
     quantile(&samples, 500)
 }
 
-/// Whether two measurements of the same differ by more than [`DRIFT`] and a clock's reading.
+/// Whether two rounds of a measurement differ by more than [`DRIFT`] plus a clock reading (50 ns).
 fn has_drifted(one: Nanos, other: Nanos) -> bool {
     one.0.abs_diff(other.0) as f64 > DRIFT * one.0.min(other.0) as f64 + 50.0
 }

@@ -1,4 +1,5 @@
-//! How long a thread on another CPU takes to wake, by how long that CPU was idle, and what a change of threads on one CPU takes.
+//! Wake-up latency of a thread on another CPU, by that CPU's idle time, and cost of a switch
+//! between threads on one CPU.
 
 use super::{has_drifted, median, pin, quantile};
 use leeward_core::units::{Nanos, Time};
@@ -8,54 +9,55 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Samples per class of idleness and way of sleeping: `(idle, samples)`. Sleeps of milliseconds are few, for they last.
+/// Samples per idle time and sleep method: `(idle, samples)`. Long idle times have few samples,
+/// because each takes milliseconds.
 const CLASSES: [(Nanos, usize); 3] =
     [(Nanos::from_micros(20), 4_000), (Nanos::from_micros(500), 2_000), (Nanos::from_millis(5), 400)];
-/// A sleep that nobody ends is over after this: a sample is lost with it, not the measurement.
+/// Longest sleep without a wake-up; it loses one sample, not the measurement.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
-/// Changes of threads on one CPU.
+/// Switches between threads on one CPU.
 const SWITCHES: u64 = 20_000;
-/// Samples of a wake-up on a CPU that another thread keeps busy.
+/// Samples of wake-ups on a CPU that another thread keeps busy.
 const BUSY_SAMPLES: usize = 200;
-/// Two threads share a CPU for this long to see how it is shared.
+/// Time for which two threads share a CPU, to measure the scheduler's slice.
 const SLICE_DURATION: Nanos = Nanos::from_millis(400);
-/// A thread that misses more than this was not running.
+/// Gap between two clock readings that shows a preemption.
 const PREEMPTION_GAP: Nanos = Nanos::from_micros(300);
 
 /// Ways to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SleepMethod {
-    /// As a worker does, on a futex.
+    /// On a futex, like a worker.
     Futex,
-    /// As a thread at sockets does, on descriptors.
+    /// On descriptors, like a thread that polls sockets.
     Descriptor,
 }
 
 const SLEEP_METHODS: [SleepMethod; 2] = [SleepMethod::Futex, SleepMethod::Descriptor];
 
-/// Wake-ups, by class of idleness and way.
+/// Wake-up samples, by idle time and sleep method.
 pub(super) struct WakeupSamples {
-    /// Sorted, ns.
+    /// Sorted latencies, in ns.
     latencies: [[Vec<u64>; 2]; 3],
-    /// Medians of the first and the second half of the futex's samples.
+    /// Medians of the first and the second half of the futex samples.
     half_medians: [[Nanos; 2]; 3],
     call_times: Vec<u64>,
 }
 
-/// Measures wake-ups of a thread on the first CPU by one on the second.
+/// Measures wake-ups of a thread on the first CPU by a thread on the second.
 pub(super) fn measure_wakeups(clock: &Clock, cpus: (usize, usize), stop: &AtomicBool) -> WakeupSamples {
     let mut wakes =
         WakeupSamples { latencies: Default::default(), half_medians: Default::default(), call_times: Vec::new() };
     for (class, (idle, samples)) in CLASSES.into_iter().enumerate() {
-        for (way, took) in SLEEP_METHODS.into_iter().zip(&mut wakes.latencies[class]) {
-            let (mut took_now, calls) = sample_wakeups(clock, cpus, way, idle, samples, stop);
-            if way == SleepMethod::Futex {
-                let (first, second) = took_now.split_at(took_now.len() / 2);
+        for (method, sorted) in SLEEP_METHODS.into_iter().zip(&mut wakes.latencies[class]) {
+            let (mut latencies, calls) = sample_wakeups(clock, cpus, method, idle, samples, stop);
+            if method == SleepMethod::Futex {
+                let (first, second) = latencies.split_at(latencies.len() / 2);
                 wakes.half_medians[class] = [median(first.to_vec()), median(second.to_vec())];
                 wakes.call_times.extend(calls);
             }
-            took_now.sort_unstable();
-            *took = took_now;
+            latencies.sort_unstable();
+            *sorted = latencies;
         }
     }
     wakes.call_times.sort_unstable();
@@ -63,7 +65,7 @@ pub(super) fn measure_wakeups(clock: &Clock, cpus: (usize, usize), stop: &Atomic
 }
 
 impl WakeupSamples {
-    /// Rows of the simulator's table: both ways together.
+    /// Rows of the simulator's table, over both sleep methods.
     pub(super) fn rows(&self) -> [[Nanos; 6]; 3] {
         self.latencies.each_ref().map(|ways| {
             let mut all: Vec<u64> = ways.iter().flatten().copied().collect();
@@ -72,7 +74,7 @@ impl WakeupSamples {
         })
     }
 
-    /// CPU time of the waker.
+    /// Median CPU time of the waker's call.
     pub(super) fn call_time(&self) -> Nanos {
         quantile(&self.call_times, 500)
     }
@@ -81,51 +83,51 @@ impl WakeupSamples {
         let classes = CLASSES.iter().zip(&self.latencies);
         classes
             .map(|((idle, _), [futex, descriptor])| {
-                let of = |took: &[u64]| format!("p50 {}, p99 {}", quantile(took, 500), quantile(took, 990));
-                let (futex_says, descriptor_says) = (of(futex), of(descriptor));
+                let format_quantiles = |latencies: &[u64]| format!("p50 {}, p99 {}", quantile(latencies, 500), quantile(latencies, 990));
+                let (futex_text, descriptor_text) = (format_quantiles(futex), format_quantiles(descriptor));
                 let samples = futex.len() + descriptor.len();
-                format!("waking a CPU that was idle for {idle}: futex {futex_says}; descriptor {descriptor_says} ({samples} samples)")
+                format!("waking a CPU that was idle for {idle}: futex {futex_text}; descriptor {descriptor_text} ({samples} samples)")
             })
             .collect()
     }
 
     pub(super) fn warning(&self) -> Option<String> {
-        let moved = self.half_medians.iter().any(|[first, second]| has_drifted(*first, *second));
-        moved
+        let has_moved = self.half_medians.iter().any(|[first, second]| has_drifted(*first, *second));
+        has_moved
             .then(|| "wake-ups took another time in the second half than in the first: the machine is not quiet".into())
     }
 }
 
-/// Place of a sleeper: what both threads know of it.
+/// State that a sleeper and its waker share.
 struct Sleeper {
     /// Sleeps so far.
     sleep_count: AtomicU64,
-    /// When it woke last, ns; 0: it has not.
+    /// Time of the last wake-up, in ns; 0: none since the waker's reset.
     woken_at: AtomicU64,
     is_stopped: AtomicBool,
-    /// Set by the waker: a futex's wake-up may come early.
+    /// Set by the waker, because a futex may wake early.
     is_notified: AtomicBool,
     alarm: Option<ThreadWaker>,
 }
 
 impl Sleeper {
     fn new() -> Self {
-        let (slept, woke) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (over, called) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (sleep_total, woken) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (stopped, notified) = (AtomicBool::new(false), AtomicBool::new(false));
         Sleeper {
-            sleep_count: slept,
-            woken_at: woke,
-            is_stopped: over,
-            is_notified: called,
+            sleep_count: sleep_total,
+            woken_at: woken,
+            is_stopped: stopped,
+            is_notified: notified,
             alarm: ThreadWaker::new().ok(),
         }
     }
 
-    /// Sleeps again and again, and says when it woke.
-    fn sleep(&self, clock: &Clock, way: SleepMethod) {
+    /// Sleeps repeatedly, and records each wake-up.
+    fn sleep(&self, clock: &Clock, method: SleepMethod) {
         while !self.is_stopped.load(Ordering::Acquire) {
             self.sleep_count.fetch_add(1, Ordering::Release);
-            match (way, &self.alarm) {
+            match (method, &self.alarm) {
                 (SleepMethod::Descriptor, Some(alarm)) => _ = wait(alarm, &[], MAX_SLEEP),
                 _ => {
                     while !self.is_notified.swap(false, Ordering::AcqRel) && !self.is_stopped.load(Ordering::Acquire) {
@@ -137,8 +139,8 @@ impl Sleeper {
         }
     }
 
-    fn wake(&self, way: SleepMethod, sleeper: &Thread) {
-        match (way, &self.alarm) {
+    fn wake(&self, method: SleepMethod, sleeper: &Thread) {
+        match (method, &self.alarm) {
             (SleepMethod::Descriptor, Some(alarm)) => alarm.wake(),
             _ => {
                 self.is_notified.store(true, Ordering::Release);
@@ -148,45 +150,46 @@ impl Sleeper {
     }
 }
 
-/// So many wake-ups of a CPU that has been idle for `idle`: how long each took, and the waker's part of it, ns.
+/// Takes `samples` wake-ups of a CPU that was idle for `idle`; returns latencies and the waker's
+/// call times, in ns.
 fn sample_wakeups(
     clock: &Clock,
     (sleeper_cpu, waker_cpu): (usize, usize),
-    way: SleepMethod,
+    method: SleepMethod,
     idle: Nanos,
     samples: usize,
     stop: &AtomicBool,
 ) -> (Vec<u64>, Vec<u64>) {
-    let place = &Sleeper::new();
+    let state = &Sleeper::new();
     thread::scope(|scope| {
         let sleeper = scope.spawn(move || {
             pin(sleeper_cpu);
-            place.sleep(clock, way);
+            state.sleep(clock, method);
         });
         let sleeper = sleeper.thread().clone();
         let waker = scope.spawn(move || {
             pin(waker_cpu);
-            let (mut took, mut calls) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
-            for turn in 1..=samples as u64 {
+            let (mut latencies, mut calls) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
+            for round in 1..=samples as u64 {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                spin_until(clock, MAX_SLEEP, || place.sleep_count.load(Ordering::Acquire) >= turn);
+                spin_until(clock, MAX_SLEEP, || state.sleep_count.load(Ordering::Acquire) >= round);
                 let began = clock.now();
                 while clock.now().since(began) < idle {
                     std::hint::spin_loop();
                 }
-                place.woken_at.store(0, Ordering::Release);
+                state.woken_at.store(0, Ordering::Release);
                 let call = clock.now();
-                place.wake(way, &sleeper);
+                state.wake(method, &sleeper);
                 calls.push(clock.now().since(call).0);
-                if spin_until(clock, MAX_SLEEP, || place.woken_at.load(Ordering::Acquire) != 0) {
-                    took.push(Time(place.woken_at.load(Ordering::Acquire)).since(call).0);
+                if spin_until(clock, MAX_SLEEP, || state.woken_at.load(Ordering::Acquire) != 0) {
+                    latencies.push(Time(state.woken_at.load(Ordering::Acquire)).since(call).0);
                 }
             }
-            place.is_stopped.store(true, Ordering::Release);
-            place.wake(way, &sleeper);
-            (took, calls)
+            state.is_stopped.store(true, Ordering::Release);
+            state.wake(method, &sleeper);
+            (latencies, calls)
         });
         waker.join().unwrap_or_default()
     })
@@ -203,13 +206,14 @@ fn spin_until(clock: &Clock, longest: Duration, holds: impl Fn() -> bool) -> boo
     true
 }
 
-/// Changes of threads on one CPU.
+/// Switches between threads on one CPU.
 pub(super) struct Switches {
-    /// From one thread to another that waits for it, less the waker's call.
+    /// Time from one thread to another that waits for it, less the waker's call.
     pub(super) switch: Nanos,
-    /// Until a woken thread gets a CPU that another keeps busy.
+    /// Time until a woken thread gets a CPU that another thread keeps busy.
     pub(super) preempt: Nanos,
-    /// How long a thread runs beside another; `None` if the CPU never changed hands.
+    /// Time for which a thread runs before another gets the CPU; `None` if the CPU never changed
+    /// hands.
     pub(super) slice: Option<Nanos>,
     rounds: [Nanos; 2],
 }
@@ -223,29 +227,31 @@ impl Switches {
     }
 }
 
-/// Measures changes of threads on the first CPU.
+/// Measures switches between threads on the first CPU.
 pub(super) fn measure_switches(clock: &Clock, cpus: (usize, usize), stop: &AtomicBool) -> Switches {
     let rounds = [(); 2].map(|()| ping_pong(clock, cpus.0));
     let busy = AtomicBool::new(true);
-    let (took, quiet) = thread::scope(|scope| {
+    let (busy_latency, quiet) = thread::scope(|scope| {
         scope.spawn(|| {
             pin(cpus.0);
             while busy.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
         });
-        let (took, _) = sample_wakeups(clock, cpus, SleepMethod::Futex, Nanos::from_micros(500), BUSY_SAMPLES, stop);
+        let (busy_latency, _) =
+            sample_wakeups(clock, cpus, SleepMethod::Futex, Nanos::from_micros(500), BUSY_SAMPLES, stop);
         busy.store(false, Ordering::Relaxed);
         let (quiet, _) = sample_wakeups(clock, cpus, SleepMethod::Futex, Nanos::from_micros(500), BUSY_SAMPLES, stop);
-        (median(took), median(quiet))
+        (median(busy_latency), median(quiet))
     });
-    // A change is a system call of the one and the return of the other; what the call takes by itself is counted as the waker's.
+    // A switch is one thread's system call and the other's return. The call itself is counted as
+    // the waker's.
     let (_, calls) = sample_wakeups(clock, (cpus.0, cpus.0), SleepMethod::Futex, Nanos::ZERO, BUSY_SAMPLES, stop);
     let switch = rounds[0].min(rounds[1]).saturating_sub(median(calls).min(rounds[0] / 2));
-    Switches { switch, preempt: took.saturating_sub(quiet), slice: measure_slice(clock, cpus.0), rounds }
+    Switches { switch, preempt: busy_latency.saturating_sub(quiet), slice: measure_slice(clock, cpus.0), rounds }
 }
 
-/// Time of a change between two threads on one CPU that wake each other in turn.
+/// Time of a switch between two threads on one CPU that wake each other in turn.
 fn ping_pong(clock: &Clock, cpu: usize) -> Nanos {
     let turn = AtomicU64::new(0);
     let began = clock.now();
@@ -265,17 +271,17 @@ fn ping_pong(clock: &Clock, cpu: usize) -> Nanos {
     thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::channel::<Thread>();
         let first = scope.spawn(move || {
-            let other = receiver.recv().unwrap_or_else(|_| thread::current());
-            play(0, &other);
+            let second = receiver.recv().unwrap_or_else(|_| thread::current());
+            play(0, &second);
         });
-        let to_first = first.thread().clone();
-        let second = scope.spawn(move || play(1, &to_first));
+        let first_thread = first.thread().clone();
+        let second = scope.spawn(move || play(1, &first_thread));
         let _ = sender.send(second.thread().clone());
     });
     Nanos(clock.now().since(began).0 / SWITCHES)
 }
 
-/// How long a thread is away while another has its CPU: the other's slice.
+/// Measures how long a thread is preempted by another on the same CPU: the other's slice.
 fn measure_slice(clock: &Clock, cpu: usize) -> Option<Nanos> {
     let watch = || {
         pin(cpu);
@@ -292,7 +298,7 @@ fn measure_slice(clock: &Clock, cpu: usize) -> Option<Nanos> {
     };
     let gaps = thread::scope(|scope| {
         let both = [scope.spawn(watch), scope.spawn(watch)];
-        both.into_iter().flat_map(|one| one.join().unwrap_or_default()).collect::<Vec<u64>>()
+        both.into_iter().flat_map(|watcher| watcher.join().unwrap_or_default()).collect::<Vec<u64>>()
     });
     (!gaps.is_empty()).then(|| median(gaps))
 }

@@ -1,4 +1,4 @@
-//! The frame of a figure: gridlines, ticks, titles of the axes, and lines of reference.
+//! Frame of a figure: gridlines, ticks, axis titles and reference lines.
 
 use maud::{Markup, html};
 
@@ -7,10 +7,10 @@ use super::scale::{Scale, Tick};
 /// Size of every figure, in its own pixels; the page scales it.
 pub(super) const WIDTH: f64 = 560.0;
 pub(super) const HEIGHT: f64 = 330.0;
-/// Width of a letter of the ticks, on average, for finding out what fits.
+/// Mean width of a tick label's letter, to compute which labels fit.
 pub(super) const LETTER: f64 = 6.8;
 
-/// The part of a figure that holds the data.
+/// Rectangle of a figure that holds the data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) left: f64,
@@ -20,13 +20,14 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Leaves `right` pixels for labels beside the lines and `below` for those under the axis.
+    /// Leaves `right` pixels for labels beside the lines and `below` pixels for labels under the
+    /// axis.
     pub(super) fn new(right: f64, below: f64) -> Frame {
         Frame { left: 58.0, right: WIDTH - right, top: 34.0, bottom: HEIGHT - below }
     }
 }
 
-/// The vertical axis: gridlines, their values and a title above.
+/// Draws the vertical axis: gridlines, their values and a title above.
 pub(super) fn vertical(frame: &Frame, scale: &Scale, title: &str) -> Markup {
     html! {
         text.axis-title x="0" y="14" { (title) }
@@ -39,7 +40,7 @@ pub(super) fn vertical(frame: &Frame, scale: &Scale, title: &str) -> Markup {
     }
 }
 
-/// The horizontal axis with numbers on it.
+/// Draws the horizontal axis with numbers.
 pub(super) fn horizontal(frame: &Frame, scale: &Scale, title: &str) -> Markup {
     html! {
         (baseline(frame))
@@ -51,32 +52,32 @@ pub(super) fn horizontal(frame: &Frame, scale: &Scale, title: &str) -> Markup {
     }
 }
 
-/// Leaves out ticks whose labels would touch the one before.
+/// Leaves out ticks whose labels would touch the previous label.
 fn visible_ticks(scale: &Scale) -> Vec<(Tick, f64)> {
-    let mut taken = f64::NEG_INFINITY;
+    let mut label_end = f64::NEG_INFINITY;
     let mut kept = Vec::new();
     for tick in scale.ticks() {
         let Some(x) = scale.pixel(tick.value) else { continue };
         let half = tick.label.chars().count() as f64 * LETTER / 2.0;
-        if x - half >= taken {
-            taken = x + half + 14.0;
+        if x - half >= label_end {
+            label_end = x + half + 14.0;
             kept.push((tick, x));
         }
     }
     kept
 }
 
-/// The horizontal axis with names on it, each at the given place and `room` wide.
-pub(super) fn categories(frame: &Frame, names: &[(String, f64)], room: f64, title: &str) -> Markup {
-    let slanted = slants(names.iter().map(|(name, _)| name.as_str()), room);
-    // Beyond about forty names only some can be read.
-    let stride = (13.0 / room).ceil().max(1.0) as usize;
+/// Draws the horizontal axis with names, each at its position and `width` pixels wide.
+pub(super) fn categories(frame: &Frame, names: &[(String, f64)], width: f64, title: &str) -> Markup {
+    let slanted = slants(names.iter().map(|(name, _)| name.as_str()), width);
+    // With more than about forty names, only some are readable.
+    let stride = (13.0 / width).ceil().max(1.0) as usize;
     html! {
         (baseline(frame))
         @for (name, x) in names.iter().step_by(stride) {
             @if slanted {
                 @let (x, y) = (px(x + 4.0), px(frame.bottom + 14.0));
-                text.tick.end x=(x) y=(y) transform=(format!("rotate({} {x} {y})", slope(room))) {
+                text.tick.end x=(x) y=(y) transform=(format!("rotate({} {x} {y})", slope(width))) {
                     (shortened(name, NAME_LETTERS)) title { (name) }
                 }
             } @else {
@@ -87,22 +88,23 @@ pub(super) fn categories(frame: &Frame, names: &[(String, f64)], room: f64, titl
     }
 }
 
-/// Longest slanted name.
+/// Letters of the longest slanted name.
 const NAME_LETTERS: usize = 16;
 
-/// Slanted names `room` apart must not touch: the closer they are, the steeper they stand.
-fn slope(room: f64) -> i32 {
-    if room >= 28.0 { -32 } else { -60 }
+/// Angle of slanted names that are `distance` pixels apart: closer names are steeper, so that they
+/// don't touch.
+fn slope(distance: f64) -> i32 {
+    if distance >= 28.0 { -32 } else { -60 }
 }
 
 /// Height that slanted names need below the axis.
-pub(super) fn slanted_height(room: f64) -> f64 {
-    18.0 + NAME_LETTERS as f64 * LETTER * f64::from(slope(room)).to_radians().sin().abs()
+pub(super) fn slanted_height(distance: f64) -> f64 {
+    18.0 + NAME_LETTERS as f64 * LETTER * f64::from(slope(distance)).to_radians().sin().abs()
 }
 
-/// Whether names are too long to stand side by side.
-pub(super) fn slants<'a>(names: impl Iterator<Item = &'a str>, room: f64) -> bool {
-    names.map(|name| name.chars().count() as f64 * LETTER).fold(0.0, f64::max) > room - 6.0
+/// Whether the names are too long to fit side by side.
+pub(super) fn slants<'a>(names: impl Iterator<Item = &'a str>, width: f64) -> bool {
+    names.map(|name| name.chars().count() as f64 * LETTER).fold(0.0, f64::max) > width - 6.0
 }
 
 fn baseline(frame: &Frame) -> Markup {
@@ -113,21 +115,23 @@ fn x_axis_title(frame: &Frame, title: &str) -> Markup {
     html! { text.axis-title.middle x=(px((frame.left + frame.right) / 2.0)) y=(px(frame.bottom + 42.0)) { (title) } }
 }
 
-/// A dashed line across the figure, such as the objective.
+/// Draws a dashed line across the figure, such as the objective.
 pub(super) fn reference(frame: &Frame, y: f64) -> Markup {
     html! { line.reference x1=(px(frame.left)) x2=(px(frame.right)) y1=(px(y)) y2=(px(y)) {} }
 }
 
-/// The name of such a line at its left end; drawn after the data, to stay readable.
+/// Draws the name of a reference line at its left end, after the data, so that it stays readable.
 pub(super) fn reference_name(frame: &Frame, y: f64, name: &str) -> Markup {
-    // The name stands above its line unless that would leave the figure.
+    // The name is above its line unless it would leave the figure.
     let text_y = if y - 16.0 < frame.top { y + 15.0 } else { y - 6.0 };
     html! {
         text.reference-name x=(px(frame.left + 6.0)) y=(px(text_y)) { (name) }
     }
 }
 
-/// A dotted line up the figure with its name on top, such as the capacity. The name stays over the figure, beside which the axis has numbers.
+/// Draws a vertical dotted line with its name on top, such as the capacity.
+///
+/// The name stays above the figure, because the axis has numbers beside it.
 pub(super) fn vertical_reference(frame: &Frame, x: f64, name: &str) -> Markup {
     let half = name.chars().count() as f64 * LETTER / 2.0;
     let middle = x.min(frame.right - half).max(frame.left + half);
@@ -137,7 +141,7 @@ pub(super) fn vertical_reference(frame: &Frame, x: f64, name: &str) -> Markup {
     }
 }
 
-/// At most `letters` of `name`.
+/// Cuts `name` to at most `letters` letters.
 pub(super) fn shortened(name: &str, letters: usize) -> String {
     if name.chars().count() <= letters {
         return name.into();
@@ -145,7 +149,7 @@ pub(super) fn shortened(name: &str, letters: usize) -> String {
     name.chars().take(letters - 1).chain(['…']).collect()
 }
 
-/// A coordinate, as short as it may be.
+/// Formats a coordinate briefly.
 pub(super) fn px(value: f64) -> String {
     format!("{value:.1}")
 }

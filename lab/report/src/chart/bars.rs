@@ -1,4 +1,5 @@
-//! Groups of bars: one group per value of the horizontal field, one bar per series, a whisker from minimum to maximum.
+//! Grouped bar charts: one group per value of the horizontal field, one bar per series, a whisker
+//! from minimum to maximum.
 
 use maud::{Markup, html};
 
@@ -50,9 +51,9 @@ struct Layout {
     frame: Frame,
     y: Scale,
     slos: Vec<(f64, String)>,
-    /// Width of a group, with the gap to the next.
+    /// Width of a group, including the gap to the next group.
     group_width: f64,
-    /// Bars side by side in a group: where the groups are the series, each holds one.
+    /// Bars side by side in a group; 1 if the groups are the series.
     slots: usize,
 }
 
@@ -61,12 +62,12 @@ impl Layout {
         let highest = bars.iter().map(|(_, _, summary)| summary.max).fold(f64::MIN, f64::max);
         let slos = chart.slo_lines(highest);
         let mut frame = Frame::new(10.0, 48.0);
-        let room = (frame.right - frame.left) / groups.len() as f64;
-        if axis::slants(groups.iter().map(String::as_str), room) {
-            frame = Frame::new(10.0, axis::slanted_height(room));
+        let group_px = (frame.right - frame.left) / groups.len() as f64;
+        if axis::slants(groups.iter().map(String::as_str), group_px) {
+            frame = Frame::new(10.0, axis::slanted_height(group_px));
         }
         let values = bars.iter().flat_map(|(_, _, summary)| [summary.min, summary.max]);
-        // Bars on a logarithmic axis stand on its lower end, which must lie below all of them.
+        // Bars on a logarithmic axis start at its lower end, which must lie below all values.
         let floor = match chart.y_spacing {
             Spacing::Log => bars.iter().map(|(_, _, summary)| summary.min / 2.0).reduce(f64::min),
             Spacing::Linear => None,
@@ -74,7 +75,7 @@ impl Layout {
         let values = values.chain(slos.iter().map(|slo| slo.0)).chain(floor);
         let y = Scale::round(chart.y_spacing, values, frame.bottom, frame.top);
         let slots = if chart.plot.x == chart.plot.series { 1 } else { chart.selection.series.len().max(1) };
-        Layout { frame, y, slos, group_width: room, slots }
+        Layout { frame, y, slos, group_width: group_px, slots }
     }
 
     fn draw(&self, chart: &Chart, groups: &[String], bars: &[(usize, usize, Summary)]) -> Markup {
@@ -82,7 +83,7 @@ impl Layout {
         let names: Vec<(String, f64)> =
             groups.iter().enumerate().map(|(index, name)| (name.clone(), center(index))).collect();
         let width = (self.group_width * 0.78 / self.slots as f64).min(46.0);
-        // Names of variants need no heading.
+        // Names of variants need no axis title.
         let title = if ["label", "controller"].contains(&chart.plot.x.as_str()) { "" } else { &chart.x.name };
         let zero = self.y.pixel(0.0).unwrap_or(self.frame.bottom);
         html! {
@@ -90,12 +91,12 @@ impl Layout {
             @for (group, series, summary) in bars {
                 @let slot = if self.slots == 1 { 0 } else { *series };
                 @let left = center(*group) + (slot as f64 - self.slots as f64 / 2.0) * width;
-                @let one = &chart.selection.series[*series];
+                @let drawn = &chart.selection.series[*series];
                 @if let Some(top) = self.y.pixel(summary.median) {
                     g.hit {
-                        title { (format!("{}\n{}\n{}", one.name, groups[*group],
+                        title { (format!("{}\n{}\n{}", drawn.name, groups[*group],
                             summary.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity))) }
-                        rect.bar.(one.style.class()) x=(px(left + 0.75)) y=(px(top.min(zero))) width=(px((width - 1.5).max(0.5)))
+                        rect.bar.(drawn.style.class()) x=(px(left + 0.75)) y=(px(top.min(zero))) width=(px((width - 1.5).max(0.5)))
                             height=(px((zero - top).abs())) rx="1.5" {}
                         (self.whisker(summary, left + width / 2.0))
                     }
@@ -117,7 +118,7 @@ impl Layout {
         }
     }
 
-    /// The number above a bar, where it fits.
+    /// Draws the number above a bar, if it fits.
     fn value(&self, summary: &Summary, x: f64, width: f64) -> Markup {
         let label = fields::short(summary.median);
         let fits = label.chars().count() as f64 * LETTER <= width.max(self.group_width * 0.9 / self.slots as f64) + 2.0;

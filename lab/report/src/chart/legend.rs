@@ -1,4 +1,4 @@
-//! The names of the series: as a list above the figure, and beside the lines' ends where there is room.
+//! Names of the series: a list above the figure, and labels beside the lines' ends if they fit.
 
 use maud::{Markup, html};
 
@@ -6,17 +6,17 @@ use super::marks::{Swatch, swatch};
 use crate::palette::SeriesStyle;
 use crate::select::Series;
 
-/// Lines of direct labels are this far apart.
+/// Distance of neighbouring end labels, in pixels.
 const LINE_HEIGHT: f64 = 15.0;
-/// A label further than this from its line's end would mislead.
+/// Largest distance of a label from its line's end; beyond it, the label would mislead.
 const SHIFT_MAX: f64 = 24.0;
 
-/// The list above a figure; nothing for a single series, which the title names.
+/// Draws the list above a figure; empty for a single series, which the title names.
 pub(super) fn list(series: &[Series], kind: Swatch) -> Markup {
     html! {
         @if series.len() > 1 {
             ul.legend {
-                @for one in series { li { (swatch(one.style, kind)) span { (one.name) } } }
+                @for item in series { li { (swatch(item.style, kind)) span { (item.name) } } }
             }
         }
     }
@@ -31,28 +31,28 @@ pub(super) struct EndLabel {
     pub(super) y: f64,
 }
 
-/// Spreads labels that would overlap; gives up (no labels) where they would end far from their lines.
+/// Spreads labels that would overlap; returns none if some would end far from their lines.
 pub(super) fn spread_labels(labels: Vec<EndLabel>, top: f64, bottom: f64) -> Vec<EndLabel> {
-    let wanted: Vec<f64> = labels.iter().map(|label| label.y).collect();
+    let targets: Vec<f64> = labels.iter().map(|label| label.y).collect();
     let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
-    let mut places = wanted.clone();
-    // Each round moves close neighbours apart by half of what they lack.
+    order.sort_by(|a, b| targets[*a].total_cmp(&targets[*b]));
+    let mut positions = targets.clone();
+    // Each round moves close neighbours apart by half of the missing distance.
     for _ in 0..40 {
         for pair in order.windows(2) {
-            let lack = LINE_HEIGHT - (places[pair[1]] - places[pair[0]]);
+            let lack = LINE_HEIGHT - (positions[pair[1]] - positions[pair[0]]);
             if lack > 0.0 {
-                places[pair[0]] -= lack / 2.0;
-                places[pair[1]] += lack / 2.0;
+                positions[pair[0]] -= lack / 2.0;
+                positions[pair[1]] += lack / 2.0;
             }
         }
-        places.iter_mut().for_each(|place| *place = place.clamp(top, bottom));
+        positions.iter_mut().for_each(|y| *y = y.clamp(top, bottom));
     }
-    let crowded = order.windows(2).any(|pair| places[pair[1]] - places[pair[0]] < LINE_HEIGHT - 2.5);
-    if crowded || places.iter().zip(&wanted).any(|(place, wanted)| (place - wanted).abs() > SHIFT_MAX) {
+    let crowded = order.windows(2).any(|pair| positions[pair[1]] - positions[pair[0]] < LINE_HEIGHT - 2.5);
+    if crowded || positions.iter().zip(&targets).any(|(y, target)| (y - target).abs() > SHIFT_MAX) {
         return Vec::new();
     }
-    labels.into_iter().zip(places).map(|(label, y)| EndLabel { y, ..label }).collect()
+    labels.into_iter().zip(positions).map(|(label, y)| EndLabel { y, ..label }).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Curves: the median over seeds as a line, minimum to maximum as a band.
+//! Line charts: the median over seeds as a line, minimum to maximum as a band.
 
 use maud::{Markup, html};
 
@@ -11,11 +11,11 @@ use crate::fields::QuantityFormat;
 use crate::palette::SeriesStyle;
 use crate::select::{Summary, number};
 
-/// A curve with more points than this is a time series: few markers, and one tooltip per column.
+/// Points above which a curve counts as a time series, with few markers and one tooltip per column.
 const SPARSE_MAX: usize = 48;
-/// Tooltips of a time series.
+/// Tooltip columns of a time series.
 const COLUMNS: usize = 150;
-/// Markers on a curve of a time series.
+/// Markers per curve of a time series.
 const DENSE_MARKERS: usize = 7;
 
 /// A point of a curve, in the units of the axes.
@@ -56,7 +56,7 @@ pub(super) fn draw(chart: &Chart) -> Option<Drawing> {
     let svg = html! {
         (axis::vertical(&frame, &y, &chart.y_title()))
         (axis::horizontal(&frame, &x, &chart.x_title()))
-        @if let Some(place) = capacity(chart, &x, frame.left) { (axis::vertical_reference(&frame, place, "capacity")) }
+        @if let Some(capacity_x) = capacity(chart, &x, frame.left) { (axis::vertical_reference(&frame, capacity_x, "capacity")) }
         @if !demand.is_empty() { path.demand d=(steps(&demand, &x, &y)) { title { "Demand" } } }
         @for curve in &curves { path.band.(curve.style.class()) d=(band(&curve.samples, &x, &y)) {} }
         (reference_lines(&frame, &y, &slos))
@@ -75,7 +75,7 @@ pub(super) fn draw(chart: &Chart) -> Option<Drawing> {
     Some(Drawing { svg, swatch: Swatch::Line, omitted: left_out })
 }
 
-/// Groups the rows by series and place; counts those that have none.
+/// Groups the rows by series, and counts the rows that can't be drawn.
 fn curves(chart: &Chart) -> (Vec<Curve>, usize) {
     let mut left_out = 0;
     let mut values: Vec<Vec<(f64, f64)>> = vec![Vec::new(); chart.selection.series.len()];
@@ -96,7 +96,7 @@ fn curves(chart: &Chart) -> (Vec<Curve>, usize) {
     (curve.collect(), left_out)
 }
 
-/// Summarizes `values` as a sample per distinct x, in order.
+/// Summarizes `values` as one sample per distinct x, in order.
 fn summarize(mut values: Vec<(f64, f64)>) -> Vec<CurveSample> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let groups = values.chunk_by(|a, b| (a.0 - b.0).abs() <= 1e-9 * a.0.abs());
@@ -109,9 +109,9 @@ fn summarize(mut values: Vec<(f64, f64)>) -> Vec<CurveSample> {
 
 fn capacity(chart: &Chart, x: &Scale, left: f64) -> Option<f64> {
     let value = chart.references.capacity? * chart.x_unit.factor;
-    let place = x.pixel(value).filter(|_| x.contains(value))?;
-    // Further left its name would run into the title of the vertical axis.
-    (place > left + 40.0).then_some(place)
+    let capacity_px = x.pixel(value).filter(|_| x.contains(value))?;
+    // Further left, the name would overlap the title of the vertical axis.
+    (capacity_px > left + 40.0).then_some(capacity_px)
 }
 
 fn pixel_points<'a>(
@@ -131,7 +131,7 @@ fn joined(points: impl Iterator<Item = (f64, f64)>) -> String {
     d
 }
 
-/// The medians as a line. Where a time series has no values for a while, so has its line.
+/// Path of the medians. The line of a time series has gaps where values are missing.
 fn path(samples: &[CurveSample], x: &Scale, y: &Scale) -> String {
     let mut steps: Vec<f64> = samples.windows(2).map(|pair| pair[1].x - pair[0].x).collect();
     steps.sort_by(f64::total_cmp);
@@ -139,13 +139,13 @@ fn path(samples: &[CurveSample], x: &Scale, y: &Scale) -> String {
         Some(step) if samples.len() > SPARSE_MAX => 2.5 * step,
         _ => f64::INFINITY,
     };
-    let stretches = samples.chunk_by(|before, after| after.x - before.x <= gap);
-    let line = |stretch: &[CurveSample]| {
-        let d = joined(pixel_points(stretch.iter().map(|sample| (sample.x, sample.y.median)), x, y));
-        // A line to itself: the round cap makes a lone value a dot.
-        if stretch.len() == 1 && !d.is_empty() { d + "h0" } else { d }
+    let segments = samples.chunk_by(|before, after| after.x - before.x <= gap);
+    let line = |segment: &[CurveSample]| {
+        let d = joined(pixel_points(segment.iter().map(|sample| (sample.x, sample.y.median)), x, y));
+        // A segment of its own: the round cap makes a single value visible as a dot.
+        if segment.len() == 1 && !d.is_empty() { d + "h0" } else { d }
     };
-    stretches.map(line).collect()
+    segments.map(line).collect()
 }
 
 fn band(samples: &[CurveSample], x: &Scale, y: &Scale) -> String {
@@ -161,7 +161,7 @@ fn steps(demand: &[(f64, f64)], x: &Scale, y: &Scale) -> String {
     let mut corners: Vec<(f64, f64)> = Vec::new();
     for (index, (at, value)) in demand.iter().copied().enumerate() {
         let before = corners.last().copied();
-        // Only corners and the last point: a flat stretch needs no points within.
+        // Only corners and the last point; a flat segment needs no points within.
         if before.is_none_or(|(_, level)| level != value) || index + 1 == demand.len() {
             if let Some((_, level)) = before {
                 corners.push((at, level));
@@ -201,7 +201,7 @@ fn y_label(chart: &Chart, y: Summary) -> String {
     format!("{} {}", chart.y.name, y.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity))
 }
 
-/// Markers here and there, staggered so that curves on top of each other stay told apart.
+/// Draws a few markers per curve, staggered so that overlapping curves stay distinguishable.
 fn few_markers(curve: &Curve, index: usize, curves: usize, x: &Scale, y: &Scale) -> Markup {
     let stride = (curve.samples.len() / DENSE_MARKERS).max(1);
     let first = stride * index / curves.max(1) + stride / 4;
@@ -214,7 +214,7 @@ fn few_markers(curve: &Curve, index: usize, curves: usize, x: &Scale, y: &Scale)
     }
 }
 
-/// Invisible columns over a time series; each names all curves' values there.
+/// Draws invisible columns over a time series; the tooltip of each names all curves' values.
 fn columns(chart: &Chart, curves: &[Curve], frame: &Frame, x: &Scale) -> Markup {
     let width = (frame.right - frame.left) / COLUMNS as f64;
     let mut lines: Vec<Vec<String>> = vec![Vec::new(); COLUMNS];
@@ -242,15 +242,15 @@ fn columns(chart: &Chart, curves: &[Curve], frame: &Frame, x: &Scale) -> Markup 
     }
 }
 
-/// Names for the curves' right ends; none where they would be many, long or crowded.
+/// Labels for the curves' right ends; none if they are too many, too long or too close.
 fn end_labels(curves: &[Curve], frame: &Frame, y: &Scale) -> Vec<EndLabel> {
     let long = curves.iter().any(|curve| curve.name.chars().count() > 14);
     if long || !(2..=6).contains(&curves.len()) {
         return Vec::new();
     }
     let label = |curve: &Curve| {
-        let place = y.pixel(curve.samples.last()?.y.median)?;
-        Some(EndLabel { text: curve.name.clone(), style: curve.style, y: place })
+        let label_y = y.pixel(curve.samples.last()?.y.median)?;
+        Some(EndLabel { text: curve.name.clone(), style: curve.style, y: label_y })
     };
     legend::spread_labels(curves.iter().filter_map(label).collect(), frame.top, frame.bottom)
 }

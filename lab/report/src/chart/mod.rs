@@ -1,4 +1,5 @@
-//! Figures as SVG, drawn from a plot's description. Each kind of figure has its file; what they share is here.
+//! Figures as SVG, drawn from a plot's description. Each kind of figure has its own file; shared
+//! parts are here.
 
 mod axis;
 mod bars;
@@ -21,7 +22,7 @@ use axis::{Frame, HEIGHT, WIDTH};
 use marks::Swatch;
 use scale::{Scale, Spacing};
 
-/// A plot about to be drawn: its rows and what its axes mean.
+/// A plot that is about to be drawn: its rows and the fields of its axes.
 struct Chart<'a> {
     plot: &'a Plot,
     selection: Selection,
@@ -34,26 +35,26 @@ struct Chart<'a> {
     references: References,
 }
 
-/// Values that the data are held against, in the units of the results.
+/// Reference values, in the units of the results.
 #[derive(Default)]
 struct References {
-    /// The latency objectives, on figures of latency.
+    /// Latency objectives, for figures of latency.
     slo_us: Vec<f64>,
-    /// The capacity of the uncontrolled plant, on figures against demand.
+    /// Capacity of the uncontrolled plant, for figures against demand.
     capacity: Option<f64>,
-    /// Demand over time, on figures of throughput over time.
+    /// Demand over time, for figures of throughput over time.
     demand: Vec<(f64, f64)>,
 }
 
-/// Drawing of a figure, with what it had to leave out.
+/// Drawing of a figure, and the number of omitted values.
 struct Drawing {
     svg: Markup,
     swatch: Swatch,
-    /// Values without a place in the figure: not finite, or not positive on a logarithmic axis.
+    /// Values that can't be drawn: not finite, or not positive on a logarithmic axis.
     omitted: usize,
 }
 
-/// A plot of the results with its title, legend and notes; nothing if there is nothing to draw.
+/// Draws a plot with its title, legend and notes; `None` if there is no value to draw.
 pub(crate) fn figure(results: &Results, plot: &Plot, palette: &Palette) -> Option<Markup> {
     let chart = Chart::new(results, plot, palette);
     let drawing = match plot.kind.as_str() {
@@ -95,24 +96,25 @@ impl<'a> Chart<'a> {
 
     fn omission_note(&self, count: usize) -> String {
         let values = if count == 1 { "value is" } else { "values are" };
-        let why = match (self.x_spacing, self.y_spacing) {
+        let reason = match (self.x_spacing, self.y_spacing) {
             (Spacing::Linear, Spacing::Linear) => "no finite number",
             _ => "zero or no number, for which a logarithmic axis has no place",
         };
-        format!("{} {values} not shown: {why}.", fields::grouped(count as f64, 0))
+        format!("{} {values} not shown: {reason}.", fields::grouped(count as f64, 0))
     }
 
-    /// The horizontal axis's title, with its unit.
+    /// Title of the horizontal axis, with its unit.
     fn x_title(&self) -> String {
         title(&self.x, self.x_unit)
     }
 
-    /// The vertical axis's title, with its unit.
+    /// Title of the vertical axis, with its unit.
     fn y_title(&self) -> String {
         title(&self.y, self.y_unit)
     }
 
-    /// The objectives in the unit of the vertical axis, and their names; only those that leave the data readable.
+    /// Objectives in the unit of the vertical axis, with names. Objectives far above the data are
+    /// left out, to keep it readable.
     fn slo_lines(&self, highest: f64) -> Vec<(f64, String)> {
         let lines = self.references.slo_us.iter().map(|slo| {
             let (value, name) = (slo * self.y_unit.factor, format!("SLO {}", self.y.quantity.format(*slo)));
@@ -122,16 +124,16 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// The lines of reference, under the data.
+/// Draws the reference lines, under the data.
 fn reference_lines(frame: &Frame, y: &Scale, lines: &[(f64, String)]) -> Markup {
-    html! { @for (value, _) in lines { @if let Some(place) = y.pixel(*value) { (axis::reference(frame, place)) } } }
+    html! { @for (value, _) in lines { @if let Some(line_y) = y.pixel(*value) { (axis::reference(frame, line_y)) } } }
 }
 
-/// Their names, above the data.
+/// Draws the names of the reference lines, above the data.
 fn reference_names(frame: &Frame, y: &Scale, lines: &[(f64, String)]) -> Markup {
     html! {
         @for (value, name) in lines {
-            @if let Some(place) = y.pixel(*value) { (axis::reference_name(frame, place, name)) }
+            @if let Some(line_y) = y.pixel(*value) { (axis::reference_name(frame, line_y, name)) }
         }
     }
 }
@@ -169,7 +171,7 @@ impl References {
     }
 }
 
-/// The demand that the first series of the selection saw; all see the same.
+/// Demand of the selection's first series; it is the same for all series.
 fn demand(selection: &Selection) -> Vec<(f64, f64)> {
     let Some(first) = selection.rows.first() else { return Vec::new() };
     let same_run = |row: &crate::select::Row| row.get("seed") == first.row.get("seed");
@@ -181,7 +183,7 @@ fn demand(selection: &Selection) -> Vec<(f64, f64)> {
     steps
 }
 
-/// Positive values that differ.
+/// Distinct positive values.
 fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut kept: Vec<f64> = Vec::new();
     for value in values.filter(|value| value.is_finite() && *value > 0.0) {

@@ -1,5 +1,5 @@
-//! Numbers that a paper's text gives of a figure's curves, drawn over ours: hollow diamonds and lines are the paper's, curves with bands ours. Never here: a
-//! curve of the paper's, of which there is a picture only.
+//! Numbers from a paper's text, drawn over our curves. Hollow diamonds and lines are the paper's;
+//! curves with bands are ours. Does not contain the paper's curves, which exist only as pictures.
 
 use leeward_outcome::verdicts::{Curve, Panel, PaperValue};
 use maud::{Markup, html};
@@ -19,7 +19,7 @@ struct Axes {
     frame: Frame,
 }
 
-/// A panel with its legend and the paper's words.
+/// Draws a panel with its legend and the paper's statements.
 pub(crate) fn overlay(panel: &Panel) -> Markup {
     let axes = Axes::new(panel);
     let summary = format!("{}: {}, ours and what the text says", panel.figure, panel.title);
@@ -39,7 +39,7 @@ pub(crate) fn overlay(panel: &Panel) -> Markup {
     }
 }
 
-/// The points of a curve are joined where they are a function of the horizontal axis's field: not where both are measured.
+/// Whether a curve's points are joined: only if the x field is an input, not a measurement.
 fn is_line(curve: &Curve, panel: &Panel) -> bool {
     let measured = ["throughput_rps", "goodput_rps", "drop_rate", "p99_us"];
     curve.samples.len() > 1 && !measured.contains(&panel.x.as_str())
@@ -107,29 +107,29 @@ fn band(curve: &Curve, axes: &Axes) -> String {
     joined(above.chain(below)) + "z"
 }
 
-fn marks(curve: &Curve, look: SeriesStyle, axes: &Axes) -> Markup {
+fn marks(curve: &Curve, style: SeriesStyle, axes: &Axes) -> Markup {
     html! {
         @for sample in &curve.samples {
             @if let (Some(x), Some(y)) = (axes.x_px(sample.x), axes.y_px(sample.median)) {
-                @let told = format!("{}\n{} {}\n{} {} ({} to {})", curve.label, axes.x.0.name, axes.x.0.quantity.format(sample.x),
+                @let tooltip = format!("{}\n{} {}\n{} {} ({} to {})", curve.label, axes.x.0.name, axes.x.0.quantity.format(sample.x),
                     axes.y.0.name, axes.y.0.quantity.format(sample.median), axes.y.0.quantity.format(sample.low), axes.y.0.quantity.format(sample.high));
                 g.hit {
-                    title { (told) }
+                    title { (tooltip) }
                     @if let (Some(low), Some(high)) = (axes.y_px(sample.low), axes.y_px(sample.high)) {
                         line.whisker x1=(px(x)) x2=(px(x)) y1=(px(low)) y2=(px(high)) {}
                     }
                     circle.target cx=(px(x)) cy=(px(y)) r="10" {}
-                    (marker(look, x, y))
+                    (marker(style, x, y))
                 }
             }
         }
     }
 }
 
-/// The outline of the paper's points.
+/// Outline of the paper's points.
 const DIAMOND: &str = "M0-6.4L6.4 0L0 6.4L-6.4 0z";
 
-/// A point, or a line where one coordinate is open.
+/// Draws a paper's value as a point, or as a line if one coordinate is absent.
 fn paper_mark(stated: &PaperValue, axes: &Axes) -> Markup {
     let (x, y) = (stated.x.and_then(|x| axes.x_px(x)), stated.y.and_then(|y| axes.y_px(y)));
     html! {

@@ -1,36 +1,36 @@
-//! From values to pixels, and the values worth writing beside an axis.
+//! Mapping from values to pixels, and the tick values of an axis.
 
 use crate::fields::{grouped, number};
 
-/// How values spread along an axis.
+/// Spacing of values along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spacing {
     /// Equal steps.
     Linear,
-    /// Equal ratios; only positive values have a place.
+    /// Equal ratios; only positive values can be drawn.
     Log,
 }
 
 impl Spacing {
-    /// Reads a plot's `x_scale` or `y_scale`; anything but `log` is linear.
-    pub(crate) fn parse(word: &str) -> Spacing {
-        if word == "log" { Spacing::Log } else { Spacing::Linear }
+    /// Reads a plot's `x_scale` or `y_scale`; any value except `log` is linear.
+    pub(crate) fn parse(name: &str) -> Spacing {
+        if name == "log" { Spacing::Log } else { Spacing::Linear }
     }
 
-    /// Whether `value` has a place on such an axis.
+    /// Whether `value` can be drawn on such an axis.
     pub(crate) fn accepts(self, value: f64) -> bool {
         value.is_finite() && (self == Spacing::Linear || value > 0.0)
     }
 }
 
-/// A value that an axis names.
+/// A labelled value of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) value: f64,
     pub(crate) label: String,
 }
 
-/// An axis: a domain of values over a range of pixels.
+/// An axis: a domain of values and a range of pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     spacing: Spacing,
@@ -41,7 +41,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Spans exactly the values, as the horizontal axis does; zero joins in where it is near.
+    /// Spans exactly the values, for the horizontal axis; zero is included if it is near.
     pub(crate) fn tight(spacing: Spacing, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Scale {
         let (mut low, mut high) = extent(spacing, values);
         if spacing == Spacing::Linear && low > 0.0 && low < 0.35 * high {
@@ -59,7 +59,7 @@ impl Scale {
         Scale { spacing, low, high, px_start: from, px_end: to }
     }
 
-    /// Spans the values and rounds out to ticks, as the vertical axis does; a linear one starts at zero.
+    /// Spans the values, rounded out to ticks, for the vertical axis; a linear axis includes zero.
     pub(crate) fn round(spacing: Spacing, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Scale {
         let (mut low, mut high) = extent(spacing, values);
         match spacing {
@@ -81,7 +81,7 @@ impl Scale {
         Scale { spacing, low, high, px_start: from, px_end: to }
     }
 
-    /// Where `value` is drawn; nothing if it has no place here. Values outside of the domain land at its nearer end.
+    /// Pixel of `value`; `None` if it can't be drawn. Values outside the domain get its nearer end.
     pub(crate) fn pixel(&self, value: f64) -> Option<f64> {
         if !self.spacing.accepts(value) {
             return None;
@@ -90,8 +90,8 @@ impl Scale {
             Spacing::Linear => (value - self.low) / (self.high - self.low),
             Spacing::Log => (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln()),
         };
-        let place = self.px_start + share.clamp(0.0, 1.0) * (self.px_end - self.px_start);
-        place.is_finite().then_some(place)
+        let pixel = self.px_start + share.clamp(0.0, 1.0) * (self.px_end - self.px_start);
+        pixel.is_finite().then_some(pixel)
     }
 
     /// Whether `value` lies within the domain.
@@ -99,7 +99,7 @@ impl Scale {
         self.spacing.accepts(value) && value >= self.low && value <= self.high
     }
 
-    /// The values to name: four to eight of them.
+    /// Ticks of the axis: four to eight.
     pub(crate) fn ticks(&self) -> Vec<Tick> {
         match self.spacing {
             Spacing::Linear => self.linear_ticks(),
@@ -143,7 +143,7 @@ impl Scale {
     }
 }
 
-/// Smallest and largest of the values that have a place; some stand-in if there are none.
+/// Smallest and largest of the drawable values; a default range if there are none.
 fn extent(spacing: Spacing, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let mut extent: Option<(f64, f64)> = None;
     for value in values.filter(|value| spacing.accepts(*value)) {
@@ -153,7 +153,7 @@ fn extent(spacing: Spacing, values: impl Iterator<Item = f64>) -> (f64, f64) {
     extent.unwrap_or(if spacing == Spacing::Log { (1.0, 10.0) } else { (0.0, 1.0) })
 }
 
-/// The step of 1, 2 or 5 times a power of ten that divides `span` in about five.
+/// Step of 1, 2 or 5 times a power of ten that divides `span` into about five parts.
 fn linear_step(span: f64) -> f64 {
     let rough = (span / 5.0).max(1e-12);
     let power = 10f64.powf(rough.log10().floor());

@@ -1,4 +1,5 @@
-//! Dots: one per variant and workload, its median over seeds, with whiskers from minimum to maximum on both axes.
+//! Scatter plots: one dot per variant and workload, at its median over seeds, with whiskers from
+//! minimum to maximum on both axes.
 
 use maud::{Markup, html};
 
@@ -8,7 +9,7 @@ use super::scale::Scale;
 use super::{Chart, Drawing, reference_lines, reference_names};
 use crate::select::{Row, Summary, number, text};
 
-/// Fields that tell dots apart; rows that agree in these differ by their seed.
+/// Fields that identify a dot; rows that agree in them differ by their seed.
 const IDENTITY: [&str; 6] = ["controller", "label", "service", "clients", "demand_rps", "start_s"];
 
 struct Dot {
@@ -80,7 +81,7 @@ fn name(row: &Row) -> String {
 fn dot(chart: &Chart, series: usize, name: &str, across: (&Summary, &Scale), up: (&Summary, &Scale)) -> Markup {
     let ((x, x_scale), (y, y_scale)) = (across, up);
     let (Some(at), Some(height)) = (x_scale.pixel(x.median), y_scale.pixel(y.median)) else { return html! {} };
-    let look = chart.selection.series[series].style;
+    let style = chart.selection.series[series].style;
     let shown_x = x.scale_by(1.0 / chart.x_unit.factor).format(chart.x.quantity);
     let shown_y = y.scale_by(1.0 / chart.y_unit.factor).format(chart.y.quantity);
     html! {
@@ -88,14 +89,14 @@ fn dot(chart: &Chart, series: usize, name: &str, across: (&Summary, &Scale), up:
             title { (format!("{name}\n{} {shown_x}\n{} {shown_y}", chart.x.name, chart.y.name)) }
             @if x.count > 1 {
                 @if let (Some(left), Some(right)) = (x_scale.pixel(x.min), x_scale.pixel(x.max)) {
-                    path.spread.(look.class()) d=(format!("M{} {}H{}", px(left), px(height), px(right))) {}
+                    path.spread.(style.class()) d=(format!("M{} {}H{}", px(left), px(height), px(right))) {}
                 }
                 @if let (Some(low), Some(high)) = (y_scale.pixel(y.min), y_scale.pixel(y.max)) {
-                    path.spread.(look.class()) d=(format!("M{} {}V{}", px(at), px(low), px(high))) {}
+                    path.spread.(style.class()) d=(format!("M{} {}V{}", px(at), px(low), px(high))) {}
                 }
             }
             circle.target cx=(px(at)) cy=(px(height)) r="9" {}
-            (marker(look, at, height))
+            (marker(style, at, height))
         }
     }
 }

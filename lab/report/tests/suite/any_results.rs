@@ -1,4 +1,5 @@
-//! Any results make a page: values that are not finite, huge, negative or absent never panic and never reach the SVG.
+//! Any results make a page: values that are not finite, huge, negative or absent never cause a
+//! panic and never reach the SVG.
 
 use leeward_outcome::results::{Plot, PointRow, Results, RunKey, ShiftRow, WindowRow, WorkloadKey};
 use leeward_report::render;

@@ -1,4 +1,4 @@
-//! Pages from results, in one program.
+//! Tests of the report's pages, in one binary.
 
 mod any_results;
 mod render;

@@ -1,10 +1,10 @@
-//! Pages of made-up results: what must be on them, and what must not.
+//! Pages of made-up results: their required and forbidden content.
 
 use crate::samples;
 use leeward_outcome::results::{PointRow, Results, RunKey, WorkloadKey};
 use leeward_report::render;
 
-/// Writes the page where `LEEWARD_SAMPLES` says, to look at it.
+/// Writes the page into the folder `LEEWARD_SAMPLES`, for inspection.
 fn save_page(name: &str, page: &str) {
     if let Some(folder) = std::env::var_os("LEEWARD_SAMPLES") {
         std::fs::write(std::path::Path::new(&folder).join(name), page).unwrap();

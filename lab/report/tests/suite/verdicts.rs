@@ -1,4 +1,5 @@
-//! The page of verdicts: what a paper's text says is drawn over ours, and what can't be drawn is listed.
+//! The page of verdicts: numbers from a paper's text are drawn over our curves, and missing figures
+//! are listed.
 
 use leeward_outcome::results::{Claim, Verdict};
 use leeward_outcome::verdicts::{
@@ -78,7 +79,7 @@ fn the_papers_numbers_lie_over_our_curves() {
     assert!(!page.contains("NaN") && !page.contains("inf "));
 }
 
-/// Beside the figure stand the axis's numbers.
+/// The axis's numbers are beside the figure, so a line's name must stay above it.
 #[test]
 fn a_lines_name_stays_over_the_figure() {
     let mut left = verdicts();
@@ -94,22 +95,23 @@ fn a_lines_name_stays_over_the_figure() {
     assert!(at("upright-name middle", "x") - at("upright", "x1") > 60.0, "half of the name is right of its line");
 }
 
-/// The hollow diamond stands where the numbers say: higher than ours at the same demand if ours is lower.
+/// The hollow diamond is at the paper's numbers: above our point at the same demand if ours is
+/// lower.
 #[test]
 fn a_stated_point_is_drawn_to_the_curves_scale() {
     let mut lower = verdicts();
     lower.scenarios[0].panels[0].stated.truncate(1);
     lower.scenarios[0].panels[0].curves[0].samples[1].median = 500e3;
     let page = render_verdicts(&lower, &[]);
-    let place = |mark: &str| {
+    let position = |mark: &str| {
         let (_, rest) = page.split_once(mark).unwrap_or_else(|| panic!("{mark}"));
         let (_, rest) = rest.split_once("translate(").unwrap();
-        let (place, _) = rest.split_once(')').unwrap();
-        let (x, y) = place.split_once(' ').unwrap();
+        let (position, _) = rest.split_once(')').unwrap();
+        let (x, y) = position.split_once(' ').unwrap();
         (x.parse::<f64>().unwrap(), y.parse::<f64>().unwrap())
     };
-    let paper = place("801k requests/s at 850k</title>");
-    let ours = place("Demand 850 k/s\nGoodput 500 k/s");
+    let paper = position("801k requests/s at 850k</title>");
+    let ours = position("Demand 850 k/s\nGoodput 500 k/s");
     assert_eq!(paper.0, ours.0);
     assert!(paper.1 < ours.1, "{paper:?} above {ours:?}");
 }

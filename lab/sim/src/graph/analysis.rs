@@ -1,13 +1,13 @@
-//! Arithmetic on a graph: its order, how often a request visits each service, what it costs there, and what a graph can serve.
+//! Arithmetic on a graph: its order, visits per service, cost per visit, and capacity.
 
 pub use super::model::topological_order;
 use super::model::{CallOrder, Graph, ServiceModel};
 use leeward_core::units::{Nanos, Rate};
 
-/// The calls of one service, in order, with the stage in which a request makes them.
+/// The calls of one service, in order, each with its stage.
 pub(crate) type Stages = Vec<(usize, u16)>;
 
-/// The calls of `service` with their stages.
+/// Returns the calls of `service` with their stages.
 pub(crate) fn stages(graph: &Graph, service: usize) -> Stages {
     let mut stage = 0;
     let mut found = Stages::new();
@@ -19,7 +19,7 @@ pub(crate) fn stages(graph: &Graph, service: usize) -> Stages {
 }
 
 impl ServiceModel {
-    /// CPU time of a request that makes so many calls, on average: own computing and all messages.
+    /// Mean CPU time of a request that makes `calls` calls: its own computing and all messages.
     pub fn cpu(&self, calls: f64) -> Nanos {
         let messages = (self.receive + self.send).scale(1.0 + calls);
         self.service.mean() + messages + if calls > 0.0 { self.resume } else { Nanos::ZERO }
@@ -27,13 +27,13 @@ impl ServiceModel {
 }
 
 impl Graph {
-    /// Calls that a request at `service` makes, on average.
+    /// Mean number of calls per request at `service`.
     pub fn calls_of(&self, service: usize) -> f64 {
         let own = self.calls.iter().filter(|call| call.from == service);
         own.map(|call| f64::from(call.times) * call.probability).sum()
     }
 
-    /// How often a request of a client is at each service, on average; nothing if the graph is impossible.
+    /// Mean number of visits of a client's request to each service; zeros if the graph is invalid.
     pub fn visits(&self) -> Vec<f64> {
         let mut visits = vec![0.0; self.services.len()];
         let Ok(order) = topological_order(self) else { return visits };
@@ -46,7 +46,7 @@ impl Graph {
         visits
     }
 
-    /// Requests of clients per second that `service` lets through if its cores do nothing else.
+    /// Clients' requests per second that `service` could serve if its cores did nothing else.
     pub fn capacity_at(&self, service: usize, visits: f64) -> Rate {
         let model = &self.services[service];
         let cores = f64::from(model.servers) * f64::from(model.cores);
@@ -54,15 +54,16 @@ impl Graph {
         Rate(if busy > 0.0 { cores / busy } else { f64::INFINITY })
     }
 
-    /// Requests of clients per second that the narrowest service lets through.
+    /// Clients' requests per second that the bottleneck service could serve.
     pub fn capacity(&self) -> Rate {
         let visits = self.visits();
         let each = visits.iter().enumerate().map(|(service, visits)| self.capacity_at(service, *visits).0);
         Rate(each.fold(f64::INFINITY, f64::min))
     }
 
-    /// Mean time of a request at each service, its calls included, when nothing queues: of the slowest of calls that are made
-    /// together, since replies are waited for.
+    /// Mean time of a request at each service without queueing, its calls included.
+    ///
+    /// Parallel calls count as the slowest of them, because the request waits for all replies.
     pub fn spans(&self) -> Vec<Nanos> {
         let mut spans = vec![Nanos::ZERO; self.services.len()];
         let Ok(order) = topological_order(self) else { return spans };
@@ -80,8 +81,10 @@ impl Graph {
         spans
     }
 
-    /// Part of the objective that each service has for itself: in proportion to what a request takes there when nothing
-    /// queues, of what it takes in all. The objectives along the longest path sum up to the whole.
+    /// Part of the objective `slo` for each service: its share of a request's total time without
+    /// queueing.
+    ///
+    /// The objectives along the longest path add up to `slo`.
     pub fn objectives(&self, slo: Nanos) -> Vec<Nanos> {
         let whole = self.spans().first().map_or(1, |span| span.0.max(1)) as f64;
         let own = |service: usize| self.services[service].cpu(self.calls_of(service)) + self.services[service].rtt;

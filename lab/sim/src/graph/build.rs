@@ -1,4 +1,5 @@
-//! A run of a graph before its first event: servers with their controllers, and a link for every pair that talks.
+//! Construction of a graph's run: servers with their controllers, and a link from each caller to
+//! each of its callees.
 
 use super::analysis::stages;
 use super::jobs::{CpuTime, Jobs};
@@ -113,7 +114,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Opens a session of a caller at a server.
+    /// Opens a session of a caller at server `to`.
     fn link(
         &mut self,
         from: Option<u32>,

@@ -1,4 +1,5 @@
-//! How a request asks other servers: reservations before its work, calls, their ends, and retries.
+//! Calls of a request to other servers: reservations before its work, the calls, their ends, and
+//! retries.
 
 use super::jobs::JobId;
 use super::model::{ServiceModel, StartCondition};
@@ -7,49 +8,50 @@ use super::server::CalleeGroup;
 use leeward_core::client::LocalReason;
 use leeward_core::server::Outcome;
 
-/// Servers of a group that are tried for a reservation.
+/// Maximum number of a group's servers that are tried for one reservation.
 const MAX_TRIED: u32 = 16;
-/// Requests at the head of those that wait that are tried when credits have come.
+/// Maximum number of waiting requests that are tried when credits arrive, oldest first.
 const MAX_SCANNED: usize = 16;
-/// Attempts of a call at most, as in gRPC's retry policies.
+/// Maximum number of attempts per call, as in gRPC's retry policies.
 const MAX_ATTEMPTS: u8 = 3;
 
 impl Run<'_> {
     /// Draws the calls that a request will make.
     pub(super) fn draw_calls(&mut self, server: usize, id: JobId) {
-        let mut asks = 0;
-        for (place, group) in self.servers[server].groups.iter_mut().enumerate() {
+        let mut mask = 0;
+        for (index, group) in self.servers[server].groups.iter_mut().enumerate() {
             let call = &self.graph.calls[group.call];
-            let made = call.probability >= 1.0 || self.path_rng.unit() < call.probability;
-            asks |= u64::from(made) << place;
-            group.record_calls(if made { call.times } else { 0 });
+            let is_made = call.probability >= 1.0 || self.path_rng.unit() < call.probability;
+            mask |= u64::from(is_made) << index;
+            group.record_calls(if is_made { call.times } else { 0 });
         }
-        self.jobs[id].call_mask = asks;
+        self.jobs[id].call_mask = mask;
     }
 
-    /// Calls of a request in a stage.
+    /// Number of calls that a request makes in `stage`.
     pub(super) fn calls_of_stage(&self, server: usize, id: JobId, stage: u16) -> u32 {
-        let asks = self.jobs[id].call_mask;
+        let mask = self.jobs[id].call_mask;
         let groups = self.servers[server].groups.iter().enumerate();
-        let made = groups.filter(|(place, group)| asks >> place & 1 == 1 && group.stage == stage);
+        let made = groups.filter(|(index, group)| mask >> index & 1 == 1 && group.stage == stage);
         made.map(|(_, group)| u32::from(self.graph.calls[group.call].times)).sum()
     }
 
-    /// The first stage after `stage` in which a request makes calls.
+    /// First stage after `stage` in which a request makes calls.
     pub(super) fn next_stage(&self, server: usize, id: JobId, stage: u16) -> Option<u16> {
         let last = self.servers[server].groups.last()?.stage;
         (stage + 1..=last).find(|later| self.calls_of_stage(server, id, *later) > 0)
     }
 
-    /// Reserves a credit for every call of a request, or none: `false`.
+    /// Reserves a credit for every call of a request. Returns `false`, without any reservation, if
+    /// one is missing.
     pub(super) fn reserve(&mut self, server: usize, id: JobId) -> bool {
-        let asks = self.jobs[id].call_mask;
-        for place in 0..self.servers[server].groups.len() {
-            if asks >> place & 1 == 0 {
+        let mask = self.jobs[id].call_mask;
+        for index in 0..self.servers[server].groups.len() {
+            if mask >> index & 1 == 0 {
                 continue;
             }
-            for _ in 0..self.graph.calls[self.servers[server].groups[place].call].times {
-                match self.reserve_one(server, place) {
+            for _ in 0..self.graph.calls[self.servers[server].groups[index].call].times {
+                match self.reserve_one(server, index) {
                     Some(link) => self.jobs.reserved(id).push(link),
                     None => {
                         self.release_all(id);
@@ -61,30 +63,30 @@ impl Run<'_> {
         true
     }
 
-    fn reserve_one(&mut self, server: usize, place: usize) -> Option<u32> {
-        let links = self.servers[server].groups[place].links.clone();
+    fn reserve_one(&mut self, server: usize, index: usize) -> Option<u32> {
+        let links = self.servers[server].groups[index].links.clone();
         let count = links.end - links.start;
-        let best = self.choose(server, place);
+        let best = self.choose(server, index);
         let now = self.now;
         let tried = (0..count.min(MAX_TRIED)).map(|step| links.start + (best - links.start + step) % count);
         let mut tried = tried;
         tried.find(|link| self.links[*link as usize].client.reserve(now))
     }
 
-    /// Server of a group: of two random ones that with fewer calls out.
-    fn choose(&mut self, server: usize, place: usize) -> u32 {
-        let links = self.servers[server].groups[place].links.clone();
+    /// Chooses a server of a group: of two random ones the one with fewer unanswered calls.
+    fn choose(&mut self, server: usize, index: usize) -> u32 {
+        let links = self.servers[server].groups[index].links.clone();
         let count = u64::from(links.end - links.start);
         if count == 1 {
             return links.start;
         }
         let bits = self.server_rng.bits();
         let [one, other] = [bits >> 32, bits & 0xffff_ffff].map(|half| links.start + ((half * count) >> 32) as u32);
-        let out = |link: u32| self.links[link as usize].client.outstanding();
-        if out(other) < out(one) { other } else { one }
+        let outstanding = |link: u32| self.links[link as usize].client.outstanding();
+        if outstanding(other) < outstanding(one) { other } else { one }
     }
 
-    /// Gives back what a request has reserved and not used.
+    /// Releases a request's unused reservations.
     pub(super) fn release_all(&mut self, id: JobId) {
         let mut reserved = std::mem::take(self.jobs.reserved(id));
         for link in reserved.drain(..) {
@@ -93,15 +95,15 @@ impl Run<'_> {
         *self.jobs.reserved(id) = reserved;
     }
 
-    /// Makes the calls of a stage.
+    /// Sends the calls of a stage.
     pub(super) fn send_calls(&mut self, server: usize, id: JobId, stage: u16) {
         let job = self.jobs[id];
         self.jobs[id].stage = stage;
         self.jobs[id].open = self.calls_of_stage(server, id, stage) as u16;
         let reserves = self.graph.policy.start == StartCondition::Reserved;
-        for place in 0..self.servers[server].groups.len() {
-            let group = &self.servers[server].groups[place];
-            if job.call_mask >> place & 1 == 0 || group.stage != stage {
+        for index in 0..self.servers[server].groups.len() {
+            let group = &self.servers[server].groups[index];
+            if job.call_mask >> index & 1 == 0 || group.stage != stage {
                 continue;
             }
             let call = &self.graph.calls[group.call];
@@ -109,11 +111,11 @@ impl Run<'_> {
                 let service = self.graph.services[call.to].service.draw(&mut self.service_rng);
                 let link = match self.reserved_link(id, reserves) {
                     Some(link) => link,
-                    None => self.choose(server, place),
+                    None => self.choose(server, index),
                 };
                 let child = self.new_job(id, link, service, job.priority, (job.issued, job.deadline));
                 if reserves {
-                    self.submit_reserved(server, place, link, child);
+                    self.submit_reserved(server, index, link, child);
                 } else {
                     self.submit(link, child);
                 }
@@ -126,8 +128,8 @@ impl Run<'_> {
         (reserves && !reserved.is_empty()).then(|| reserved.remove(0))
     }
 
-    fn submit_reserved(&mut self, server: usize, place: usize, link: u32, child: JobId) {
-        let links = &self.servers[server].groups[place].links;
+    fn submit_reserved(&mut self, server: usize, index: usize, link: u32, child: JobId) {
+        let links = &self.servers[server].groups[index].links;
         let share = self.servers[server].waiting.len().div_ceil((links.end - links.start) as usize) as u32;
         let priority = self.jobs[child].priority;
         self.with_client(link, |client, now, out| {
@@ -136,7 +138,7 @@ impl Run<'_> {
         });
     }
 
-    /// A request waits for credits from now on.
+    /// Queues a request until it has its credits, or rejects it if the queue is full.
     pub(super) fn park(&mut self, server: usize, id: JobId) {
         if self.servers[server].waiting.len() >= ServiceModel::MAX_WAITING {
             self.respond(server, id, Outcome::Rejected);
@@ -146,33 +148,34 @@ impl Run<'_> {
         self.serve_waiting(server);
     }
 
-    /// Credits may have come on a link: requests that waited for them go on.
+    /// Serves waiting requests after a link may have received credits.
     pub(super) fn on_credits(&mut self, link: u32) {
         if let Some(server) = self.links[link as usize].from {
             self.serve_waiting(server as usize);
         }
     }
 
-    /// Ends those that have waited too long, and lets those go on that get all their credits.
+    /// Rejects waiting requests past their deadline, and continues those that get all their
+    /// credits.
     pub(super) fn serve_waiting(&mut self, server: usize) {
-        let mut place = 0;
-        while let (true, Some(id)) = (place < MAX_SCANNED, self.servers[server].waiting.get(place).copied()) {
+        let mut index = 0;
+        while let (true, Some(id)) = (index < MAX_SCANNED, self.servers[server].waiting.get(index).copied()) {
             if self.now >= self.jobs[id].credit_deadline {
-                self.servers[server].waiting.remove(place);
+                self.servers[server].waiting.remove(index);
                 let send = self.graph.services[self.servers[server].service as usize].send;
                 self.servers[server].debt += send;
                 self.respond(server, id, Outcome::Rejected);
             } else if self.reserve(server, id) {
-                self.servers[server].waiting.remove(place);
+                self.servers[server].waiting.remove(index);
                 self.servers[server].ready.push_back((self.now, id));
             } else {
-                place += 1;
+                index += 1;
             }
         }
         self.assign_cores(server);
     }
 
-    /// A call has ended, at a server or (`local`) before it left.
+    /// Handles the end of a call, at a server or (`local`) before it left.
     pub(super) fn on_call_ended(&mut self, id: JobId, outcome: Outcome, local: Option<LocalReason>) {
         let job = self.jobs[id];
         if outcome == Outcome::Rejected && self.may_retry(id) {
@@ -215,8 +218,10 @@ impl Run<'_> {
         self.servers[link.from? as usize].groups.get_mut(usize::from(link.group))
     }
 
-    /// Whether a call that was dropped is made once more. Retries are paid from a budget, so that they add no more than its
-    /// share to the load; a caller whose own request has run out of time makes none.
+    /// Whether a rejected call is sent again.
+    ///
+    /// A budget pays for retries, so that they add at most its share to the load. A caller whose
+    /// own request is past its deadline sends none.
     fn may_retry(&mut self, id: JobId) -> bool {
         let (job, share) = (self.jobs[id], self.graph.policy.retries);
         if share == 0.0 || job.attempts >= MAX_ATTEMPTS || self.now >= job.deadline {

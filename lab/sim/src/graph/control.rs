@@ -1,4 +1,5 @@
-//! Controllers of the servers: their ticks, explicit credits, demand messages, and the audit of their books.
+//! Controllers of the servers: their ticks, explicit credits, demand messages, and the audit of
+//! their accounting.
 
 use super::event::Event;
 use super::model::{DownstreamReports, ServiceModel, StartCondition};
@@ -9,7 +10,7 @@ use leeward_core::server::{Downstream, Feedback, Signals};
 use leeward_core::units::{Nanos, Priority};
 
 impl Run<'_> {
-    /// The controllers of a service's servers are due.
+    /// Ticks the controllers of a service's servers.
     pub(super) fn tick(&mut self, service: usize) {
         for server in self.first_server[service]..self.first_server[service + 1] {
             self.tick_server(server as usize);
@@ -25,30 +26,30 @@ impl Run<'_> {
             self.report_downstream(server);
         }
         let now = self.now;
-        // Those that wait for credits are a queue on the way of requests as well.
+        // Requests that wait for credits count as queueing delay, too.
         let oldest = self.servers[server].waiting.front().map_or(Nanos::ZERO, |id| now.since(self.jobs[*id].arrived));
-        let found = &mut self.servers[server];
+        let state = &mut self.servers[server];
         let signals = Signals {
             now,
-            packet_delay: found.packet_delay(now),
-            run_delay: found.run_delay(now).max(oldest),
-            ..found.since_tick
+            packet_delay: state.packet_delay(now),
+            run_delay: state.run_delay(now).max(oldest),
+            ..state.since_tick
         };
-        found.halves.control.tick(&signals);
-        found.since_tick = Signals::idle(now);
+        state.halves.control.tick(&signals);
+        state.since_tick = Signals::idle(now);
         self.wake_sessions(server);
         if self.config.audit {
             self.audit_server(server);
         }
     }
 
-    /// Tells a server's controller what the narrowest of those that it asks lets through.
+    /// Reports the bottleneck among a server's callees to its controller.
     fn report_downstream(&mut self, server: usize) {
-        let found = &self.servers[server];
-        if found.groups.is_empty() {
+        let state = &self.servers[server];
+        if state.groups.is_empty() {
             return;
         }
-        let narrowest = Downstream::bottleneck(found.groups.iter().map(|group| {
+        let narrowest = Downstream::bottleneck(state.groups.iter().map(|group| {
             let credits = u64::try_from(group.credits).unwrap_or(0);
             Downstream::new(credits, group.per_request).with_threshold(group.threshold)
         }));
@@ -56,71 +57,71 @@ impl Run<'_> {
         self.servers[server].halves.control.set_downstream(&narrowest.with_in_flight(inside));
     }
 
-    /// Notes what a link's caller was told.
+    /// Records the feedback that a link's caller received.
     pub(super) fn on_feedback(&mut self, link: u32, feedback: &Feedback) {
-        let found = &mut self.links[link as usize];
-        let more = i64::from(feedback.window.0) - i64::from(found.window.0);
-        let before = std::mem::replace(&mut found.threshold, feedback.threshold);
-        found.window = feedback.window;
-        let Some(from) = found.from else { return };
-        let group = &mut self.servers[from as usize].groups[usize::from(found.group)];
-        group.credits += more;
+        let state = &mut self.links[link as usize];
+        let change = i64::from(feedback.window.0) - i64::from(state.window.0);
+        let before = std::mem::replace(&mut state.threshold, feedback.threshold);
+        state.window = feedback.window;
+        let Some(from) = state.from else { return };
+        let group = &mut self.servers[from as usize].groups[usize::from(state.group)];
+        group.credits += change;
         if feedback.threshold < group.threshold {
             group.threshold = feedback.threshold;
         } else if before == group.threshold && feedback.threshold > before {
-            // The smallest may have risen: that takes a look at all.
+            // The minimum may have risen, which takes a scan of all links.
             let links = &self.links[group.links.start as usize..group.links.end as usize];
             group.threshold = links.iter().map(|link| link.threshold).min().unwrap_or(Priority::LOWEST);
         }
     }
 
     fn wake_sessions(&mut self, server: usize) {
-        let found = &mut self.servers[server];
-        let cores = found.halves.cores.len();
-        let send = self.graph.services[found.service as usize].send;
+        let state = &mut self.servers[server];
+        let cores = state.halves.cores.len();
+        let send = self.graph.services[state.service as usize].send;
         let mut left = WAKES_PER_TICK;
         for step in 0..cores {
-            let core = (found.first_woken + step) % cores;
+            let core = (state.first_woken + step) % cores;
             while left > 0 {
-                let Some(slot) = found.halves.cores[core].next_to_wake(self.server_rng.bits()) else { break };
+                let Some(slot) = state.halves.cores[core].next_to_wake(self.server_rng.bits()) else { break };
                 left -= 1;
                 let session = slot.0 as usize * cores + core;
-                let feedback = found.halves.cores[core].wake(&mut found.sessions[session], self.now);
-                let link = found.links[session];
-                found.debt += send;
+                let feedback = state.halves.cores[core].wake(&mut state.sessions[session], self.now);
+                let link = state.links[session];
+                state.debt += send;
                 self.stats.record_sent(u64::from(self.links[link as usize].from.is_none()));
                 let at = self.now + self.links[link as usize].one_way_delay;
                 self.event_queue.schedule_on(Lane::ToClient, at, Event::Credit(link, feedback));
             }
         }
-        found.first_woken = (found.first_woken + 1) % cores;
+        state.first_woken = (state.first_woken + 1) % cores;
     }
 
     pub(super) fn on_demand(&mut self, link: u32, demand: u32) {
-        let found = &self.links[link as usize];
-        let (way, place, is_of_client) = (found.one_way_delay, found.session as usize, found.from.is_none());
-        let server = &mut self.servers[found.to as usize];
+        let state = &self.links[link as usize];
+        let (delay, slot, is_of_client) = (state.one_way_delay, state.session as usize, state.from.is_none());
+        let server = &mut self.servers[state.to as usize];
         let ServiceModel { receive, send, .. } = self.graph.services[server.service as usize];
         server.debt += receive;
         if is_of_client {
             self.stats.record_receive(false);
         }
-        let session = &mut server.sessions[place];
+        let session = &mut server.sessions[slot];
         session.demand = demand;
         let core = session.core.0 as usize;
         if let Some(feedback) = server.halves.cores[core].demand(session, self.now) {
             server.debt += send;
             self.stats.record_sent(u64::from(is_of_client));
-            self.event_queue.schedule_on(Lane::ToClient, self.now + way, Event::Credit(link, feedback));
+            self.event_queue.schedule_on(Lane::ToClient, self.now + delay, Event::Credit(link, feedback));
         }
     }
 
     fn audit_server(&mut self, server: usize) {
-        let found = &self.servers[server];
-        self.audit.check_credits(self.now, &found.halves.control.gauges(), &found.sessions);
+        let state = &self.servers[server];
+        self.audit.check_credits(self.now, &state.halves.control.gauges(), &state.sessions);
     }
 
-    /// Compares what the parts of a run say of the same things.
+    /// Checks that the parts of a run agree on their counts.
     pub(super) fn audit_accounting(&mut self) {
         for server in 0..self.servers.len() {
             self.audit_server(server);
@@ -130,14 +131,14 @@ impl Run<'_> {
                 .check(reserves || !waits, self.now, || "a request waits for credits that nobody reserves".into());
         }
         let clients = self.config.workload.clients as usize;
-        let (mut waiting, mut out) = (0, 0);
+        let (mut waiting, mut outstanding) = (0, 0);
         for link in &self.links[..clients] {
             waiting += u64::from(link.client.demand());
-            out += u64::from(link.client.outstanding());
+            outstanding += u64::from(link.client.outstanding());
         }
-        let known = self.jobs.client_jobs();
-        self.audit.check(known == waiting + out, self.now, || {
-            format!("{known} requests under way, but {waiting} wait at clients and {out} are unanswered")
+        let in_flight = self.jobs.client_jobs();
+        self.audit.check(in_flight == waiting + outstanding, self.now, || {
+            format!("{in_flight} requests under way, but {waiting} wait at clients and {outstanding} are unanswered")
         });
     }
 }

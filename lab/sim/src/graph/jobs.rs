@@ -1,5 +1,7 @@
-//! Requests under way: one record per call, from the caller's decision to its answer, in a slab whose slots are reused. Beside it
-//! lie the controller's ticket and the links on which a request has reservations.
+//! Requests in flight: one record per call, from the caller's decision to the response, in a slab
+//! with reused slots.
+//!
+//! Parallel arrays hold the controller's permit and the links with reservations of each request.
 
 use leeward_core::server::PendingRequest;
 use leeward_core::units::{CreditId, Nanos, Priority, Time};
@@ -9,16 +11,16 @@ use leeward_core::units::{CreditId, Nanos, Priority, Time};
 pub(super) struct JobId(u32);
 
 impl JobId {
-    /// No request: the caller of a client's request.
+    /// No request: the parent of a client's request.
     pub(super) const NONE: JobId = JobId(u32::MAX);
 }
 
-/// CPU time by where it was spent.
+/// CPU time by position of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuTime {
-    /// At services that ask others.
+    /// At services that call others.
     pub(super) upstream: Nanos,
-    /// At services that ask nobody.
+    /// At services that call none.
     pub(super) last: Nanos,
 }
 
@@ -32,9 +34,9 @@ impl CpuTime {
 /// Record of a request at one service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// The request for which it was made; [`JobId::NONE`] for a client's.
+    /// The request that made this call; [`JobId::NONE`] for a client's request.
     pub(super) parent: JobId,
-    /// Way on which it goes.
+    /// Link on which it is sent.
     pub(super) link: u32,
     /// When the client issued its request.
     pub(super) issued: Time,
@@ -42,37 +44,37 @@ pub(super) struct Job {
     pub(super) sent: Time,
     /// When it reached the server.
     pub(super) arrived: Time,
-    /// When the client's request has to be answered.
+    /// Deadline of the client's request.
     pub(super) deadline: Time,
-    /// When it gives up waiting for credits.
+    /// Latest time until which it waits for credits.
     pub(super) credit_deadline: Time,
     /// CPU time before its calls.
     pub(super) service: Nanos,
     /// Importance, the same at all services.
     pub(super) priority: Priority,
-    /// The newest grant that its caller knew.
+    /// Newest grant that its caller knew.
     pub(super) credit: CreditId,
     /// Requests that waited behind it at its caller.
     pub(super) demand: u32,
-    /// Calls of its service that it makes, by their place there.
+    /// Bit mask of the calls that it makes, by their index at its service.
     pub(super) call_mask: u64,
-    /// Stage of its calls.
+    /// Stage of its current calls.
     pub(super) stage: u16,
-    /// Calls that are not answered.
+    /// Calls of the stage without a reply.
     pub(super) open: u16,
-    /// Calls answered since it last had a core.
+    /// Replies received since it last had a core.
     pub(super) replies: u16,
     /// Attempts so far.
     pub(super) attempts: u8,
-    /// Whether it has begun.
+    /// Whether a core has begun to execute it.
     pub(super) started: bool,
-    /// Whether a call of it has failed.
+    /// Whether one of its calls has failed.
     pub(super) failed: bool,
     /// CPU time spent on it, its calls included.
     pub(super) cpu_time: CpuTime,
 }
 
-/// All requests under way.
+/// All requests in flight.
 #[derive(Default)]
 pub(super) struct Jobs {
     slots: Vec<Job>,
@@ -99,7 +101,7 @@ impl Jobs {
         }
     }
 
-    /// Ends a request.
+    /// Ends a request and frees its slot.
     pub(super) fn remove(&mut self, id: JobId) -> Job {
         self.free.push(id.0);
         let job = self[id];
@@ -107,25 +109,25 @@ impl Jobs {
         job
     }
 
-    /// Keeps the controller's ticket of a request that is in a server.
-    pub(super) fn store_permit(&mut self, id: JobId, ticket: PendingRequest) {
-        self.permits[id.0 as usize] = Some(ticket);
+    /// Stores the controller's permit of a request that is in a server.
+    pub(super) fn store_permit(&mut self, id: JobId, permit: PendingRequest) {
+        self.permits[id.0 as usize] = Some(permit);
     }
 
-    /// The controller's ticket of a request that is answered now.
+    /// Takes the controller's permit of a request that is answered now.
     ///
     /// # Panics
-    /// If the request was answered before, or never decided on.
+    /// If the request was already answered, or never decided.
     pub(super) fn take_permit(&mut self, id: JobId) -> PendingRequest {
         self.permits[id.0 as usize].take().expect("a request is answered once")
     }
 
-    /// Links on which a request has a reservation each, in the order of its calls.
+    /// Links with one reservation each, in the order of the request's calls.
     pub(super) fn reserved(&mut self, id: JobId) -> &mut Vec<u32> {
         &mut self.reserved[id.0 as usize]
     }
 
-    /// Clients' requests under way.
+    /// Number of clients' requests in flight.
     pub(super) fn client_jobs(&self) -> u64 {
         self.client_jobs
     }

@@ -1,4 +1,6 @@
-//! Links: a caller's client for one server, and that server's session of it. A caller is a client of the graph or a server.
+//! Links: a caller's client shell for one server, and the server's session of that caller.
+//!
+//! A caller is a client of the graph or a server.
 
 use super::jobs::JobId;
 use crate::timer::Timer;
@@ -7,19 +9,19 @@ use leeward_core::units::{Credits, Nanos, Priority, Time};
 
 /// A link.
 pub(super) struct Link {
-    /// Client at the caller.
+    /// Client shell at the caller.
     pub(super) client: Client<JobId>,
     /// Server that calls; `None` for a client of the graph.
     pub(super) from: Option<u32>,
-    /// Group of its caller that it is in.
+    /// Index of its callee group at the caller.
     pub(super) group: u16,
     /// Server that is called.
     pub(super) to: u32,
-    /// Its session there.
+    /// Its session number at the called server.
     pub(super) session: u32,
-    /// Window that the caller was last told.
+    /// Last window that the caller received.
     pub(super) window: Credits,
-    /// Threshold that the caller was last told.
+    /// Last threshold that the caller received.
     pub(super) threshold: Priority,
     /// The client's timer.
     pub(super) timer: Timer,
@@ -28,14 +30,14 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// When the client's timer must be set anew; `None` if it need not be.
+    /// Time at which the client's timer must be set again; `None` if it stays as it is.
     pub(super) fn rearm(&mut self, now: Time) -> Option<Time> {
-        let wanted = self.client.next_timeout(now);
-        self.timer.set(now, wanted)
+        let timeout = self.client.next_timeout(now);
+        self.timer.set(now, timeout)
     }
 }
 
-/// Decisions of a client, until the run carries them out.
+/// Decisions of a client that the run has not carried out yet.
 #[derive(Default)]
 pub(super) struct Effects {
     pub(super) sent: Vec<(JobId, Header)>,

@@ -1,12 +1,16 @@
-//! Requests through a graph of services: clients ask the first service, which asks others before it answers. Every hop runs a
-//! controller of its own, unchanged: its halves at the server, its client at the caller. No policy lives here, and nothing of
-//! the simulation of one server but queue of events, clients' shells and books.
+//! Simulation of a graph of services: clients send requests to the first service, which calls
+//! others before it responds.
 //!
-//! - [`model`]: the description, as plain data, and what is impossible about it; [`shape`]: its arithmetic.
-//! - `links`: callers' clients, one per caller and server.
+//! Every hop runs its own controller, unchanged: its server halves at the callee, its client half
+//! at the caller. Does not contain policies. It shares only the event queue, client shells and
+//! statistics with the simulation of one server.
+//!
+//! - [`model`]: the description, as plain data, and its validation; [`analysis`]: its arithmetic.
+//! - `links`: callers' client shells, one per caller and server.
 //! - `server`: a server's queues, cores, sessions and controller.
-//! - `jobs`: requests, one record per call, and what was spent on them.
-//! - `open`: a run before its first event; `run`: the events; `serve`: what cores do with a request; `calls`: how it asks others; `control`: ticks.
+//! - `jobs`: requests, one record per call, and the CPU time spent on them.
+//! - `build`: construction of a run; `run`: the event loop; `serve`: a core's work on a request;
+//!   `calls`: calls to other servers; `control`: ticks.
 
 pub mod analysis;
 mod build;
@@ -29,10 +33,11 @@ use leeward_outcome::RunOutcome;
 use model::Graph;
 use std::sync::atomic::AtomicBool;
 
-/// Runs a graph.
+/// Simulates a graph.
 ///
 /// # Errors
-/// A graph that is impossible, parameters that can't stand together, or a run that never moves on from some instant or that `stop` has ended.
+/// An invalid graph, parameters that contradict each other, a run whose time does not advance, or
+/// one that `stop` has ended.
 pub(crate) fn simulate(
     config: &SimConfig,
     graph: &Graph,

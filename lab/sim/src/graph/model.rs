@@ -1,28 +1,29 @@
-//! Description of a graph: services, their calls, and how tiers pass requests on. Plain data, and the check of it; arithmetic
-//! on it is in [`super::shape`].
+//! Description of a graph: services, their calls, and the call policy.
+//!
+//! Plain data with validation; its arithmetic is in [`super::analysis`].
 
 use leeward_core::units::Nanos;
 use leeward_workload::service_time::ServiceTime;
 
-/// Services that ask each other. The first is asked by the clients.
+/// Services that call each other. Clients call the first one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     /// Services.
     pub services: Vec<ServiceModel>,
     /// Calls among them.
     pub calls: Vec<CallModel>,
-    /// How tiers pass requests on.
+    /// How services make calls.
     pub policy: CallPolicy,
 }
 
-/// A service: a number of equal servers.
+/// A service: a number of identical servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceModel {
     /// Its name.
     pub name: String,
-    /// Servers that run it. A caller spreads its calls over them by the number that is unanswered.
+    /// Number of servers. A caller chooses among them by unanswered calls.
     pub servers: u32,
-    /// Cores of each.
+    /// Cores per server.
     pub cores: u32,
     /// CPU time of a request before its calls.
     pub service: ServiceTime,
@@ -32,14 +33,15 @@ pub struct ServiceModel {
     pub receive: Nanos,
     /// CPU time of sending a message.
     pub send: Nanos,
-    /// Network round trip to it.
+    /// Network round trip to the service.
     pub rtt: Nanos,
 }
 
 impl ServiceModel {
-    /// Requests that may wait at one server for a core; one more is dropped as it comes.
+    /// Maximum number of requests that wait at one server for a core; further ones are rejected on
+    /// arrival.
     pub const MAX_QUEUED: usize = 65_536;
-    /// Requests that may wait at one server for credits behind it.
+    /// Maximum number of requests that wait at one server for downstream credits.
     pub const MAX_WAITING: usize = 4_096;
 }
 
@@ -50,81 +52,84 @@ pub struct CallModel {
     pub from: usize,
     /// Callee.
     pub to: usize,
-    /// Calls of a request that makes any.
+    /// Number of calls, for a request that makes any.
     pub times: u16,
-    /// Share of requests that make any, 0..=1.
+    /// Share of requests that make the calls, 0..=1.
     pub probability: f64,
-    /// When.
+    /// Order relative to the caller's other calls.
     pub order: CallOrder,
 }
 
 /// When a request makes calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallOrder {
-    /// Together with the caller's calls before these.
+    /// In parallel with the caller's previous calls.
     #[default]
     Parallel,
-    /// When the replies to all of those have come.
+    /// After the replies to all previous calls.
     Sequential,
 }
 
-/// How tiers pass requests on, besides what their controller says.
+/// How services make calls, besides their controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CallPolicy {
-    /// When a request begins to be worked on.
+    /// Condition for beginning the work on a request.
     pub start: StartCondition,
     /// Where the controller runs.
     pub control: ControlPlacement,
-    /// Whether controllers are told what the servers behind let through ([`leeward_core::server::Downstream`]).
+    /// Whether controllers get the capacity of downstream servers
+    /// ([`leeward_core::server::Downstream`]).
     pub downstream: DownstreamReports,
-    /// Whether servers end a request whose time has run out (gRPC's deadlines).
+    /// Whether servers end a request past its deadline (gRPC's deadlines).
     pub deadlines: DeadlinePolicy,
-    /// Calls that may be tried once more, per call that was answered (gRPC's retry throttling, the SRE book's retry budget); 0
-    /// for none.
+    /// Retries per answered call (gRPC's retry throttling, the SRE book's retry budget); 0 for
+    /// none.
     pub retries: f64,
 }
 
-/// When a request begins to be worked on.
+/// Condition for beginning the work on a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartCondition {
-    /// When it is admitted: a call for which there is no permission waits, and expires, after work was done for it.
+    /// Admission. A call without a credit waits and may expire, after work was done for its
+    /// request.
     #[default]
     Admitted,
-    /// When a credit is reserved at every server that it will ask. Until then it waits, as long as its budget lasts.
+    /// A reserved credit at every server that the request will call. Until then it waits, as long
+    /// as its budget lasts.
     Reserved,
 }
 
 /// Where the controller runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlPlacement {
-    /// At every service, each told its own part of the objective.
+    /// At every service; each controller gets its own part of the objective.
     #[default]
     Everywhere,
-    /// At the first service, told the whole objective; the others have none.
+    /// At the first service, with the whole objective; the others have none.
     Entry,
 }
 
-/// Whether controllers are told of the servers behind.
+/// Whether controllers get reports on downstream servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DownstreamReports {
-    /// Controllers are not.
+    /// No reports.
     #[default]
     Off,
-    /// Controllers are told, before each tick.
+    /// A report before each tick.
     On,
 }
 
-/// Whether servers end a request whose time has run out.
+/// Whether servers end a request past its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeadlinePolicy {
-    /// No server looks.
+    /// Servers ignore deadlines.
     #[default]
     Ignored,
-    /// A request past its objective is not begun, nor gone on with.
+    /// Servers neither begin nor continue a request past its objective.
     Enforced,
 }
 
-/// Part of a graph that a fault is about.
+/// Part of a graph that a validation error names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphPart {
     /// The graph as a whole.
@@ -136,17 +141,17 @@ pub enum GraphPart {
 }
 
 impl Graph {
-    /// Services at most.
+    /// Maximum number of services.
     pub const MAX_SERVICES: usize = 1_000;
-    /// Servers at most.
+    /// Maximum number of servers.
     pub const MAX_SERVERS: u64 = 10_000;
-    /// Calls of a request at one service at most.
+    /// Maximum number of calls that a request makes at one service.
     pub const MAX_CALLS: u32 = 256;
 
-    /// The first thing that is impossible: where, and in words.
+    /// Checks the graph.
     ///
     /// # Errors
-    /// That thing.
+    /// The first rule that the graph violates, with its part of the graph.
     pub fn check(&self) -> Result<(), (GraphPart, String)> {
         if self.services.is_empty() || self.services.len() > Graph::MAX_SERVICES {
             return Err((GraphPart::Whole, format!("a graph has 1 to {} services", Graph::MAX_SERVICES)));
@@ -162,11 +167,11 @@ impl Graph {
         self.calls.iter().enumerate().try_for_each(|(index, call)| self.check_call(index, call))?;
         let servers: u64 = self.services.iter().map(|service| u64::from(service.servers)).sum();
         let links = self.links();
-        let passing = self.policy;
+        let policy = self.policy;
         let rules = [
             (servers <= Graph::MAX_SERVERS, format!("a graph has up to {} servers", Graph::MAX_SERVERS)),
             (links <= 4_000_000, format!("{links} pairs of servers that call each other; accepted: up to 4,000,000")),
-            ((0.0..=1.0).contains(&passing.retries), "retries are from 0 to 1 per answered call".into()),
+            ((0.0..=1.0).contains(&policy.retries), "retries are from 0 to 1 per answered call".into()),
         ];
         if let Some((_, problem)) = rules.into_iter().find(|(holds, _)| !holds) {
             return Err((GraphPart::Whole, problem));
@@ -174,7 +179,7 @@ impl Graph {
         topological_order(self).map(drop)
     }
 
-    /// Pairs of servers that call each other.
+    /// Number of pairs of servers that call each other.
     pub fn links(&self) -> u64 {
         let pairs =
             |call: &CallModel| u64::from(self.services[call.from].servers) * u64::from(self.services[call.to].servers);
@@ -183,14 +188,14 @@ impl Graph {
 
     fn check_call(&self, index: usize, call: &CallModel) -> Result<(), (GraphPart, String)> {
         let of_caller = || self.calls.iter().filter(|other| other.from == call.from);
-        let places = call.from.max(call.to) < self.services.len();
+        let both_exist = call.from.max(call.to) < self.services.len();
         let calls: u32 = of_caller().map(|other| u32::from(other.times)).sum();
-        let twice = self.calls[..index].iter().any(|other| (other.from, other.to) == (call.from, call.to));
+        let is_duplicate = self.calls[..index].iter().any(|other| (other.from, other.to) == (call.from, call.to));
         let rules = [
-            (places, "a call is from a service of the graph to one".to_string()),
+            (both_exist, "a call is from a service of the graph to one".to_string()),
             ((1..=64).contains(&call.times), "a request makes 1 to 64 of the same call".into()),
             ((0.0..=1.0).contains(&call.probability), "a share of requests is from 0 to 1".into()),
-            (!twice, "the same two services have a call already; accepted: `times`".into()),
+            (!is_duplicate, "the same two services have a call already; accepted: `times`".into()),
             (
                 calls <= Graph::MAX_CALLS && of_caller().count() <= 64,
                 "a request makes up to 256 calls to up to 64 services".into(),
@@ -203,10 +208,10 @@ impl Graph {
     }
 }
 
-/// The services in an order in which every caller comes before those whom it calls.
+/// Sorts the services so that every caller comes before its callees.
 ///
 /// # Errors
-/// A circle, or a service that no request reaches.
+/// A cycle, or a service that no request reaches.
 pub fn topological_order(graph: &Graph) -> Result<Vec<usize>, (GraphPart, String)> {
     let name = |index: usize| &graph.services[index].name;
     let mut reached = vec![false; graph.services.len()];
@@ -236,7 +241,7 @@ pub fn topological_order(graph: &Graph) -> Result<Vec<usize>, (GraphPart, String
             }
         }
     }
-    // A service on a circle, or behind one, has a caller that never came.
+    // A service on a cycle, or downstream of one, has a caller that was never sorted.
     let on_circle = graph.calls.iter().position(|call| callers[call.to] > 0 && callers[call.from] > 0);
     match on_circle {
         Some(call) => {

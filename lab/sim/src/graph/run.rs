@@ -1,5 +1,6 @@
-//! A run of a graph: clients, servers and links put together, and the loop over their events. What cores do is in `serve`, how
-//! requests ask others in `calls`, what controllers are told in `control`.
+//! A run of a graph: clients, servers and links, and the event loop.
+//!
+//! Cores' work is in `serve`, calls in `calls`, controllers in `control`.
 
 use super::event::Event;
 use super::jobs::{CpuTime, Job, JobId, Jobs};
@@ -21,7 +22,7 @@ use leeward_outcome::{Distribution, GraphOutcome, RunOutcome, ServiceOutcome};
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::Rng;
 
-/// Everything of one run.
+/// The state of one run.
 pub(super) struct Run<'a> {
     pub(super) config: &'a SimConfig,
     pub(super) graph: &'a Graph,
@@ -36,11 +37,11 @@ pub(super) struct Run<'a> {
     pub(super) first_server: Vec<u32>,
     /// Control period of each service.
     pub(super) periods: Vec<Nanos>,
-    /// Part of the objective that is each service's.
+    /// Part of the objective of each service.
     pub(super) objectives: Vec<Nanos>,
-    /// Time of a request at each service when nothing queues, its calls included.
+    /// Time of a request at each service without queueing, its calls included.
     pub(super) spans: Vec<Nanos>,
-    /// Retries that clients may make.
+    /// Retry budget of the clients.
     pub(super) client_retries: RetryBudget,
     pub(super) stats: Stats,
     pub(super) audit: Audit,
@@ -56,18 +57,18 @@ pub(super) struct Run<'a> {
     pub(super) path_rng: Rng,
 }
 
-/// Counts of a service in the measured part.
+/// Counters of a service since the warm-up.
 pub(super) struct ServiceStats {
-    /// Time of answered calls, from when they left the caller.
+    /// Time of answered calls, from leaving the caller.
     pub(super) latency: Distribution,
-    /// Calls that came.
+    /// Calls received.
     pub(super) received: u64,
-    /// Calls that were dropped.
+    /// Calls rejected.
     pub(super) rejected: u64,
 }
 
 impl Run<'_> {
-    /// Runs to the end.
+    /// Runs until the configured end.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
         let end = Time::ZERO + self.config.duration;
         self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
@@ -127,7 +128,7 @@ impl Run<'_> {
         self.schedule_issue();
     }
 
-    /// A request that its caller has just decided on.
+    /// Adds a record for a request that its caller has just created.
     pub(super) fn new_job(
         &mut self,
         parent: JobId,
@@ -159,20 +160,21 @@ impl Run<'_> {
         })
     }
 
-    /// Gives a request to the client of its link.
+    /// Submits a request to the client shell of its link.
     pub(super) fn submit(&mut self, link: u32, job: JobId) {
         let (priority, random) = (self.jobs[job].priority, self.client_rng.bits());
         self.with_client(link, |client, now, out| client.submit(now, job, priority, random, out));
     }
 
-    /// Lets `act` talk to a link's client, carries out what it decides, and sets its timer.
+    /// Applies `act` to a link's client, carries out the client's decisions, and sets its timer.
     pub(super) fn with_client(&mut self, link: u32, act: impl FnOnce(&mut Client<JobId>, Time, &mut Effects)) {
-        // What is carried out may talk to clients again: that finds empty lists here, and these come back afterwards.
+        // Carrying out a decision may call clients again. The inner calls find empty lists; the
+        // lists here are put back afterwards.
         let mut effects = std::mem::take(&mut self.effects);
-        let found = &mut self.links[link as usize];
-        act(&mut found.client, self.now, &mut effects);
-        let at = self.now + found.one_way_delay;
-        if let Some(timer) = found.rearm(self.now) {
+        let state = &mut self.links[link as usize];
+        act(&mut state.client, self.now, &mut effects);
+        let at = self.now + state.one_way_delay;
+        if let Some(timer) = state.rearm(self.now) {
             self.event_queue.schedule_on(Lane::Timers, timer, Event::Timer(link));
         }
         for (job, header) in effects.sent.drain(..) {
@@ -192,10 +194,10 @@ impl Run<'_> {
     fn on_reply(&mut self, job: JobId, outcome: Outcome, feedback: Feedback) {
         let record = self.jobs[job];
         let link = record.link;
-        let found = &self.links[link as usize];
+        let state = &self.links[link as usize];
         let round_trip = self.now.since(record.sent);
         if outcome == Outcome::Completed && self.now >= Time::ZERO + self.config.warmup {
-            let service = self.servers[found.to as usize].service as usize;
+            let service = self.servers[state.to as usize].service as usize;
             self.service_stats[service].latency.record(round_trip);
         }
         self.on_feedback(link, &feedback);
@@ -204,7 +206,7 @@ impl Run<'_> {
         self.on_credits(link);
     }
 
-    /// A client's request has ended.
+    /// Counts the end of a client's request.
     pub(super) fn on_request_ended(&mut self, job: &Job, outcome: Outcome, local: Option<LocalReason>) {
         let request = as_request(job);
         let in_time = outcome == Outcome::Completed && self.now <= job.deadline;
@@ -234,7 +236,8 @@ impl Run<'_> {
     fn end(mut self) -> RunOutcome {
         self.audit_accounting();
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
-        let cores: u64 = self.graph.services.iter().map(|one| u64::from(one.servers) * u64::from(one.cores)).sum();
+        let cores: u64 =
+            self.graph.services.iter().map(|service| u64::from(service.servers) * u64::from(service.cores)).sum();
         let gauges = self.servers.first().map_or_else(Gauges::default, |server| server.halves.control.gauges());
         let unfinished = self.jobs.client_jobs();
         let mut report = self.stats.report(cores as u32, unfinished, gauges, self.events);
@@ -258,12 +261,12 @@ impl Run<'_> {
         for (index, model) in self.graph.services.iter().enumerate() {
             let own = self.first_server[index] as usize..self.first_server[index + 1] as usize;
             let spent: u128 = self.servers[own].iter().map(|server| server.cpu_time).sum();
-            let book = &mut self.service_stats[index];
+            let stats = &mut self.service_stats[index];
             services.push(ServiceOutcome {
                 name: model.name.clone(),
-                latency: book.latency.percentiles(),
-                received: book.received,
-                rejected: book.rejected,
+                latency: stats.latency.percentiles(),
+                received: stats.received,
+                rejected: stats.rejected,
                 cpu_utilization: spent as f64 / capacity(model),
                 objective: self.objectives[index],
             });
@@ -272,7 +275,7 @@ impl Run<'_> {
     }
 }
 
-/// A client's request as the books have it.
+/// Converts a client's request for the statistics.
 pub(super) fn as_request(job: &Job) -> Request {
     Request {
         issued: job.issued,

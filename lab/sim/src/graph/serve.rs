@@ -1,4 +1,5 @@
-//! Work of a server's cores on requests: receive and judge, compute, go on after replies, answer.
+//! Work of a server's cores on requests: receiving, admission, computing, resuming after replies,
+//! responding.
 
 use super::event::{Event, Work};
 use super::jobs::JobId;
@@ -9,7 +10,7 @@ use leeward_core::budget::Budget;
 use leeward_core::server::{Arrival, Departure, Outcome, Verdict};
 use leeward_core::units::{Nanos, Time};
 
-/// CPU time of building a drop, besides sending it, as at the simulated server of one tier.
+/// CPU time of building a rejection, without sending it, as at the simulated server of one tier.
 const REJECT: Nanos = Nanos(50);
 
 impl Run<'_> {
@@ -25,9 +26,9 @@ impl Run<'_> {
             self.service_stats[self.servers[server].service as usize].received += 1;
         }
         if self.servers[server].requests.len() >= ServiceModel::MAX_QUEUED {
-            // No core has seen it: the machine's network drops it, and costs nothing.
-            let (_, ticket) = self.request_verdict(server, id, Nanos::ZERO);
-            self.jobs.store_permit(id, ticket);
+            // No core receives the request: the network drops it at no cost.
+            let (_, permit) = self.request_verdict(server, id, Nanos::ZERO);
+            self.jobs.store_permit(id, permit);
             self.respond(server, id, Outcome::Rejected);
             return;
         }
@@ -35,13 +36,13 @@ impl Run<'_> {
         self.assign_cores(server);
     }
 
-    /// Gives work to cores that have none: first what has begun.
+    /// Assigns work to idle cores; requests that have begun come first.
     pub(super) fn assign_cores(&mut self, server: usize) {
         while self.servers[server].busy < self.servers[server].cores {
-            let found = &mut self.servers[server];
-            if let Some((_, id)) = found.ready.pop_front() {
+            let state = &mut self.servers[server];
+            if let Some((_, id)) = state.ready.pop_front() {
                 self.resume(server, id);
-            } else if let Some((_, id)) = found.requests.pop_front() {
+            } else if let Some((_, id)) = state.requests.pop_front() {
                 self.receive(server, id);
             } else {
                 break;
@@ -55,8 +56,8 @@ impl Run<'_> {
     fn receive(&mut self, server: usize, id: JobId) {
         let waited = self.now.since(self.jobs[id].arrived);
         let delay = waited + self.servers[server].run_delay(self.now);
-        let (verdict, ticket) = self.request_verdict(server, id, delay);
-        self.jobs.store_permit(id, ticket);
+        let (verdict, permit) = self.request_verdict(server, id, delay);
+        self.jobs.store_permit(id, permit);
         let service = self.servers[server].service as usize;
         let model = &self.graph.services[service];
         let work = if verdict != Verdict::Admit || self.is_late(id) {
@@ -75,7 +76,7 @@ impl Run<'_> {
         self.occupy(server, id, work, model.receive + rest);
     }
 
-    /// Tells the server's controller of a request and asks for its verdict, on arrival and again for its turn.
+    /// Asks the server's controller for its verdict on a request, on arrival and again on dequeue.
     fn request_verdict(
         &mut self,
         server: usize,
@@ -90,36 +91,38 @@ impl Run<'_> {
             .with_delay(delay)
             .with_random(self.server_rng.bits())
             .with_budget(Budget::new(left));
-        let found = &mut self.servers[server];
-        found.since_tick.arrivals += 1;
-        found.in_flight += 1;
-        let session = &mut found.sessions[self.links[job.link as usize].session as usize];
-        let core = found.halves.cores[session.core.0 as usize].as_mut();
-        let (first, ticket) = session.request(core, &arrival);
+        let state = &mut self.servers[server];
+        state.since_tick.arrivals += 1;
+        state.in_flight += 1;
+        let session = &mut state.sessions[self.links[job.link as usize].session as usize];
+        let core = state.halves.cores[session.core.0 as usize].as_mut();
+        let (first, permit) = session.request(core, &arrival);
         let verdict = if first == Verdict::Admit { core.on_dequeue(self.now.since(job.arrived)) } else { first };
-        (verdict, ticket)
+        (verdict, permit)
     }
 
     fn is_late(&self, id: JobId) -> bool {
         self.graph.policy.deadlines == DeadlinePolicy::Enforced && self.now > self.jobs[id].deadline
     }
 
-    /// When a request at `service` stops waiting for credits: half of this service's own part of the objective after it came,
-    /// or when it could not be answered in time any more. The other half is for the queues behind.
+    /// Time at which a request at `service` stops waiting for credits.
+    ///
+    /// This is half of the service's own part of the objective after arrival, or earlier if the
+    /// request could no longer be in time. The other half is for the downstream queues.
     fn credit_deadline(&self, service: usize, id: JobId) -> Time {
         let job = &self.jobs[id];
         let latest = Time(job.deadline.0.saturating_sub(self.spans[service].0));
         latest.min(job.arrived + self.objectives[service] / 2)
     }
 
-    /// CPU time of a request up to its first calls, or its answer.
+    /// CPU time of a request up to its first calls or its response.
     fn begin_cost(&self, server: usize, id: JobId) -> Nanos {
         let model = &self.graph.services[self.servers[server].service as usize];
         let messages = self.calls_of_stage(server, id, 0).max(1);
         self.jobs[id].service + model.send * u64::from(messages)
     }
 
-    /// A core goes on with a request that waited for credits or replies.
+    /// A core continues a request that waited for credits or replies.
     fn resume(&mut self, server: usize, id: JobId) {
         if !self.jobs[id].started {
             let cost = self.begin_cost(server, id);
@@ -142,16 +145,16 @@ impl Run<'_> {
     }
 
     fn occupy(&mut self, server: usize, id: JobId, work: Work, cost: Nanos) {
-        let found = &mut self.servers[server];
-        found.busy += 1;
-        let cost = cost + std::mem::take(&mut found.debt);
+        let state = &mut self.servers[server];
+        state.busy += 1;
+        let cost = cost + std::mem::take(&mut state.debt);
         let end = self.now + cost;
         let run_end = Time::ZERO + self.config.duration;
         let measured = end.min(run_end).since(self.now.max(Time::ZERO + self.config.warmup));
-        found.cpu_time += u128::from(measured.0);
+        state.cpu_time += u128::from(measured.0);
         let spent = &mut self.jobs[id].cpu_time;
-        let place = if found.groups.is_empty() { &mut spent.last } else { &mut spent.upstream };
-        *place += cost;
+        let spent_here = if state.groups.is_empty() { &mut spent.last } else { &mut spent.upstream };
+        *spent_here += cost;
         self.stats.record_busy(self.now, end);
         self.event_queue.schedule(end, Event::Core(server as u32, id, work));
     }
@@ -174,10 +177,10 @@ impl Run<'_> {
         self.assign_cores(server);
     }
 
-    /// Makes the calls of a stage, or answers if there are none.
+    /// Makes the calls of a stage, or responds if there are none.
     fn call_or_respond(&mut self, server: usize, id: JobId, stage: u16) {
         if self.calls_of_stage(server, id, stage) == 0 {
-            // Stages without a call of this request are skipped together: their calls come in order.
+            // Skips all stages in which this request makes no calls.
             match self.next_stage(server, id, stage) {
                 Some(later) => self.send_calls(server, id, later),
                 None => self.respond(server, id, Outcome::Completed),
@@ -187,23 +190,23 @@ impl Run<'_> {
         }
     }
 
-    /// Lets an answer leave.
+    /// Sends a response.
     pub(super) fn respond(&mut self, server: usize, id: JobId, outcome: Outcome) {
         self.release_all(id);
         let job = self.jobs[id];
-        let ticket = self.jobs.take_permit(id);
-        let found = &mut self.servers[server];
-        found.in_flight -= 1;
+        let permit = self.jobs.take_permit(id);
+        let state = &mut self.servers[server];
+        state.in_flight -= 1;
         match outcome {
-            Outcome::Completed => found.since_tick.completions += 1,
-            Outcome::Rejected => found.since_tick.rejections += 1,
+            Outcome::Completed => state.since_tick.completions += 1,
+            Outcome::Rejected => state.since_tick.rejections += 1,
         }
         let link = &self.links[job.link as usize];
-        let session = &mut found.sessions[link.session as usize];
-        let core = found.halves.cores[session.core.0 as usize].as_mut();
+        let session = &mut state.sessions[link.session as usize];
+        let core = state.halves.cores[session.core.0 as usize].as_mut();
         let sojourn = self.now.since(job.arrived);
         let departure = Departure { now: self.now, outcome, sojourn, credit: job.credit };
-        let feedback = session.reply(core, ticket, &departure);
+        let feedback = session.reply(core, permit, &departure);
         if job.parent == JobId::NONE {
             self.stats.record_departure(self.now, &as_request(&job));
             self.stats.record_sent(1);
@@ -212,7 +215,7 @@ impl Run<'_> {
             }
         }
         if outcome == Outcome::Rejected && self.now >= Time::ZERO + self.config.warmup {
-            self.service_stats[found.service as usize].rejected += 1;
+            self.service_stats[state.service as usize].rejected += 1;
         }
         self.event_queue.schedule_on(
             Lane::ToClient,

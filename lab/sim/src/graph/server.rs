@@ -1,5 +1,5 @@
-//! A server of a graph: cores without names, a queue of requests, requests that go on, those that wait for credits behind it,
-//! and its controller.
+//! A server of a graph: anonymous cores, queues for new, resumable and credit-waiting requests, and
+//! its controller.
 
 use super::jobs::JobId;
 use super::retry_budget::RetryBudget;
@@ -13,13 +13,13 @@ pub(super) struct Server {
     /// Service that it runs.
     pub(super) service: u32,
     pub(super) cores: u32,
-    /// Cores that work.
+    /// Number of cores that work.
     pub(super) busy: u32,
-    /// Requests that were taken in and not answered.
+    /// Requests received and not answered.
     pub(super) in_flight: u64,
-    /// Requests that have come, and when.
+    /// Received requests, each with its arrival time.
     pub(super) requests: VecDeque<(Time, JobId)>,
-    /// Requests that go on, and since when they could.
+    /// Resumable requests, each with the time since which it could run.
     pub(super) ready: VecDeque<(Time, JobId)>,
     /// Requests that wait for credits.
     pub(super) waiting: VecDeque<JobId>,
@@ -27,34 +27,34 @@ pub(super) struct Server {
     pub(super) sessions: Vec<Session>,
     /// Link of each session.
     pub(super) links: Vec<u32>,
-    /// Its own callees, one group per call of its service.
+    /// Its callees, one group per call of its service.
     pub(super) groups: Vec<CalleeGroup>,
     /// Events since the last tick.
     pub(super) since_tick: Signals,
-    /// Core that is asked first for sessions to wake.
+    /// First core that is asked for sessions to wake.
     pub(super) first_woken: usize,
-    /// CPU time that the next work costs besides: messages that no request is behind.
+    /// CPU time of messages that belong to no request; the next work pays for it.
     pub(super) debt: Nanos,
-    /// CPU time spent in the measured part.
+    /// CPU time spent since the warm-up.
     pub(super) cpu_time: u128,
 }
 
-/// The servers of one call.
+/// The servers that can take one call.
 #[derive(Clone, Debug)]
 pub(super) struct CalleeGroup {
     /// Call of the graph.
     pub(super) call: usize,
     /// Stage in which it is made.
     pub(super) stage: u16,
-    /// Links to them.
+    /// Links to these servers.
     pub(super) links: Range<u32>,
     /// W: sum of the windows of its links.
     pub(super) credits: i64,
-    /// Smallest threshold that a link of it was told.
+    /// Smallest threshold that one of its links received.
     pub(super) threshold: Priority,
     /// f: calls per request, a moving average.
     pub(super) per_request: f64,
-    /// Calls that may be tried once more.
+    /// Budget for retries of this call.
     pub(super) retries: RetryBudget,
 }
 
@@ -62,24 +62,24 @@ impl CalleeGroup {
     /// Weight of a new request in the average.
     const WEIGHT: f64 = 1.0 / 256.0;
 
-    /// A request makes so many of these calls.
+    /// Records that a request makes `calls` of these calls.
     pub(super) fn record_calls(&mut self, calls: u16) {
         self.per_request += (f64::from(calls) - self.per_request) * Self::WEIGHT;
     }
 }
 
 impl Server {
-    /// Age of the oldest request that has not been looked at.
+    /// Age of the oldest request that no core has received.
     pub(super) fn packet_delay(&self, now: Time) -> Nanos {
         self.requests.front().map_or(Nanos::ZERO, |(since, _)| now.since(*since))
     }
 
-    /// Age of the oldest request that could go on.
+    /// Age of the oldest request that could continue.
     pub(super) fn run_delay(&self, now: Time) -> Nanos {
         self.ready.front().map_or(Nanos::ZERO, |(since, _)| now.since(*since))
     }
 
-    /// Whether a core is free while something waits for one.
+    /// Whether a core is free while a request waits for one.
     pub(super) fn idles_despite_work(&self) -> bool {
         self.busy < self.cores && !(self.requests.is_empty() && self.ready.is_empty())
     }

@@ -1,5 +1,6 @@
-//! The work of cores that come and go: placing, searching, granting, parking. Only for servers with an allocator; all
-//! others never get here.
+//! Core allocation in a run: placing messages, searching for work, granting and parking cores.
+//!
+//! Only servers with an allocator use this module.
 
 use super::Run;
 use crate::event::{Event, Packet};
@@ -12,7 +13,7 @@ use leeward_core::units::{Nanos, Time};
 use leeward_outcome::CoreUsage;
 
 impl Run<'_> {
-    /// The scheduler of a server that has one.
+    /// The scheduler of a server with an allocator.
     fn scheduler(&mut self) -> &mut Scheduler {
         match &mut self.scheduler {
             Some(scheduler) => scheduler,
@@ -20,7 +21,7 @@ impl Run<'_> {
         }
     }
 
-    /// The run begins: the first cores look for work, and the allocator's clock starts.
+    /// Begins the search of the first cores, and schedules the allocator.
     pub(super) fn start_cores(&mut self) {
         let Some(scheduler) = &self.scheduler else { return };
         let period = scheduler.period();
@@ -30,7 +31,7 @@ impl Run<'_> {
         }
     }
 
-    /// A message has reached the server.
+    /// Queues a message that has reached the server.
     pub(super) fn place(&mut self, packet: Packet) {
         let now = self.now;
         if self.scheduler().follows_events() {
@@ -45,11 +46,11 @@ impl Run<'_> {
         }
     }
 
-    /// The queue for a message: of one of the cores that are there, or the one for all.
+    /// Queue for a message: an active core's, or the shared one.
     fn queue_for(&mut self) -> usize {
         let queues = self.server.cores.len();
         let scheduler = self.scheduler();
-        // Where cores come at once, the one that came for this message takes it.
+        // With instant grants, the core granted for this message takes it.
         if scheduler.is_instant()
             && let Some(core) = scheduler.searching().first()
         {
@@ -69,21 +70,21 @@ impl Run<'_> {
         }
     }
 
-    /// `core` is done with something: it goes on, or leaves.
-    pub(super) fn continue_core(&mut self, core: usize, owed: Nanos) {
-        if owed == Nanos::ZERO && self.scheduler().is_leaving(core) {
+    /// Continues with the next step of `core`, or parks it if it is revoked.
+    pub(super) fn continue_core(&mut self, core: usize, debt: Nanos) {
+        if debt == Nanos::ZERO && self.scheduler().is_leaving(core) {
             self.park(core);
             return;
         }
         self.fill(core);
-        self.begin(core, owed);
-        // What it has queued and can't do itself yet is for those that look for work.
+        self.begin(core, debt);
+        // Searching cores may steal queued work that `core` can't execute yet.
         if self.server.queues.head(core).is_some() {
             self.notify_searchers(core);
         }
     }
 
-    /// Takes from the queue for all what `core` has room for.
+    /// Moves entries from the shared queue to `core` up to its bound.
     fn fill(&mut self, core: usize) {
         let Some(DispatchPolicy::Bounded(bound)) =
             self.scheduler.as_ref().map(|scheduler| scheduler.balancing.dispatch)
@@ -94,7 +95,8 @@ impl Run<'_> {
         while self.server.load(core) < bound as usize && self.server.queues.transfer(all, core) {}
     }
 
-    /// `core` has nothing left to do: it begins to look for work. A no-op on a server whose cores are always there.
+    /// Begins a search on `core`, which has nothing left to do. Does nothing on a server without an
+    /// allocator.
     pub(super) fn on_idle(&mut self, core: usize) {
         let Some(scheduler) = &mut self.scheduler else { return };
         scheduler.begin_search(self.now, core);
@@ -107,7 +109,7 @@ impl Run<'_> {
         self.schedule_search(core);
     }
 
-    /// Sets the next moment at which something is to be done for a core that looks for work.
+    /// Schedules the next event of a searching core.
     fn schedule_search(&mut self, core: usize) {
         let now = self.now;
         let queues = 0..self.server.cores.len();
@@ -122,7 +124,8 @@ impl Run<'_> {
         }
         let search = &mut scheduler.searches[core];
         let gives_up = search.until.max(now);
-        // A core that may not park looks on in vain: it is told when something comes.
+        // A core that may not park schedules no event at the end of its search: an arrival notifies
+        // it.
         if next <= gives_up || scheduler.may_park(core) {
             next = next.min(gives_up);
         }
@@ -132,7 +135,7 @@ impl Run<'_> {
         self.event_queue.schedule(next, Event::SearchStep(core as u32, search.generation));
     }
 
-    /// Something lies in `queue`: the core that sees it first goes there, unless it is on its way elsewhere by then.
+    /// Notifies the searching core that finds `queue` first, unless it has an earlier event.
     fn notify_searchers(&mut self, queue: usize) {
         let now = self.now;
         let Some(scheduler) = &mut self.scheduler else { return };
@@ -144,7 +147,8 @@ impl Run<'_> {
         let sees = |core: usize| (scheduler.discovery_time(core, queue, head, now), core);
         let free = |(at, core): &(Time, usize)| {
             let search = &scheduler.searches[*core];
-            // One that looks on beyond its time, because it may not park, has nothing else to wait for.
+            // A core that searches past its limit, because it may not park, has no other event to
+            // wait for.
             *at < search.next && (*at <= search.until || search.next == Time::NEVER)
         };
         let Some((at, core)) = searching.iter().map(sees).filter(free).min() else { return };
@@ -154,7 +158,7 @@ impl Run<'_> {
         self.event_queue.schedule(at, Event::SearchStep(core as u32, search.generation));
     }
 
-    /// A core that looks for work gets to a queue that had some, or gives up.
+    /// Handles a searching core's event: it steals work, parks, or continues its search.
     pub(super) fn on_search_step(&mut self, core: usize, generation: u32) {
         let now = self.now;
         let Some(scheduler) = &mut self.scheduler else { return };
@@ -176,7 +180,7 @@ impl Run<'_> {
                         head.zip(scheduler)
                             .is_some_and(|(head, known)| known.discovery_time(core, *queue, head, now) == now)
                     };
-                    // Of several that have raised a flag, the one that has waited longest.
+                    // Among several flagged queues, take the one with the oldest head.
                     (0..self.server.cores.len()).filter(here).min_by_key(|queue| self.server.queues.head(*queue))
                 }
             };
@@ -197,7 +201,8 @@ impl Run<'_> {
         heads.min().map(|(_, queue)| queue)
     }
 
-    /// `core`, which looks for work, takes the oldest of another's queue, or its older half.
+    /// Lets the searching `core` take the oldest entry of another core's queue, or the queue's
+    /// older half.
     fn steal_from(&mut self, core: usize, queue: usize) {
         let entries = match self.scheduler().steal {
             StealAmount::One => 1,
@@ -209,19 +214,19 @@ impl Run<'_> {
         self.notify_searchers(queue);
     }
 
-    /// `core`, which looked for work, has some in its own queue.
-    fn start_found_work(&mut self, core: usize, owed: Nanos) {
+    /// Ends the search of `core`, which has work in its own queue.
+    fn start_found_work(&mut self, core: usize, debt: Nanos) {
         let now = self.now;
         self.scheduler().end_search(now, core);
-        self.begin(core, owed);
+        self.begin(core, debt);
     }
 
-    /// Something is to be sent from `home`, or from another core if that is parked. Returns the core that will.
+    /// Returns the core that sends for `home`: `home` itself, or another core if `home` is parked.
     pub(super) fn sender(&self, home: usize) -> usize {
         self.scheduler.as_ref().map_or(home, |scheduler| scheduler.substitute(home))
     }
 
-    /// `core` sends what is outgoing if it has nothing else to do.
+    /// Lets `core` send its outgoing messages if it is idle.
     pub(super) fn send_if_idle(&mut self, core: usize) {
         let has_some = !self.server.cores[core].outgoing.is_empty();
         if has_some && matches!(self.server.cores[core].activity, Activity::Idle) && self.scheduler().active().has(core)
@@ -230,14 +235,14 @@ impl Run<'_> {
         }
     }
 
-    /// The allocator's clock.
+    /// Runs the allocator and schedules its next run.
     pub(super) fn allocator_tick(&mut self) {
         self.allocate(0);
         let period = self.scheduler().period();
         self.event_queue.schedule(self.now + period, Event::Allocate);
     }
 
-    /// Asks the allocator, while `arriving` messages are about to be queued, and does what it says.
+    /// Asks the allocator for a change and applies it. `arriving` messages are about to be queued.
     fn allocate(&mut self, arriving: u32) {
         let now = self.now;
         let Some(scheduler) = &mut self.scheduler else { return };
@@ -280,7 +285,7 @@ impl Run<'_> {
         }
     }
 
-    /// A granted core can be used: it looks for work.
+    /// Begins work or a search on a granted core that has become usable.
     pub(super) fn on_granted(&mut self, core: usize) {
         let now = self.now;
         self.scheduler().ready(now, core);
@@ -288,7 +293,7 @@ impl Run<'_> {
         self.begin(core, Nanos::ZERO);
     }
 
-    /// Admission control hears of a core that is not the server's any more.
+    /// Reports the loss of a core to the controller.
     fn report_fewer_cores(&mut self) {
         let (now, total) = (self.now, self.scheduler().allocated());
         self.halves.control.on_core_grant(&CoreGrant { now, granted: 0, total });
@@ -316,7 +321,7 @@ impl Run<'_> {
         }
     }
 
-    /// A request has been rejected.
+    /// Counts a rejection.
     pub(super) fn record_rejection(&mut self) {
         self.stats.record_reject();
         if let Some(scheduler) = &mut self.scheduler {
@@ -324,7 +329,7 @@ impl Run<'_> {
         }
     }
 
-    /// Looks for a parked core that still has something to do.
+    /// Whether a parked core still has work or outgoing messages.
     pub(super) fn has_parked_work(&self) -> bool {
         let Some(scheduler) = &self.scheduler else { return false };
         let active = scheduler.active();

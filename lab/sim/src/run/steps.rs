@@ -1,6 +1,8 @@
-//! Requests of an application with locks: work, take a lock, work, give it back. A request runs on its core until it is
-//! done or has to wait. At a mutex it leaves the core, and joins a run queue when it has the lock. At a spinlock it
-//! keeps the core. `locks.rs` decides which waiter gets a lock next.
+//! Requests of an application with locks: they work, take a lock, work, and release it.
+//!
+//! A request runs on its core until it is done or has to wait. At a mutex it leaves the core, and
+//! joins a run queue once it has the lock. At a spinlock it keeps the core. `locks.rs` decides
+//! which waiter gets a lock next.
 
 use super::Run;
 use crate::audit::Audit;
@@ -17,56 +19,56 @@ use leeward_outcome::LockOutcome;
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{Application, Step};
 
-/// Where a request stands.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not executed so far: at its client, on the wire, in the packet or the run queue.
+    /// Not executed yet: at its client, on the wire, in the packet queue or in the run queue.
     NotStarted,
-    /// On a core, or in a run queue to go on.
+    /// On a core, or in a run queue to continue.
     Running,
     /// In this lock's queue.
     Waiting(u8),
-    /// Without a core, at a disk or a server further down.
+    /// Without a core, at a disk or a downstream server.
     Suspended,
-    /// The request did not get a lock and waits for it no more: a drop, as soon as a core takes it.
+    /// It did not get a lock and no longer waits: the next core that takes it rejects it.
     Rejected,
-    /// Its response or drop has left.
+    /// Its response or rejection has left.
     Done,
 }
 
-/// Progress that a request of an application with locks has besides what all have.
+/// Progress of a request through the application's steps.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     state: State,
     path: u8,
-    /// The step that it is at; the number of steps: its response is being sent.
+    /// Current step; the number of steps means that its response is being sent.
     step: u8,
-    /// The locks that it holds, one bit each.
+    /// Bit mask of the locks that it holds.
     held_locks: u64,
-    /// When it joined the run queue.
+    /// Time at which it joined the run queue.
     queued_at: Time,
     budget: Budget,
-    /// Numbers the waits in its slot, so that a time-out of an earlier one is known for what it is.
+    /// Counts the waits in its slot, to tell a time-out of an earlier wait.
     wait_id: u32,
 }
 
-/// Next move of a request.
+/// Next action of a request.
 enum NextAction {
-    /// The request works on for this span.
+    /// The request computes for this time.
     Work(Nanos),
-    /// Its response is sent.
+    /// The core sends its response.
     Send,
     /// Its response has been sent.
     Respond,
     /// The request waits for a lock.
     Wait,
-    /// The request waits for this span without a core.
+    /// The request waits for this time without a core.
     Suspend(Nanos),
-    /// The request does without a lock, and ends as a drop.
+    /// The request gives up a lock, and is rejected.
     Reject,
 }
 
-/// The application, its locks, and how far each request has come.
+/// The application, its locks, and the progress of each request.
 pub(super) struct StepRunner {
     application: Application,
     kind: LockKind,
@@ -77,15 +79,15 @@ pub(super) struct StepRunner {
     send: Nanos,
     /// By slot.
     progress: Vec<Progress>,
-    /// Requests that have just got a lock they waited for.
+    /// Requests that have just stopped waiting for a lock.
     ready: Vec<Waiter>,
-    /// Whether a budget may be spent while one waits.
+    /// Whether a waiting request checks its budget again.
     rechecks_budget: bool,
     rng: Rng,
 }
 
 impl StepRunner {
-    /// `None` if the application has no locks: then nothing of this module runs.
+    /// Returns `None` if the application has no locks; this module is then unused.
     pub(super) fn new(config: &SimConfig) -> Option<Self> {
         (!config.application.is_plain()).then(|| StepRunner {
             application: config.application.clone(),
@@ -101,24 +103,24 @@ impl StepRunner {
         })
     }
 
-    /// The path of the next request.
+    /// Draws the path of the next request.
     pub(super) fn draw(&mut self) -> u8 {
         self.application.draw(&mut self.rng) as u8
     }
 
-    /// The path that a request takes.
+    /// Path of a request.
     pub(super) fn path_of(&self, request: RequestId) -> u8 {
         self.progress[request.slot()].path
     }
 
-    /// A request has just been issued, and will take this path.
+    /// Adds a request that has just been issued, with its path.
     pub(super) fn add_request(&mut self, request: RequestId, path: u8) {
         let budget = match self.acquire {
             LockPolicy::UnlessCongested { budget, .. } => Budget::new(budget),
             LockPolicy::Plain | LockPolicy::Try | LockPolicy::Timed { .. } => Budget::UNLIMITED,
         };
         let slot = request.slot();
-        let wait = self.progress.get(slot).map_or(0, |before| before.wait_id);
+        let wait = self.progress.get(slot).map_or(0, |previous| previous.wait_id);
         let fresh = Progress {
             state: State::NotStarted,
             path,
@@ -130,13 +132,13 @@ impl StepRunner {
         };
         match self.progress.get_mut(slot) {
             Some(progress) => *progress = fresh,
-            // Slots are handed out one after another.
+            // Slots are allocated consecutively.
             None => self.progress.push(fresh),
         }
     }
 
-    /// An admitted request, which has `waited` in the packet queue, joins the run queue, unless its delay is more than
-    /// what is left of the budget.
+    /// Puts an admitted request, which has `waited` in the packet queue, into the run queue.
+    /// Returns whether its budget allows the run queue's delay.
     fn enter_run_queue(&mut self, request: RequestId, now: Time, waited: Nanos, run_delay: Nanos) -> bool {
         let progress = &mut self.progress[request.slot()];
         progress.budget.charge(waited);
@@ -144,7 +146,8 @@ impl StepRunner {
         progress.budget.allows(run_delay)
     }
 
-    /// A core takes a request from a run queue. Whether it is for the first time.
+    /// Charges the wait in the run queue to a request that a core takes. Returns whether the
+    /// request executes for the first time.
     pub(super) fn start_if_new(&mut self, request: RequestId, now: Time) -> bool {
         let progress = &mut self.progress[request.slot()];
         progress.budget.charge(now.since(progress.queued_at));
@@ -155,7 +158,7 @@ impl StepRunner {
         first
     }
 
-    /// For how long a request that is on a core works on before anything else happens to it.
+    /// Time for which a request on a core computes until its next action.
     pub(super) fn next_work(&self, request: RequestId, service: Nanos) -> Nanos {
         let progress = &self.progress[request.slot()];
         match (progress.state, self.step(request)) {
@@ -165,13 +168,13 @@ impl StepRunner {
         }
     }
 
-    /// The step that a request is at; `None`: its response is being sent.
+    /// Current step of a request; `None`: its response is being sent.
     fn step(&self, request: RequestId) -> Option<Step> {
         let Progress { path, step, .. } = self.progress[request.slot()];
         self.application.paths[usize::from(path)].steps.get(usize::from(step)).copied()
     }
 
-    /// Sends a request away from its core, if that is its next step; for how long.
+    /// Suspends a request without a core if that is its next step. Returns the length of the wait.
     fn suspend(&mut self, request: RequestId, service: Nanos, now: Time) -> Option<Nanos> {
         let Some(Step::Wait(_)) = self.step(request) else { return None };
         let progress = &mut self.progress[request.slot()];
@@ -180,7 +183,7 @@ impl StepRunner {
         Some(length.scale(SlowPeriod::factor_at(self.slow, now)))
     }
 
-    /// A request's wait without a core is over. Whatever it waited for gives the locks back that are to be given back then.
+    /// Ends a request's wait without a core, and releases the locks that the wait held.
     fn resume(&mut self, request: RequestId, now: Time) {
         let progress = &mut self.progress[request.slot()];
         progress.state = State::Running;
@@ -192,8 +195,10 @@ impl StepRunner {
         }
     }
 
-    /// A request on `core` has come to the end of its step: it takes and gives back locks up to the next thing that takes
-    /// time. `run_delay` is asked for only where it matters.
+    /// Takes a request on `core` past the end of its step, through its lock operations, to the next
+    /// action that takes time.
+    ///
+    /// Calls `run_delay` only if the lock policy needs it.
     fn advance(
         &mut self,
         now: Time,
@@ -243,7 +248,7 @@ impl StepRunner {
         match self.acquire {
             LockPolicy::Plain | LockPolicy::Timed { .. } => true,
             LockPolicy::Try => false,
-            // What it would wait for here, and for a core afterwards (Hoover §3.4).
+            // The wait for the lock, and then for a core (Hoover §3.4).
             LockPolicy::UnlessCongested { .. } => {
                 let (budget, delay) = (self.progress[request.slot()].budget, self.locks.delay(lock, now) + run_delay());
                 budget.allows(delay) && !(self.rechecks_budget && budget.is_spent())
@@ -251,15 +256,15 @@ impl StepRunner {
         }
     }
 
-    /// `lock` is `request`'s.
+    /// Makes `request` the holder of `lock`.
     fn set_holder(&mut self, lock: usize, request: RequestId) {
         let progress = &mut self.progress[request.slot()];
         progress.held_locks |= 1 << lock;
         progress.step += 1;
     }
 
-    /// Gives `lock` to the next waiter whose budget still lasts. That waiter is noted in `ready`, and so are the late
-    /// ones before it.
+    /// Grants `lock` to the next waiter whose budget lasts. Adds that waiter, and the rejected ones
+    /// before it, to `ready`.
     fn release(&mut self, lock: usize, request: RequestId, now: Time) {
         self.progress[request.slot()].held_locks &= !(1 << lock);
         self.locks.release(lock, now);
@@ -289,7 +294,7 @@ impl StepRunner {
         NextAction::Reject
     }
 
-    /// A wait has lasted long enough; `None` if it is over already.
+    /// Ends a wait that has reached its time limit; `None` if it is over already.
     fn cancel_wait(&mut self, request: RequestId, wait: u32, now: Time) -> Option<Waiter> {
         let progress = &mut self.progress[request.slot()];
         let State::Waiting(lock) = progress.state else { return None };
@@ -301,13 +306,14 @@ impl StepRunner {
         self.locks.cancel_wait(lock.into(), request, now)
     }
 
-    /// A request's response or drop leaves. Whether it is a drop because of a lock.
+    /// Ends a request whose response or rejection leaves. Returns whether a lock was the reason of
+    /// its rejection.
     pub(super) fn on_departure(&mut self, request: RequestId) -> bool {
         let state = std::mem::replace(&mut self.progress[request.slot()].state, State::Done);
         state == State::Rejected
     }
 
-    /// Compares what the locks and the requests say of each other.
+    /// Checks that the locks and the requests agree on holders and waiters.
     pub(super) fn audit(&self, now: Time, audit: &mut Audit) {
         let contradiction = self.locks.contradiction();
         audit.check(contradiction.is_none(), now, || contradiction.unwrap_or_default());
@@ -333,22 +339,24 @@ impl StepRunner {
 }
 
 impl Run<'_> {
-    /// Whether an admitted request's budget lasts for the run queue: the server's own check after the controller's, where
-    /// budgets are given at all.
+    /// Whether an admitted request's budget lasts for the run queue: the server's own check after
+    /// the controller's.
+    ///
+    /// Requests without a budget always pass.
     pub(super) fn has_budget(&mut self, request: RequestId) -> bool {
-        let Some(staged) = &mut self.steps else { return true };
+        let Some(steps) = &mut self.steps else { return true };
         let waited = self.now.since(self.requests[request].arrived).saturating_sub(self.server.cost_of_receiving());
-        staged.enter_run_queue(request, self.now, waited, self.server.queues.run_delay(self.now))
+        steps.enter_run_queue(request, self.now, waited, self.server.queues.run_delay(self.now))
     }
 
-    /// The request on `core` has come to the end of a step. What the core still owes if it is free now; `None` if it goes
-    /// on with the same request.
+    /// Continues the request on `core` after the end of a step. Returns the CPU time that a free
+    /// core still owes; `None` if the core continues with the same request.
     pub(super) fn on_step_end(&mut self, core: usize, task: Task) -> Option<Nanos> {
-        let staged = self.steps.as_mut()?;
+        let steps = self.steps.as_mut()?;
         let (queues, now) = (&self.server.queues, self.now);
         let service = self.requests[task.request].service;
-        let next = staged.advance(now, core, task.request, service, || queues.run_delay(now));
-        let owed = match next {
+        let next = steps.advance(now, core, task.request, service, || queues.run_delay(now));
+        let debt = match next {
             NextAction::Work(length) => self.continue_on_core(core, task, length),
             NextAction::Send => self.continue_on_core(core, task, self.server.cost_of_sending()),
             NextAction::Wait => self.wait_for_lock(core, task.request),
@@ -370,7 +378,7 @@ impl Run<'_> {
             }
         };
         self.wake_ready(core);
-        owed
+        debt
     }
 
     fn continue_on_core(&mut self, core: usize, task: Task, length: Nanos) -> Option<Nanos> {
@@ -382,12 +390,12 @@ impl Run<'_> {
     }
 
     fn wait_for_lock(&mut self, core: usize, request: RequestId) -> Option<Nanos> {
-        let staged = self.steps.as_ref()?;
-        if let LockPolicy::Timed { timeout: after } = staged.acquire {
-            let wait = staged.progress[request.slot()].wait_id;
-            self.event_queue.schedule(self.now + after, Event::LockTimeout(request, wait));
+        let steps = self.steps.as_ref()?;
+        if let LockPolicy::Timed { timeout: limit } = steps.acquire {
+            let wait = steps.progress[request.slot()].wait_id;
+            self.event_queue.schedule(self.now + limit, Event::LockTimeout(request, wait));
         }
-        match staged.kind {
+        match steps.kind {
             LockKind::Mutex => Some(Nanos::ZERO),
             LockKind::Spinlock => {
                 self.server.cores[core].activity = Activity::Spinning(self.now);
@@ -396,23 +404,23 @@ impl Run<'_> {
         }
     }
 
-    /// Resumes the requests whose turn has come: in the run queue of the core that gave the lock back, or on the core
-    /// that they burn.
+    /// Resumes the requests in `ready`: in the run queue of the core that released the lock, or on
+    /// the core on which they spin.
     fn wake_ready(&mut self, core: usize) {
-        let Some(staged) = &mut self.steps else { return };
-        let mut ready = std::mem::take(&mut staged.ready);
+        let Some(steps) = &mut self.steps else { return };
+        let mut ready = std::mem::take(&mut steps.ready);
         for waiter in ready.drain(..) {
             self.resume_waiter(waiter, core);
         }
-        if let Some(staged) = &mut self.steps {
-            staged.ready = ready;
+        if let Some(steps) = &mut self.steps {
+            steps.ready = ready;
         }
     }
 
-    /// A request is back from where it waited without a core.
+    /// Resumes a request after its wait without a core.
     pub(super) fn on_wait_ended(&mut self, request: RequestId) {
-        let Some(staged) = &mut self.steps else { return };
-        staged.resume(request, self.now);
+        let Some(steps) = &mut self.steps else { return };
+        steps.resume(request, self.now);
         let home = self.home(self.requests[request].session);
         self.server.queues.push_task(home, self.now, Task { request });
         self.wake_ready(home);
@@ -423,36 +431,36 @@ impl Run<'_> {
         let task = Task { request: waiter.request };
         let service = self.requests[waiter.request].service;
         match waiter.spinning_core {
-            // A disk that has a queue goes on with the next without asking for a core.
+            // A disk with a queue continues with the next request without a core.
             None if let Some(length) = self.suspend_if_due(waiter.request, service) => {
                 self.event_queue.schedule(self.now + length, Event::WaitEnded(waiter.request));
             }
             None => self.server.queues.push_task(core, self.now, task),
             Some(core) => {
                 self.stats.record_busy(waiter.since, self.now);
-                let work = self.steps.as_ref().map_or(Nanos::ZERO, |staged| staged.next_work(waiter.request, service));
+                let work = self.steps.as_ref().map_or(Nanos::ZERO, |steps| steps.next_work(waiter.request, service));
                 self.continue_on_core(core, task, work);
             }
         }
     }
 
     fn suspend_if_due(&mut self, request: RequestId, service: Nanos) -> Option<Nanos> {
-        let staged = self.steps.as_mut()?;
-        let has_it = staged.progress[request.slot()].state == State::Running;
-        has_it.then(|| staged.suspend(request, service, self.now)).flatten()
+        let steps = self.steps.as_mut()?;
+        let has_lock = steps.progress[request.slot()].state == State::Running;
+        has_lock.then(|| steps.suspend(request, service, self.now)).flatten()
     }
 
-    /// A request may have waited long enough for a lock.
+    /// Handles the time limit of a request's wait for a lock.
     pub(super) fn on_lock_timeout(&mut self, request: RequestId, wait: u32) {
-        let Some(staged) = &mut self.steps else { return };
-        if let Some(waiter) = staged.cancel_wait(request, wait, self.now) {
+        let Some(steps) = &mut self.steps else { return };
+        if let Some(waiter) = steps.cancel_wait(request, wait, self.now) {
             let home = self.home(self.requests[request].session);
             self.resume_waiter(waiter, home);
             self.wake_idle_cores(home);
         }
     }
 
-    /// The run ends: what spinning cores have burned so far counts.
+    /// Counts the time of the cores that still spin at the end of the run.
     pub(super) fn account_spinning(&mut self, end: Time) {
         for core in &self.server.cores {
             if let Activity::Spinning(since) = core.activity {

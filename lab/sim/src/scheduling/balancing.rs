@@ -1,59 +1,61 @@
-//! How work and cores find each other: where a message goes, and how a core without work looks for some. Names and
-//! meaning only; the looking is `super::search`.
+//! Load balancing policies: where a message is queued, and how an idle core finds work.
+//!
+//! Names and meaning only; `super::search` computes the search times.
 
 use leeward_core::units::{Nanos, parse_duration};
 
-/// Where a message goes.
+/// Where a message is queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DispatchPolicy {
-    /// To any active core.
+    /// A random active core.
     #[default]
     Random,
-    /// To the active core with the fewest requests of so many that are drawn.
+    /// Among this many random active cores, the one with the fewest requests.
     ShortestOf(u32),
-    /// To the active core with the fewest requests; while all have this many, into one queue for all (join the bounded
-    /// shortest queue).
+    /// The active core with the fewest requests; while all have this many, a shared queue (join the
+    /// bounded shortest queue).
     Bounded(u32),
 }
 
-/// How a core without work of its own finds some.
+/// How an idle core finds work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StealPolicy {
-    /// Not at all.
+    /// Never: cores don't steal.
     Never,
-    /// The core looks at one core after the other, from the next one on.
+    /// The core checks one core after the other, from the next one on.
     InOrder,
-    /// The same from a core that is drawn (Shenango).
+    /// As [`StealPolicy::InOrder`], from a random core on (Shenango).
     #[default]
     Random,
-    /// First at the core that shares its physical core, then as [`Finding::Random`].
+    /// First the core that shares its physical core, then as [`StealPolicy::Random`].
     SiblingFirst,
-    /// At the cores that say that something has waited for this long there: one look tells which.
+    /// A core with a flag. A flag rises when an entry has waited for this long; one check sees all
+    /// flags.
     Flagged(Nanos),
-    /// The core knows which queue has waited longest: a bound.
+    /// The core knows the queue with the oldest entry: a bound.
     Oracle,
 }
 
-/// Both together.
+/// A dispatch policy with a steal policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balancing {
-    /// Where a message goes.
+    /// Where a message is queued.
     pub dispatch: DispatchPolicy,
-    /// How a core without work finds some.
+    /// How an idle core finds work.
     pub stealing: StealPolicy,
 }
 
-/// How the policies are written.
+/// Names of the policies.
 pub const NAMES: &str = "none, steal-in-order, steal-random, steal-sibling, flags, flags:500ns, oracle, choice:2, \
                          choice-steal:2, jbsq:2";
 
-/// More is no sample, and no bound.
+/// Maximum sample size and queue bound.
 const MAX_SAMPLE: u32 = 128;
-/// The delay from which a core is flagged, unless it is said.
+/// Default waiting time after which a core's flag rises.
 const FLAGGED_FROM: Nanos = Nanos(500);
 
 impl Balancing {
-    /// Reads one of [`NAMES`]; `None` if it is none.
+    /// Parses one of [`NAMES`]; `None` if `text` is not a policy.
     pub fn parse(text: &str) -> Option<Balancing> {
         let (name, rest) = match text.split_once(':') {
             Some((name, rest)) => (name, Some(rest)),
@@ -63,7 +65,8 @@ impl Balancing {
             None => Some(2),
             Some(rest) => rest.parse().ok().filter(|number| (1..=MAX_SAMPLE).contains(number)),
         };
-        let plain = |finding| rest.is_none().then_some(Balancing { stealing: finding, ..Balancing::default() });
+        let plain =
+            |steal_policy| rest.is_none().then_some(Balancing { stealing: steal_policy, ..Balancing::default() });
         match name {
             "none" => plain(StealPolicy::Never),
             "steal-in-order" => plain(StealPolicy::InOrder),
@@ -87,7 +90,7 @@ impl Balancing {
 }
 
 impl std::fmt::Display for Balancing {
-    /// As [`Balancing::parse`] reads it.
+    /// Writes the name that [`Balancing::parse`] reads.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.dispatch, self.stealing) {
             (DispatchPolicy::ShortestOf(sample), StealPolicy::Never) => write!(f, "choice:{sample}"),

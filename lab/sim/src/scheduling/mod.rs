@@ -1,12 +1,12 @@
-//! Servers whose cores come and go: what the simulator is told of it. The policies of allocation are
-//! `leeward_allocation`'s; what a grant costs, and how work finds a core, is here.
+//! Core allocation of the simulated server: the model of grants, and how work finds a core.
+//! Allocation policies are in `leeward_allocation`.
 //!
-//! - [`Scheduling`]: the part of a server's model that says so.
-//! - [`Revoke`], [`Steal`], [`Start`]: rules in which simulators differ.
-//! - [`Balancing`]: where a message goes, and how a core without work finds some.
-//! - `search`: when a core that looks for work gets to whose queue.
-//! - `scheduler`: the state of all cores; `crate::run::cores` moves it on.
-//! - `usage`: who had the cores for how long.
+//! - [`Scheduling`]: the part of a server's model for core allocation.
+//! - [`RevokePolicy`], [`StealAmount`], [`InitialCores`]: rules in which simulators differ.
+//! - [`Balancing`]: where a message is queued, and how an idle core finds work.
+//! - `search`: when a searching core reaches which queue.
+//! - `scheduler`: the state of all cores; `crate::run::cores` advances it.
+//! - `usage`: how long cores were in each state.
 
 mod balancing;
 pub(crate) mod scheduler;
@@ -19,61 +19,63 @@ use leeward_allocation::CoreLimits;
 use leeward_core::params::Params;
 use leeward_core::units::Nanos;
 
-/// How a server's cores come and go, and how work finds them. The defaults are those of the poster (SIGCOMM'23 §1).
+/// Model of core allocation and load balancing. The defaults are those of the poster (SIGCOMM'23
+/// §1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scheduling {
-    /// The policy's name: see [`leeward_allocation::registry`].
+    /// Name of the allocation policy: see [`leeward_allocation::registry`].
     pub allocator: String,
-    /// Its parameters.
+    /// Parameters of the policy.
     pub params: Params,
-    /// The fewest cores the server ever has.
+    /// Minimum number of cores of the server.
     pub min_cores: u32,
-    /// Time from a grant until the core can be used.
+    /// Time from a grant until the core is usable.
     pub allocation_delay: Nanos,
-    /// CPU time to look into another core's queue. To take something out of it costs [`crate::config::Costs::steal`].
+    /// CPU time of checking another core's queue. Taking an entry costs
+    /// [`crate::config::Costs::steal`] besides.
     pub check_cost: Nanos,
-    /// How work and cores find each other.
+    /// Load balancing policy.
     pub balancing: Balancing,
     /// Cores that may be revoked.
     pub revoke: RevokePolicy,
-    /// Entries that a core takes from another's queue.
+    /// Number of entries that a core steals at a time.
     pub steal: StealAmount,
-    /// Cores that are there when the run begins.
+    /// Cores at the beginning of the run.
     pub start: InitialCores,
 }
 
-/// Cores that a policy's revocations may take.
+/// Cores that a revocation may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RevokePolicy {
-    /// Cores without work first, then any: a busy one parks after what it is at.
+    /// Idle cores first, then any core: a busy one parks after its current step.
     #[default]
     Any,
-    /// Cores without work only (the simulator of McClure et al., and the poster's).
+    /// Idle cores only (the simulator of McClure et al., and the poster's).
     Idle,
 }
 
-/// Entries that a core without work takes from another's queue at once.
+/// Number of entries that an idle core steals at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StealAmount {
-    /// The oldest.
+    /// The oldest entry.
     #[default]
     One,
     /// The older half, rounded up (the simulator of McClure et al., and the poster's).
     Half,
 }
 
-/// Cores that are there when a run begins.
+/// Cores at the beginning of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InitialCores {
-    /// The fewest.
+    /// The minimum number.
     #[default]
     Min,
-    /// All (the simulator of McClure et al., and the poster's).
+    /// All cores (the simulator of McClure et al., and the poster's).
     All,
 }
 
 impl Scheduling {
-    /// The policy `allocator`, everything else as in the poster.
+    /// The model of the poster, with the policy `allocator`.
     pub fn new(allocator: &str) -> Self {
         Scheduling {
             allocator: allocator.into(),
@@ -88,7 +90,7 @@ impl Scheduling {
         }
     }
 
-    /// The limits on a server of so many cores.
+    /// Limits of the allocator on a server of `cores` cores.
     pub fn limits(&self, cores: u32) -> CoreLimits {
         CoreLimits::new(self.min_cores, cores)
     }

@@ -1,4 +1,5 @@
-//! The state of all cores of a server whose cores come and go. What happens to the work on them is `crate::run::cores`'s.
+//! The state of all cores of a server with core allocation. `crate::run::cores` handles the work on
+//! them.
 
 use super::balancing::{Balancing, DispatchPolicy};
 use super::search::Search;
@@ -10,11 +11,11 @@ use leeward_core::units::{Nanos, Time};
 use leeward_outcome::CoreUsage;
 use leeward_workload::rng::{Purpose, Rng};
 
-/// How often a policy that decides at every event is asked besides: a core that was granted for a request that another
-/// took must not leave the next one waiting.
+/// Period of additional calls to a policy that decides at every event. Without them, a request
+/// could wait for ever if another took the core granted for it.
 const FALLBACK_PERIOD: Nanos = Nanos::from_micros(5);
 
-/// A set of cores: there are up to 128.
+/// A set of cores, of at most 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CoreSet(u128);
 
@@ -53,7 +54,7 @@ impl CoreSet {
         self.0 = if inside { self.0 | bit } else { self.0 & !bit };
     }
 
-    /// The `index`-th of it, from 0.
+    /// Returns the `index`-th core of the set, from 0.
     fn nth(self, index: u32) -> usize {
         let mut left = self.0;
         for _ in 0..index {
@@ -63,38 +64,39 @@ impl CoreSet {
     }
 }
 
-/// All cores.
+/// The state of all cores.
 pub(crate) struct Scheduler {
     pub(crate) balancing: Balancing,
     pub(crate) check_cost: Nanos,
     pub(crate) allocation_delay: Nanos,
     pub(crate) searches: Vec<Search>,
     pub(crate) usage: Usage,
-    /// Requests rejected since the allocator was asked last.
+    /// Requests rejected since the allocator's last decision.
     pub(crate) rejected: u64,
     allocator: Box<dyn Allocator>,
     limits: CoreLimits,
     pace: PollSchedule,
-    /// How long a core looks for work; `None`: until it is revoked.
+    /// Time for which a core searches for work; `None`: until it is revoked.
     search_limit: Option<Nanos>,
     revoke: RevokePolicy,
     pub(crate) steal: StealAmount,
-    /// Has work or looks for some.
+    /// Cores with work or in search of it.
     active: CoreSet,
-    /// Of the active ones: those that look for work.
+    /// Active cores that search for work.
     searching: CoreSet,
-    /// Of the active ones: those that park after what they are at.
+    /// Active cores that park after their current step.
     leaving: CoreSet,
-    /// Granted and not yet usable.
+    /// Granted cores that are not usable yet.
     granting: CoreSet,
     rng: Rng,
 }
 
 impl Scheduler {
-    /// The server begins with its fewest cores, or with all, and all of them look for work.
+    /// Creates the state at the beginning of a run, with the minimum number of cores or all of them
+    /// active.
     ///
     /// # Errors
-    /// A policy that there is not, or parameters that it does not take, in words.
+    /// An unknown policy, or parameters that the policy rejects, as text.
     pub(crate) fn new(model: &Scheduling, cores: u32, seed: u64) -> Result<Self, String> {
         let limits = model.limits(cores);
         let policy = registry::find(&model.allocator).map_err(|error| error.to_string())?;
@@ -118,14 +120,14 @@ impl Scheduler {
             granting: CoreSet::default(),
             rng: Rng::new(seed, Purpose::Balancing),
         };
-        let there = if model.start == InitialCores::All { limits.max } else { limits.min };
-        for core in 0..there as usize {
+        let initial = if model.start == InitialCores::All { limits.max } else { limits.min };
+        for core in 0..initial as usize {
             scheduler.active.put(core, true);
         }
         Ok(scheduler)
     }
 
-    /// Queues besides one per core.
+    /// Number of queues besides one per core.
     pub(crate) fn extra_queues(model: Option<&Scheduling>) -> usize {
         model.map_or(0, |model| usize::from(matches!(model.balancing.dispatch, DispatchPolicy::Bounded(_))))
     }
@@ -137,12 +139,12 @@ impl Scheduler {
         }
     }
 
-    /// Whether the policy is asked at every arrival.
+    /// Whether the policy decides at every arrival.
     pub(crate) fn follows_events(&self) -> bool {
         matches!(self.pace, PollSchedule::EveryEvent { .. })
     }
 
-    /// Whether cores are there as soon as they are granted.
+    /// Whether granted cores are usable at once.
     pub(crate) fn is_instant(&self) -> bool {
         self.pace == PollSchedule::EveryEvent { instant: true }
     }
@@ -159,14 +161,14 @@ impl Scheduler {
         self.leaving.has(core)
     }
 
-    /// Cores that work may be given to.
+    /// Cores to which work may be assigned.
     pub(crate) fn assignable(&self) -> CoreSet {
         let staying = self.active.without(self.leaving);
         if staying.len() > 0 { staying } else { self.active }
     }
 
-    /// A core to send what its own core can't, because that is parked: `core` if it is active, else one that has nothing
-    /// to do, else any.
+    /// Core that sends messages of `core`: `core` itself if active, else a searching core, else any
+    /// assignable one.
     pub(crate) fn substitute(&self, core: usize) -> usize {
         if self.active.has(core) {
             return core;
@@ -174,14 +176,14 @@ impl Scheduler {
         self.searching.first().or(self.assignable().first()).unwrap_or(core)
     }
 
-    /// Draws a core to which work may be given.
+    /// Draws a core to which work may be assigned.
     pub(crate) fn random_assignable(&mut self) -> usize {
-        let takers = self.assignable();
-        let index = self.rng.below(takers.len().max(1).into());
-        takers.nth(index as u32)
+        let candidates = self.assignable();
+        let index = self.rng.below(candidates.len().max(1).into());
+        candidates.nth(index as u32)
     }
 
-    /// Change that the allocator wants, within the limits.
+    /// Asks the allocator for a change, limited to the allowed number of cores.
     pub(crate) fn decide(&mut self, now: Time, queues: &Queues, arriving: u32) -> CoreChange {
         let (busy, available) = self.usage.since_tick(now);
         let staying = self.active.without(self.leaving);
@@ -206,7 +208,7 @@ impl Scheduler {
                 more => CoreChange::Grant(more),
             },
             CoreChange::Revoke(fewer) => {
-                // What is on its way can't be taken back.
+                // A grant under way can't be revoked.
                 let most = allocated.saturating_sub(self.limits.min).min(signals.active.saturating_sub(1));
                 match fewer.min(most) {
                     0 => CoreChange::Keep,
@@ -216,19 +218,19 @@ impl Scheduler {
         }
     }
 
-    /// Cores that the server has or will have.
+    /// Number of cores that the server has or has been granted.
     pub(crate) fn allocated(&self) -> u32 {
         self.active.without(self.leaving).len() + self.granting.len()
     }
 
-    /// Takes back a revocation that has not happened yet.
+    /// Cancels a revocation that has not taken effect yet. Returns `false` if there is none.
     pub(crate) fn cancel_revocation(&mut self) -> bool {
         let Some(core) = self.leaving.first() else { return false };
         self.leaving.put(core, false);
         true
     }
 
-    /// The next core to grant; it is on its way from now on.
+    /// Chooses a core to grant and marks it as granting; `None` if all cores are taken.
     pub(crate) fn grant(&mut self, now: Time) -> Option<usize> {
         let taken = CoreSet(self.active.0 | self.granting.0);
         let core = (!taken.0).trailing_zeros() as usize;
@@ -240,14 +242,14 @@ impl Scheduler {
         Some(core)
     }
 
-    /// A granted core can be used.
+    /// Makes a granted core usable.
     pub(crate) fn ready(&mut self, now: Time, core: usize) {
         self.granting.put(core, false);
         self.active.put(core, true);
         self.record_usage(now);
     }
 
-    /// The core to take away next: one without work if there is one, else any that may be taken.
+    /// Next core to revoke: an idle one if possible, else any that the policy allows.
     pub(crate) fn revocation_candidate(&self) -> Option<usize> {
         let idle = self.searching.without(self.leaving);
         let busy = match self.revoke {
@@ -257,15 +259,15 @@ impl Scheduler {
         idle.last().or(busy.last())
     }
 
-    /// `core` parks after what it is at.
+    /// Marks `core` for parking after its current step.
     pub(crate) fn mark_leaving(&mut self, core: usize) {
         self.leaving.put(core, true);
     }
 
-    /// Whether `core` may give itself back.
+    /// Whether `core` may park by itself.
     pub(crate) fn may_park(&self, core: usize) -> bool {
         let staying = self.active.without(self.leaving).len();
-        // One core must be there now, whatever is on its way.
+        // One core must be active now, even while grants are under way.
         self.allocated() > self.limits.min && staying > 1 || self.leaving.has(core)
     }
 
@@ -277,7 +279,7 @@ impl Scheduler {
         self.record_usage(now);
     }
 
-    /// `core` begins to look for work.
+    /// Begins a search for work on `core`.
     pub(crate) fn begin_search(&mut self, now: Time, core: usize) {
         self.searching.put(core, true);
         let others = (self.searches.len() as u64 - 1).max(1);
@@ -291,7 +293,7 @@ impl Scheduler {
         self.record_usage(now);
     }
 
-    /// `core` has found something to do.
+    /// Ends the search of `core`.
     pub(crate) fn end_search(&mut self, now: Time, core: usize) {
         if self.searching.has(core) {
             self.searching.put(core, false);
@@ -299,10 +301,10 @@ impl Scheduler {
         }
     }
 
-    /// When `core`, which looks for work, sees what lies in `queue` since `head`.
+    /// Time at which the searching `core` finds the entry that has waited in `queue` since `head`.
     pub(crate) fn discovery_time(&self, core: usize, queue: usize, head: Time, now: Time) -> Time {
-        let place = (core, queue, self.searches.len());
-        self.searches[core].discovery_time(self.balancing.stealing, self.check_cost, place, head, now)
+        let route = (core, queue, self.searches.len());
+        self.searches[core].discovery_time(self.balancing.stealing, self.check_cost, route, head, now)
     }
 
     pub(crate) fn report(&mut self, end: Time, measured: Nanos) -> CoreUsage {

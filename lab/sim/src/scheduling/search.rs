@@ -1,21 +1,22 @@
-//! Times at which a core that looks for work looks into each queue: arithmetic instead of an event per look. Looks are
-//! `check` apart; a sweep over all other cores is followed by the next, in the same order.
+//! Times at which a searching core checks each queue: arithmetic instead of one event per check.
+//! Checks take `check` each. A sweep over all other cores is followed by the next, in the same
+//! order.
 
 use super::balancing::StealPolicy;
 use leeward_core::units::{Nanos, Time};
 
-/// Search of one core.
+/// Search of one core for work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// When it began.
+    /// Beginning of the search.
     pub(crate) since: Time,
-    /// Where its order begins, in cores after its own.
+    /// First core of the sweep, as an offset from the core's successor.
     pub(crate) start: usize,
-    /// Time at which the core gives up.
+    /// Time at which the core stops searching.
     pub(crate) until: Time,
-    /// The next moment at which something is to be done for it.
+    /// Time of the core's next event.
     pub(crate) next: Time,
-    /// Distinguishes that moment's event from those that were overtaken.
+    /// Number of that event, to tell it from outdated ones.
     pub(crate) generation: u32,
 }
 
@@ -24,10 +25,11 @@ impl Search {
         Search { since: Time::ZERO, start: 0, until: Time::NEVER, next: Time::NEVER, generation: 0 }
     }
 
-    /// When `thief` sees what lies in `queue` since `head`, at `now` or later; [`Time::NEVER`] if it does not look there.
+    /// Time, not before `now`, at which `thief` finds the entry that has waited in `queue` since
+    /// `head`; [`Time::NEVER`] if it does not check that queue.
     pub(crate) fn discovery_time(
         &self,
-        finding: StealPolicy,
+        stealing: StealPolicy,
         check: Nanos,
         (thief, queue, cores): (usize, usize, usize),
         head: Time,
@@ -36,7 +38,7 @@ impl Search {
         if queue == thief {
             return self.boundary(check, now);
         }
-        match finding {
+        match stealing {
             StealPolicy::Never => Time::NEVER,
             StealPolicy::Oracle => now,
             StealPolicy::Flagged(from) => self.boundary(check, Time(head.0.max(self.since.0)) + from + check).max(now),
@@ -44,16 +46,16 @@ impl Search {
                 if check == Nanos::ZERO || cores < 2 {
                     return now;
                 }
-                let place = position(finding, self.start, thief, queue, cores) as u64;
-                let first = self.since.0 + (place + 1) * check.0;
+                let index = position(stealing, self.start, thief, queue, cores) as u64;
+                let first = self.since.0 + (index + 1) * check.0;
                 let sweep = (cores as u64 - 1) * check.0;
-                let behind = now.0.saturating_sub(first);
-                Time(first + behind.div_ceil(sweep) * sweep)
+                let late = now.0.saturating_sub(first);
+                Time(first + late.div_ceil(sweep) * sweep)
             }
         }
     }
 
-    /// The first end of a look that is not before `at`.
+    /// End of the first check that does not end before `at`.
     fn boundary(&self, check: Nanos, at: Time) -> Time {
         if check == Nanos::ZERO {
             return at;
@@ -62,43 +64,43 @@ impl Search {
     }
 }
 
-/// Where `queue` comes in the order in which `thief` looks at the others, from 0.
-fn position(finding: StealPolicy, start: usize, thief: usize, queue: usize, cores: usize) -> usize {
+/// Position of `queue` in the sweep of `thief`, from 0.
+fn position(stealing: StealPolicy, start: usize, thief: usize, queue: usize, cores: usize) -> usize {
     let after = |core: usize| (core + cores - thief - 1) % cores;
     let others = cores - 1;
-    let place = after(queue);
-    if finding != StealPolicy::SiblingFirst {
-        return (place + others - start % others) % others;
+    let index = after(queue);
+    if stealing != StealPolicy::SiblingFirst {
+        return (index + others - start % others) % others;
     }
     let sibling = thief ^ 1;
     if sibling >= cores {
-        return (place + others - start % others) % others;
+        return (index + others - start % others) % others;
     }
     if queue == sibling {
         return 0;
     }
     let rest = others - 1;
-    let place = place - usize::from(place > after(sibling));
-    1 + (place + rest - start % rest) % rest
+    let index = index - usize::from(index > after(sibling));
+    1 + (index + rest - start % rest) % rest
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every other core has a place of its own, whatever the order and its start.
+    /// Each other core has its own position, for every order and start.
     #[test]
     fn an_order_visits_each_core_once() {
-        for finding in [StealPolicy::InOrder, StealPolicy::Random, StealPolicy::SiblingFirst] {
+        for stealing in [StealPolicy::InOrder, StealPolicy::Random, StealPolicy::SiblingFirst] {
             for cores in 2..9 {
                 for thief in 0..cores {
                     for start in 0..cores {
-                        let mut places: Vec<usize> = (0..cores)
+                        let mut positions: Vec<usize> = (0..cores)
                             .filter(|queue| *queue != thief)
-                            .map(|queue| position(finding, start, thief, queue, cores))
+                            .map(|queue| position(stealing, start, thief, queue, cores))
                             .collect();
-                        places.sort_unstable();
-                        assert_eq!(places, (0..cores - 1).collect::<Vec<_>>());
+                        positions.sort_unstable();
+                        assert_eq!(positions, (0..cores - 1).collect::<Vec<_>>());
                     }
                 }
             }

@@ -1,9 +1,9 @@
-//! Use of the cores: integrals over the numbers of cores in each state, exact, in core-nanoseconds.
+//! Use of the cores: exact integrals over the number of cores in each state, in core-nanoseconds.
 
 use leeward_core::units::{Nanos, Time};
 use leeward_outcome::CoreUsage;
 
-/// How many cores are in which state; the others are parked.
+/// Number of cores in each state; the others are parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CoreCounts {
     pub(crate) active: u32,
@@ -18,7 +18,7 @@ struct CoreTime {
     searching: u128,
 }
 
-/// The integrals.
+/// Integrals since the beginning of the run, with snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     current: CoreCounts,
@@ -32,10 +32,10 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The numbers are these from `now` on.
-    pub(crate) fn set(&mut self, now: Time, numbers: CoreCounts) {
+    /// Sets the numbers of cores from `now` on.
+    pub(crate) fn set(&mut self, now: Time, counts: CoreCounts) {
         self.advance(now);
-        self.current = numbers;
+        self.current = counts;
     }
 
     pub(crate) fn record_grants(&mut self, cores: u32) {
@@ -54,7 +54,7 @@ impl Usage {
         self.areas.searching += span * u128::from(self.current.searching);
     }
 
-    /// CPU time that went into work, and CPU time there was, since this was asked last.
+    /// CPU time spent on work, and CPU time available, since the last call.
     pub(crate) fn since_tick(&mut self, now: Time) -> (Nanos, Nanos) {
         self.advance(now);
         let available = self.areas.active - self.at_tick.active;
@@ -76,7 +76,8 @@ impl Usage {
         held as f64 / length.0.max(1) as f64
     }
 
-    /// Over the measured part, which ends at `end` after `measured`, on a server of `cores`.
+    /// Returns the use of `cores` cores in the measured interval, which ends at `end` after
+    /// `measured`.
     pub(crate) fn report(&mut self, end: Time, measured: Nanos, cores: u32) -> CoreUsage {
         self.advance(end);
         let (before, grants, parks) = self.at_warmup;

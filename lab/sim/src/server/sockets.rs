@@ -1,5 +1,8 @@
-//! A server behind sockets: what waits in one is read at once, and what goes out waits a moment for company. So a message costs the less
-//! the deeper the queues are. Never here: what it costs by itself, and which answers are written at once (`answers`).
+//! Sockets of the server: a core reads all messages of a socket at once, and outgoing messages wait
+//! briefly for others.
+//!
+//! So a message is cheaper the deeper the queues are. Does not contain the cost of a single
+//! message, or the choice of responses written immediately (`pending_responses`).
 
 use super::{Activity, MAX_SEND_BATCH, Server};
 use crate::config::SocketCosts;
@@ -9,7 +12,7 @@ use crate::server::OutgoingMessage;
 use leeward_core::units::{Nanos, Time};
 use std::collections::VecDeque;
 
-/// State of the sessions' sockets, by session. A session is known once it has sent something.
+/// State of the sockets, by session. It grows with a session's first message.
 pub(super) struct SocketState {
     costs: SocketCosts,
     sockets: Vec<Socket>,
@@ -17,9 +20,9 @@ pub(super) struct SocketState {
 
 #[derive(Default)]
 struct Socket {
-    /// Whether its first unread message stands in a packet queue.
+    /// Whether the socket's first unread message is in a packet queue.
     is_queued: bool,
-    /// Unread messages behind that one.
+    /// Unread messages after that one.
     unread: VecDeque<(Time, Packet)>,
 }
 
@@ -29,16 +32,16 @@ impl SocketState {
     }
 
     fn socket(&mut self, session: u32) -> &mut Socket {
-        let place = session as usize;
-        if self.sockets.len() <= place {
-            self.sockets.resize_with(place + 1, Socket::default);
+        let index = session as usize;
+        if self.sockets.len() <= index {
+            self.sockets.resize_with(index + 1, Socket::default);
         }
-        &mut self.sockets[place]
+        &mut self.sockets[index]
     }
 }
 
 impl Server {
-    /// A message has reached its session's core.
+    /// Queues a message that has reached its session's core.
     pub(crate) fn enqueue_packet(&mut self, home: usize, now: Time, packet: Packet) {
         if let Some(sockets) = &mut self.sockets {
             let socket = sockets.socket(packet.session());
@@ -51,13 +54,14 @@ impl Server {
         self.queues.push_packet(home, now, packet);
     }
 
-    /// A core receives a message that it has taken from a packet queue, and with it what else is in its socket.
+    /// Receives a message taken from a packet queue, with the other messages of its socket.
     pub(super) fn receive(&mut self, core: usize, packet: Packet) -> Activity {
         if let Some(sockets) = &mut self.sockets {
             let socket = sockets.socket(packet.session());
             let more = socket.unread.len().min(SocketCosts::READ_QUANTUM - 1);
             self.cores[core].read_packets.extend(socket.unread.drain(..more).map(|(_, packet)| packet));
-            // Whoever sends more than a turn's worth stands in line by the age of the next.
+            // A session with more messages than the quantum queues again, by the age of its next
+            // message.
             let next = socket.unread.pop_front();
             socket.is_queued = next.is_some();
             if let Some((since, packet)) = next {
@@ -72,7 +76,8 @@ impl Server {
         self.sockets.as_ref().map_or(self.costs.receive, |sockets| sockets.costs.receive)
     }
 
-    /// Number of the outgoing things that `core` sends now. Behind sockets they wait for company, unless nothing else is to be done.
+    /// Number of outgoing messages that `core` sends now. With sockets they are held for others
+    /// while tasks wait.
     pub(super) fn sendable(&mut self, core: usize, now: Time) -> usize {
         let has_tasks = self.queues.has_tasks();
         let Server { cores, sockets, batch, .. } = self;
@@ -92,14 +97,14 @@ impl Server {
         waiting
     }
 
-    /// A core has executed a request for so long: what it holds back has waited as long, if that is too long.
+    /// Ends the hold of outgoing messages after an execution that took too long.
     pub(crate) fn expire_hold(&mut self, core: usize, service: Nanos) {
         if service >= SocketCosts::HOLD {
             self.cores[core].held_since = Some(Time::ZERO);
         }
     }
 
-    /// CPU time of writing so many messages.
+    /// CPU time of writing `messages` messages.
     pub(super) fn cost_of_writes(&self, messages: u64) -> Nanos {
         match &self.sockets {
             Some(sockets) if messages > 1 => sockets.costs.batched_write * messages,
@@ -107,7 +112,8 @@ impl Server {
         }
     }
 
-    /// Answers of a session that wait on `core` to be written: they leave with the one that is written now.
+    /// Removes and returns the session's responses that wait on `core`; they share the current
+    /// write.
     pub(crate) fn take_responses(&mut self, core: usize, session: u32) -> Vec<RequestId> {
         if self.sockets.is_none() {
             return Vec::new();

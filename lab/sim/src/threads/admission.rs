@@ -1,5 +1,6 @@
-//! Admission control of a tier: when the controller is asked, and what its answers cost the threads. Credits and demands that travel in
-//! messages of their own cost CPU time of whichever thread receives a request next.
+//! Admission control of a tier: calls of the controller, and their CPU cost for the threads.
+//! Separate messages with credits or demand cost CPU time of the next thread that receives a
+//! request.
 
 use super::event::{Event, JobId};
 use super::jobs::Jobs;
@@ -12,7 +13,7 @@ use leeward_core::client::{ClientSink, Header, LocalOutcome};
 use leeward_core::server::{Arrival, Departure, Feedback, Outcome, Signals, Verdict};
 use leeward_core::units::{Nanos, Priority, Time};
 
-/// Effects of a client's decisions.
+/// Applies a client's decisions to the simulation.
 struct ThreadedSink<'a> {
     session: u32,
     now: Time,
@@ -40,11 +41,11 @@ impl ClientSink<JobId> for ThreadedSink<'_> {
 }
 
 impl Run<'_> {
-    /// A client issues a request: it leaves at once, or waits for its credit.
+    /// Issues a client's request: it leaves at once or waits for its credit.
     pub(super) fn submit(&mut self, client: u32, job: JobId) {
         let Some(admission) = &mut self.admission else {
-            let there = self.config.network.rtt / 2;
-            return self.event_queue.schedule_on(Lane::ToServer, self.now + there, Event::Arrive(job));
+            let one_way = self.config.network.rtt / 2;
+            return self.event_queue.schedule_on(Lane::ToServer, self.now + one_way, Event::Arrive(job));
         };
         let priority = Priority::from_random(admission.client_rng.bits());
         let random = admission.client_rng.bits();
@@ -75,12 +76,12 @@ impl Run<'_> {
         }
     }
 
-    /// CPU time of the controller's own messages since a thread last paid for them.
+    /// Takes the CPU time of the controller's own messages that no thread has paid for yet.
     pub(super) fn take_debt(&mut self) -> Nanos {
         self.admission.as_mut().map_or(Nanos::ZERO, |admission| std::mem::take(&mut admission.debt))
     }
 
-    /// Asks the controller whether a request that was received is admitted.
+    /// Asks the controller whether to admit a received request.
     pub(super) fn admit(&mut self, job: JobId) -> bool {
         let delay = self.oldest_age();
         let Some(admission) = &mut self.admission else { return true };
@@ -93,19 +94,19 @@ impl Run<'_> {
             .with_random(admission.server_rng.bits());
         admission.update_demand(base.session, base.demand);
         let session = &mut admission.sessions[base.session as usize];
-        let (verdict, ticket) = session.request(admission.halves.cores[0].as_mut(), &arrival);
-        admission.keep(job, ticket);
+        let (verdict, permit) = session.request(admission.halves.cores[0].as_mut(), &arrival);
+        admission.keep(job, permit);
         verdict == Verdict::Admit
     }
 
-    /// Asks it again when the request's turn has come.
+    /// Asks the controller again when a thread dequeues the request.
     pub(super) fn may_begin(&mut self, job: JobId) -> bool {
         let waited = self.now.since(self.jobs[job].base.arrived).saturating_sub(self.costs.receive);
         let Some(admission) = &mut self.admission else { return true };
         admission.halves.cores[0].on_dequeue(waited) == Verdict::Admit
     }
 
-    /// A response or drop leaves for its client.
+    /// Sends a response or rejection to its client.
     pub(super) fn respond(&mut self, job: JobId, outcome: Outcome) {
         self.stats.record_sent(1);
         let base = self.jobs[job].base;
@@ -129,13 +130,13 @@ impl Run<'_> {
             }
         }
         let departure = Departure { now: self.now, outcome, sojourn, credit: base.credit };
-        let ticket = admission.permits[job as usize].take().expect("a request is answered once");
+        let permit = admission.permits[job as usize].take().expect("a request is answered once");
         let session = &mut admission.sessions[base.session as usize];
-        let feedback = session.reply(admission.halves.cores[0].as_mut(), ticket, &departure);
+        let feedback = session.reply(admission.halves.cores[0].as_mut(), permit, &departure);
         self.event_queue.schedule_on(Lane::ToClient, at, Event::ClientReply(job, outcome, feedback));
     }
 
-    /// A client hears what became of its request.
+    /// Handles a response or rejection at its client.
     pub(super) fn on_client_reply(&mut self, job: JobId, outcome: Outcome, feedback: &Feedback) {
         let base = self.jobs.end(job);
         match outcome {
@@ -148,14 +149,14 @@ impl Run<'_> {
         });
     }
 
-    /// A client hears of a credit.
+    /// Handles an explicit credit at its client.
     pub(super) fn on_credit(&mut self, client: u32, feedback: &Feedback) {
         self.with_client(client, |clients, now, wire| clients.on_credit(client, now, feedback, wire));
     }
 
-    /// A client tells how many requests it holds back.
+    /// Handles a client's demand message at the server.
     pub(super) fn on_demand(&mut self, client: u32, demand: u32) {
-        let (now, back) = (self.now, self.config.network.rtt - self.config.network.rtt / 2);
+        let (now, to_client) = (self.now, self.config.network.rtt - self.config.network.rtt / 2);
         let Some(admission) = &mut self.admission else { return };
         self.stats.record_receive(false);
         admission.debt += self.costs.receive;
@@ -164,14 +165,14 @@ impl Run<'_> {
         if let Some(feedback) = admission.halves.cores[0].demand(session, now) {
             admission.debt += self.costs.send;
             self.stats.record_sent(1);
-            self.event_queue.schedule_on(Lane::ToClient, now + back, Event::Credit(client, feedback));
+            self.event_queue.schedule_on(Lane::ToClient, now + to_client, Event::Credit(client, feedback));
         }
     }
 
-    /// The controller's period is over.
+    /// Runs the controller's slow half and sends explicit credits.
     pub(super) fn control_tick(&mut self) {
         let (now, delay) = (self.now, self.oldest_age());
-        let back = self.config.network.rtt - self.config.network.rtt / 2;
+        let to_client = self.config.network.rtt - self.config.network.rtt / 2;
         let Some(admission) = &mut self.admission else { return };
         let signals = Signals { now, packet_delay: delay, ..admission.since_tick };
         admission.halves.control.tick(&signals);
@@ -183,7 +184,7 @@ impl Run<'_> {
             let feedback = core.wake(&mut admission.sessions[slot.0 as usize], now);
             admission.debt += self.costs.send;
             self.stats.record_sent(1);
-            self.event_queue.schedule_on(Lane::ToClient, now + back, Event::Credit(slot.0, feedback));
+            self.event_queue.schedule_on(Lane::ToClient, now + to_client, Event::Credit(slot.0, feedback));
         }
         let next = now + admission.period;
         self.event_queue.schedule(next, Event::Control);
@@ -193,7 +194,7 @@ impl Run<'_> {
         }
     }
 
-    /// The age of the oldest request that waits for a thread.
+    /// Age of the oldest request that waits for a thread.
     pub(super) fn oldest_age(&self) -> Nanos {
         let unread = self.fronts.iter().filter_map(|front| front.unread.front());
         let oldest = unread.chain(self.queue.front()).map(|job| self.now.since(self.jobs[*job].base.arrived)).max();

@@ -1,26 +1,29 @@
-//! A set of connections that threads watch: what has come, who sleeps there, who polls there, and the lock around it. Polls are
-//! arithmetic: an arrival is found at the end of the look that begins after it.
+//! A set of connections that threads watch: unread messages, sleeping and polling threads, and the
+//! set's lock.
+//!
+//! Polls are arithmetic: a poller finds an arrival at the end of the first poll that begins after
+//! it.
 
 use super::event::ThreadId;
 use super::lock::Lock;
 use leeward_core::units::{Nanos, Time};
 use std::collections::VecDeque;
 
-/// Connections of a front, or links to leaves; `T` is what comes over them.
+/// Connections of a front, or links to leaves; `T` is the type of message.
 #[derive(Debug)]
 pub(super) struct ConnectionSet<T> {
-    /// Messages that have come and that nobody has taken, oldest first.
+    /// Unread messages, oldest first.
     pub(super) unread: VecDeque<T>,
-    /// Threads that sleep here. The first waits for messages, the others for a call of the one before.
+    /// Threads that sleep here. The first waits for messages, the others wait to be promoted.
     pub(super) sleepers: VecDeque<ThreadId>,
-    /// Threads that poll here, on a CPU each.
+    /// Threads that poll here, each on its own CPU.
     pub(super) pollers: Vec<ThreadId>,
     pub(super) lock: Lock,
-    /// A thread has been woken for what has come and has not looked yet.
+    /// Whether a thread was woken for a message and has not polled yet.
     pub(super) notified: bool,
-    /// An event will tell when a poller sees what has come.
+    /// Whether an event is scheduled at which a poller finds the messages.
     pub(super) poll_scheduled: bool,
-    /// When the present pollers began.
+    /// Time at which the present set of pollers began.
     phase: Time,
 }
 
@@ -37,34 +40,40 @@ impl<T> ConnectionSet<T> {
         }
     }
 
-    /// A thread begins to poll.
+    /// Adds a poller.
     pub(super) fn start_polling(&mut self, thread: ThreadId, now: Time) {
         self.pollers.push(thread);
         self.phase = now;
     }
 
-    /// A thread polls no more.
+    /// Removes a poller.
     pub(super) fn stop_polling(&mut self, thread: ThreadId, now: Time) {
-        if let Some(place) = self.pollers.iter().position(|poller| *poller == thread) {
-            self.pollers.remove(place);
+        if let Some(index) = self.pollers.iter().position(|poller| *poller == thread) {
+            self.pollers.remove(index);
             self.phase = now;
         }
     }
 
-    /// Length of a poller's turn: a look, and the lock's line once for each that spins on it.
-    fn poll_length(&self, look: Nanos, line: Nanos) -> Nanos {
-        look + line * (self.pollers.len() as u64).saturating_sub(1)
+    /// Length of one poll: its own cost, and one cache-line transfer for each other poller of the
+    /// lock.
+    fn poll_length(&self, poll: Nanos, line: Nanos) -> Nanos {
+        poll + line * (self.pollers.len() as u64).saturating_sub(1)
     }
 
-    /// When a poller sees what has come at `now`: the first look that begins after it must end.
-    pub(super) fn found_at(&self, now: Time, look: Nanos, line: Nanos) -> Time {
-        let turn = self.poll_length(look, line).0;
-        if turn == 0 { now } else { now + Nanos((turn - now.since(self.phase).0 % turn) % turn + turn) }
+    /// Time at which a poller finds a message that arrives at `now`: the end of the first poll that
+    /// begins after it.
+    pub(super) fn found_at(&self, now: Time, poll: Nanos, line: Nanos) -> Time {
+        let length = self.poll_length(poll, line).0;
+        if length == 0 { now } else { now + Nanos((length - now.since(self.phase).0 % length) % length + length) }
     }
 
-    /// How long the look that is under way at `now` lasts; nothing without pollers.
-    pub(super) fn poll_remaining(&self, now: Time, look: Nanos, line: Nanos) -> Nanos {
-        let turn = self.poll_length(look, line).0;
-        if turn == 0 || self.pollers.is_empty() { Nanos::ZERO } else { Nanos(turn - now.since(self.phase).0 % turn) }
+    /// Rest of the poll under way at `now`; zero without pollers.
+    pub(super) fn poll_remaining(&self, now: Time, poll: Nanos, line: Nanos) -> Nanos {
+        let length = self.poll_length(poll, line).0;
+        if length == 0 || self.pollers.is_empty() {
+            Nanos::ZERO
+        } else {
+            Nanos(length - now.since(self.phase).0 % length)
+        }
     }
 }

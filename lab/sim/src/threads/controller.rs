@@ -1,6 +1,7 @@
-//! A controller's halves at the server of a tier and at its clients. What is admitted is the controller's business.
+//! State of a tier's controller: its halves at the server and at the clients. Does not contain
+//! admission decisions.
 //!
-//! The server is one core to its controller: its threads share the half that decides about requests.
+//! The controller sees the server as one core: all threads share one fast half.
 
 use super::event::JobId;
 use crate::clients::Clients;
@@ -11,11 +12,14 @@ use leeward_core::server::{CoreId, Gauges, PendingRequest, Registration, ServerH
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_workload::rng::{Purpose, Rng};
 
-/// Time in which a server is to catch up with what clients hold back: so it is told as a rate. The growth alone would say nothing any more
-/// once the clients' queues are full, and a small setup would stay.
+/// Time in which the server should work off the requests held back at clients, which turns their
+/// number into a rate.
+///
+/// The growth of that number alone would be zero once the clients' queues are full, and a small
+/// setup would stay.
 const CATCH_UP: Nanos = Nanos::from_millis(100);
 
-/// A controller around a tier.
+/// The controller of a tier.
 pub(super) struct Admission {
     pub(super) clients: Clients<JobId>,
     pub(super) halves: ServerHalves,
@@ -23,19 +27,19 @@ pub(super) struct Admission {
     pub(super) permits: Vec<Option<PendingRequest>>,
     pub(super) since_tick: Signals,
     pub(super) period: Nanos,
-    /// CPU time of messages that no request has paid for.
+    /// CPU time of messages that no thread has paid for yet.
     pub(super) debt: Nanos,
-    /// Requests that wait at clients, as far as these have told.
+    /// Number of requests that wait at clients, as far as reported.
     held_back: u64,
     pub(super) rejected: u64,
-    /// Drops when the policy of threading was last asked.
+    /// Value of `rejected` at the threading policy's last decision.
     rejected_at_decision: u64,
     pub(super) client_rng: Rng,
     pub(super) server_rng: Rng,
 }
 
 impl Admission {
-    /// The controller, unless it decides nothing.
+    /// Creates the controller; `None` for the algorithm `none`.
     pub(super) fn new(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<Option<Self>, ParamError> {
         if algorithm.name == "none" {
             return Ok(None);
@@ -68,12 +72,12 @@ impl Admission {
         self.halves.control.gauges()
     }
 
-    /// Drops since this was last asked, for the policy of threading.
+    /// Number of rejections since the last call, for the threading policy.
     pub(super) fn take_rejected(&mut self) -> u64 {
         self.rejected - std::mem::replace(&mut self.rejected_at_decision, self.rejected)
     }
 
-    /// Requests that clients hold back, as a rate per second.
+    /// Requests held back at clients, as a rate per second.
     pub(super) fn held_back(&self) -> Rate {
         Rate(self.held_back as f64 / CATCH_UP.as_secs_f64())
     }
@@ -84,11 +88,11 @@ impl Admission {
         session.demand = demand;
     }
 
-    pub(super) fn keep(&mut self, job: JobId, ticket: PendingRequest) {
-        let place = job as usize;
-        if self.permits.len() <= place {
-            self.permits.resize_with(place + 1, || None);
+    pub(super) fn keep(&mut self, job: JobId, permit: PendingRequest) {
+        let index = job as usize;
+        if self.permits.len() <= index {
+            self.permits.resize_with(index + 1, || None);
         }
-        self.permits[place] = Some(ticket);
+        self.permits[index] = Some(permit);
     }
 }

@@ -1,5 +1,8 @@
-//! CPUs and the threads on them, as an operating system shares them: wake-ups, slices, preemption, and idle CPUs that pull. A thread
-//! computes for a known span or spins without end; what it does that for is the business of `crew`.
+//! CPUs and the threads on them, scheduled like an operating system does: wake-ups, slices,
+//! preemption, and idle CPUs that steal threads.
+//!
+//! A thread computes for a known time or spins without end. Does not contain a thread's work
+//! (`thread_pool`).
 
 use super::event::{Event, ThreadId};
 use super::model::ThreadCosts;
@@ -12,7 +15,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// A woken thread is on its way.
+    /// Switching to a woken thread.
     Waking(ThreadId),
     Runs(ThreadId),
 }
@@ -22,53 +25,53 @@ struct Cpu {
     phase: Phase,
     /// Runnable threads that wait for this CPU.
     queue: VecDeque<ThreadId>,
-    /// When this phase, or this thread's stay on the CPU, began.
+    /// Beginning of this phase, or of this thread's time on the CPU.
     since: Time,
-    /// Up to when the running thread's time has been accounted for.
+    /// Time up to which the running thread is accounted for.
     accounted: Time,
-    /// When another thread may have the CPU.
+    /// Earliest time at which another thread may take the CPU.
     switch_at: Time,
-    /// The thread that ran last, and for how long.
+    /// Thread that ran last, and its time on the CPU.
     last: (ThreadId, Nanos),
     generation: u32,
 }
 
-/// A thread as its CPU sees it.
+/// Scheduling state of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct SchedEntity {
     cpu: u32,
-    /// CPU time that it still needs before it is asked what next.
+    /// CPU time that it needs until its next step.
     remaining: Nanos,
     spins: bool,
 }
 
-/// Meaning of an event on a CPU to the rest.
+/// Result of a CPU's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CpuEvent {
-    /// Nothing.
+    /// No effect on threads.
     Nothing,
-    /// A thread has done what it had to compute: it has the CPU and must be told what next.
+    /// A thread has finished computing and has the CPU: it needs its next step.
     Done(ThreadId),
-    /// A thread that spun has lost its CPU; it will be asked what next when it gets one again.
+    /// A spinning thread has lost its CPU; it needs its next step once it has one again.
     SpinEnded(ThreadId),
 }
 
-/// CPU time, in integers.
+/// CPU time, in integers (ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuAccounting {
     /// Time in which CPUs ran threads.
     pub(super) busy: u128,
-    /// The part of it since the measured part began.
+    /// Part of `busy` since the warm-up.
     pub(super) measured: u128,
-    /// Time that threads were asked to compute, and that switches and cold caches took.
+    /// Time that threads were told to compute, plus the time of switches and cold caches.
     pub(super) charged: u128,
     /// Time that threads spun.
     pub(super) spun: u128,
-    /// The part of it since the measured part began.
+    /// Part of `spun` since the warm-up.
     pub(super) spun_measured: u128,
-    /// Threads woken.
+    /// Number of wake-ups.
     pub(super) wakes: u64,
-    /// Changes between threads on busy CPUs.
+    /// Number of switches between threads on busy CPUs.
     pub(super) switches: u64,
 }
 
@@ -76,9 +79,9 @@ pub(super) struct CpuAccounting {
 pub(super) struct Cpus {
     cpus: Vec<Cpu>,
     entities: Vec<SchedEntity>,
-    /// A bit per CPU that is idle.
+    /// Bit mask of the idle CPUs.
     idle: u128,
-    /// Threads in all queues.
+    /// Number of threads in all queues.
     queued: usize,
     costs: ThreadCosts,
     rng: Rng,
@@ -111,15 +114,15 @@ impl Cpus {
         }
     }
 
-    /// A new thread, asleep; it has never run anywhere, so it belongs to a CPU by its number.
+    /// Adds a sleeping thread. It has never run, so its number determines its CPU.
     pub(super) fn add_thread(&mut self) -> ThreadId {
         let id = self.entities.len() as ThreadId;
         self.entities.push(SchedEntity { cpu: id % self.cpus.len() as u32, ..SchedEntity::default() });
         id
     }
 
-    /// A sleeping thread becomes runnable.
-    pub(super) fn wake(&mut self, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
+    /// Makes a sleeping thread runnable.
+    pub(super) fn wake(&mut self, thread: ThreadId, now: Time, events: &mut EventQueue<Event>) {
         self.accounting.wakes += u64::from(now >= self.measured_from);
         let last = self.entities[thread as usize].cpu;
         match self.idle_from(last) {
@@ -129,16 +132,17 @@ impl Cpus {
                 let cpu = &mut self.cpus[index as usize];
                 let delay = self.costs.wake.at(now.since(cpu.since), self.rng.unit());
                 cpu.phase = Phase::Waking(thread);
-                self.schedule(index, now + delay, agenda);
+                self.schedule(index, now + delay, events);
             }
             None => {
                 let cpu = &mut self.cpus[last as usize];
                 cpu.queue.push_back(thread);
                 self.queued += 1;
                 if let Phase::Runs(running) = cpu.phase {
-                    // A thread that was alone has no end of its turn on the agenda, however long ago its slice was over.
+                    // A thread that ran alone has no event for the end of its slice, even if the
+                    // slice is over.
                     cpu.switch_at = cpu.switch_at.min((cpu.since + self.costs.preempt).max(now));
-                    self.rearm(last, running, now, agenda);
+                    self.rearm(last, running, now, events);
                 }
             }
         }
@@ -147,56 +151,56 @@ impl Cpus {
     /// The idle CPU nearest to `last`, upwards and around.
     fn idle_from(&self, last: u32) -> Option<u32> {
         let above = self.idle & (u128::MAX << last);
-        let found = if above != 0 { above } else { self.idle };
-        (found != 0).then(|| found.trailing_zeros())
+        let candidates = if above != 0 { above } else { self.idle };
+        (candidates != 0).then(|| candidates.trailing_zeros())
     }
 
-    fn schedule(&mut self, index: u32, at: Time, agenda: &mut EventQueue<Event>) {
+    fn schedule(&mut self, index: u32, at: Time, events: &mut EventQueue<Event>) {
         let cpu = &mut self.cpus[index as usize];
         cpu.generation = cpu.generation.wrapping_add(1);
-        agenda.schedule(at, Event::Cpu(index, cpu.generation));
+        events.schedule(at, Event::Cpu(index, cpu.generation));
     }
 
-    /// Schedules the end of what `thread` computes, or the end of its turn, whichever comes first.
-    fn rearm(&mut self, index: u32, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
-        let host = self.entities[thread as usize];
+    /// Schedules the end of the computation of `thread`, or of its slice if that ends first.
+    fn rearm(&mut self, index: u32, thread: ThreadId, now: Time, events: &mut EventQueue<Event>) {
+        let entity = self.entities[thread as usize];
         let cpu = &self.cpus[index as usize];
-        let left = host.remaining.saturating_sub(now.since(cpu.accounted));
-        let end = if host.spins { Time::NEVER } else { now + left };
+        let left = entity.remaining.saturating_sub(now.since(cpu.accounted));
+        let end = if entity.spins { Time::NEVER } else { now + left };
         let at = if cpu.queue.is_empty() { end } else { end.min(cpu.switch_at.max(now)) };
         if at == Time::NEVER {
-            // No event: a poll that nobody disturbs. Older events must not count.
+            // A spinning thread without a competitor needs no event; older events become outdated.
             let cpu = &mut self.cpus[index as usize];
             cpu.generation = cpu.generation.wrapping_add(1);
         } else {
-            self.schedule(index, at, agenda);
+            self.schedule(index, at, events);
         }
     }
 
-    /// Brings the running thread's account up to `now`.
+    /// Accounts for the running thread's time up to `now`.
     fn account(&mut self, index: u32, thread: ThreadId, now: Time) {
         let cpu = &mut self.cpus[index as usize];
-        let host = &mut self.entities[thread as usize];
+        let entity = &mut self.entities[thread as usize];
         let span = now.since(cpu.accounted);
         let measured = now.since(cpu.accounted.max(self.measured_from));
         cpu.accounted = now;
         self.accounting.busy += u128::from(span.0);
         self.accounting.measured += u128::from(measured.0);
-        if host.spins {
+        if entity.spins {
             self.accounting.spun += u128::from(span.0);
             self.accounting.spun_measured += u128::from(measured.0);
         } else {
-            host.remaining = host.remaining.saturating_sub(span);
+            entity.remaining = entity.remaining.saturating_sub(span);
         }
     }
 
-    /// The event of a CPU.
+    /// Handles the event of a CPU.
     pub(super) fn on_event(
         &mut self,
         index: u32,
         generation: u32,
         now: Time,
-        agenda: &mut EventQueue<Event>,
+        events: &mut EventQueue<Event>,
     ) -> CpuEvent {
         let cpu = &self.cpus[index as usize];
         if cpu.generation != generation {
@@ -206,38 +210,38 @@ impl Cpus {
             Phase::Idle => CpuEvent::Nothing,
             Phase::Waking(thread) => {
                 self.start(index, thread, Nanos::ZERO, now);
-                self.resume(index, thread, now, agenda)
+                self.resume(index, thread, now, events)
             }
             Phase::Runs(thread) => {
                 self.account(index, thread, now);
-                let host = self.entities[thread as usize];
-                if !host.spins && host.remaining == Nanos::ZERO {
+                let entity = self.entities[thread as usize];
+                if !entity.spins && entity.remaining == Nanos::ZERO {
                     return CpuEvent::Done(thread);
                 }
                 let cpu = &self.cpus[index as usize];
                 if cpu.queue.is_empty() || now < cpu.switch_at {
-                    self.rearm(index, thread, now, agenda);
+                    self.rearm(index, thread, now, events);
                     return CpuEvent::Nothing;
                 }
                 self.leave(index, now);
                 let spun = std::mem::take(&mut self.entities[thread as usize].spins);
                 self.cpus[index as usize].queue.push_back(thread);
                 self.queued += 1;
-                self.next(index, now, agenda);
+                self.next(index, now, events);
                 if spun { CpuEvent::SpinEnded(thread) } else { CpuEvent::Nothing }
             }
         }
     }
 
-    fn resume(&mut self, index: u32, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) -> CpuEvent {
+    fn resume(&mut self, index: u32, thread: ThreadId, now: Time, events: &mut EventQueue<Event>) -> CpuEvent {
         if self.entities[thread as usize].remaining == Nanos::ZERO {
             return CpuEvent::Done(thread);
         }
-        self.rearm(index, thread, now, agenda);
+        self.rearm(index, thread, now, events);
         CpuEvent::Nothing
     }
 
-    /// `thread` begins its stay on a CPU; `switch` is what the change costs.
+    /// Starts `thread` on a CPU after a switch that costs `switch`.
     fn start(&mut self, index: u32, thread: ThreadId, switch: Nanos, now: Time) {
         let cpu = &mut self.cpus[index as usize];
         let (last, ran) = cpu.last;
@@ -248,16 +252,17 @@ impl Cpus {
         };
         cpu.phase = Phase::Runs(thread);
         cpu.accounted = now;
-        // A stay counts from the first instruction: a slice shorter than a switch is a slow machine, not one that stands still.
+        // The time on the CPU begins after the switch. A slice shorter than a switch is then slow,
+        // but makes progress.
         cpu.since = now + switch + cold;
         cpu.switch_at = cpu.since + self.costs.slice;
-        let host = &mut self.entities[thread as usize];
-        host.cpu = index;
-        host.remaining += switch + cold;
+        let entity = &mut self.entities[thread as usize];
+        entity.cpu = index;
+        entity.remaining += switch + cold;
         self.accounting.charged += u128::from((switch + cold).0);
     }
 
-    /// The running thread gives its CPU up.
+    /// Records the time of the running thread, which leaves its CPU.
     fn leave(&mut self, index: u32, now: Time) {
         let cpu = &mut self.cpus[index as usize];
         if let Phase::Runs(thread) = cpu.phase {
@@ -265,8 +270,9 @@ impl Cpus {
         }
     }
 
-    /// A CPU without a running thread takes the next one, its own or another CPU's, or idles.
-    fn next(&mut self, index: u32, now: Time, agenda: &mut EventQueue<Event>) {
+    /// Starts the next thread on a CPU, from its own or another queue; the CPU idles if there is
+    /// none.
+    fn next(&mut self, index: u32, now: Time, events: &mut EventQueue<Event>) {
         let own = self.cpus[index as usize].queue.pop_front();
         let next = own.or_else(|| if self.queued == 0 { None } else { self.pull() });
         match next {
@@ -274,7 +280,7 @@ impl Cpus {
                 self.queued -= 1;
                 self.accounting.switches += u64::from(now >= self.measured_from);
                 self.start(index, thread, self.costs.switch, now);
-                self.rearm(index, thread, now, agenda);
+                self.rearm(index, thread, now, events);
             }
             None => {
                 let cpu = &mut self.cpus[index as usize];
@@ -286,50 +292,50 @@ impl Cpus {
         }
     }
 
-    /// The thread that has waited longest in the longest queue.
+    /// Takes the oldest thread of the longest queue.
     fn pull(&mut self) -> Option<ThreadId> {
         let longest = self.cpus.iter_mut().rev().max_by_key(|cpu| cpu.queue.len())?;
         longest.queue.pop_front()
     }
 
-    /// The running `thread` computes for `span`.
-    pub(super) fn compute(&mut self, thread: ThreadId, span: Nanos, now: Time, agenda: &mut EventQueue<Event>) {
+    /// Lets the running `thread` compute for `span`.
+    pub(super) fn compute(&mut self, thread: ThreadId, span: Nanos, now: Time, events: &mut EventQueue<Event>) {
         self.accounting.charged += u128::from(span.0);
-        let host = &mut self.entities[thread as usize];
-        host.remaining = span;
-        let index = host.cpu;
-        self.rearm(index, thread, now, agenda);
+        let entity = &mut self.entities[thread as usize];
+        entity.remaining = span;
+        let index = entity.cpu;
+        self.rearm(index, thread, now, events);
     }
 
-    /// The running `thread` spins.
-    pub(super) fn spin(&mut self, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
-        let host = &mut self.entities[thread as usize];
-        host.spins = true;
-        let index = host.cpu;
-        self.rearm(index, thread, now, agenda);
+    /// Lets the running `thread` spin.
+    pub(super) fn spin(&mut self, thread: ThreadId, now: Time, events: &mut EventQueue<Event>) {
+        let entity = &mut self.entities[thread as usize];
+        entity.spins = true;
+        let index = entity.cpu;
+        self.rearm(index, thread, now, events);
     }
 
-    /// The spinning `thread` has seen something, and must be told what next.
+    /// Ends the spinning of `thread`, which has found work and needs its next step.
     pub(super) fn stop_spinning(&mut self, thread: ThreadId, now: Time) {
         let index = self.entities[thread as usize].cpu;
         self.account(index, thread, now);
-        let host = &mut self.entities[thread as usize];
-        (host.spins, host.remaining) = (false, Nanos::ZERO);
+        let entity = &mut self.entities[thread as usize];
+        (entity.spins, entity.remaining) = (false, Nanos::ZERO);
     }
 
-    /// The running `thread` sleeps until it is woken.
-    pub(super) fn sleep(&mut self, thread: ThreadId, now: Time, agenda: &mut EventQueue<Event>) {
+    /// Lets the running `thread` sleep until it is woken.
+    pub(super) fn sleep(&mut self, thread: ThreadId, now: Time, events: &mut EventQueue<Event>) {
         let index = self.entities[thread as usize].cpu;
         self.leave(index, now);
-        self.next(index, now, agenda);
+        self.next(index, now, events);
     }
 
-    /// Whether a CPU idles although a thread waits for one.
+    /// Whether a CPU is idle while a thread waits for one.
     pub(super) fn idles_beside_work(&self) -> bool {
         self.idle != 0 && self.queued > 0
     }
 
-    /// Accounts for those who still run at the end.
+    /// Accounts for threads that still run at the end.
     pub(super) fn close(&mut self, now: Time) {
         for index in 0..self.cpus.len() as u32 {
             if let Phase::Runs(thread) = self.cpus[index as usize].phase {
@@ -338,9 +344,10 @@ impl Cpus {
         }
     }
 
-    /// Whether the CPUs' time is the sum of what threads were charged, to the nanosecond; after [`close`](Self::close).
+    /// Whether the CPUs' time equals the sum of the threads' time, to the nanosecond; valid after
+    /// [`close`](Self::close).
     pub(super) fn is_balanced(&self) -> bool {
-        let left: u128 = self.entities.iter().map(|host| u128::from(host.remaining.0)).sum();
+        let left: u128 = self.entities.iter().map(|entity| u128::from(entity.remaining.0)).sum();
         self.accounting.busy + left == self.accounting.charged + self.accounting.spun
     }
 }

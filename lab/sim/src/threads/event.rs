@@ -1,14 +1,14 @@
-//! Events of a tier's run. Never here: what follows from them.
+//! Events of a tier's run. Does not contain their effects.
 
 use leeward_core::server::{Feedback, Outcome};
 use leeward_core::units::Time;
 
-/// A thread, by its number.
+/// Number of a thread.
 pub(super) type ThreadId = u32;
-/// A request under way, by its slot.
+/// Slot of a request in flight.
 pub(super) type JobId = u32;
 
-/// Something that happens.
+/// An event of the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// This client issues a request.
@@ -17,77 +17,78 @@ pub(super) enum Event {
     Arrive(JobId),
     /// A response reaches its client.
     Completed(JobId),
-    /// A response or a drop reaches its client, with what the controller says.
+    /// A response or rejection reaches its client, with the controller's feedback.
     ClientReply(JobId, Outcome, Feedback),
-    /// A client hears of a credit.
+    /// An explicit credit reaches its client.
     Credit(u32, Feedback),
-    /// The server hears how many requests a client holds back.
+    /// A client's demand message reaches the server.
     Demand(u32, u32),
-    /// A client's timer goes off.
+    /// A client's timer fires.
     Timer(u32),
-    /// The controller's period is over.
+    /// The controller's slow half runs.
     Control,
-    /// News of a call reach the tier.
+    /// A reply, or the time-out of a call, reaches the tier.
     Reply(Reply),
-    /// Something is due on a CPU; the number tells an overtaken event from the valid one.
+    /// Event of a CPU; the number tells an outdated event from the current one.
     Cpu(u32, u32),
-    /// A poller of a front sees what has come.
+    /// A poller of a front finds a request.
     FoundAtFront(u32),
-    /// A poller of links sees what has come.
+    /// A poller of links finds a reply.
     FoundAtLinks(u32),
-    /// A thread has polled for long enough: its poll of this number.
+    /// A thread's poll of this number reaches its time limit.
     PollTimeout(ThreadId, u32),
-    /// The policy wants to be asked; the number tells an overtaken event from the valid one.
+    /// The policy's own timer fires; the number tells an outdated event from the current one.
     AskPolicy(u32),
-    /// The policy's period is over.
+    /// The policy's period ends.
     Tick,
-    /// The measured part begins.
+    /// The measurement begins.
     WarmedUp,
     /// A window of the time series ends.
     Window,
 }
 
-/// A call as it was made: the first time, or again at another copy.
+/// One attempt of a call: the first, or a second one at another copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallAttempt {
-    /// The request that the call is of.
+    /// Request that makes the call.
     pub(super) job: JobId,
-    /// Life of the request's slot, which others may have had since.
+    /// Generation of the request's slot, to detect reuse.
     pub(super) generation: u32,
-    /// The call's number among the request's.
+    /// Index of the call in the request.
     pub(super) call: u16,
-    /// Leaf that is asked.
+    /// Leaf that is called.
     pub(super) leaf: u16,
-    /// Whether the call was made before.
+    /// First or second attempt.
     pub(super) number: AttemptNumber,
 }
 
-/// Whether a call was made before.
+/// Number of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptNumber {
     First,
     Second,
 }
 
-/// News of a call.
+/// A leaf's reply to a call, or a call's hedge time-out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     pub(super) attempt: CallAttempt,
-    /// When the call left.
+    /// Time at which the call left.
     pub(super) sent_at: Time,
-    /// Receiver.
+    /// Receiver of the reply.
     pub(super) receiver: ReplyReceiver,
     pub(super) kind: ReplyKind,
 }
 
-/// Content of the news.
+/// Kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyKind {
-    /// The leaf has answered.
+    /// The leaf's result.
     Result,
-    /// The leaf has not begun the call and won't.
+    /// The leaf rejected the call without beginning it.
     Rejected,
-    /// Nothing has come for so long that a second call is worth while. No message: a timer of the receiver's.
+    /// The call takes so long that a second attempt is worthwhile. A timer of the receiver, not a
+    /// message.
     HedgeTimeout,
 }
 
@@ -96,8 +97,8 @@ pub(super) enum ReplyKind {
 pub(super) enum ReplyReceiver {
     /// The response threads of these links.
     Links(u16),
-    /// A helper that waits for this reply alone.
+    /// A helper thread that waits only for this reply.
     Helper(ThreadId),
-    /// The thread that has the request, over its own connections.
+    /// The request's thread, over its own connections.
     Own(ThreadId),
 }

@@ -1,4 +1,5 @@
-//! A threading policy and its senses. The policies are those of [`leeward_threading`]; none is here.
+//! A threading policy with its inputs. Does not contain policies: those are in
+//! [`leeward_threading`].
 
 use super::model::Tier;
 use crate::SimError;
@@ -8,32 +9,32 @@ use leeward_threading::{
     ArrivalRing, LatencyWindow, PollSchedule, Setup, ThreadEnvironment, ThreadingPolicy, ThreadingSetup, registry,
 };
 
-/// Requests of a window of latencies.
+/// Number of requests in a window of latencies.
 const LATENCIES: usize = 500;
 
-/// A policy and its senses.
+/// A policy and its inputs.
 pub(super) struct Governor {
     pub(super) policy: Box<dyn ThreadingPolicy>,
     pub(super) pace: PollSchedule,
     pub(super) window: usize,
     pub(super) ring: ArrivalRing,
-    /// Arrivals since the policy was last asked for arrivals.
+    /// Arrivals since the last decision on arrivals.
     pub(super) arrivals: u16,
     pub(super) last_decision: Time,
     pub(super) busy_at_decision: u128,
-    /// Number of the event that will ask it, so that an overtaken one means nothing.
+    /// Number of the policy's timer event, to tell an outdated event from the current one.
     pub(super) timer_id: u32,
     pub(super) setup_since: Time,
     pub(super) latencies: Vec<Nanos>,
     pub(super) window_latencies: LatencyWindow,
     pub(super) ended: u64,
     pub(super) late: u64,
-    /// Threads have slept or woken since it was last asked.
+    /// Whether threads have slept or woken since the last decision.
     pub(super) blocking_changed: bool,
 }
 
 impl Governor {
-    /// The policy of `tier`, if it has one.
+    /// Creates the policy of `tier`, if it has one.
     pub(super) fn new(config: &SimConfig, tier: &Tier) -> Result<Option<Self>, SimError> {
         let Some(model) = &tier.policy else { return Ok(None) };
         let spec = registry::find(&model.name).map_err(|error| SimError::Config(error.to_string()))?;
@@ -58,13 +59,14 @@ impl Governor {
         }))
     }
 
-    /// The setup to begin with, and the most threads of any that it may want.
+    /// The initial setup, and the maximum number of threads of any setup that the policy may
+    /// choose.
     pub(super) fn initial_setup(&self) -> (Option<Setup>, u32) {
-        let most = self.policy.choices().iter().map(ThreadingSetup::threads).max().unwrap_or(0);
-        (self.policy.initial().setup(), most)
+        let max_threads = self.policy.choices().iter().map(ThreadingSetup::threads).max().unwrap_or(0);
+        (self.policy.initial().setup(), max_threads)
     }
 
-    /// A request has ended after `latency`.
+    /// Records the latency of a request that has ended.
     pub(super) fn record_latency(&mut self, latency: Nanos, slo: Nanos) {
         self.ended += 1;
         self.late += u64::from(latency > slo);

@@ -1,5 +1,7 @@
-//! Requests inside a tier and their calls: one record each, in slots that are used again. What is drawn for a request is drawn when it is
-//! issued, so that every setup meets the same requests.
+//! Requests inside a tier and their calls: one record each, in reused slots.
+//!
+//! All random values of a request are drawn when it is issued, so that every setup meets the same
+//! requests.
 
 use super::event::{AttemptNumber, CallAttempt, JobId, Reply, ThreadId};
 use super::model::{LeafSelection, Leaves};
@@ -13,57 +15,57 @@ use std::collections::VecDeque;
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// Its times; `service` is the CPU time before its calls.
+    /// Its times; `base.service` is the CPU time before its calls.
     pub(super) base: Request,
-    /// The first leaf that it may ask.
+    /// First leaf that it may call.
     pub(super) leaf: u16,
-    /// Calls that it makes.
+    /// Number of calls.
     pub(super) calls: u16,
-    /// Calls whose end it waits for; in an async setup one more until all calls have left.
+    /// Number of unfinished calls; in an async setup one more until all calls have left.
     pub(super) pending: u16,
-    /// How it waits.
+    /// How it waits for its calls.
     pub(super) fanout: Fanout,
-    /// Thread that sleeps until its replies come.
+    /// Thread that sleeps until its replies arrive.
     pub(super) blocked_thread: Option<ThreadId>,
-    /// Links over which it asks, in an async setup.
+    /// Links for its calls, in an async setup.
     pub(super) link: u16,
-    /// Requests that had its slot before.
+    /// Number of earlier requests in this slot.
     generation: u32,
-    /// Whether a call of it has ended without a result.
+    /// Whether one of its calls ended without a result.
     pub(super) is_partial: bool,
 }
 
-/// Fate of a call at a leaf.
+/// Drawn timing of a call at a leaf.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallTiming {
-    /// How long it takes there.
+    /// Service time at the leaf.
     pub(super) time: Nanos,
-    /// Whether the answer is late, if the leaf is the slow one.
+    /// Whether the reply is late if the leaf is the slow one.
     pub(super) is_late: bool,
 }
 
 /// A call of a request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Call {
-    /// Its fate the first time, and if it is made again.
+    /// Timing of the first and the second attempt.
     timings: [CallTiming; 2],
-    /// Two copies that it may go to.
+    /// Two copies to which it may be sent.
     copies: [u16; 2],
-    /// The leaf that it goes to if it is made again.
+    /// Leaf for a second attempt.
     other_leaf: Option<u16>,
-    /// Legs of it that have not ended.
+    /// Number of unfinished attempts.
     outstanding: u16,
     is_resent: bool,
     has_ended: bool,
 }
 
-/// All requests under way.
+/// All requests in flight.
 pub(super) struct Jobs {
     slots: Vec<Job>,
     free: Vec<JobId>,
     /// Calls, `width` per slot.
     calls: Vec<Call>,
-    /// Replies that have come and that the thread which has the request has not received, of sync setups.
+    /// Replies that the request's thread has not received yet, in sync setups.
     unread: Vec<VecDeque<Reply>>,
     width: usize,
     leaves: Leaves,
@@ -87,7 +89,7 @@ impl Jobs {
         }
     }
 
-    /// A client issues a request.
+    /// Issues a request of a client.
     pub(super) fn issue(&mut self, client: u32, now: Time) -> JobId {
         let (leaf, calls) = match self.leaves.selection {
             LeafSelection::All => (0, self.leaves.parts()),
@@ -134,13 +136,13 @@ impl Jobs {
             }
         };
         let first = id as usize * self.width;
-        for place in first..first + usize::from(calls) {
-            self.calls[place] = self.draw_call();
+        for index in first..first + usize::from(calls) {
+            self.calls[index] = self.draw_call();
         }
         id
     }
 
-    /// A call that has not left. Only what can matter is drawn.
+    /// Draws a call that has not left. Draws only values that can matter.
     fn draw_call(&mut self) -> Call {
         let mut call = Call { timings: [self.draw_timing(), CallTiming::default()], ..Call::default() };
         let copies = u64::from(self.leaves.tails.copies);
@@ -163,13 +165,14 @@ impl Jobs {
         &mut self.calls[id as usize * self.width + usize::from(call)]
     }
 
-    /// The leaf of `call`, and another that has the same part of the data; `out` tells how many calls a leaf has out.
-    fn leaves_of(&mut self, id: JobId, call: u16, out: impl Fn(u16) -> u32) -> (u16, Option<u16>) {
+    /// The leaf of `call`, and another leaf with the same part of the data. `outstanding` returns a
+    /// leaf's unfinished calls.
+    fn leaves_of(&mut self, id: JobId, call: u16, outstanding: impl Fn(u16) -> u32) -> (u16, Option<u16>) {
         let (job, count, parts) = (self.slots[id as usize], self.leaves.count, self.leaves.parts());
         let nth = |n: u16| (job.leaf + n) % count;
-        let better = |one: u16, two: u16| if out(two) < out(one) { (two, one) } else { (one, two) };
+        let better = |one: u16, two: u16| if outstanding(two) < outstanding(one) { (two, one) } else { (one, two) };
         match self.leaves.selection {
-            // A read goes to the better of its first two replicas.
+            // A read goes to the first or second replica, whichever has fewer unfinished calls.
             LeafSelection::Hash { replicas, .. } if job.calls == 1 && replicas > 1 => (better(nth(0), nth(1)).0, None),
             LeafSelection::All if self.leaves.tails.copies > 1 => {
                 let [first, second] = self.call(id, call).copies.map(|copy| call + copy * parts);
@@ -180,79 +183,82 @@ impl Jobs {
         }
     }
 
-    /// `call` leaves for the first time: its leg and its fate.
+    /// Begins the first attempt of `call`, and returns the attempt with its timing.
     pub(super) fn first_attempt(
         &mut self,
         id: JobId,
         call: u16,
-        out: impl Fn(u16) -> u32,
+        outstanding: impl Fn(u16) -> u32,
     ) -> (CallAttempt, CallTiming) {
-        let (leaf, other) = self.leaves_of(id, call, out);
-        let life = self.slots[id as usize].generation;
+        let (leaf, other) = self.leaves_of(id, call, outstanding);
+        let slot_generation = self.slots[id as usize].generation;
         let own = self.call(id, call);
         (own.other_leaf, own.outstanding) = (other, 1);
-        (CallAttempt { job: id, generation: life, call, leaf, number: AttemptNumber::First }, own.timings[0])
+        (CallAttempt { job: id, generation: slot_generation, call, leaf, number: AttemptNumber::First }, own.timings[0])
     }
 
-    /// The call of `leg` leaves again, for another copy: its leg and its fate. `None`: no other leaf has the same.
-    pub(super) fn second_attempt(&mut self, leg: &CallAttempt) -> Option<(CallAttempt, CallTiming)> {
-        let own = self.call(leg.job, leg.call);
+    /// Begins the second attempt of a call, at another copy. `None`: no other leaf has the same
+    /// data.
+    pub(super) fn second_attempt(&mut self, attempt: &CallAttempt) -> Option<(CallAttempt, CallTiming)> {
+        let own = self.call(attempt.job, attempt.call);
         let leaf = own.other_leaf?;
         own.outstanding += 1;
         own.is_resent = true;
-        Some((CallAttempt { leaf, number: AttemptNumber::Second, ..*leg }, own.timings[1]))
+        Some((CallAttempt { leaf, number: AttemptNumber::Second, ..*attempt }, own.timings[1]))
     }
 
-    /// The leaf that the call of `leg` may be made at again.
-    pub(super) fn other_leaf(&mut self, leg: &CallAttempt) -> Option<u16> {
-        self.call(leg.job, leg.call).other_leaf
+    /// Leaf for a second attempt of the call.
+    pub(super) fn other_leaf(&mut self, attempt: &CallAttempt) -> Option<u16> {
+        self.call(attempt.job, attempt.call).other_leaf
     }
 
-    /// Whether the call of `leg` was made twice.
-    pub(super) fn is_resent(&mut self, leg: &CallAttempt) -> bool {
-        self.call(leg.job, leg.call).is_resent
+    /// Whether the call has a second attempt.
+    pub(super) fn is_resent(&mut self, attempt: &CallAttempt) -> bool {
+        self.call(attempt.job, attempt.call).is_resent
     }
 
-    /// Whether the request of `leg` is still there and waits for its call.
-    pub(super) fn waits_for(&mut self, leg: &CallAttempt) -> bool {
-        self.slots[leg.job as usize].generation == leg.generation && !self.call(leg.job, leg.call).has_ended
+    /// Whether the request still exists and waits for the call.
+    pub(super) fn waits_for(&mut self, attempt: &CallAttempt) -> bool {
+        self.slots[attempt.job as usize].generation == attempt.generation
+            && !self.call(attempt.job, attempt.call).has_ended
     }
 
-    /// A leg has ended. How many of its call are still out.
-    pub(super) fn end_attempt(&mut self, leg: &CallAttempt) -> u16 {
-        let own = self.call(leg.job, leg.call);
+    /// Ends an attempt. Returns the number of the call's unfinished attempts.
+    pub(super) fn end_attempt(&mut self, attempt: &CallAttempt) -> u16 {
+        let own = self.call(attempt.job, attempt.call);
         own.outstanding -= 1;
         own.outstanding
     }
 
-    /// The call of `leg` has ended, whatever its other leg brings.
-    pub(super) fn end_call(&mut self, leg: &CallAttempt) {
-        self.call(leg.job, leg.call).has_ended = true;
+    /// Ends a call, even if an attempt is unfinished.
+    pub(super) fn end_call(&mut self, attempt: &CallAttempt) {
+        self.call(attempt.job, attempt.call).has_ended = true;
     }
 
-    /// News have come that the thread which has the request is to receive. False if the request waits for nothing any more.
+    /// Queues a reply for the request's thread. Returns `false` if the request no longer waits for
+    /// replies.
     pub(super) fn deliver(&mut self, reply: Reply) -> bool {
-        let CallAttempt { job, generation: life, .. } = reply.attempt;
+        let CallAttempt { job, generation: slot_generation, .. } = reply.attempt;
         let own = &self.slots[job as usize];
-        let waits = own.generation == life && own.pending > 0;
+        let waits = own.generation == slot_generation && own.pending > 0;
         if waits {
             self.unread[job as usize].push_back(reply);
         }
         waits
     }
 
-    /// Takes the oldest news that have come and were not received.
+    /// Takes the oldest reply that the request's thread has not received.
     pub(super) fn receive(&mut self, id: JobId) -> Option<Reply> {
         self.unread[id as usize].pop_front()
     }
 
-    /// A request has ended.
+    /// Ends a request and frees its slot.
     pub(super) fn end(&mut self, id: JobId) -> Request {
         self.free.push(id);
         self.slots[id as usize].base
     }
 
-    /// Requests under way.
+    /// Number of requests in flight.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

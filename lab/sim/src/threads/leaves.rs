@@ -1,12 +1,14 @@
-//! Leaves as stations: the end of a call is known when the call leaves, because calls reach a leaf in the order in which they left. What a
-//! leaf computes is not here.
+//! Leaves as queueing stations: calls reach a leaf in the order of sending, so a call's end is
+//! known when it leaves.
+//!
+//! Does not contain the leaves' computation.
 
 use super::event::ReplyKind;
 use super::jobs::CallTiming;
 use super::model::{Leaves, SlowLeaf};
 use leeward_core::units::{Nanos, Time};
 
-/// A leaf: its servers and when each is free.
+/// A leaf: the times at which its servers become free.
 #[derive(Debug)]
 struct Station {
     free: Vec<Time>,
@@ -21,7 +23,7 @@ pub(super) struct Stations {
     from_leaf: Nanos,
     per_call: Nanos,
     host_call: Nanos,
-    /// When the CPU that all leaves have in common is free.
+    /// Time at which the CPU shared by all leaves becomes free.
     host: Time,
     slow: Option<SlowLeaf>,
     reject_after: Option<Nanos>,
@@ -31,11 +33,11 @@ impl Stations {
     pub(super) fn new(leaves: &Leaves) -> Self {
         let servers = usize::from(leaves.servers);
         let station = || Station { free: vec![Time::ZERO; servers], outstanding: 0 };
-        let there = leaves.rtt / 2;
+        let one_way = leaves.rtt / 2;
         Stations {
             stations: (0..leaves.count).map(|_| station()).collect(),
-            to_leaf: there,
-            from_leaf: leaves.rtt.saturating_sub(there),
+            to_leaf: one_way,
+            from_leaf: leaves.rtt.saturating_sub(one_way),
             per_call: leaves.per_call,
             host_call: leaves.host_call,
             host: Time::ZERO,
@@ -44,23 +46,23 @@ impl Stations {
         }
     }
 
-    /// A call leaves for `leaf` at `now`. When its reply arrives, and which.
-    pub(super) fn call(&mut self, leaf: u16, now: Time, draw: CallTiming) -> (Time, ReplyKind) {
+    /// Sends a call to `leaf` at `now`. Returns the arrival time and the kind of its reply.
+    pub(super) fn call(&mut self, leaf: u16, now: Time, timing: CallTiming) -> (Time, ReplyKind) {
         let arrives = self.after_host(now + self.to_leaf);
         let station = &mut self.stations[usize::from(leaf)];
         station.outstanding += 1;
-        // The first that is free, by number among equals: no order of a map or of memory.
+        // The server that is free first, by time alone, so that no order of memory matters.
         let server = station.free.iter_mut().min().expect("a leaf has a server");
         let begins = arrives.max(*server);
-        if self.reject_after.is_some_and(|most| begins.since(arrives) > most) {
+        if self.reject_after.is_some_and(|limit| begins.since(arrives) > limit) {
             return (arrives + self.from_leaf, ReplyKind::Rejected);
         }
-        *server = begins + draw.time + self.per_call;
-        let late = self.slow.filter(|slow| slow.leaf == leaf && draw.is_late).map_or(Nanos::ZERO, |slow| slow.delay);
+        *server = begins + timing.time + self.per_call;
+        let late = self.slow.filter(|slow| slow.leaf == leaf && timing.is_late).map_or(Nanos::ZERO, |slow| slow.delay);
         (*server + self.from_leaf + late, ReplyKind::Result)
     }
 
-    /// When a call that has come at `at` has had its time on the common CPU.
+    /// Time at which a call that arrived at `at` leaves the shared CPU.
     fn after_host(&mut self, at: Time) -> Time {
         if self.host_call == Nanos::ZERO {
             return at;
@@ -69,12 +71,12 @@ impl Stations {
         self.host
     }
 
-    /// A reply of `leaf` has arrived.
+    /// Counts a reply of `leaf`.
     pub(super) fn on_reply(&mut self, leaf: u16) {
         self.stations[usize::from(leaf)].outstanding -= 1;
     }
 
-    /// Calls whose replies have not come.
+    /// Number of calls to `leaf` without a reply.
     pub(super) fn outstanding(&self, leaf: u16) -> u32 {
         self.stations[usize::from(leaf)].outstanding
     }

@@ -1,24 +1,27 @@
-//! A lock that is held for spans known in advance, as arithmetic: whoever takes it is told how long taking and holding will last. A
-//! waiter spins. Not modelled: a holder that loses its CPU, which keeps the lock for the span that was told.
+//! A lock with hold times known in advance, as arithmetic: `acquire` returns the time of waiting
+//! and holding. Waiters spin.
+//!
+//! Not modelled: a holder that loses its CPU keeps the lock only for the computed time.
 
 use leeward_core::units::{Nanos, Time};
 use std::collections::VecDeque;
 
-/// A lock whose holders follow each other in the order in which they came.
+/// A lock that is granted in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Lock {
-    /// When those who have asked for it have done.
+    /// Time at which all present holders and waiters have released it.
     free: Time,
-    /// When each that still waits will get it.
+    /// Grant time of each waiter.
     grant_times: VecDeque<Time>,
-    /// Takes so far, and those of them that had to wait.
+    /// Number of acquisitions that had to wait.
     pub(super) contended: u64,
 }
 
 impl Lock {
-    /// Takes the lock at `now` for `hold`, beside `pollers` that take it in turns. The CPU time from `now` to its release: waiting, one
-    /// `line` per thread that wants it as well, and holding. Of pollers only the end of a look is waited for.
-    pub(super) fn acquire(&mut self, now: Time, hold: Nanos, line: Nanos, pollers: u32, look_ends: Nanos) -> Nanos {
+    /// Acquires the lock at `now` for `hold`, among `pollers` threads that take it in turns.
+    /// Returns the CPU time from `now` to the release: waiting, one `line` per competing thread,
+    /// and holding. Pollers cost only the rest of their poll.
+    pub(super) fn acquire(&mut self, now: Time, hold: Nanos, line: Nanos, pollers: u32, poll_rest: Nanos) -> Nanos {
         while self.grant_times.front().is_some_and(|start| *start <= now) {
             self.grant_times.pop_front();
         }
@@ -32,10 +35,10 @@ impl Lock {
             return Nanos::ZERO;
         }
         self.contended += 1;
-        let got = busy.max(look_ends) + line * others;
-        self.grant_times.push_back(now + got);
-        self.free = now + got + hold;
-        got + hold
+        let wait = busy.max(poll_rest) + line * others;
+        self.grant_times.push_back(now + wait);
+        self.free = now + wait + hold;
+        wait + hold
     }
 }
 

@@ -1,12 +1,17 @@
-//! A tier under a threading model (µTune, OSDI'18): threads on CPUs that wake, poll, contend for locks, and ask leaves. Every setup that
-//! [`leeward_threading`] can write down runs here, behind any controller. No policy lives here.
+//! Simulation of a tier under a threading model (µTune, OSDI'18): threads on CPUs that wake, poll,
+//! contend for locks, and call leaves.
 //!
-//! - [`model`]: the description, as plain data; [`presets`]: the costs of known machines; [`wakes`]: how long wake-ups take.
-//! - `cpus`: threads on CPUs, as an operating system shares them.
-//! - `inlet`, `lock`: connections that threads watch, and contention, both as arithmetic.
-//! - `crew`, `turn`, `serve`, `switch`: what threads do, between requests, with a request, and when the setup changes.
-//! - `governor`, `policy`: a policy of threading in the midst of it. `controller`, `admission`: a controller around it.
-//! - `jobs`, `leaves`: requests, and the servers that they ask. `hedges`, `second`: calls that are made again at another copy.
+//! It runs every setup of [`leeward_threading`] behind any controller. Does not contain policies.
+//!
+//! - [`model`]: the description, as plain data; [`presets`]: the costs of known machines;
+//!   [`wakes`]: wake-up latencies.
+//! - `cpus`: threads on CPUs, scheduled like an operating system does.
+//! - `connection_set`, `lock`: connections that threads watch, and contention, both as arithmetic.
+//! - `thread_pool`, `poll`, `serve`, `switch`: a thread's state, its work between requests and on a
+//!   request, and changes of setup.
+//! - `governor`, `policy`: the threading policy. `controller`, `admission`: admission control.
+//! - `jobs`, `leaves`: requests, and the servers that they call. `second_call_state`,
+//!   `second_calls`: second attempts at another copy.
 
 mod admission;
 mod connection_set;
@@ -37,11 +42,11 @@ use leeward_outcome::RunOutcome;
 use model::Tier;
 use std::sync::atomic::AtomicBool;
 
-/// Runs a tier.
+/// Simulates a tier.
 ///
 /// # Errors
-/// A tier that is impossible, parameters that can't stand together, or a run that never moves on from some instant or that `stop` has
-/// ended.
+/// An invalid tier, parameters that contradict each other, a run whose time does not advance, or
+/// one that `stop` has ended.
 pub(crate) fn simulate(
     config: &SimConfig,
     tier: &Tier,

@@ -1,5 +1,5 @@
-//! Description of a tier: a server that asks leaves, its threads' costs and its threading. Plain data; the numbers of a known machine
-//! are in [`super::presets`].
+//! Description of a tier: a server that calls leaves, its threads' costs, and its threading setup.
+//! Plain data; the numbers of known machines are in [`super::presets`].
 
 use super::wakes::WakeTable;
 use leeward_core::params::Params;
@@ -9,72 +9,76 @@ use leeward_threading::{Fanout, Handling, Setup, ThreadingSetup, Wait};
 use leeward_workload::service_time::ServiceTime;
 use std::sync::Arc;
 
-/// A server between clients and leaves (µTune §2): CPUs, costs, leaves and threading. A request computes (the run's `workload.service`),
-/// asks leaves, computes again and is answered.
+/// A server between clients and leaves (µTune §2): CPUs, costs, leaves and threading.
+///
+/// A request computes (the run's `workload.service`), calls leaves, computes again and is answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
     /// CPUs of the server.
     pub cpus: u32,
-    /// Costs of threads and messages on them.
+    /// Costs of threads and messages.
     pub costs: ThreadCosts,
     /// CPU time of a request after its last reply.
     pub resume: Nanos,
     /// Leaves.
     pub leaves: Leaves,
-    /// How a thread of a sync setup asks several leaves.
+    /// How a thread of a sync setup calls several leaves.
     pub gather: Gather,
     /// Whether the threads that receive from clients share one set of connections.
     pub front: Sharing,
     /// Whether the response threads share one set of connections.
     pub links: Sharing,
-    /// The setup; where a policy chooses it, that of a policy without curves of its own to begin with.
+    /// The setup; with a policy, the initial setup of a policy without curves.
     pub threading: ThreadingSetup,
-    /// The policy that chooses setups; `None`: nobody does.
+    /// Policy that chooses setups; `None`: the setup is fixed.
     pub policy: Option<PolicyModel>,
 }
 
-/// A policy of threading.
+/// A threading policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyModel {
-    /// Its name in [`leeward_threading::registry`].
+    /// Name in [`leeward_threading::registry`].
     pub name: String,
-    /// Its parameters.
+    /// Parameters of the policy.
     pub params: Params,
-    /// Curves that it chooses by.
+    /// Curves by which the policy chooses.
     pub curves: Option<Arc<Curves>>,
 }
 
-/// The servers that a tier asks.
+/// The servers that a tier calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaves {
-    /// How many.
+    /// Number of leaves.
     pub count: u16,
-    /// Which of them a request asks.
+    /// Leaves that a request calls.
     pub selection: LeafSelection,
-    /// Time of a call at a leaf.
+    /// Service time of a call at a leaf.
     pub service: ServiceTime,
-    /// Calls that a leaf executes at once; others wait in the order in which they came.
+    /// Number of calls that a leaf executes at once; others wait in order of arrival.
     pub servers: u16,
-    /// Time of a call besides the service.
+    /// Time of a call besides the service time.
     pub per_call: Nanos,
-    /// Time of a call on the one CPU that all leaves have in common, before its service; zero where each has enough of its own.
+    /// Time of a call on the one CPU shared by all leaves, before its service; zero if each leaf
+    /// has its own CPUs.
     pub host_call: Nanos,
     /// Round trip to a leaf.
     pub rtt: Nanos,
-    /// Answers that are late or do not come, and what is made of that.
+    /// Late and rejected replies, and the response to them.
     pub tails: TailModel,
 }
 
-/// Late answers of leaves, and the means against them (Dean and Barroso, The Tail at Scale, 2013).
+/// Late replies of leaves, and the means against them (Dean and Barroso, The Tail at Scale, 2013).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TailModel {
-    /// Leaves that have the same part of the data: the first `count / copies` leaves have all parts, the next ones have them again.
+    /// Number of leaves with the same part of the data: the first `count / copies` leaves have all
+    /// parts, the next ones repeat them.
     pub copies: u16,
-    /// Whether a call is made again at another copy.
+    /// Whether a call gets a second attempt at another copy.
     pub second_calls: SecondCalls,
-    /// A leaf whose answers are late now and then.
+    /// A leaf whose replies are sometimes late.
     pub slow: Option<SlowLeaf>,
-    /// A leaf drops a call that would wait longer for it; `None`: it drops none.
+    /// Maximum wait at a leaf, which rejects a call that would wait longer; `None`: it rejects
+    /// none.
     pub reject_after: Option<Nanos>,
 }
 
@@ -84,99 +88,102 @@ impl Default for TailModel {
     }
 }
 
-/// Whether a call is made again at another copy.
+/// Whether a call gets a second attempt at another copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecondCalls {
-    /// Every call is made once.
+    /// One attempt per call.
     #[default]
     Never,
-    /// A call that takes long or was dropped is made again within the budgets of [`leeward_core::hedging`].
+    /// A slow or rejected call gets a second attempt, within the budgets of
+    /// [`leeward_core::hedging`].
     Budgeted,
 }
 
-/// A leaf whose answers are late now and then. It goes on with other calls meanwhile: being late costs none of its capacity.
+/// A leaf whose replies are sometimes late. It serves other calls meanwhile: the delay costs none
+/// of its capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowLeaf {
-    /// Its number, from 0.
+    /// Number of the leaf, from 0.
     pub leaf: u16,
-    /// Share of its answers that are late, 0..=1.
+    /// Share of late replies, 0..=1.
     pub share: f64,
-    /// Delay of these.
+    /// Delay of a late reply.
     pub delay: Nanos,
 }
 
-/// Leaves that a request asks.
+/// Leaves that a request calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LeafSelection {
     /// All of them.
     All,
-    /// Leaves that have its key: consecutive leaves from a random one on (µTune's Router).
+    /// Leaves with the request's key: consecutive leaves from a random one on (µTune's Router).
     Hash {
-        /// Leaves that have a key.
+        /// Number of leaves per key.
         replicas: u16,
-        /// Share of requests that ask all replicas, 0..=1; others ask the one of the first two with fewer calls out.
+        /// Share of requests that call all replicas, 0..=1. Other requests call one of the first
+        /// two, the one with fewer unfinished calls.
         writes: f64,
     },
 }
 
-/// How a thread of a sync setup asks several leaves.
+/// How a thread of a sync setup calls several leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gather {
-    /// The thread has a connection to each leaf, writes all calls and waits for all of them.
+    /// The thread has a connection to each leaf, sends all calls and waits for all replies.
     #[default]
     Own,
     /// A helper thread per call (µTune §4).
     ForkJoin,
 }
 
-/// Whether threads of one duty share their connections.
+/// Whether threads of one role share their connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each has some of them.
+    /// Each thread has a part of the connections.
     #[default]
     Sharded,
-    /// All wait on one set, behind one lock.
+    /// All threads wait on one set, with one lock.
     Shared,
 }
 
-/// CPU times and delays of threads. A share that is no span is in thousandths, so that every cost is an integer.
+/// CPU times and delays of threads. Shares are in thousandths, so that every cost is an integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadCosts {
-    /// CPU time of who wakes a thread.
+    /// CPU time of waking a thread, for the waker.
     pub wake_call: Nanos,
-    /// Time from that call to the woken thread's first instruction, on a CPU that is idle.
+    /// Time from the waker's call to the woken thread's first instruction, on an idle CPU.
     pub wake: WakeTable,
-    /// CPU time of a change from one thread to another on a busy CPU.
+    /// CPU time of a switch between threads on a busy CPU.
     pub switch: Nanos,
-    /// How long a thread runs beside others that wait for its CPU.
+    /// Time that a thread runs while others wait for its CPU.
     pub slice: Nanos,
-    /// How long a thread runs at least before one that was woken takes its CPU.
+    /// Minimum time that a thread runs before a woken thread takes its CPU.
     pub preempt: Nanos,
-    /// A look at a set of connections.
+    /// One poll of a set of connections.
     pub poll: Nanos,
-    /// Receiving a message, besides the look.
+    /// Receiving a message, without the poll.
     pub receive: Nanos,
     /// Sending a message.
     pub send: Nanos,
-    /// Thousandths of `receive` and `send` during which the connections' lock is held.
+    /// Thousandths of `receive` and `send` with the connections' lock held.
     pub locked_permille: u32,
-    /// Pushing to the dispatch queue, or popping from it, under its lock.
+    /// One push to the dispatch queue or pop from it, under its lock.
     pub push_pop: Nanos,
-    /// Way of a contended cache line to another CPU.
+    /// Transfer of a contended cache line to another CPU.
     pub cache_line: Nanos,
-    /// Extra time of a thread that gets a CPU on which another has run for [`ThreadCosts::COLD_AFTER`].
+    /// Extra time of a thread on a CPU where another has run for [`ThreadCosts::COLD_AFTER`].
     pub cold_cache: Nanos,
-    /// Recording an arrival, where a policy decides.
+    /// Recording an arrival for a policy.
     pub record: Nanos,
-    /// A decision of a policy.
+    /// One decision of a policy.
     pub decide: Nanos,
 }
 
 impl ThreadCosts {
-    /// A thread that has run so long leaves the caches cold for the next one.
+    /// Time on a CPU after which a thread leaves cold caches for the next one.
     pub const COLD_AFTER: Nanos = Nanos::from_micros(20);
 
-    /// Nothing costs anything: for comparison with queueing theory.
+    /// No costs, for comparison with queueing theory.
     pub fn free() -> Self {
         let none = Nanos::ZERO;
         ThreadCosts {
@@ -197,7 +204,7 @@ impl ThreadCosts {
         }
     }
 
-    /// The part of `span` under the lock, and the rest.
+    /// Splits `span` into the part under the lock and the rest.
     pub(super) fn split(&self, span: Nanos) -> (Nanos, Nanos) {
         let locked = Nanos(span.0.saturating_mul(u64::from(self.locked_permille.min(1_000))) / 1_000);
         (locked, span.saturating_sub(locked))
@@ -205,12 +212,12 @@ impl ThreadCosts {
 }
 
 impl Leaves {
-    /// Parts that the data has.
+    /// Number of parts of the data.
     pub fn parts(&self) -> u16 {
         self.count / self.tails.copies.max(1)
     }
 
-    /// Calls of a request at most.
+    /// Maximum number of calls per request.
     pub fn max_calls(&self) -> u16 {
         match self.selection {
             LeafSelection::All => self.parts(),
@@ -218,7 +225,7 @@ impl Leaves {
         }
     }
 
-    /// Calls of a request on average.
+    /// Mean number of calls per request.
     pub fn mean_calls(&self) -> f64 {
         match self.selection {
             LeafSelection::All => f64::from(self.parts()),
@@ -227,12 +234,12 @@ impl Leaves {
     }
 }
 
-/// Setup that stands for one that is none, which no run begins with.
+/// Placeholder for an invalid setup; no run begins with it.
 const ONE_THREAD: Setup =
     Setup { fanout: Fanout::Sync, handling: Handling::InLine, wait: Wait::Block, network: 1, worker: 0, response: 0 };
 
 impl Tier {
-    /// The setup, if the simulator has it.
+    /// The setup, if the simulator supports it.
     fn setup_checked(&self) -> Result<Setup, String> {
         let Some(setup) = self.threading.setup() else {
             return Err(format!(
@@ -243,12 +250,13 @@ impl Tier {
         setup.validate().map_err(|fault| fault.to_string())
     }
 
-    /// The setup of a tier that was checked.
+    /// The setup of a validated tier.
     pub(super) fn setup(&self) -> Setup {
         self.setup_checked().unwrap_or(ONE_THREAD)
     }
 
-    /// Requests per second that CPUs and leaves can serve if threads cost nothing but their messages.
+    /// Requests per second that CPUs and leaves could serve if threads cost nothing but their
+    /// messages.
     pub fn capacity(&self, begin: Nanos) -> Rate {
         let messages = (self.costs.receive + self.costs.send).as_secs_f64() * (1.0 + self.leaves.mean_calls());
         let busy = (begin + self.resume).as_secs_f64() + messages;
@@ -262,13 +270,13 @@ impl Tier {
         Rate(own.min(calls / self.leaves.mean_calls().max(1e-9)))
     }
 
-    /// The first thing that is impossible, in words.
+    /// Checks the tier.
     ///
     /// # Errors
-    /// That thing.
+    /// The first rule that the tier violates, as text.
     pub fn check(&self) -> Result<(), String> {
         let leaves = &self.leaves;
-        let ask_is_possible = match leaves.selection {
+        let selection_is_possible = match leaves.selection {
             LeafSelection::All => true,
             LeafSelection::Hash { replicas, writes } => {
                 (1..=leaves.count).contains(&replicas) && (0.0..=1.0).contains(&writes)
@@ -300,13 +308,13 @@ impl Tier {
             && (copies == 1 || leaves.selection == LeafSelection::All);
         let slow_is_possible = slow
             .is_none_or(|slow| slow.leaf < leaves.count && (0.0..=1.0).contains(&slow.share) && slow.delay <= second);
-        let heeds_calls = second_calls == SecondCalls::Budgeted || drops_after.is_some();
+        let needs_own_connections = second_calls == SecondCalls::Budgeted || drops_after.is_some();
         let rules = [
             ((1..=128).contains(&self.cpus), "a tier has 1 to 128 CPUs"),
             ((1..=64).contains(&leaves.count), "a tier has 1 to 64 leaves"),
             ((1..=1_024).contains(&leaves.servers), "a leaf executes 1 to 1,024 calls at once"),
             (
-                ask_is_possible,
+                selection_is_possible,
                 "a key has from one replica to as many as there are leaves, and a share of writes from 0 to 1",
             ),
             (spans.iter().all(|span| *span <= second), "a cost of threads is a second at most"),
@@ -320,7 +328,7 @@ impl Tier {
             (slow_is_possible, "the slow leaf is one of the leaves, late in a share from 0 to 1, by a second at most"),
             (drops_after.is_none_or(|span| span <= second), "a leaf drops calls that wait for a second at most"),
             (
-                !heeds_calls || self.gather == Gather::Own,
+                !needs_own_connections || self.gather == Gather::Own,
                 "a helper has one call and no other: second calls and drops need `own` connections",
             ),
         ];

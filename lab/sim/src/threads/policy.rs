@@ -1,4 +1,5 @@
-//! A threading policy inside a simulated tier: what it is told, when it is asked, and what becomes of its answer.
+//! The threading policy in a simulated tier: its inputs, the times of its decisions, and their
+//! effects.
 
 use super::event::{Event, ThreadId};
 use super::governor::Governor;
@@ -8,7 +9,8 @@ use leeward_core::units::{Nanos, Rate, Time};
 use leeward_threading::{ArrivalWindow, PollSchedule, ThreadSignals, ThreadingSetup};
 
 impl Run<'_> {
-    /// A thread has received a request. CPU time that recording, and perhaps deciding, take it.
+    /// Records the arrival of a received request. Returns the CPU time of recording, and of
+    /// deciding if a decision is due.
     pub(super) fn record_arrival(&mut self) -> Nanos {
         let Some(governor) = &mut self.governor else { return Nanos::ZERO };
         governor.ring.record(self.now);
@@ -21,11 +23,11 @@ impl Run<'_> {
         self.costs.record + self.costs.decide + self.ask_policy()
     }
 
-    /// Asks the policy and does what it wants. CPU time of a change of setup.
+    /// Asks the policy for a setup and applies it. Returns the CPU time of a change of setup.
     pub(super) fn ask_policy(&mut self) -> Nanos {
         let Some(mut governor) = self.governor.take() else { return Nanos::ZERO };
         let signals = self.signals(&mut governor);
-        let wish = governor.policy.decide(&signals);
+        let choice = governor.policy.decide(&signals);
         (governor.last_decision, governor.busy_at_decision, governor.blocking_changed) =
             (self.now, self.cpus.accounting.busy, false);
         let at = governor.policy.next_timeout();
@@ -33,27 +35,27 @@ impl Run<'_> {
         if at != Time::NEVER {
             self.event_queue.schedule(at.max(self.now + Nanos(1)), Event::AskPolicy(governor.timer_id));
         }
-        let wish = wish.and_then(|threading| threading.setup()).filter(|setup| *setup != self.plan.setup);
-        if wish.is_some() {
+        let choice = choice.and_then(|threading| threading.setup()).filter(|setup| *setup != self.plan.setup);
+        if choice.is_some() {
             governor.setup_since = self.now;
             governor.latencies.clear();
         }
         self.governor = Some(governor);
-        wish.map_or(Nanos::ZERO, |setup| {
+        choice.map_or(Nanos::ZERO, |setup| {
             self.outcome.switches += 1;
             self.apply(setup)
         })
     }
 
-    /// The policy wanted to be asked now.
+    /// Handles the policy's timer.
     pub(super) fn on_policy_timer(&mut self, ask: u32) {
         if self.governor.as_ref().is_some_and(|governor| governor.timer_id == ask) {
-            // No thread is charged: which one looks at the clock is the real server's business.
+            // No thread pays for it: the simulation leaves open which thread reads the clock.
             self.ask_policy();
         }
     }
 
-    /// The policy's period is over.
+    /// Handles the end of the policy's period.
     pub(super) fn policy_tick(&mut self) {
         self.ask_policy();
         if let Some(period) = self.governor.as_ref().and_then(Governor::period) {
@@ -80,9 +82,9 @@ impl Run<'_> {
         let waiting = self.fronts.iter().map(|front| front.unread.len()).sum::<usize>() + self.queue.len();
         signals.waiting = waiting as u32;
         signals.in_flight = (self.jobs.len() - waiting) as u32;
-        let crew = self.threads.iter().take(self.pool_size);
+        let pool = self.threads.iter().take(self.pool_size);
         let (mut blocked, mut runnable) = (0, 0);
-        for thread in crew {
+        for thread in pool {
             match thread.state {
                 ThreadState::Parked => {}
                 ThreadState::Busy | ThreadState::PollingFront | ThreadState::PollingLinks => runnable += 1,
@@ -103,7 +105,7 @@ impl Run<'_> {
         signals
     }
 
-    /// A thread of the crew has gone to sleep or been woken.
+    /// Records that a pool thread has gone to sleep or been woken.
     pub(super) fn mark_blocking_changed(&mut self, thread: ThreadId) {
         if let Some(governor) = &mut self.governor
             && (thread as usize) < self.pool_size

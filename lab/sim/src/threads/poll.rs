@@ -1,5 +1,7 @@
-//! A thread between two requests: where it looks, what it takes, how it waits, and how it is called. What it does with a request is in
-//! `serve`.
+//! A thread between two requests: where it polls, what it takes, how it waits, and how it is
+//! notified.
+//!
+//! Its work on a request is in `serve`.
 
 use super::event::{Event, ThreadId};
 use super::run::Run;
@@ -8,26 +10,26 @@ use leeward_core::units::Nanos;
 use leeward_threading::{Role, Tasks, Wait};
 
 impl Run<'_> {
-    /// A thread that has a CPU goes on, until it computes, sleeps or polls.
+    /// Lets a thread with a CPU take steps until it computes, sleeps or polls.
     pub(super) fn advance(&mut self, thread: ThreadId) {
         loop {
             match self.next(thread) {
-                ThreadAction::Compute(span, doing) => {
-                    self.threads[thread as usize].step = doing;
+                ThreadAction::Compute(span, step) => {
+                    self.threads[thread as usize].step = step;
                     if span > Nanos::ZERO {
                         self.cpus.compute(thread, span, self.now, &mut self.event_queue);
                         return;
                     }
                 }
-                ThreadAction::Sleep(place, doing) => {
+                ThreadAction::Sleep(state, step) => {
                     let own = &mut self.threads[thread as usize];
-                    (own.state, own.step) = (place, doing);
+                    (own.state, own.step) = (state, step);
                     self.mark_blocking_changed(thread);
                     self.cpus.sleep(thread, self.now, &mut self.event_queue);
                     return;
                 }
-                ThreadAction::Poll(place) => {
-                    self.threads[thread as usize].state = place;
+                ThreadAction::Poll(state) => {
+                    self.threads[thread as usize].state = state;
                     self.cpus.spin(thread, self.now, &mut self.event_queue);
                     return;
                 }
@@ -39,48 +41,48 @@ impl Run<'_> {
         match self.threads[thread as usize].step {
             ThreadStep::Poll => self.poll_once(thread),
             ThreadStep::TrySleep => self.try_sleep(thread),
-            doing => self.serve(thread, doing),
+            step => self.serve(thread, step),
         }
     }
 
     fn poll_once(&mut self, thread: ThreadId) -> ThreadAction {
-        let Some((duty, share)) = self.role(thread) else {
+        let Some((role, share)) = self.role(thread) else {
             self.parked.push(thread);
             return ThreadAction::Sleep(ThreadState::Parked, ThreadStep::Poll);
         };
-        // What was queued first is taken first, whatever the setup is by now.
-        if duty.tasks.contains(Tasks::EXECUTE)
+        // The queue comes first, in every setup: its requests may be from an earlier one.
+        if role.tasks.contains(Tasks::EXECUTE)
             && let Some(job) = self.queue.pop_front()
         {
             let cost = self.queue_lock.acquire(self.now, self.costs.push_pop, self.costs.cache_line, 0, Nanos::ZERO);
-            if duty.tasks.contains(Tasks::RECEIVE) {
+            if role.tasks.contains(Tasks::RECEIVE) {
                 self.fronts[share].notified = false;
             }
-            let call = self.promote_follower(thread, duty, share);
+            let call = self.promote_follower(thread, role, share);
             return ThreadAction::Compute(cost + call, ThreadStep::Begin(job));
         }
-        let look = self.costs.poll;
-        if duty.tasks.contains(Tasks::RECEIVE) {
+        let poll_cost = self.costs.poll;
+        if role.tasks.contains(Tasks::RECEIVE) {
             self.fronts[share].notified = false;
-            if let Some(next) = self.receive(thread, share, look) {
+            if let Some(next) = self.receive(thread, share, poll_cost) {
                 return next;
             }
-        } else if duty.tasks.contains(Tasks::AWAIT_LEAVES) {
+        } else if role.tasks.contains(Tasks::AWAIT_LEAVES) {
             self.links[share].notified = false;
-            if let Some(next) = self.receive_reply(thread, share, look) {
+            if let Some(next) = self.receive_reply(thread, share, poll_cost) {
                 return next;
             }
         }
-        self.wait(thread, duty, share)
+        self.wait(thread, role, share)
     }
 
-    /// Waits as its duty says.
-    fn wait(&mut self, thread: ThreadId, duty: Role, share: usize) -> ThreadAction {
-        let at_front = duty.tasks.contains(Tasks::RECEIVE);
-        let place = if at_front { ThreadState::PollingFront } else { ThreadState::PollingLinks };
-        let spin = match duty.wait {
-            // A look that finds nothing comes before sleep.
-            _ if !at_front && !duty.tasks.contains(Tasks::AWAIT_LEAVES) => {
+    /// Lets a thread wait according to its role.
+    fn wait(&mut self, thread: ThreadId, role: Role, share: usize) -> ThreadAction {
+        let at_front = role.tasks.contains(Tasks::RECEIVE);
+        let state = if at_front { ThreadState::PollingFront } else { ThreadState::PollingLinks };
+        let spin = match role.wait {
+            // A thread polls once more before it sleeps.
+            _ if !at_front && !role.tasks.contains(Tasks::AWAIT_LEAVES) => {
                 return ThreadAction::Compute(Nanos::ZERO, ThreadStep::TrySleep);
             }
             Wait::Block => return ThreadAction::Compute(self.costs.poll, ThreadStep::TrySleep),
@@ -99,10 +101,10 @@ impl Run<'_> {
             let poll = own.poll_id;
             self.event_queue.schedule(self.now + span, Event::PollTimeout(thread, poll));
         }
-        ThreadAction::Poll(place)
+        ThreadAction::Poll(state)
     }
 
-    /// Sleeps, unless something has come since it looked.
+    /// Lets a thread sleep, unless a message has arrived since its poll.
     fn try_sleep(&mut self, thread: ThreadId) -> ThreadAction {
         let own = self.threads[thread as usize];
         let Some(slot) = own.slot.filter(|_| own.epoch == self.plan.epoch) else {
@@ -111,10 +113,10 @@ impl Run<'_> {
         let slot = self.plan.slots[slot];
         let (roles, share) = (slot.role.tasks, usize::from(slot.share));
         let (front, links) = (roles.contains(Tasks::RECEIVE), roles.contains(Tasks::AWAIT_LEAVES));
-        let come = (roles.contains(Tasks::EXECUTE) && !self.queue.is_empty())
+        let is_ready = (roles.contains(Tasks::EXECUTE) && !self.queue.is_empty())
             || (front && !self.fronts[share].unread.is_empty())
             || (links && !self.links[share].unread.is_empty());
-        if come {
+        if is_ready {
             return ThreadAction::Compute(Nanos::ZERO, ThreadStep::Poll);
         }
         self.threads[thread as usize].is_leader = false;
@@ -130,53 +132,54 @@ impl Run<'_> {
         ThreadAction::Sleep(ThreadState::AsleepAtQueue, ThreadStep::Poll)
     }
 
-    /// Somebody is to see what has come at a front.
+    /// Notifies a thread of unread requests at a front.
     pub(super) fn notify_front(&mut self, front: usize) {
-        let inlet = &mut self.fronts[front];
-        if inlet.unread.is_empty() {
+        let set = &mut self.fronts[front];
+        if set.unread.is_empty() {
             return;
         }
-        if !inlet.pollers.is_empty() {
-            if !std::mem::replace(&mut inlet.poll_scheduled, true) {
-                let at = inlet.found_at(self.now, self.costs.poll, self.costs.cache_line);
+        if !set.pollers.is_empty() {
+            if !std::mem::replace(&mut set.poll_scheduled, true) {
+                let at = set.found_at(self.now, self.costs.poll, self.costs.cache_line);
                 self.event_queue.schedule(at, Event::FoundAtFront(front as u32));
             }
-        } else if !inlet.notified
-            && let Some(thread) = inlet.sleepers.pop_front()
+        } else if !set.notified
+            && let Some(thread) = set.sleepers.pop_front()
         {
-            inlet.notified = true;
+            set.notified = true;
             self.threads[thread as usize].is_leader = true;
             self.wake(thread);
         }
     }
 
-    /// Somebody is to see what has come over links.
+    /// Notifies a thread of unread replies on links.
     pub(super) fn notify_links(&mut self, links: usize) {
-        let inlet = &mut self.links[links];
-        if inlet.unread.is_empty() {
+        let set = &mut self.links[links];
+        if set.unread.is_empty() {
             return;
         }
-        if !inlet.pollers.is_empty() {
-            if !std::mem::replace(&mut inlet.poll_scheduled, true) {
-                let at = inlet.found_at(self.now, self.costs.poll, self.costs.cache_line);
+        if !set.pollers.is_empty() {
+            if !std::mem::replace(&mut set.poll_scheduled, true) {
+                let at = set.found_at(self.now, self.costs.poll, self.costs.cache_line);
                 self.event_queue.schedule(at, Event::FoundAtLinks(links as u32));
             }
-        } else if !inlet.notified
-            && let Some(thread) = inlet.sleepers.pop_front()
+        } else if !set.notified
+            && let Some(thread) = set.sleepers.pop_front()
         {
-            inlet.notified = true;
+            set.notified = true;
             self.threads[thread as usize].is_leader = true;
             self.wake(thread);
         }
     }
 
-    /// Somebody who executes is to see what has been queued. True if a thread was woken.
+    /// Notifies an executing thread of a queued request. Returns whether a thread was woken.
     pub(super) fn notify_worker(&mut self) -> bool {
         if let Some(worker) = self.workers.pop_front() {
             self.wake(worker);
             return true;
         }
-        // In-line threads execute as well: after a change of setup, what was queued before is theirs.
+        // In-line threads execute as well: after a change of setup, they take the requests queued
+        // before.
         let runs = self.plan.slots.iter().any(|slot| slot.role.tasks.contains(Tasks::RECEIVE | Tasks::EXECUTE));
         if !runs {
             return false;
@@ -195,7 +198,7 @@ impl Run<'_> {
         false
     }
 
-    /// A poller leaves its poll, with its CPU, and takes its turn.
+    /// Ends the polling of a thread with a CPU; the thread polls once.
     pub(super) fn resume_poller(&mut self, thread: ThreadId) {
         self.cpus.stop_spinning(thread, self.now);
         let own = &mut self.threads[thread as usize];
@@ -203,17 +206,18 @@ impl Run<'_> {
         self.cpus.compute(thread, Nanos::ZERO, self.now, &mut self.event_queue);
     }
 
-    /// The thread that waited for messages names its successor before it does something else. CPU time of the call.
-    pub(super) fn promote_follower(&mut self, thread: ThreadId, duty: Role, share: usize) -> Nanos {
+    /// Promotes a successor before the thread that waited for messages does other work. Returns the
+    /// CPU time of the wake-up call.
+    pub(super) fn promote_follower(&mut self, thread: ThreadId, role: Role, share: usize) -> Nanos {
         if !std::mem::take(&mut self.threads[thread as usize].is_leader) {
             return Nanos::ZERO;
         }
-        let successor = if duty.tasks.contains(Tasks::RECEIVE) {
-            let inlet = &mut self.fronts[share];
-            inlet.sleepers.pop_front().inspect(|_| inlet.notified = true)
+        let successor = if role.tasks.contains(Tasks::RECEIVE) {
+            let set = &mut self.fronts[share];
+            set.sleepers.pop_front().inspect(|_| set.notified = true)
         } else {
-            let inlet = &mut self.links[share];
-            inlet.sleepers.pop_front().inspect(|_| inlet.notified = true)
+            let set = &mut self.links[share];
+            set.sleepers.pop_front().inspect(|_| set.notified = true)
         };
         let Some(successor) = successor else { return Nanos::ZERO };
         self.threads[successor as usize].is_leader = true;
@@ -222,41 +226,41 @@ impl Run<'_> {
     }
 
     pub(super) fn on_front_found(&mut self, front: usize) {
-        let Some(inlet) = self.fronts.get_mut(front) else { return };
-        inlet.poll_scheduled = false;
-        let Some(thread) = inlet.pollers.first().copied().filter(|_| !inlet.unread.is_empty()) else {
+        let Some(set) = self.fronts.get_mut(front) else { return };
+        set.poll_scheduled = false;
+        let Some(thread) = set.pollers.first().copied().filter(|_| !set.unread.is_empty()) else {
             self.notify_front(front);
             return;
         };
-        inlet.stop_polling(thread, self.now);
+        set.stop_polling(thread, self.now);
         self.cpus.stop_spinning(thread, self.now);
         self.threads[thread as usize].state = ThreadState::Busy;
-        // Its look has ended with the poll: receiving alone is left.
-        if let Some(ThreadAction::Compute(span, doing)) = self.receive(thread, front, Nanos::ZERO) {
-            self.threads[thread as usize].step = doing;
+        // The poll itself is over, so only receiving costs time.
+        if let Some(ThreadAction::Compute(span, step)) = self.receive(thread, front, Nanos::ZERO) {
+            self.threads[thread as usize].step = step;
             self.cpus.compute(thread, span, self.now, &mut self.event_queue);
         }
         self.notify_front(front);
     }
 
     pub(super) fn on_links_found(&mut self, links: usize) {
-        let Some(inlet) = self.links.get_mut(links) else { return };
-        inlet.poll_scheduled = false;
-        let Some(thread) = inlet.pollers.first().copied().filter(|_| !inlet.unread.is_empty()) else {
+        let Some(set) = self.links.get_mut(links) else { return };
+        set.poll_scheduled = false;
+        let Some(thread) = set.pollers.first().copied().filter(|_| !set.unread.is_empty()) else {
             self.notify_links(links);
             return;
         };
-        inlet.stop_polling(thread, self.now);
+        set.stop_polling(thread, self.now);
         self.cpus.stop_spinning(thread, self.now);
         self.threads[thread as usize].state = ThreadState::Busy;
-        if let Some(ThreadAction::Compute(span, doing)) = self.receive_reply(thread, links, Nanos::ZERO) {
-            self.threads[thread as usize].step = doing;
+        if let Some(ThreadAction::Compute(span, step)) = self.receive_reply(thread, links, Nanos::ZERO) {
+            self.threads[thread as usize].step = step;
             self.cpus.compute(thread, span, self.now, &mut self.event_queue);
         }
         self.notify_links(links);
     }
 
-    /// A poller's patience is over.
+    /// Ends a poll that has reached its time limit.
     pub(super) fn on_poll_timeout(&mut self, thread: ThreadId, poll: u32) {
         if self.threads[thread as usize].poll_id != poll || !self.stop_polling(thread) {
             return;
@@ -267,20 +271,20 @@ impl Run<'_> {
         self.cpus.compute(thread, Nanos::ZERO, self.now, &mut self.event_queue);
     }
 
-    /// A poller has lost its CPU; it will look when it has one again.
+    /// Handles a poller's loss of its CPU; the thread polls once it has a CPU again.
     pub(super) fn on_spin_ended(&mut self, thread: ThreadId) {
         self.stop_polling(thread);
         let own = &mut self.threads[thread as usize];
         (own.state, own.step) = (ThreadState::Busy, ThreadStep::Poll);
     }
 
-    /// Takes a thread from the pollers. False if it does not poll.
+    /// Removes a thread from the pollers. Returns `false` if it does not poll.
     fn stop_polling(&mut self, thread: ThreadId) -> bool {
         let now = self.now;
-        let place = self.threads[thread as usize].state;
-        match place {
-            ThreadState::PollingFront => self.fronts.iter_mut().for_each(|inlet| inlet.stop_polling(thread, now)),
-            ThreadState::PollingLinks => self.links.iter_mut().for_each(|inlet| inlet.stop_polling(thread, now)),
+        let state = self.threads[thread as usize].state;
+        match state {
+            ThreadState::PollingFront => self.fronts.iter_mut().for_each(|set| set.stop_polling(thread, now)),
+            ThreadState::PollingLinks => self.links.iter_mut().for_each(|set| set.stop_polling(thread, now)),
             _ => return false,
         }
         true

@@ -1,5 +1,6 @@
-//! A run of a tier: clients, server and leaves put together, and the loop over their events. What a thread does next is in `turn` and
-//! `serve`, how setups change in `switch`.
+//! A run of a tier: clients, server and leaves, and the event loop.
+//!
+//! A thread's steps are in `poll` and `serve`, changes of setup in `switch`.
 
 use super::connection_set::ConnectionSet;
 use super::controller::Admission;
@@ -28,7 +29,7 @@ use leeward_workload::ArrivalStream;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
-/// Everything of one run.
+/// The state of one run.
 pub(super) struct Run<'a> {
     pub(super) config: &'a SimConfig,
     pub(super) tier: &'a Tier,
@@ -38,28 +39,28 @@ pub(super) struct Run<'a> {
     arrivals: ArrivalStream,
     pub(super) cpus: Cpus,
     pub(super) threads: Vec<Thread>,
-    /// Threads of the crew without a slot; the one that parked last is woken first.
+    /// Pool threads without a slot; the last one parked is woken first.
     pub(super) parked: Vec<ThreadId>,
-    /// Helpers without a call; the one that rested last is woken first.
+    /// Helpers without a call; the last one parked is woken first.
     pub(super) helpers: Vec<ThreadId>,
     pub(super) plan: Plan,
     pub(super) governor: Option<Governor>,
-    /// The controller; `None`: everything is admitted.
+    /// The controller; `None`: every request is admitted.
     pub(super) admission: Option<Box<Admission>>,
-    /// Threads of the crew; those after them are helpers.
+    /// Number of threads in the pool; later ones are helpers.
     pub(super) pool_size: usize,
     pub(super) fronts: Vec<ConnectionSet<JobId>>,
     pub(super) links: Vec<ConnectionSet<Reply>>,
     pub(super) queue: VecDeque<JobId>,
     pub(super) queue_lock: Lock,
-    /// Workers that sleep at the queue; the one that has slept longest is woken first.
+    /// Workers that sleep at the queue; the longest sleeper is woken first.
     pub(super) workers: VecDeque<ThreadId>,
     pub(super) jobs: Jobs,
     pub(super) stations: Stations,
     pub(super) second_calls: SecondCallState,
     /// Links of the next request, in an async setup.
     pub(super) next_link: u16,
-    /// Calls of async setups whose replies have not been received.
+    /// Calls of async setups without a received reply.
     pub(super) async_calls: u32,
     pub(super) stats: Stats,
     pub(super) audit: Audit,
@@ -113,14 +114,14 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Makes a thread of the crew, parked.
+    /// Adds a parked thread to the pool.
     pub(super) fn add_thread(&mut self) {
         let id = self.cpus.add_thread();
         self.threads.push(Thread::new(ThreadStep::Poll));
         self.parked.push(id);
     }
 
-    /// Runs to the end.
+    /// Runs until the configured end.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
         let end = Time::ZERO + self.config.duration;
         self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
@@ -210,7 +211,7 @@ impl<'a> Run<'a> {
         }
         match reply.receiver {
             ReplyReceiver::Links(link) => {
-                // A setup with fewer response threads may have come since.
+                // A setup with fewer response threads may be in force by now.
                 let link = usize::from(link) % self.links.len();
                 self.links[link].unread.push_back(reply);
                 self.notify_links(link);
@@ -234,7 +235,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A sleeping thread becomes runnable; it goes on with what it was to do next.
+    /// Wakes a sleeping thread, which continues with its next step.
     pub(super) fn wake(&mut self, thread: ThreadId) {
         self.threads[thread as usize].state = ThreadState::Busy;
         self.mark_blocking_changed(thread);
@@ -255,12 +256,12 @@ impl<'a> Run<'a> {
     }
 
     fn contended(&self) -> u64 {
-        let fronts = self.fronts.iter().map(|inlet| inlet.lock.contended);
-        let links = self.links.iter().map(|inlet| inlet.lock.contended);
+        let fronts = self.fronts.iter().map(|set| set.lock.contended);
+        let links = self.links.iter().map(|set| set.lock.contended);
         fronts.chain(links).sum::<u64>() + self.queue_lock.contended + self.outcome.contended.unwrap_or(0)
     }
 
-    /// Locks that are about to vanish with their connections: their counts stay.
+    /// Saves the counters of locks that are about to be removed with their connections.
     pub(super) fn save_lock_counts(&mut self) {
         self.outcome.contended = Some(self.contended() - self.queue_lock.contended);
     }
@@ -275,12 +276,12 @@ impl<'a> Run<'a> {
         let mut report = self.stats.report(self.tier.cpus, unfinished, self.gauges(), self.events);
         self.audit
             .check(report.totals.is_balanced(), self.now, || format!("requests don't add up: {:?}", report.totals));
-        let books = self.cpus.accounting;
+        let accounting = self.cpus.accounting;
         let span = report.measured.0.max(1) as f64;
-        report.cpu_utilization = books.measured as f64 / (span * f64::from(self.tier.cpus));
-        let empty_polls = u64::try_from(books.spun_measured).unwrap_or(u64::MAX);
+        report.cpu_utilization = accounting.measured as f64 / (span * f64::from(self.tier.cpus));
+        let empty_polls = u64::try_from(accounting.spun_measured).unwrap_or(u64::MAX);
         let contended = self.contended() - self.contended_before;
-        let (wakeups, context_switches) = (books.wakes, books.switches);
+        let (wakeups, context_switches) = (accounting.wakes, accounting.switches);
         report.threads = Some(ThreadOutcome {
             wakeups: Some(wakeups),
             context_switches: Some(context_switches),

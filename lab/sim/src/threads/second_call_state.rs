@@ -1,19 +1,21 @@
-//! Rules of second calls, and counts of what came of them. When a second call is allowed is decided by [`leeward_core::hedging`], as
-//! in a real tier: a thread of a sync setup has rules of its own, response threads share those of their links.
+//! Hedging policies of a tier's second calls, and their counters.
+//!
+//! [`leeward_core::hedging`] decides on second calls, as in a real tier. Each thread of a sync
+//! setup has its own policy; response threads share those of their links.
 
 use super::event::ReplyReceiver;
 use super::model::{Leaves, SecondCalls, TailModel};
 use leeward_core::hedging::HedgingPolicy;
 use leeward_outcome::SecondCallOutcome;
 
-/// Rules of second calls, and counts of what came of them.
+/// Hedging policies and counters of a tier.
 pub(super) struct SecondCallState {
     tails: TailModel,
     leaves: usize,
     thread_rules: Vec<HedgingPolicy>,
     link_rules: Vec<HedgingPolicy>,
     pub(super) counts: SecondCallOutcome,
-    /// The counts when the measured part began.
+    /// Counters at the end of the warm-up.
     before: SecondCallOutcome,
 }
 
@@ -29,39 +31,39 @@ impl SecondCallState {
         }
     }
 
-    /// The rules that hold for the receiver of a call's news; `None` where no call is made twice.
+    /// The policy for the receiver of a call's reply; `None` if calls have one attempt.
     pub(super) fn rules(&mut self, to: ReplyReceiver) -> Option<&mut HedgingPolicy> {
-        let (all, place) = match to {
+        let (policies, index) = match to {
             _ if self.tails.second_calls == SecondCalls::Never => return None,
             ReplyReceiver::Own(thread) => (&mut self.thread_rules, thread as usize),
             ReplyReceiver::Links(link) => (&mut self.link_rules, usize::from(link)),
             ReplyReceiver::Helper(_) => return None,
         };
-        while all.len() <= place {
-            all.push(HedgingPolicy::new(self.leaves));
+        while policies.len() <= index {
+            policies.push(HedgingPolicy::new(self.leaves));
         }
-        all.get_mut(place)
+        policies.get_mut(index)
     }
 
     pub(super) fn end_warmup(&mut self) {
         self.before = self.counts;
     }
 
-    /// A request has been answered.
+    /// Counts a response.
     pub(super) fn record_response(&mut self, is_partial: bool) {
         self.counts.answered += 1;
         self.counts.partial += u64::from(is_partial);
     }
 
-    /// Counts of the measured part; `None` where leaves are neither late nor asked twice.
+    /// Counters since the warm-up; `None` if leaves have no tail model.
     pub(super) fn outcome(&self) -> Option<SecondCallOutcome> {
-        let (now, then) = (&self.counts, &self.before);
+        let (now, earlier) = (&self.counts, &self.before);
         (self.tails != TailModel::default()).then(|| SecondCallOutcome {
-            calls: now.calls - then.calls,
-            hedged: now.hedged - then.hedged,
-            retried: now.retried - then.retried,
-            answered: now.answered - then.answered,
-            partial: now.partial - then.partial,
+            calls: now.calls - earlier.calls,
+            hedged: now.hedged - earlier.hedged,
+            retried: now.retried - earlier.retried,
+            answered: now.answered - earlier.answered,
+            partial: now.partial - earlier.partial,
         })
     }
 }

@@ -1,5 +1,6 @@
-//! Calls that are made again at another copy, because the first takes long or was dropped, and what they cost. When that is allowed is
-//! decided by the rules in `hedges`.
+//! Second attempts of slow or rejected calls at another copy, and their costs.
+//!
+//! The policies in `second_call_state` decide on second attempts.
 
 use super::event::{AttemptNumber, CallAttempt, Event, JobId, Reply, ReplyKind, ReplyReceiver};
 use super::jobs::CallTiming;
@@ -8,52 +9,54 @@ use super::thread_pool::{ThreadAction, ThreadStep};
 use leeward_core::units::Nanos;
 use leeward_threading::Fanout;
 
-/// Calls that a leaf allows here: any number. Credits of leaves are not simulated, their drops are.
+/// Number of calls that a leaf accepts: unlimited. Credits of leaves are not simulated, but their
+/// rejections are.
 const ALLOWED: u32 = u32::MAX;
 
-/// Effect of a call's news on its request.
+/// Effect of a reply on its request.
 pub(super) enum ReplyEffect {
-    /// None.
+    /// No effect.
     Nothing,
     /// The call has ended.
     Ended,
-    /// The call is made again: CPU time of sending, and what follows.
+    /// The call gets a second attempt: CPU time of sending, and the step after it.
     Resend(Nanos, ThreadStep),
 }
 
 impl Run<'_> {
-    /// A call is on its way to its leaf.
+    /// Sends a call to its leaf.
     pub(super) fn send_call(&mut self, job: JobId, call: u16, to: ReplyReceiver) {
-        // A thread knows the calls of its own connections, and its request is the only one there.
+        // A thread knows only the calls on its own connections, and its own request is the only one
+        // there.
         let is_alone = self.jobs[job].fanout == Fanout::Sync && self.tier.leaves.tails.copies > 1;
         let stations = &self.stations;
-        let (leg, draw) =
+        let (call_attempt, timing) =
             self.jobs.first_attempt(job, call, |leaf| if is_alone { 0 } else { stations.outstanding(leaf) });
         self.second_calls.counts.calls += 1;
-        self.send_attempt(leg, draw, to);
+        self.send_attempt(call_attempt, timing, to);
         let Some(rules) = self.second_calls.rules(to) else { return };
         rules.record_call();
-        if let Some(span) = rules.hedge_delay(usize::from(leg.leaf)) {
-            let reply = Reply { attempt: leg, sent_at: self.now, receiver: to, kind: ReplyKind::HedgeTimeout };
+        if let Some(span) = rules.hedge_delay(usize::from(call_attempt.leaf)) {
+            let reply = Reply { attempt: call_attempt, sent_at: self.now, receiver: to, kind: ReplyKind::HedgeTimeout };
             self.event_queue.schedule(self.now + span, Event::Reply(reply));
         }
     }
 
-    fn send_attempt(&mut self, leg: CallAttempt, draw: CallTiming, to: ReplyReceiver) {
-        let (at, news) = self.stations.call(leg.leaf, self.now, draw);
+    fn send_attempt(&mut self, call: CallAttempt, timing: CallTiming, to: ReplyReceiver) {
+        let (at, reply) = self.stations.call(call.leaf, self.now, timing);
         self.event_queue
-            .schedule(at, Event::Reply(Reply { attempt: leg, sent_at: self.now, receiver: to, kind: news }));
+            .schedule(at, Event::Reply(Reply { attempt: call, sent_at: self.now, receiver: to, kind: reply }));
     }
 
-    /// The thread that receives a call's news sees what it means.
+    /// Applies a reply that a thread has received.
     pub(super) fn apply_reply(&mut self, reply: &Reply) -> ReplyEffect {
-        let leg = reply.attempt;
-        if !self.jobs.waits_for(&leg) {
+        let attempt = reply.attempt;
+        if !self.jobs.waits_for(&attempt) {
             return ReplyEffect::Nothing;
         }
-        let (leaf, now) = (usize::from(leg.leaf), self.now);
+        let (leaf, now) = (usize::from(attempt.leaf), self.now);
         if reply.kind == ReplyKind::HedgeTimeout {
-            return if self.jobs.is_resent(&leg) {
+            return if self.jobs.is_resent(&attempt) {
                 ReplyEffect::Nothing
             } else {
                 self.try_resend(reply).unwrap_or(ReplyEffect::Nothing)
@@ -65,51 +68,51 @@ impl Run<'_> {
                 _ => rules.record_response(leaf, now.since(reply.sent_at)),
             }
         }
-        let out = self.jobs.end_attempt(&leg);
+        let unfinished = self.jobs.end_attempt(&attempt);
         if reply.kind == ReplyKind::Rejected {
-            if out > 0 {
-                // Its twin may have a result yet.
+            if unfinished > 0 {
+                // The call's other attempt may still have a result.
                 return ReplyEffect::Nothing;
             }
-            if leg.number == AttemptNumber::First
-                && let Some(again) = self.try_resend(reply)
+            if attempt.number == AttemptNumber::First
+                && let Some(resend) = self.try_resend(reply)
             {
-                return again;
+                return resend;
             }
-            self.jobs[leg.job].is_partial = true;
+            self.jobs[attempt.job].is_partial = true;
         }
-        self.jobs.end_call(&leg);
+        self.jobs.end_call(&attempt);
         ReplyEffect::Ended
     }
 
-    /// Makes the call of `reply` again, if the rules allow it.
+    /// Begins a second attempt of the call of `reply`, if the policy allows it.
     fn try_resend(&mut self, reply: &Reply) -> Option<ReplyEffect> {
         let other = usize::from(self.jobs.other_leaf(&reply.attempt)?);
         let (first, now) = (usize::from(reply.attempt.leaf), self.now);
         let rules = self.second_calls.rules(reply.receiver)?;
         let takes_long = reply.kind == ReplyKind::HedgeTimeout;
-        let may = if takes_long {
+        let is_allowed = if takes_long {
             rules.try_hedge(now, (first, ALLOWED), (other, ALLOWED))
         } else {
             rules.try_retry(now, (other, ALLOWED))
         };
-        if !may {
+        if !is_allowed {
             return None;
         }
-        let (leg, draw) = self.jobs.second_attempt(&reply.attempt)?;
+        let (call, timing) = self.jobs.second_attempt(&reply.attempt)?;
         let counts = &mut self.second_calls.counts;
         *(if takes_long { &mut counts.hedged } else { &mut counts.retried }) += 1;
         if let ReplyReceiver::Links(_) = reply.receiver {
             self.async_calls += 1;
         }
-        Some(ReplyEffect::Resend(self.send_cost(reply.attempt.job), ThreadStep::Resent(leg, draw, reply.receiver)))
+        Some(ReplyEffect::Resend(self.send_cost(reply.attempt.job), ThreadStep::Resent(call, timing, reply.receiver)))
     }
 
-    /// A call has been sent again.
-    pub(super) fn on_resent(&mut self, leg: CallAttempt, draw: CallTiming, to: ReplyReceiver) -> ThreadAction {
-        self.send_attempt(leg, draw, to);
+    /// Sends the second attempt of a call.
+    pub(super) fn on_resent(&mut self, attempt: CallAttempt, timing: CallTiming, to: ReplyReceiver) -> ThreadAction {
+        self.send_attempt(attempt, timing, to);
         match to {
-            ReplyReceiver::Own(_) => ThreadAction::Compute(Nanos::ZERO, ThreadStep::Gather(leg.job)),
+            ReplyReceiver::Own(_) => ThreadAction::Compute(Nanos::ZERO, ThreadStep::Gather(attempt.job)),
             ReplyReceiver::Links(_) | ReplyReceiver::Helper(_) => ThreadAction::Compute(Nanos::ZERO, ThreadStep::Poll),
         }
     }

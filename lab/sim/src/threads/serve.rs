@@ -1,5 +1,7 @@
-//! A request in the hands of threads: received, begun, its leaves asked, its replies gathered, answered. What a thread does between two
-//! requests is in `turn`.
+//! A thread's work on a request: receiving, beginning, calling leaves, gathering replies,
+//! responding.
+//!
+//! Its work between two requests is in `poll`.
 
 use super::event::{JobId, Reply, ReplyKind, ReplyReceiver, ThreadId};
 use super::model::Gather;
@@ -11,49 +13,50 @@ use leeward_core::units::Nanos;
 use leeward_threading::{Fanout, Handling};
 
 impl Run<'_> {
-    /// Takes the oldest request of a front, if there is one; `look` is what looking has cost.
-    pub(super) fn receive(&mut self, thread: ThreadId, front: usize, look: Nanos) -> Option<ThreadAction> {
+    /// Takes the oldest request of a front, if any. `poll_cost` is the cost of the poll that found
+    /// it.
+    pub(super) fn receive(&mut self, thread: ThreadId, front: usize, poll_cost: Nanos) -> Option<ThreadAction> {
         let job = self.fronts[front].unread.pop_front()?;
         let (locked, rest) = self.costs.split(self.costs.receive);
-        let cost = self.lock_front(front, look + locked) + rest;
-        let duty = self.threads[thread as usize].slot.map(|slot| self.plan.slots[slot].role);
-        let call = duty.map_or(Nanos::ZERO, |duty| self.promote_follower(thread, duty, front));
+        let cost = self.lock_front(front, poll_cost + locked) + rest;
+        let role = self.threads[thread as usize].slot.map(|slot| self.plan.slots[slot].role);
+        let call = role.map_or(Nanos::ZERO, |role| self.promote_follower(thread, role, front));
         Some(ThreadAction::Compute(cost + call, ThreadStep::Received(job)))
     }
 
-    /// Takes the oldest reply of links, if there is one.
-    pub(super) fn receive_reply(&mut self, thread: ThreadId, links: usize, look: Nanos) -> Option<ThreadAction> {
+    /// Takes the oldest reply on links, if any.
+    pub(super) fn receive_reply(&mut self, thread: ThreadId, links: usize, poll_cost: Nanos) -> Option<ThreadAction> {
         let reply = self.links[links].unread.pop_front()?;
         let (locked, rest) = self.costs.split(self.receive_cost(&reply));
-        let cost = self.lock_links(links, look + locked) + rest;
-        let duty = self.threads[thread as usize].slot.map(|slot| self.plan.slots[slot].role);
-        let call = duty.map_or(Nanos::ZERO, |duty| self.promote_follower(thread, duty, links));
+        let cost = self.lock_links(links, poll_cost + locked) + rest;
+        let role = self.threads[thread as usize].slot.map(|slot| self.plan.slots[slot].role);
+        let call = role.map_or(Nanos::ZERO, |role| self.promote_follower(thread, role, links));
         Some(ThreadAction::Compute(cost + call, ThreadStep::Replied(reply)))
     }
 
-    /// Receiving news, besides the look; a timer is seen by the look alone.
+    /// CPU time of receiving a reply, without the poll. A timer costs nothing more.
     fn receive_cost(&self, reply: &Reply) -> Nanos {
         if reply.kind == ReplyKind::HedgeTimeout { Nanos::ZERO } else { self.costs.receive }
     }
 
     fn lock_front(&mut self, front: usize, hold: Nanos) -> Nanos {
-        let (look, line) = (self.costs.poll, self.costs.cache_line);
-        let inlet = &mut self.fronts[front];
-        let look_ends = inlet.poll_remaining(self.now, look, line);
-        inlet.lock.acquire(self.now, hold, line, inlet.pollers.len() as u32, look_ends)
+        let (poll, line) = (self.costs.poll, self.costs.cache_line);
+        let set = &mut self.fronts[front];
+        let poll_rest = set.poll_remaining(self.now, poll, line);
+        set.lock.acquire(self.now, hold, line, set.pollers.len() as u32, poll_rest)
     }
 
     fn lock_links(&mut self, links: usize, hold: Nanos) -> Nanos {
-        let (look, line) = (self.costs.poll, self.costs.cache_line);
-        let inlet = &mut self.links[links];
-        let look_ends = inlet.poll_remaining(self.now, look, line);
-        inlet.lock.acquire(self.now, hold, line, inlet.pollers.len() as u32, look_ends)
+        let (poll, line) = (self.costs.poll, self.costs.cache_line);
+        let set = &mut self.links[links];
+        let poll_rest = set.poll_remaining(self.now, poll, line);
+        set.lock.acquire(self.now, hold, line, set.pollers.len() as u32, poll_rest)
     }
 
-    /// The next step of a thread that has to do with a request.
-    pub(super) fn serve(&mut self, thread: ThreadId, doing: ThreadStep) -> ThreadAction {
-        match doing {
-            // `turn` has these.
+    /// Next step of a thread with a request.
+    pub(super) fn serve(&mut self, thread: ThreadId, step: ThreadStep) -> ThreadAction {
+        match step {
+            // `poll` handles these.
             ThreadStep::Poll | ThreadStep::TrySleep => ThreadAction::Compute(Nanos::ZERO, ThreadStep::Poll),
             ThreadStep::Received(job) => self.on_received(job),
             ThreadStep::Pushed(job) => {
@@ -68,7 +71,7 @@ impl Run<'_> {
             }
             ThreadStep::Begun(job) => self.on_begun(job),
             ThreadStep::Sent(job, call) => self.on_sent(thread, job, call),
-            ThreadStep::Resent(leg, draw, to) => self.on_resent(leg, draw, to),
+            ThreadStep::Resent(attempt, timing, to) => self.on_resent(attempt, timing, to),
             ThreadStep::Gather(job) => self.gather(thread, job),
             ThreadStep::Gathered(reply) => self.on_gathered(&reply),
             ThreadStep::Fork(job, call) => self.fork(job, call),
@@ -98,7 +101,7 @@ impl Run<'_> {
             | ThreadStep::HelperSent(..)
             | ThreadStep::HelperWait(_)
             | ThreadStep::HelperReceived(_)
-            | ThreadStep::HelperIdle => self.help(thread, doing),
+            | ThreadStep::HelperIdle => self.help(thread, step),
         }
     }
 
@@ -118,7 +121,7 @@ impl Run<'_> {
         }
     }
 
-    /// Sends the drop of a request that the controller refuses, from the thread that has it.
+    /// Sends a request's rejection, from the request's thread.
     fn reject(&mut self, job: JobId, cost: Nanos) -> ThreadAction {
         let front = self.jobs[job].base.session as usize % self.fronts.len();
         let (locked, rest) = self.costs.split(self.costs.send);
@@ -134,7 +137,8 @@ impl Run<'_> {
             (Fanout::Async, _) => {
                 self.next_link = self.next_link.wrapping_add(1) % self.links.len() as u16;
                 own.link = link;
-                // One more, taken off when all calls have left: nothing continues before.
+                // One more, removed once all calls have left, so that the request does not continue
+                // before.
                 own.pending += 1;
                 self.async_calls += u32::from(own.calls);
                 self.send(job, 0)
@@ -144,13 +148,13 @@ impl Run<'_> {
         }
     }
 
-    /// Sends a call of a request, from the thread that has it.
+    /// Sends a call of a request, from the request's thread.
     fn send(&mut self, job: JobId, call: u16) -> ThreadAction {
         let cost = self.send_cost(job);
         ThreadAction::Compute(cost, ThreadStep::Sent(job, call))
     }
 
-    /// CPU time of sending a call of a request, waiting for the links' lock included.
+    /// CPU time of sending a call of a request, with the wait for the links' lock.
     pub(super) fn send_cost(&mut self, job: JobId) -> Nanos {
         match self.jobs[job].fanout {
             Fanout::Sync => self.costs.send,
@@ -171,7 +175,8 @@ impl Run<'_> {
         }
         match own.fanout {
             Fanout::Sync => {
-                // Its connections have these before the replies that it waits for.
+                // The thread's connections hold these late replies before the ones that it waits
+                // for.
                 let late = std::mem::take(&mut self.threads[thread as usize].late_replies);
                 ThreadAction::Compute(self.costs.receive * u64::from(late), ThreadStep::Gather(job))
             }
@@ -179,7 +184,8 @@ impl Run<'_> {
         }
     }
 
-    /// A request of an async setup waits for one reply less, or its calls have all left.
+    /// Counts down the calls of a request in an async setup, and resumes the request after the
+    /// last.
     fn complete_one(&mut self, job: JobId) -> ThreadAction {
         let own = &mut self.jobs[job];
         own.pending -= 1;
@@ -190,22 +196,22 @@ impl Run<'_> {
     }
 
     fn on_reply_received(&mut self, reply: Reply) -> ThreadAction {
-        let heard = self.apply_reply(&reply);
+        let effect = self.apply_reply(&reply);
         let is_message = reply.kind != ReplyKind::HedgeTimeout;
         self.async_calls -= u32::from(is_message);
         let cost = if is_message && self.async_calls == 0 { self.on_last_reply() } else { Nanos::ZERO };
-        let next = match heard {
+        let next = match effect {
             ReplyEffect::Nothing => ThreadAction::Compute(Nanos::ZERO, ThreadStep::Poll),
             ReplyEffect::Ended => self.complete_one(reply.attempt.job),
-            ReplyEffect::Resend(span, doing) => ThreadAction::Compute(span, doing),
+            ReplyEffect::Resend(span, step) => ThreadAction::Compute(span, step),
         };
         match next {
-            ThreadAction::Compute(span, doing) => ThreadAction::Compute(span + cost, doing),
+            ThreadAction::Compute(span, step) => ThreadAction::Compute(span + cost, step),
             other => other,
         }
     }
 
-    /// Over its own connections a thread receives what has come, and sleeps in between.
+    /// Receives replies over the thread's own connections, and sleeps in between.
     fn gather(&mut self, thread: ThreadId, job: JobId) -> ThreadAction {
         if self.jobs[job].pending == 0 {
             while let Some(reply) = self.jobs.receive(job) {
@@ -220,18 +226,18 @@ impl Run<'_> {
         ThreadAction::Sleep(ThreadState::Blocked, ThreadStep::Gather(job))
     }
 
-    /// A thread has received news over its own connections.
+    /// Applies a reply that a thread has received over its own connections.
     fn on_gathered(&mut self, reply: &Reply) -> ThreadAction {
         let job = reply.attempt.job;
         match self.apply_reply(reply) {
             ReplyEffect::Nothing => {}
             ReplyEffect::Ended => self.jobs[job].pending -= 1,
-            ReplyEffect::Resend(span, doing) => return ThreadAction::Compute(span, doing),
+            ReplyEffect::Resend(span, step) => return ThreadAction::Compute(span, step),
         }
         ThreadAction::Compute(Nanos::ZERO, ThreadStep::Gather(job))
     }
 
-    /// Wakes a helper for `call`, then for the next.
+    /// Wakes a helper for `call`; the next step does so for the next call.
     fn fork(&mut self, job: JobId, call: u16) -> ThreadAction {
         if call == self.jobs[job].calls {
             return ThreadAction::Compute(Nanos::ZERO, ThreadStep::Join(job));
@@ -247,8 +253,8 @@ impl Run<'_> {
         ThreadAction::Compute(self.costs.wake_call, ThreadStep::Fork(job, call + 1))
     }
 
-    fn help(&mut self, thread: ThreadId, doing: ThreadStep) -> ThreadAction {
-        match doing {
+    fn help(&mut self, thread: ThreadId, step: ThreadStep) -> ThreadAction {
+        match step {
             ThreadStep::HelperBegin(job, call) => {
                 ThreadAction::Compute(self.costs.send, ThreadStep::HelperSent(job, call))
             }

@@ -1,5 +1,8 @@
-//! Changes of setup: the plan is a level that threads read once per turn, between requests. Who sleeps and has no duty any more is woken
-//! and parks; who is parked and has one is woken and takes it; old work keeps its hands. Which setup is chosen is the policy's.
+//! Changes of setup. Threads read the plan between requests, once per poll.
+//!
+//! A sleeping thread without a role in the new plan is woken and parks. A parked thread is woken
+//! for a free slot. Requests that have begun stay with their threads. Does not contain the choice
+//! of setups.
 
 use super::connection_set::ConnectionSet;
 use super::event::ThreadId;
@@ -10,16 +13,17 @@ use super::thread_pool::{Plan, Slot, ThreadState, ThreadStep};
 use leeward_core::units::Nanos;
 use leeward_threading::{LeftoverWork, Role, Setup, Tasks};
 
-/// Threads that a crew has besides those of its largest setup: the front and the links find one at once, even if all others are held.
+/// Number of pool threads beyond the largest setup, so that fronts and links have a thread at once
+/// even if all others are blocked.
 const SPARE: u32 = 2;
 
 impl Run<'_> {
-    /// The crew's threads take the first setup's slots.
+    /// Creates the pool, whose threads take the initial setup's slots.
     pub(super) fn start_pool(&mut self) {
-        let (first, most) = self.governor.as_ref().map_or((None, 0), Governor::initial_setup);
+        let (first, max_threads) = self.governor.as_ref().map_or((None, 0), Governor::initial_setup);
         let first = first.unwrap_or(self.tier.setup());
         self.plan = Plan::new(first, LeftoverWork::default(), 0);
-        for _ in 0..most.max(first.threads()) + SPARE {
+        for _ in 0..max_threads.max(first.threads()) + SPARE {
             self.add_thread();
         }
         self.pool_size = self.threads.len();
@@ -30,7 +34,8 @@ impl Run<'_> {
         self.unpark();
     }
 
-    /// Connections for the present plan. What has come and was not taken stays in the order in which it came.
+    /// Creates the connection sets of the present plan. Unread messages keep their order of
+    /// arrival.
     fn lay_out(&mut self) {
         self.save_lock_counts();
         let fronts = if self.tier.front == Sharing::Shared { 1 } else { self.plan.count(Tasks::RECEIVE) };
@@ -41,8 +46,8 @@ impl Run<'_> {
                 slot.share = 0;
             }
         }
-        let jobs = self.fronts.iter_mut().flat_map(|inlet| inlet.unread.drain(..)).collect::<Vec<_>>();
-        let replies = self.links.iter_mut().flat_map(|inlet| inlet.unread.drain(..)).collect::<Vec<_>>();
+        let jobs = self.fronts.iter_mut().flat_map(|set| set.unread.drain(..)).collect::<Vec<_>>();
+        let replies = self.links.iter_mut().flat_map(|set| set.unread.drain(..)).collect::<Vec<_>>();
         self.fronts = (0..fronts).map(|_| ConnectionSet::new()).collect();
         self.links = (0..links).map(|_| ConnectionSet::new()).collect();
         for job in jobs {
@@ -56,19 +61,20 @@ impl Run<'_> {
         self.next_link %= links as u16;
     }
 
-    /// Another setup is in force from now on. CPU time of the thread that planned it: a call per thread that it wakes.
+    /// Applies another setup. Returns the CPU time of the thread that planned it: one call per
+    /// thread that it wakes.
     pub(super) fn apply(&mut self, setup: Setup) -> Nanos {
         let before = self.cpus.accounting.wakes;
-        let owed = LeftoverWork { async_calls: self.async_calls };
-        let plan = Plan::new(setup, owed, self.plan.epoch + 1);
+        let leftover = LeftoverWork { async_calls: self.async_calls };
+        let plan = Plan::new(setup, leftover, self.plan.epoch + 1);
         let old = std::mem::replace(&mut self.plan, plan);
         self.lay_out();
         self.workers.clear();
         for thread in 0..self.threads.len() as ThreadId {
             let own = self.threads[thread as usize];
             let Some(slot) = own.slot.filter(|_| own.epoch == old.epoch) else { continue };
-            let duty = old.slots[slot].role;
-            self.carry_over(thread, slot, duty);
+            let role = old.slots[slot].role;
+            self.carry_over(thread, slot, role);
         }
         self.unpark();
         (0..self.fronts.len()).for_each(|front| self.notify_front(front));
@@ -79,20 +85,21 @@ impl Run<'_> {
         self.costs.wake_call * (self.cpus.accounting.wakes - before)
     }
 
-    /// A thread of the old plan keeps its duty if the new plan has it, wherever it waits; else it is woken to see for itself.
-    fn carry_over(&mut self, thread: ThreadId, slot: usize, duty: Role) {
-        let place = self.threads[thread as usize].state;
-        // Who has a request until its end counts as gone: another takes the slot.
-        if place == ThreadState::Blocked {
+    /// Keeps a thread of the old plan in its role if the new plan has that role, else wakes it.
+    fn carry_over(&mut self, thread: ThreadId, slot: usize, role: Role) {
+        let state = self.threads[thread as usize].state;
+        // A thread that is blocked with a request loses its slot to another thread.
+        if state == ThreadState::Blocked {
             return;
         }
         let slots = &self.plan.slots;
-        let fits = |slot: &Slot| slot.holder.is_none() && slot.role == duty;
+        let fits = |slot: &Slot| slot.holder.is_none() && slot.role == role;
         let exact = slots.iter().position(fits);
-        // Only a poller must know at once that it is to wait otherwise; others do from their next turn on. So a change from blocking to
-        // polling wakes nobody, and whoever was called for a message keeps its place on the way there.
-        let polls = matches!(place, ThreadState::PollingFront | ThreadState::PollingLinks);
-        let alike = |slot: &Slot| slot.holder.is_none() && !polls && slot.role.tasks == duty.tasks;
+        // Only a poller must change its way of waiting at once; other threads do so at their next
+        // poll. So a change from blocking to polling wakes no thread, and a thread woken for a
+        // message keeps its slot.
+        let polls = matches!(state, ThreadState::PollingFront | ThreadState::PollingLinks);
+        let alike = |slot: &Slot| slot.holder.is_none() && !polls && slot.role.tasks == role.tasks;
         let own = slots.get(slot).filter(|own| alike(own)).map(|_| slot);
         let same = own.or(exact).or_else(|| slots.iter().position(alike));
         let share = same.map(|slot| {
@@ -102,7 +109,7 @@ impl Run<'_> {
             usize::from(self.plan.slots[slot].share)
         });
         let now = self.now;
-        match (place, share) {
+        match (state, share) {
             (ThreadState::AsleepAtFront, Some(share)) => self.fronts[share].sleepers.push_back(thread),
             (ThreadState::AsleepAtLinks, Some(share)) => self.links[share].sleepers.push_back(thread),
             (ThreadState::AsleepAtQueue, Some(_)) => self.workers.push_back(thread),
@@ -116,7 +123,7 @@ impl Run<'_> {
         }
     }
 
-    /// Wakes a parked thread per slot that nobody has.
+    /// Wakes a parked thread for each free slot.
     fn unpark(&mut self) {
         let free = self.plan.slots.iter().filter(|slot| slot.holder.is_none()).count();
         for _ in 0..free {
@@ -126,7 +133,8 @@ impl Run<'_> {
         }
     }
 
-    /// The duty of a thread and its share of the connections; takes a slot if the plan has changed. `None`: there is none for it.
+    /// Role of a thread and its share of the connections. Takes a slot if the plan has changed.
+    /// `None`: no slot is free.
     pub(super) fn role(&mut self, thread: ThreadId) -> Option<(Role, usize)> {
         let own = self.threads[thread as usize];
         let slot = match own.slot {
@@ -146,7 +154,8 @@ impl Run<'_> {
         Some((slot.role, usize::from(slot.share)))
     }
 
-    /// The last reply to a call of an async setup has come: in a sync setup nobody needs to wait for leaves any more.
+    /// Handles the last reply of an async setup's calls. In a sync setup no thread needs to wait
+    /// for leaves any more.
     pub(super) fn on_last_reply(&mut self) -> Nanos {
         let waits = self.plan.slots.iter().any(|slot| slot.role.tasks.contains(Tasks::AWAIT_LEAVES));
         if self.plan.setup.response == 0 && waits { self.apply(self.plan.setup) } else { Nanos::ZERO }

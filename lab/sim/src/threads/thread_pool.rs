@@ -1,40 +1,40 @@
-//! Threads of a tier: what each does now, where it waits, and which slot of the setup it has. How they share CPUs is in `cpus`.
+//! Threads of a tier: the step, state and slot of each. Does not contain CPU scheduling (`cpus`).
 
 use super::event::{CallAttempt, JobId, Reply, ReplyReceiver, ThreadId};
 use super::jobs::CallTiming;
 use leeward_core::units::Nanos;
 use leeward_threading::{LeftoverWork, Role, Setup, Tasks, roles};
 
-/// Next step of a thread that has computed what it had to, or that wakes.
+/// Next step of a thread that has finished computing or wakes up.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ThreadStep {
-    /// Looks for what is next.
+    /// Polls for work.
     Poll,
-    /// Its look was empty: it sleeps unless something has come since.
+    /// Sleeps, unless a message has arrived since its last poll found nothing.
     TrySleep,
-    /// A request has been received.
+    /// A request was received.
     Received(JobId),
-    /// A request has been pushed to the queue.
+    /// A request was pushed to the queue.
     Pushed(JobId),
-    /// A request is to begin.
+    /// A request begins.
     Begin(JobId),
-    /// A request has computed what comes before its calls.
+    /// A request has computed up to its calls.
     Begun(JobId),
-    /// This call of a request has left.
+    /// This call of a request was sent.
     Sent(JobId, u16),
-    /// All calls have left, over its own connections.
+    /// All calls were sent, over the thread's own connections.
     Gather(JobId),
-    /// A reply has been received over its own connections.
+    /// A reply was received over the thread's own connections.
     Gathered(Reply),
-    /// A call has been sent again, on behalf of a request that waits there for its end.
+    /// The second attempt of a call was sent, for the waiting request.
     Resent(CallAttempt, CallTiming, ReplyReceiver),
-    /// The helpers are waited for.
+    /// The request waits for its helpers.
     Join(JobId),
     /// The helper of this call is woken.
     Fork(JobId, u16),
-    /// A helper begins with this call.
+    /// A helper begins this call.
     HelperBegin(JobId, u16),
-    /// A helper's call has left.
+    /// A helper's call was sent.
     HelperSent(JobId, u16),
     /// A helper waits for the reply.
     HelperWait(JobId),
@@ -42,17 +42,17 @@ pub(super) enum ThreadStep {
     HelperReceived(JobId),
     /// A helper has no call.
     HelperIdle,
-    /// A response thread has received a reply, or seen that there is none yet.
+    /// A response thread has received a reply or a hedge time-out.
     Replied(Reply),
-    /// A request has computed what comes after its replies.
+    /// A request has computed after its replies.
     Resumed(JobId),
-    /// The answer has left.
+    /// The response was sent.
     Responded(JobId),
-    /// The drop of a request that the controller refuses has left.
+    /// The rejection was sent.
     Rejected(JobId),
 }
 
-/// Where a thread is while it does not compute.
+/// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadState {
     /// On a CPU or waiting for one.
@@ -73,13 +73,13 @@ pub(super) enum ThreadState {
     Parked,
 }
 
-/// Next state of a thread.
+/// Next action of a thread.
 pub(super) enum ThreadAction {
-    /// Computes for so long, then goes on.
+    /// Compute for this time, then take the step.
     Compute(Nanos, ThreadStep),
-    /// Sleeps, and goes on when it is woken.
+    /// Sleep, and take the step after the wake-up.
     Sleep(ThreadState, ThreadStep),
-    /// Polls until it finds something.
+    /// Poll until something is found.
     Poll(ThreadState),
 }
 
@@ -88,23 +88,24 @@ pub(super) enum ThreadAction {
 pub(super) struct Thread {
     pub(super) step: ThreadStep,
     pub(super) state: ThreadState,
-    /// Its slot in the plan of `epoch`.
+    /// Slot in the plan of `epoch`.
     pub(super) slot: Option<usize>,
     pub(super) epoch: u32,
-    /// The thread was woken to wait for messages, and must name a successor before it does something else.
+    /// Whether the thread was woken to wait for messages, and must promote a successor before other
+    /// work.
     pub(super) is_leader: bool,
-    /// Number of its poll, so that an older poll's end means nothing.
+    /// Number of its poll, to tell an outdated time-out from the current one.
     pub(super) poll_id: u32,
-    /// A reply has come that this helper waits for.
+    /// Whether the reply that this helper waits for has arrived.
     pub(super) reply_arrived: bool,
-    /// Replies over its own connections that no request waits for any more, and that it has not received.
+    /// Number of unread replies on its own connections for which no request waits.
     pub(super) late_replies: u32,
 }
 
 impl Thread {
-    pub(super) fn new(doing: ThreadStep) -> Self {
+    pub(super) fn new(first_step: ThreadStep) -> Self {
         Thread {
-            step: doing,
+            step: first_step,
             state: ThreadState::Parked,
             slot: None,
             epoch: 0,
@@ -120,12 +121,12 @@ impl Thread {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) role: Role,
-    /// Its number among those with the same role at the network.
+    /// Index among the slots with the same network role.
     pub(super) share: u16,
     pub(super) holder: Option<ThreadId>,
 }
 
-/// The setup in force and who does what in it.
+/// The setup in force, and the threads in its slots.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) setup: Setup,
@@ -134,27 +135,27 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A plan in which no slot is taken.
-    pub(super) fn new(setup: Setup, owed: LeftoverWork, epoch: u32) -> Self {
+    /// Creates a plan with free slots.
+    pub(super) fn new(setup: Setup, leftover: LeftoverWork, epoch: u32) -> Self {
         let (mut fronts, mut links) = (0, 0);
-        let slot = |duty: Role| {
-            let count = if duty.tasks.contains(Tasks::RECEIVE) { Some(&mut fronts) } else { None };
-            let count = if duty.tasks.contains(Tasks::AWAIT_LEAVES) { Some(&mut links) } else { count };
+        let slot = |assigned: Role| {
+            let count = if assigned.tasks.contains(Tasks::RECEIVE) { Some(&mut fronts) } else { None };
+            let count = if assigned.tasks.contains(Tasks::AWAIT_LEAVES) { Some(&mut links) } else { count };
             let share = count.map_or(0, |count| {
                 *count += 1;
                 *count - 1
             });
-            Slot { role: duty, share, holder: None }
+            Slot { role: assigned, share, holder: None }
         };
-        Plan { setup, epoch, slots: roles(&setup, owed).map(slot).collect() }
+        Plan { setup, epoch, slots: roles(&setup, leftover).map(slot).collect() }
     }
 
-    /// Slots with a role.
+    /// Number of slots with a role.
     pub(super) fn count(&self, role: Tasks) -> usize {
         self.slots.iter().filter(|slot| slot.role.tasks.contains(role)).count()
     }
 
-    /// The first free slot.
+    /// First free slot.
     pub(super) fn free_slot(&self) -> Option<usize> {
         self.slots.iter().position(|slot| slot.holder.is_none())
     }

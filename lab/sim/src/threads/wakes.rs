@@ -1,32 +1,34 @@
-//! How long a woken thread takes to its first instruction: quantiles, by how long its CPU had been idle. Which thread is woken where is
-//! the business of `cpus`.
+//! Wake-up latency of a thread: quantiles by the CPU's idle time.
+//!
+//! Does not contain the choice of thread and CPU (`cpus`).
 
 use leeward_core::units::Nanos;
 
-/// Quantiles of wake-up times, one row per class of idleness.
+/// Quantiles of wake-up latencies, one row per class of idle time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WakeTable {
     rows: [[Nanos; WakeTable::QUANTILES.len()]; 3],
 }
 
 impl WakeTable {
-    /// The quantiles of a row, in thousandths.
+    /// Quantiles of a row, in thousandths.
     pub const QUANTILES: [u32; 6] = [10, 500, 900, 990, 999, 1_000];
-    /// A CPU that has been idle for less than this is in the first class, or in the second.
+    /// Upper bounds of the first and the second class of idle time.
     pub const CLASSES: [Nanos; 2] = [Nanos::from_micros(50), Nanos::from_millis(1)];
 
-    /// Every wake-up takes `span`.
+    /// A table in which every wake-up takes `span`.
     pub fn constant(span: Nanos) -> Self {
         WakeTable { rows: [[span; WakeTable::QUANTILES.len()]; 3] }
     }
 
-    /// From the quantiles of the three classes; `None` unless each row ascends and no wake-up takes more than a second.
+    /// Creates a table from the rows of the three classes. Returns `None` unless each row ascends
+    /// and no wake-up takes more than a second.
     pub fn new(rows: [[Nanos; WakeTable::QUANTILES.len()]; 3]) -> Option<Self> {
         let ascends = |row: &[Nanos]| row.is_sorted() && row.last().is_none_or(|last| *last <= Nanos::from_secs(1));
         rows.iter().all(|row| ascends(row)).then_some(WakeTable { rows })
     }
 
-    /// All times multiplied.
+    /// Multiplies all latencies by `factor`.
     pub fn scaled(&self, factor: f64) -> Self {
         WakeTable { rows: self.rows.map(|row| row.map(|span| span.scale(factor))) }
     }
@@ -36,7 +38,8 @@ impl WakeTable {
         &self.rows
     }
 
-    /// The time at `unit` (0..1) of the distribution, for a CPU that was idle for `idle`; linear between quantiles.
+    /// Latency at `unit` (0..1) of the distribution, for a CPU that was idle for `idle`; linear
+    /// between quantiles.
     pub fn at(&self, idle: Nanos, unit: f64) -> Nanos {
         let class = WakeTable::CLASSES.iter().take_while(|limit| idle >= **limit).count();
         let row = &self.rows[class];

@@ -1,4 +1,5 @@
-//! Bottlenecks that no queue of ours shows: a disk, a server further down, pauses, a quota. What they take, and that the books hold.
+//! Bottlenecks outside of the server's queues: a disk, a downstream server, pauses, a quota. Checks
+//! their cost and the accounting.
 
 use crate::common::run;
 use leeward_core::units::{Nanos, Rate};
@@ -67,7 +68,8 @@ fn what_pauses_and_a_quota_take_nobody_serves() {
     }
 }
 
-/// Half of the requests wait for the disk, which can't serve a third of them; the others need a core and nothing else.
+/// Half of the requests wait for the disk, which can serve less than a third of them; the others
+/// need only a core.
 #[test]
 fn who_waits_for_nothing_does_not_pay_for_those_who_do() {
     let served = |methods| {
@@ -79,13 +81,14 @@ fn who_waits_for_nothing_does_not_pay_for_those_who_do() {
         run(&config, "auto").counts.good as f64
     };
     let (known, unknown) = (served(MethodVisibility::Paths), served(MethodVisibility::Unknown));
-    // The disk answers 12,500 in the second, and the others are 40,000. Told apart by nobody, one of them comes with each that the disk takes.
+    // The disk answers 12,500 in the second, and the others are 40,000. If the controller can't
+    // tell them apart, one of the others is admitted per request at the disk.
     assert!(known > 0.95 * 52_500.0, "{known} in time");
     assert!(unknown < 0.6 * known, "{unknown} of {known}");
 }
 
-/// An objective that nothing can keep: less than the service on cores, less than the disk's time, less than the round trip. `auto` serves as
-/// many as the bottleneck can do all the same, late, and goes on for as long as it lasts.
+/// An unreachable objective: below the service time on cores, the disk's time, or the round trip.
+/// `auto` still serves as many requests as the bottleneck can, late, for the whole run.
 #[test]
 fn an_objective_that_nobody_can_keep_locks_nobody_out() {
     let cores = |rate| SimConfig { application: Application::default(), ..config(rate) };
@@ -115,7 +118,8 @@ fn an_objective_that_nobody_can_keep_locks_nobody_out() {
     }
 }
 
-/// Steps as they come, with waits and locks, under every controller: the audit looks at every lock and session.
+/// Random steps with waits and locks, under every controller: the audit checks every lock and
+/// session.
 #[test]
 fn random_paths_keep_their_books() {
     let registry = leeward_controllers::builtin();

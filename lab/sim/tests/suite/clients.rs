@@ -1,11 +1,11 @@
-//! Behaviour of clients besides what their algorithm says: they space their requests, and give up on them. Each request
-//! has one end all the same.
+//! Behaviour of clients besides their algorithm: pacing, and giving up on requests. Each request
+//! still has exactly one end.
 
 use leeward_core::units::Nanos;
 use leeward_sim::config::ClientModel;
 use leeward_sim::{RunOutcome, SimConfig, service_time::ServiceTime, simulate};
 
-/// 20 clients of a server of one core at 10 us, from the beginning on.
+/// 20 clients of a server with one core at 10 us, measured from the beginning.
 fn run(controller: &str, load: f64, clients: ClientModel) -> RunOutcome {
     let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), load);
     config.server.cores = 1;
@@ -29,7 +29,8 @@ fn nobody_gets_an_answer_after_giving_up() {
         assert!(report.latency.max.0 <= timeout.0 + timeout.0 / 500, "{}: {:?}", algorithm.name, report.latency);
         assert!(report.totals.completed > 0, "{}: {:?}", algorithm.name, report.totals);
     }
-    // Without control the queue is so long that nearly all give up on what the server has executed in vain.
+    // Without control the queue is so long that nearly all clients give up on requests that the
+    // server then executes in vain.
     let patient = run("none", 2.0, ClientModel::default());
     assert_eq!(patient.totals.timed_out, 0);
     let report = run("none", 2.0, ClientModel { timeout: Some(timeout), ..ClientModel::default() });
@@ -48,7 +49,7 @@ fn paced_clients_send_no_faster_than_they_may() {
     }
     let report = run("none", 2.0, ClientModel { pacing, ..ClientModel::default() });
     assert!(report.server.received > 1_800, "that is what limits them: {}", report.server.received);
-    // Far below what pacing allows it changes little.
+    // Far below the rate that pacing allows, pacing changes little.
     let (free, paced) =
         (ClientModel::default(), ClientModel { pacing: Nanos::from_micros(1), ..ClientModel::default() });
     let (free, paced) = (run("none", 0.3, free).totals, run("none", 0.3, paced).totals);

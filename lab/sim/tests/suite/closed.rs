@@ -1,5 +1,5 @@
-//! Clients that wait for an answer before they ask again: the machine-repair model's closed form, and books that add up under controllers
-//! that drop.
+//! Closed-loop clients: the closed form of the machine-repair model, and accounting under
+//! controllers that reject.
 
 use crate::common::run;
 use leeward_core::units::{Nanos, Rate};
@@ -9,7 +9,8 @@ use leeward_sim::simulate;
 
 const SERVICE: Nanos = Nanos::from_micros(10);
 
-/// A closed loop of `clients` that would issue `demand` times the capacity of four cores, if requests took no time.
+/// A closed loop of `clients` that would issue `demand` times the capacity of four cores if
+/// requests took no time.
 fn closed(clients: u32, demand: f64, costs: Costs, rtt: Nanos) -> SimConfig {
     let testbed = SimConfig::testbed(ServiceTime::Exponential(SERVICE), 1.0);
     let mut config = SimConfig {
@@ -26,7 +27,8 @@ fn closed(clients: u32, demand: f64, costs: Costs, rtt: Nanos) -> SimConfig {
     config
 }
 
-/// Requests per second of `clients` that think for `think` in the mean and share four servers: a chain of births and deaths.
+/// Requests per second of `clients` with mean think time `think` at four servers: a birth-death
+/// chain.
 fn machine_repair(clients: u32, think: f64, service: f64) -> f64 {
     let mut weight = 1.0;
     let (mut sum, mut served) = (1.0, 0.0);
@@ -51,14 +53,14 @@ fn a_closed_loop_is_the_machine_repair_model() {
     }
 }
 
-/// A drop ends a request as an answer does: its client goes on.
+/// A rejection ends a request like a response does: its client continues.
 #[test]
 fn clients_go_on_after_drops_and_expiries() {
     let config =
         SimConfig { duration: Nanos::from_millis(250), ..closed(1_000, 2.0, Costs::default(), Nanos::from_micros(10)) };
     for controller in ["breakwater", "dagor", "seda", "codel"] {
         let totals = run(&config, controller).totals;
-        // SEDA's clients begin at a few requests per second.
+        // SEDA's clients begin with a few requests per second.
         let fewest = if controller == "seda" { 3_000 } else { 20_000 };
         assert!(totals.completed > fewest, "{controller}: {totals:?}");
         let not_answered = totals.offered - totals.completed;

@@ -1,4 +1,5 @@
-//! A control loop that is a task of its own server: under overload its turns come late, and below it they don't.
+//! A control loop that runs as a task of its server: its ticks are late under overload, and on time
+//! below it.
 
 use leeward_core::server::{ControlLoop, CoreGrant, Downstream, Gauges, Signals};
 use leeward_core::units::Nanos;
@@ -8,7 +9,7 @@ use leeward_sim::simulate_wrapped;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the turns of a slow half.
+/// Counts the ticks of a slow half.
 struct CountingControl(Box<dyn ControlLoop>, Arc<AtomicU64>);
 
 impl ControlLoop for CountingControl {
@@ -30,7 +31,7 @@ impl ControlLoop for CountingControl {
     }
 }
 
-/// Turns in 20 ms, of which there are 2,000 of 10 us.
+/// Number of ticks in 20 ms; with a period of 10 us there are up to 2,000.
 fn count_ticks(demand: f64, control: ControlTiming) -> u64 {
     let mut config = SimConfig {
         warmup: Nanos::from_millis(5),

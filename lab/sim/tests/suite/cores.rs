@@ -1,4 +1,4 @@
-//! Servers whose cores come and go: their books in random scenarios, and what must hold of any allocator.
+//! Core allocation: accounting in random scenarios, and invariants of any allocator.
 
 use crate::common::{checker, scenario};
 use leeward_allocation::registry::{self, POLICIES};
@@ -12,7 +12,7 @@ use leeward_sim::{RunOutcome, SimConfig, SimError, service_time::ServiceTime, si
 
 const SCENARIOS: u64 = 80;
 
-/// The swarm's scenarios, each with an allocator and a policy of balancing.
+/// The swarm's scenarios, each with an allocator and a balancing policy.
 #[test]
 fn random_scenarios_keep_their_books() {
     let registry = leeward_controllers::builtin();
@@ -21,7 +21,7 @@ fn random_scenarios_keep_their_books() {
         let mut scenario = scenario::draw(seed, &registry);
         let policy = POLICIES[seed as usize % POLICIES.len()].name;
         let balancing = balancings[seed as usize / POLICIES.len() % balancings.len()];
-        // Locks and allocated cores are not simulated together.
+        // Locks and core allocation are not simulated together.
         scenario.config.application = Application::default();
         let server = &mut scenario.config.server;
         server.aqm = [Aqm::Head, Aqm::Arrival][seed as usize / 5 % 2];
@@ -47,13 +47,13 @@ fn random_scenarios_keep_their_books() {
     }
 }
 
-/// 8 cores at 1 us of service under `allocator`, at `load`.
+/// 8 cores at 1 us of service time under `allocator`, at `load`.
 fn run(allocator: &str, balancing: &str, load: f64) -> RunOutcome {
     let balancing = Balancing::parse(balancing).unwrap();
     run_with(Scheduling { balancing, ..Scheduling::new(allocator) }, Aqm::Head, "none", load).unwrap()
 }
 
-/// The same with all that can be said of it.
+/// 8 cores at 1 us of service time, with all parameters.
 fn run_with(scheduling: Scheduling, aqm: Aqm, controller: &str, load: f64) -> Result<RunOutcome, SimError> {
     let server = ServerModel {
         cores: 8,
@@ -77,7 +77,7 @@ fn run_with(scheduling: Scheduling, aqm: Aqm, controller: &str, load: f64) -> Re
     simulate(&config, &algorithm, &algorithm.params(&[]).unwrap())
 }
 
-/// A core that is granted, looks, sees nothing yet and parks, all at one instant, would be granted for ever.
+/// A core that is granted, finds nothing and parks, all at one instant, would be granted endlessly.
 #[test]
 fn a_run_that_never_moves_on_is_refused_with_the_instant_and_the_policy() {
     let policy = registry::find("per-request").unwrap();
@@ -85,12 +85,13 @@ fn a_run_that_never_moves_on_is_refused_with_the_instant_and_the_policy() {
     let scheduling = Scheduling { params, allocation_delay: Nanos::ZERO, ..Scheduling::new("per-request") };
     let refused = run_with(scheduling, Aqm::Head, "none", 0.5).unwrap_err();
     let SimError::Stuck { at, .. } = refused else { panic!("{refused}") };
-    let words = refused.to_string();
+    let message = refused.to_string();
     let instant = Nanos(at.0).to_string();
-    assert!(at > Time::ZERO && words.contains(&instant) && words.contains("allocator `per-request`"), "{words}");
+    assert!(at > Time::ZERO && message.contains(&instant) && message.contains("allocator `per-request`"), "{message}");
 }
 
-/// The rules of the poster's simulator are others; with each the books balance, and the load is served.
+/// The poster's simulator has other rules; with each of them the accounting holds and the load is
+/// served.
 #[test]
 fn each_rule_of_the_posters_simulator_keeps_the_books() {
     let ours = |allocator: &str| Scheduling::new(allocator);
@@ -121,7 +122,7 @@ fn each_rule_of_the_posters_simulator_keeps_the_books() {
 
 #[test]
 fn a_server_may_begin_with_all_its_cores() {
-    // Nobody asks for anything, and nobody takes a core away: those that are there at the start stay.
+    // No request arrives and no core is revoked, so the initial cores stay.
     let policy = registry::find("delay").unwrap();
     let params = policy.params(&[("search", RawParam::Text("1s".into()))]).unwrap();
     let held = |start| {
@@ -131,7 +132,8 @@ fn a_server_may_begin_with_all_its_cores() {
     assert_eq!((held(InitialCores::Min), held(InitialCores::All)), (1.0, 8.0));
 }
 
-/// `utilization` takes a core whenever its cores are not busy enough; with `idle` it never takes a busy one.
+/// `utilization` revokes a core whenever the cores are not busy enough; with `idle` it never
+/// revokes a busy one.
 #[test]
 fn busy_cores_are_spared_where_that_is_asked_for() {
     let held = |revoke| {
@@ -143,7 +145,8 @@ fn busy_cores_are_spared_where_that_is_asked_for() {
     assert!(idle.0 > any.0 && idle.1 < any.1, "{any:?} {idle:?}");
 }
 
-/// A request that is rejected as it arrives is never received: under overload its drop costs less, and leaves sooner.
+/// A request rejected on arrival is never received: under overload its rejection costs less and
+/// leaves earlier.
 #[test]
 fn a_decision_on_arrival_spares_the_receiving_of_what_is_rejected() {
     let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 3.0);
@@ -169,7 +172,8 @@ fn every_pair_serves_half_the_load_and_gives_cores_back() {
             let report = run(policy.name, balancing, 0.5);
             assert_eq!(report.violations, Vec::<String>::new(), "{name}");
             let served = report.counts.completed as f64 / report.counts.offered as f64;
-            // Random placing without balancing leaves cores of which some have too much and nobody takes it over.
+            // Random dispatch without balancing overloads some cores, whose work no other core
+            // takes.
             assert!(served > 0.95, "{name}: {served}");
             let cores = report.cores.unwrap();
             let busy = report.cpu_utilization * 8.0;
@@ -180,7 +184,7 @@ fn every_pair_serves_half_the_load_and_gives_cores_back() {
     }
 }
 
-/// With an oracle and cores at once a server holds as many as it has requests, up to all.
+/// With an oracle and instant grants a server holds as many cores as it has requests, up to all.
 #[test]
 fn ideal_holds_what_works() {
     let report = run("ideal", "oracle", 0.5);
@@ -189,7 +193,7 @@ fn ideal_holds_what_works() {
     assert!((cores.mean_cores - busy).abs() < 0.02, "{cores:?} for {busy}");
 }
 
-/// Nothing to do: all but the one that must stay are another application's.
+/// Without load, another application gets all cores except the one that must stay.
 #[test]
 fn an_idle_server_keeps_one_core() {
     let report = run("delay", "steal-random", 1e-6);

@@ -1,4 +1,4 @@
-//! The same seed gives the same outcome: to the last bit, whatever ran before.
+//! The same seed gives the same outcome, to the last bit, regardless of earlier runs.
 
 use leeward_core::units::Nanos;
 use leeward_sim::config::{Arrivals, NetworkModel, Shares, Workload};
@@ -33,7 +33,8 @@ fn every_controller_meets_the_same_requests() {
     }
 }
 
-/// Pinned counts: a different number on another machine, or after a change meant to alter nothing, is a defect.
+/// Pinned counts: another number on another machine, or after a change without effect on results,
+/// is a defect.
 #[test]
 fn the_run_of_a_seed_never_changes() {
     let pinned = |report: RunOutcome| {
@@ -55,7 +56,7 @@ fn the_run_of_a_seed_never_changes() {
     assert_eq!(pinned(report), (66299, 34021, 810, 31427, 211679));
 }
 
-/// Simulates what is possible but absurd.
+/// Simulates possible but extreme configurations.
 #[test]
 fn extremes_are_simulated() {
     let longest = SimConfig::testbed(ServiceTime::Constant(Nanos::MAX), 0.5);

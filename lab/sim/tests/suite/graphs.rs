@@ -1,5 +1,5 @@
-//! Graphs of services: against queueing theory, the books on random graphs, the same bytes for the same seed, and what
-//! reservations and `downstream` are for.
+//! Graphs of services: comparison with queueing theory, accounting on random graphs, determinism,
+//! and the effects of reservations and `downstream`.
 
 use crate::common::graphs::{call, config, draw, free, run};
 use leeward_core::params::RawParam;
@@ -20,8 +20,11 @@ fn graph(services: Vec<ServiceModel>, calls: Vec<CallModel>) -> Graph {
     Graph { services, calls, policy: CallPolicy::default() }
 }
 
-/// A tandem of M/M/1 queues is a Jackson network: each queue is as if it stood alone, 1/(μ − λ), and the times add up. On its way back
-/// a request costs nothing, but waits for the core: for the rest of what it does, ρ/μ on average.
+/// A tandem of M/M/1 queues is a Jackson network: each queue behaves as if alone, 1/(μ − λ), and
+/// the times add up.
+///
+/// On its way back a request costs nothing, but waits for the core to finish its current work, ρ/μ
+/// on average.
 #[test]
 fn a_chain_of_single_servers_is_a_jackson_network() {
     let means = [10u64, 20, 14];
@@ -37,14 +40,15 @@ fn a_chain_of_single_servers_is_a_jackson_network() {
     let expected = there + means[..2].iter().map(|mean| back(*mean)).sum::<f64>();
     assert!((report.latency.mean_ns / expected - 1.0).abs() < 0.03, "{} of {expected}", report.latency.mean_ns);
     let services = &report.graph.as_ref().unwrap().services;
-    // A caller sees its callee and all that is behind it.
+    // A caller's latency includes its callee and everything downstream.
     let last = services[2].latency.mean_ns;
     assert!((last / sojourn(14) - 1.0).abs() < 0.03, "{last} of {}", sojourn(14));
     let utilization = 35_000.0 * (20 * MICRO) as f64 / 1e9;
     assert!((services[1].cpu_utilization / utilization - 1.0).abs() < 0.02, "{services:?}");
 }
 
-/// With as many cores as requests, a fan-out takes the longest of n exponential times: the mean is the harmonic number.
+/// With as many cores as requests, a fan-out takes the longest of n exponential times: the mean is
+/// the harmonic number.
 #[test]
 fn a_fan_out_waits_for_the_slowest() {
     let count = 8;
@@ -97,7 +101,7 @@ fn reservations_spare_the_work_that_would_be_lost() {
     assert!(reserved.counts.good as f64 >= 0.95 * admitted.counts.good as f64);
 }
 
-/// A service that is asked by nobody after an overload has credits again when load comes back.
+/// Retries stay within their budget under overload.
 #[test]
 fn retries_add_no_more_than_their_budget() {
     let none = narrow(CallPolicy::default(), 2);

@@ -1,4 +1,4 @@
-//! A server that is all but idle refuses nobody, though its cores sleep and are woken late.
+//! A nearly idle server rejects no requests, although its cores sleep and wake up late.
 
 use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
@@ -10,7 +10,7 @@ use leeward_sim::threads::wakes::WakeTable;
 
 const SERVICE: Nanos = Nanos::from_micros(10);
 
-/// Wake-ups as a virtual machine of two CPUs has them: of a hundred one takes longer than the
+/// Wake-up latencies of a virtual machine with two CPUs: one in a hundred takes longer than the
 /// default objective allows to wait.
 fn wake_table() -> WakeTable {
     let row = |spans: [u64; 6]| spans.map(Nanos::from_micros);
@@ -18,7 +18,7 @@ fn wake_table() -> WakeTable {
     WakeTable::new(rows.map(row)).unwrap()
 }
 
-/// Server of one core with the costs of loopback TCP, under the default objective.
+/// A server of one core with the costs of loopback TCP, under the default objective.
 fn server(clients: u32, rate: impl FnOnce(Rate) -> f64, requests: f64) -> SimConfig {
     let testbed = SimConfig::testbed(ServiceTime::Exponential(SERVICE), 1.0);
     let costs = Costs { receive: Nanos(2_000), spawn: Nanos(100), send: Nanos(6_300), ..Costs::default() };
@@ -47,14 +47,14 @@ fn run(config: &SimConfig, name: &str, set: &[(&str, &str)]) -> RunOutcome {
     outcome
 }
 
-/// Share of requests that were dropped, or ended at their client.
+/// Share of requests that were rejected, or ended at their client.
 fn refused(outcome: &RunOutcome) -> f64 {
     let counts = &outcome.counts;
     let ended = counts.dropped + counts.expired + counts.overflowed + counts.throttled;
     ended as f64 / counts.offered as f64
 }
 
-/// With credits, and without, as on memcached's port.
+/// Controllers with credits, and without, as on memcached's port.
 const CASES: [(&str, &[(&str, &str)]); 4] =
     [("auto", &[]), ("auto", &[("credits", "off")]), ("breakwater", &[]), ("breakwater", &[("credits", "off")])];
 
@@ -77,15 +77,15 @@ fn at_half_load_next_to_nobody_is_refused_and_hardly_anybody_is_later_than_witho
         let outcome = run(&config, name, set);
         let (refused, late) = (refused(&outcome), outcome.latency.p99);
         assert!(refused <= 1e-3, "{name} {set:?} refuses {refused:.5}");
-        // Some wait for a credit. Where the machine takes cores away as well, it is the other way
-        // round.
+        // Some requests wait for a credit. On a machine that takes cores away, the relation is
+        // reversed.
         let is_default = name == "auto";
         assert!(!is_default || late.0 * 6 <= without.0 * 7, "{name} {set:?}: {late}, without control {without}");
     }
 }
 
-/// A shared machine takes the core away for half a millisecond now and then, and for some milliseconds
-/// seldom. What came meanwhile is worked off.
+/// A shared machine takes the core away for half a millisecond now and then, and rarely for some
+/// milliseconds. The backlog is then worked off.
 #[test]
 fn at_half_load_of_a_shared_machine_next_to_nobody_is_refused() {
     let mut config = server(1_000, |capacity| 0.5 * capacity.0, 80_000.0);

@@ -1,4 +1,4 @@
-//! Kinds of requests: they change nothing but what they say.
+//! Kinds of requests: they change only their own attributes.
 
 use crate::common::run;
 use leeward_core::units::{Cost, Nanos, Tenant};
@@ -16,7 +16,7 @@ fn config(demand: f64, kinds: Vec<RequestKind>) -> SimConfig {
 
 #[test]
 fn names_alone_change_nothing() {
-    // `edge` is told the objective of each request where there are kinds.
+    // With kinds, `edge` gets the objective of each request.
     for algorithm in ["none", "breakwater", "dagor", "codel"] {
         let plain = run(&config(1.3, Vec::new()), algorithm);
         let named = run(&config(1.3, vec![RequestKind::new("a", 0.25), RequestKind::new("b", 0.75)]), algorithm);
@@ -32,11 +32,12 @@ fn a_kind_is_held_to_its_own_deadline() {
     let outcome = run(&config(0.95, vec![tight.clone(), loose.clone()]), "none");
     let [hurried, patient] = outcome.kinds.as_slice() else { panic!("two kinds") };
     assert!(patient.counts.good == patient.counts.completed && hurried.counts.good < hurried.counts.completed);
-    // A controller that is told refuses some that would be late, and next to none that wait for nothing.
-    let told = run(&config(0.95, vec![tight, loose]), "edge");
+    // A controller with knowledge of kinds rejects some requests that would be late, and next to
+    // none of the others.
+    let informed = run(&config(0.95, vec![tight, loose]), "edge");
     let late = |outcome: &RunOutcome| outcome.kinds[0].counts.completed - outcome.kinds[0].counts.good;
-    assert!(told.kinds[0].counts.dropped > 0 && late(&told) < late(&outcome), "{:?}", told.kinds);
-    let patient = told.kinds[1].counts;
+    assert!(informed.kinds[0].counts.dropped > 0 && late(&informed) < late(&outcome), "{:?}", informed.kinds);
+    let patient = informed.kinds[1].counts;
     assert!(patient.dropped * 1_000 < patient.offered, "{patient:?}");
 }
 
@@ -52,7 +53,8 @@ fn tenants_classes_and_costs_reach_the_controller() {
     let class = |name, share, class| RequestKind { class: Some(class), ..RequestKind::new(name, share) };
     let outcome = run(&config(2.0, vec![class("first", 0.3, 0), class("last", 0.7, 7)]), "edge");
     assert!(refused(&outcome, 0) < 0.05 && refused(&outcome, 1) > 0.5, "{:?}", outcome.kinds);
-    // As many requests of each tenant, at four times the cost of one: that one gets fewer in.
+    // Equal request rates of two tenants, one at four times the cost: fewer of its requests are
+    // admitted.
     let dear = RequestKind { cost: Cost(4), ..tenant("dear", 0.5, 1) };
     let outcome = run(&config(2.0, vec![dear, tenant("cheap", 0.5, 2)]), "edge");
     assert!(refused(&outcome, 0) > refused(&outcome, 1) + 0.2, "{:?}", outcome.kinds);

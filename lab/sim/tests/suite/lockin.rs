@@ -1,4 +1,5 @@
-//! Admission around a tier whose policy changes the setup: what admission holds back must not make the policy stay small.
+//! Admission control around a tier with a threading policy: requests held back by admission must
+//! not keep the policy's setup small.
 
 use crate::common::run;
 use crate::common::tier::{config, draw, free};
@@ -16,15 +17,16 @@ use std::sync::Arc;
 const STEP: Nanos = Nanos::from_millis(500);
 const DEMAND: f64 = 8_000.0;
 
-/// A tier in which one polling thread sustains some 1,700 requests per second, and whose curves promise 20,000: they were made elsewhere.
+/// A tier in which one polling thread sustains some 1,700 requests per second, with curves from
+/// elsewhere that promise 20,000.
 fn config_with_wrong_curves(policy: &str, params: &[(&str, RawParam)]) -> SimConfig {
     let mut tier = free("SIP1", ServiceTime::Constant(Nanos::from_micros(500)));
     tier.cpus = 32;
     tier.costs = preset("leeward").unwrap();
     let curve = |setup: &str, us: f64, sustains: f64| {
-        let knot =
+        let point =
             |load| CurvePoint { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.01 };
-        Curve { setup: setup.parse().unwrap(), points: vec![knot(10.0), knot(sustains)], max_load: sustains }
+        Curve { setup: setup.parse().unwrap(), points: vec![point(10.0), point(sustains)], max_load: sustains }
     };
     let curves = Curves::new(vec![curve("SIP1", 600.0, 6_000.0), curve("SDB1-50", 700.0, 20_000.0)]).unwrap();
     let params = registry::find(policy).unwrap().params(params).unwrap();
@@ -40,7 +42,7 @@ fn config_with_wrong_curves(policy: &str, params: &[(&str, RawParam)]) -> SimCon
     config
 }
 
-/// Goodput over the demand from a tenth of a second after the step on.
+/// Goodput over demand, from a tenth of a second after the step on.
 fn kept_share(report: &RunOutcome) -> f64 {
     let since = STEP + Nanos::from_millis(100);
     let late = report.windows.iter().filter(|window| window.clients.start.0 >= since.0);
@@ -51,14 +53,15 @@ fn kept_share(report: &RunOutcome) -> f64 {
 
 #[test]
 fn a_policy_that_hears_of_what_is_held_back_does_not_stay_small() {
-    // The curves promise that one thread will do for 5,400 requests per second, and admission sees to it that no more arrive.
+    // The curves promise that one thread suffices for 5,400 requests per second, and admission lets
+    // no more arrive.
     let kept = kept_share(&run(&config_with_wrong_curves("leeward", &[]), "breakwater"));
     assert!(kept >= 0.95, "{kept}");
 }
 
 #[test]
 fn a_policy_that_is_told_what_is_admitted_stays_small() {
-    // The canary: if it came free by itself, the test above would prove nothing.
+    // The canary: if this policy recovered by itself, the test above would prove nothing.
     let kept =
         kept_share(&run(&config_with_wrong_curves("utune", &[("hold", RawParam::Text("off".into()))]), "breakwater"));
     assert!(kept <= 0.5, "{kept}");
@@ -73,7 +76,7 @@ fn every_controller_stands_before_every_tier() {
             config.workload.clients = 1 + (seed as u32 % 50);
             config.audit = true;
             config.workload.demand.push(Segment { from: config.duration.scale(0.6), rate: Rate(0.0) });
-            // Time for a backlog under a controller that has let too much in.
+            // Time for a backlog under a controller that has admitted too much.
             config.duration = config.duration * 10;
             let report = run(&config, algorithm.name);
             assert_eq!(report.totals.unfinished, 0, "{}, seed {seed}: {:?}", algorithm.name, report.totals);

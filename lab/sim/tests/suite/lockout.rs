@@ -1,6 +1,8 @@
-//! Lock-out: admission control and core allocation react to the same signal, and may hold each other down for ever.
-//! Here random scenarios look for that, with Breakwater that knows of the allocator: there must be none. Findings for
-//! other controllers are kept by name, and so are scenarios that locked this one out once.
+//! Lock-out: admission control and core allocation react to the same signal, and may hold each
+//! other down for ever.
+//!
+//! Random scenarios search for it with Breakwater that knows of the allocator: there must be none.
+//! Findings for other controllers are kept by name, as are scenarios that once locked this one out.
 //! `lab/sim/examples/lockout.rs` is the long form, for all pairs.
 
 use crate::common::lockout::{self, RandomScenario, draw, is_locked_out, longest_outage, run, run_with};
@@ -22,7 +24,8 @@ fn with_the_allocator_aware_pool_there_is_no_lock_out() {
     }
 }
 
-/// A scenario in which `admission` with `allocator` locks itself out, and Breakwater that knows of the allocator does not.
+/// Checks a scenario that locks out `admission` with `allocator`, but not Breakwater that knows of
+/// the allocator.
 fn check(name: &str, drawn: &RandomScenario, admission: (&str, &str), allocator: &str) {
     let report = run(drawn, admission, allocator);
     let outage = longest_outage(drawn, &report);
@@ -33,41 +36,44 @@ fn check(name: &str, drawn: &RandomScenario, admission: (&str, &str), allocator:
     assert!(!is_locked_out(drawn, &report), "{name}: {outage} round trips with the aware pool in {drawn:?}");
 }
 
-/// A pool that has settled for the few cores of a low load does not find out that there are more (seed 3, 16 cores).
+/// A pool that has settled for the few cores of a low load does not discover that there are more
+/// (seed 3, 16 cores).
 #[test]
 fn breakwater_by_delay_after_a_low_load() {
     check("breakwater by delay", &draw(3), ("breakwater", "off"), "delay");
 }
 
-/// Fewer credits than clients, most of which have nothing to send: what is issued is not used (seed 12, 2 cores).
+/// Fewer credits than clients, of which most have nothing to send: the issued credits are not used
+/// (seed 12, 2 cores).
 #[test]
 fn breakwater_with_idle_credits() {
     check("breakwater with idle credits", &draw(12), ("breakwater", "off"), "buffer");
 }
 
-/// The pool keeps the cores just busy enough that a utilization range sees no need for more (seed 3).
+/// The pool keeps the cores just busy enough that a utilization range needs no more cores (seed 3).
 #[test]
 fn breakwater_by_utilization() {
     check("breakwater by utilization", &draw(3), ("breakwater", "off"), "utilization");
 }
 
-/// A threshold that moves once per millisecond is a hundred round trips late (seed 1).
+/// A threshold that changes once per millisecond is a hundred round trips late (seed 1).
 #[test]
 fn dagor_by_delay() {
     check("dagor by delay", &draw(1), ("dagor", ""), "delay");
 }
 
-/// A concurrency limit that fell for few cores (seed 10).
+/// A concurrency limit that was lowered for few cores (seed 10).
 #[test]
 fn gradient_by_delay() {
     check("gradient by delay", &draw(10), ("gradient", ""), "delay");
 }
 
-/// The poster's pool alone: it grows with each granted core, but AQM rejects what the allocator would have to see.
+/// The poster's pool alone: it grows with each granted core, but AQM rejects the requests whose
+/// delay the allocator would need to see.
 const POSTER: (&str, &str) = ("breakwater aware", "grants");
 
-/// AQM rejects at the very age from which the allocator would grant a core: one core stays alone (seeds 104, 185, 212, 294
-/// and 313; 2 to 16 cores).
+/// AQM rejects at the same age from which the allocator would grant a core: one core stays alone
+/// (seeds 104, 185, 212, 294 and 313; 2 to 16 cores).
 #[test]
 fn a_backlog_is_not_hidden_from_a_delay_threshold() {
     for seed in [104, 185, 212, 294, 313] {
@@ -75,27 +81,30 @@ fn a_backlog_is_not_hidden_from_a_delay_threshold() {
     }
 }
 
-/// AQM holds the queue at the age of 10 us, from which a tick finds a backlog and the allocator none yet. An AQM that gave the
-/// allocator no second chance before the backlog is gone got stuck there (seed 1040, 8 cores).
+/// AQM holds the queue at the age of 10 us, where a tick finds a backlog and the allocator does not
+/// yet. An AQM without a second chance for the allocator before the backlog is gone got stuck there
+/// (seed 1040, 8 cores).
 #[test]
 fn a_backlog_at_the_very_threshold_gets_a_second_chance() {
     check("at the threshold", &draw(1040), POSTER, "delay");
 }
 
-/// Few cores reject most of a burst per round trip, and most of them have nothing to do for the rest of it (seed 78, 32 cores).
+/// Few cores reject most of a burst per round trip, and most of them are idle for the rest of it
+/// (seed 78, 32 cores).
 #[test]
 fn a_burst_waits_for_buffer_cores() {
     check("bursts and buffer cores", &draw(78), POSTER, "buffer");
 }
 
-/// The same where every request brings a core: all of them come for each burst, and park before the next (seed 150, 32 cores).
+/// The same with one core per request: all cores come for each burst, and park before the next
+/// (seed 150, 32 cores).
 #[test]
 fn a_burst_waits_for_a_core_per_request() {
     check("bursts and a core per request", &draw(150), POSTER, "per-request");
 }
 
-/// Next to no load for a hundred round trips parks all cores but one; at full load after that the server is back within
-/// thirty round trips, with every allocator.
+/// Next to no load for a hundred round trips parks all cores except one. At full load after that,
+/// the server recovers within thirty round trips, with every allocator.
 #[test]
 fn a_server_recovers_from_parked_cores() {
     let drawn = RandomScenario { cores: 8, loads: vec![1.0, 0.01, 1.2], ..draw(150) };
@@ -113,8 +122,8 @@ fn a_server_recovers_from_parked_cores() {
     }
 }
 
-/// An allocator that never grants what there could be (4 of 32 cores) does not make the queue grow: beyond AQM's threshold
-/// of 10 us the delay goes for two round trips at most.
+/// An allocator that never grants the available cores (4 of 32) does not make the queue grow: the
+/// delay exceeds AQM's threshold of 10 us for at most two round trips.
 #[test]
 fn cores_that_never_come_are_not_waited_for() {
     let drawn = RandomScenario { loads: vec![0.1, 1.2], ..draw(78) };

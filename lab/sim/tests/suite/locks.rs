@@ -1,4 +1,4 @@
-//! Promises of the ways of taking a lock, and what a controller is told of refusals.
+//! Guarantees of the lock policies, and the controller's signals about rejections at locks.
 
 use leeward_core::server::{ControlLoop, Gauges, ServerHalves, Signals};
 use leeward_core::units::{Nanos, Rate};
@@ -42,8 +42,9 @@ fn a_plain_lock_is_always_waited_for() {
             assert_eq!(lock.rejected, 0);
             match kind {
                 LockKind::Mutex => assert!(lock.utilization.unwrap() > 0.95, "{lock:?}"),
-                // Ten cores, each always at one of the two: a closed network of two like queues, so that each of the eleven ways
-                // to divide ten is as likely, and in one of them nobody is at this lock.
+                // Ten cores, each always at one of the two locks: a closed network of two equal
+                // queues. Each of the eleven ways to divide ten is equally likely, and in one of
+                // them no core is at this lock.
                 LockKind::Spinlock => assert!((lock.utilization.unwrap() - 10.0 / 11.0).abs() < 0.02, "{lock:?}"),
             }
         }
@@ -57,7 +58,8 @@ fn who_only_tries_never_waits() {
         let report = run(&config(150e3, kind, LockPolicy::Try));
         for lock in &report.locks {
             assert_eq!((lock.contended, lock.wait_max), (0, Some(Nanos::ZERO)));
-            // A lock that is busy for 3/4 of what comes, and for nobody twice: M/M/1/1 refuses 0.75 / 1.75.
+            // A lock that is busy for 3/4 of the arrivals, without waiting: M/M/1/1 rejects 0.75 /
+            // 1.75.
             let refused = lock.rejected as f64 / (lock.rejected + lock.acquisitions) as f64;
             assert!((refused - 0.75 / 1.75).abs() < 0.03, "{refused}");
         }
@@ -87,7 +89,7 @@ fn a_budget_keeps_latency_near_it() {
     assert!(once.server.refused_at_locks > 0);
     assert!(once.latency.p99 < Nanos::from_micros(250), "{:?}", once.latency);
     assert!(once.counts.completed * 5 > 170_000, "{:?}", once.counts);
-    // Who is asked again has not waited longer than the budget in any line.
+    // A request that is checked again has not waited longer than the budget in any queue.
     let again = limited(budget, true);
     assert!(again.latency.p99 < once.latency.p99, "{:?}", again.latency);
     assert!(again.counts.completed * 5 > 170_000, "{:?}", again.counts);
@@ -95,7 +97,7 @@ fn a_budget_keeps_latency_near_it() {
         assert!(lock.wait_max.unwrap().0 <= budget.0 + budget.0 / 500 && lock.rejected > 0, "{lock:?}");
         assert!(unbounded.wait_max > Some(budget), "{unbounded:?}");
     }
-    // Nothing left to spend: only who finds the lock free, or nobody waiting for it, gets it.
+    // Without a budget, a request gets the lock only if it is free, or if no request waits for it.
     let nothing = limited(Nanos::ZERO, false);
     assert!(nothing.latency.p99 < Nanos::from_micros(150), "{:?}", nothing.latency);
     let nothing = limited(Nanos::ZERO, true);
@@ -104,7 +106,7 @@ fn a_budget_keeps_latency_near_it() {
 
 #[test]
 fn every_controller_meets_the_same_paths() {
-    // At a load that no controller touches, all of them take each lock equally often.
+    // At a load at which no controller acts, all of them take each lock equally often.
     let config = config(20e3, LockKind::Mutex, LockPolicy::Plain);
     let taken = |name: &str| {
         let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
@@ -113,7 +115,8 @@ fn every_controller_meets_the_same_paths() {
     };
     let expected = taken("none");
     assert!(expected[0].abs_diff(2_000) < 200, "{expected:?}");
-    // Clients of these hold requests back until they have learnt; DAGOR begins with a threshold of 32.
+    // Clients of these controllers hold requests back until they have learnt; DAGOR begins with a
+    // threshold of 32.
     let paced = ["breakwater", "efficiency", "auto", "seda", "dagor", "window"];
     for algorithm in leeward_controllers::builtin().algorithms().filter(|algorithm| !paced.contains(&algorithm.name)) {
         assert_eq!(taken(algorithm.name), expected, "{}", algorithm.name);
@@ -124,7 +127,7 @@ fn every_controller_meets_the_same_paths() {
     }
 }
 
-/// Adds up what a slow half is told.
+/// Adds up the signals of a slow half.
 struct DropRecorder {
     inner: Box<dyn ControlLoop>,
     drops: Arc<AtomicU64>,
@@ -149,16 +152,16 @@ impl ControlLoop for DropRecorder {
 fn controllers_are_told_of_refusals() {
     let (drops, lock_drops) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
-    let told = |halves: ServerHalves| {
+    let wrap = |halves: ServerHalves| {
         let control =
             DropRecorder { inner: halves.control, drops: Arc::clone(&drops), lock_drops: Arc::clone(&lock_drops) };
         ServerHalves { cores: halves.cores, control: Box::new(control) }
     };
     let budget = LockPolicy::UnlessCongested { budget: Nanos::from_micros(134), recheck: true };
     let config = SimConfig { warmup: Nanos::ZERO, ..config(300e3, LockKind::Mutex, budget) };
-    let report = simulate_wrapped(&config, &algorithm, &algorithm.params(&[]).unwrap(), told).unwrap();
+    let report = simulate_wrapped(&config, &algorithm, &algorithm.params(&[]).unwrap(), wrap).unwrap();
     let (drops, lock_drops) = (drops.load(Ordering::Relaxed), lock_drops.load(Ordering::Relaxed));
     assert!(lock_drops > 10_000 && lock_drops <= drops, "{lock_drops} of {drops}");
-    // The last ones may have left after the last tick, or not at all yet.
+    // The last rejections may have left after the last tick, or not at all yet.
     assert!(report.server.refused_at_locks - lock_drops < 100, "{lock_drops} {:?}", report.counts);
 }

@@ -1,5 +1,7 @@
-//! The simulator from outside, in one program: cargo runs programs one after the other, and the tests of one program in
-//! parallel. `memory.rs` is apart, because it watches the whole process.
+//! Tests of the simulator's public interface, in one program: cargo runs programs one after the
+//! other, and the tests of one program in parallel.
+//!
+//! `memory.rs` is separate because it measures the whole process.
 
 mod blocking_waits;
 mod clients;

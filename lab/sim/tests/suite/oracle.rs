@@ -1,4 +1,4 @@
-//! The oracle: in time, at no cost, and above everybody else.
+//! The oracle: in time, at no cost, and better than all others.
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_outcome::RunOutcome;
@@ -46,7 +46,7 @@ fn nearly_all_that_it_admits_is_in_time_and_nobody_serves_more() {
 
 #[test]
 fn with_plain_locks_auto_serves_nearly_what_the_lock_allows() {
-    // The second lock is full at 125 k/s.
+    // The second lock is saturated at 125 k/s.
     for rate in [200_000.0, 1_000_000.0, 4_000_000.0] {
         let outcome = run("auto", Application::two_locks(0.2), rate);
         let good = outcome.counts.good as f64 / 0.15;
@@ -56,7 +56,8 @@ fn with_plain_locks_auto_serves_nearly_what_the_lock_allows() {
 
 #[test]
 fn what_ends_at_its_client_after_all_is_under_way_no_longer() {
-    // One that sends a request per millisecond, and has room for sixteen more: most that are admitted never leave.
+    // A client sends one request per millisecond and queues up to sixteen more: most admitted
+    // requests never leave.
     let service = ServiceTime::Constant(Nanos::from_micros(10));
     let mut config = SimConfig { duration: Nanos::from_secs(3), ..SimConfig::testbed(service, 1.0) };
     config.workload.clients = 10;
@@ -73,5 +74,5 @@ fn it_is_refused_where_it_knows_nothing() {
     let graph = Graph { services: Vec::new(), calls: Vec::new(), policy: CallPolicy::default() };
     let config = SimConfig { graph: Some(Arc::new(graph)), ..SimConfig::testbed(service, 1.0) };
     let refused = simulate(&config, &oracle::ALGORITHM, &oracle::ALGORITHM.params(&[]).unwrap());
-    assert!(matches!(refused, Err(SimError::Config(words)) if words.contains("oracle")));
+    assert!(matches!(refused, Err(SimError::Config(message)) if message.contains("oracle")));
 }

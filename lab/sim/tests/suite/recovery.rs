@@ -1,18 +1,19 @@
-//! Every limiter's classic failure is lock-out: it shrinks under overload and never comes back. Here none may.
+//! The classic failure of limiters is lock-out: they shrink under overload and don't recover. No
+//! controller may do this.
 
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_outcome::FineWindow;
 use leeward_sim::config::{Segment, Workload};
 use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
-/// Length of the windows in which recovery is looked for.
+/// Length of the windows in which recovery is checked.
 const WINDOW: Nanos = Nanos::from_millis(20);
 
-/// Time after the overload within which a controller serves for good again. Most need a window or two; those that learn slowly, as published,
-/// have what they need.
+/// Time after the overload within which a controller must have recovered for good. Most controllers
+/// need a window or two; those that learn slowly, as published, get the time that they need.
 fn recovers_within(name: &str) -> Nanos {
     match name {
-        "seda" => Nanos::from_millis(3_000),     // rates come back by steps per response
+        "seda" => Nanos::from_millis(3_000),     // rates recover in steps per response
         "throttle" => Nanos::from_millis(3_000), // it remembers the overload for a window
         "topfull" => Nanos::from_millis(3_000),  // the rate moves by a few percent per interval
         "gradient" => Nanos::from_millis(500),
@@ -20,7 +21,8 @@ fn recovers_within(name: &str) -> Nanos {
     }
 }
 
-/// Twice the capacity for half a second, then half of it: soon after, and until the end, it must be served as if nothing had happened.
+/// Twice the capacity for half a second, then half of it: after a short time, and until the end,
+/// all load must be served.
 #[test]
 fn every_controller_comes_back_after_overload() {
     for algorithm in leeward_controllers::builtin().algorithms() {
@@ -44,7 +46,8 @@ fn every_controller_comes_back_after_overload() {
         assert_eq!(report.violations, Vec::<String>::new());
         let served = report.counts.good as f64 / report.counts.offered as f64;
         println!("{}: {:.2} % of the demand in time", algorithm.name, served * 100.0);
-        // Poisson arrivals of a window stray by a percent; 90 % are well below that and far above a lock-out.
+        // Poisson arrivals of a window vary by a percent; 90 % is well below that and far above a
+        // lock-out.
         let least = 0.9 * capacity * 0.5 * WINDOW.as_secs_f64();
         let over = Nanos::from_millis(500);
         let poor = |window: &&FineWindow| window.start >= Time::ZERO + over && (window.good as f64) < least;
@@ -59,7 +62,7 @@ fn every_controller_comes_back_after_overload() {
     }
 }
 
-/// The same from nothing at all: a server that has been idle must take full load at once.
+/// The same after no load: an idle server must take full load at once.
 #[test]
 fn every_controller_takes_load_after_idling() {
     for algorithm in leeward_controllers::builtin().algorithms() {

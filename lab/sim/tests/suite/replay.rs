@@ -1,4 +1,5 @@
-//! Recordings of simulated runs: replayed, every controller decides as it did; a changed decision is found.
+//! Recordings of simulated runs: in a replay every controller decides the same, and a changed
+//! decision is found.
 
 use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Environment};
@@ -113,7 +114,7 @@ fn every_choice_of_breakwater_decides_as_it_did() {
     }
 }
 
-/// On one core with more to do than it can, many of those that wait are rejected when their turn comes.
+/// On one overloaded core, many waiting requests are rejected when they are dequeued.
 #[test]
 fn late_rejections_are_decided_as_they_were() {
     let registry = leeward_controllers::builtin();
@@ -125,7 +126,7 @@ fn late_rejections_are_decided_as_they_were() {
     let counts = same.counts();
     assert!(counts.late_recorded > 50 && counts.late_recorded < counts.dequeues, "{counts:?}");
     assert_eq!((counts.late_replayed, counts.late_both), (counts.late_recorded, counts.late_recorded));
-    // Asked about the same waiting times, a stricter one rejects those and more.
+    // With the same waiting times, a stricter controller rejects those requests and more.
     let stricter = Replayer::with_algorithm(breakwater, &stale("30us"), &header.environment).unwrap();
     let stricter = replay(stricter, &entries);
     let asked = stricter.counts();
@@ -134,7 +135,7 @@ fn late_rejections_are_decided_as_they_were() {
     assert_eq!(stricter.difference().unwrap().call, "execute");
 }
 
-/// The last entry that `wanted` wants, changed by it.
+/// The entries with the last matching entry changed by `wanted`, and that entry's index.
 fn corrupt(entries: &[Entry], wanted: impl Fn(&mut Entry) -> bool) -> (Vec<Entry>, u64) {
     let mut entries = entries.to_vec();
     for (index, entry) in entries.iter_mut().enumerate().rev() {
@@ -152,7 +153,7 @@ fn canary_a_changed_decision_is_found() {
     let (header, entries) = entries(&record_run(&config(2), breakwater, &Params::default()));
     let check = |what: &str, change: &dyn Fn(&mut Entry) -> bool| {
         let (spoilt, place) = corrupt(&entries, change);
-        // Through the bytes, as a replay of a file would meet it.
+        // Converts through bytes, as a replay of a file does.
         let (_, spoilt) = self::entries(&Block::recording(&header, &spoilt));
         let found = difference(&header, &spoilt).expect("the change is found");
         assert_eq!((found.entry, found.part), (place, what), "{found}");
@@ -227,13 +228,14 @@ fn other_parameters_decide_otherwise() {
     let counts = other.counts();
     assert!(other.difference().is_some() && counts.rejected_replayed > counts.rejected_recorded, "{counts:?}");
     assert!(counts.windows_replayed < counts.windows_recorded, "{counts:?}");
-    // The same parameters, as if they were others: the same judgement of every request.
+    // The same parameters, given explicitly: the same verdict on every request.
     let (algorithm, params) = header.algorithm(&registry).unwrap();
     let same = replay(Replayer::with_algorithm(algorithm, &params, &header.environment).unwrap(), &entries);
     assert_eq!(same.difference(), None);
 }
 
-/// The books of another controller stay in order though the recorded plant answered for somebody else's verdicts.
+/// The accounting of another controller stays consistent although the recorded plant followed other
+/// verdicts.
 #[test]
 fn every_controller_can_be_asked_about_every_recording() {
     let registry = leeward_controllers::builtin();

@@ -1,5 +1,5 @@
-//! A service of several servers: every request ends exactly once, after two attempts at most, and what theory knows of
-//! overflow traffic comes out.
+//! A service of several servers: every request ends exactly once, after at most two attempts, and
+//! overflow traffic agrees with theory.
 
 use crate::common::{checker, run, scenario};
 use leeward_core::units::{Nanos, Rate};
@@ -68,7 +68,7 @@ fn check_attempts(report: &RunOutcome, replicas: Replicas) -> Result<(), String>
     }
 }
 
-/// All, or the one that is to be replayed.
+/// All seeds, or the one to reproduce.
 #[allow(clippy::disallowed_methods)] // a test's own switch, not configuration of the simulator
 fn seeds() -> Vec<u64> {
     match std::env::var("LEEWARD_SWARM_SEED") {
@@ -99,8 +99,9 @@ fn a_server_that_nobody_needs_changes_nothing() {
     assert_eq!(two.replicas[1].totals.offered, 0);
 }
 
-/// A lock that is only tried is a loss system of one place: what the first refuses, the second gets. With nothing between
-/// the two, the pair is a loss system of two places (Erlang's formula B).
+/// A lock that is only tried is a loss system of one place: the second server gets the requests
+/// that the first rejects. With nothing between them, the pair is a loss system of two places
+/// (Erlang's formula B).
 #[test]
 fn overflow_is_lost_as_erlang_says() {
     let (mean, load) = (Nanos::from_micros(10), 0.8);
@@ -138,10 +139,11 @@ fn who_gets_no_credit_in_time_asks_the_other() {
     let config = SimConfig { replicas: Some(Replicas { credit_timeout: give_up, ..PAIR }), ..patient };
     let report = run(&config, "breakwater");
     let counts = &report.counts;
-    // 1.6 times what one can do: two can do it.
+    // 1.6 times the capacity of one server: two can serve it.
     assert!(counts.good as f64 > 0.95 * counts.offered as f64, "{counts:?}");
     assert!(counts.sent_again > counts.offered / 4, "{counts:?}");
-    // News from the client itself comes after ten microseconds, a drop after a round trip and more.
+    // A failure at the client is known after ten microseconds, a rejection after a round trip or
+    // more.
     assert!(report.failure_delay.unwrap().p50.0.abs_diff(10_000) < 20, "{:?}", report.failure_delay);
     assert_eq!(report.failure_delay.unwrap().count, counts.sent_again);
     assert!(report.replicas[0].cpu_utilization > report.replicas[1].cpu_utilization);
@@ -152,7 +154,7 @@ fn each_server_is_told_its_part_of_the_objective() {
     let slo = Nanos::from_micros(220);
     let config = SimConfig { slo, replicas: Some(PAIR), ..testbed(1.2) };
     let report = run(&config, "breakwater");
-    // The controller keeps each server's tail at a half of what the service may take.
+    // The controller keeps each server's tail below half of the service's objective.
     assert!(report.replicas[0].latency.p99 < slo / 2, "{:?}", report.replicas[0].latency);
     assert_eq!(PAIR.objective(slo), slo / 2);
 }

@@ -1,5 +1,5 @@
-//! Calls that are made again at another copy: what they give where a leaf is late now and then, and what they cost where all leaves have
-//! too much to do. The rules are those of a real tier (`leeward_core::hedging`).
+//! Second calls at another copy: their gain if a leaf is sometimes late, and their cost if all
+//! leaves are overloaded. The rules are those of a real tier (`leeward_core::hedging`).
 
 use crate::common::queueing::erlang_b;
 use crate::common::tier::{config, free, run};
@@ -10,11 +10,14 @@ use leeward_sim::service_time::ServiceTime;
 use leeward_sim::threads::model::{SecondCalls, SlowLeaf, Tier};
 use leeward_sim::threads::presets::preset;
 
-/// A sync and an async model: in the one each thread has rules of its own, in the other the response threads of a link share them.
+/// A sync and an async model: in the first, each thread has its own rules; in the second, the
+/// response threads of a link share them.
 const SETUPS: [&str; 2] = ["SDB1-16", "ADB1-2-2"];
 
-/// Parts with two copies each. The first leaf's answers are late by 10 ms in one of 25, and it has half of its part, so that two requests in a
-/// hundred meet one.
+/// Parts with two copies each.
+///
+/// The first leaf's replies are late by 10 ms in one of 25 cases. The leaf serves half of its part,
+/// so two requests in a hundred meet a late reply.
 fn tier(setup: &str, parts: u16, second_calls: SecondCalls) -> Tier {
     let mut tier = free(setup, ServiceTime::Lognormal { mean: Nanos::from_micros(320), sigma: 0.1 });
     tier.costs = preset("leeward").unwrap();
@@ -27,7 +30,7 @@ fn tier(setup: &str, parts: u16, second_calls: SecondCalls) -> Tier {
     tier
 }
 
-/// A run at so many times the leaves' capacity.
+/// A run at `load` times the leaves' capacity.
 fn run_at(load: f64, tier: Tier, requests: f64, seed: u64) -> (RunOutcome, SecondCallOutcome) {
     let parts = u64::from(tier.leaves.parts());
     let begin = ServiceTime::Constant(Nanos::from_micros(5));
@@ -50,7 +53,7 @@ fn second_calls_cut_the_tail_of_a_slow_leaf() {
             without.latency.p99
         );
         assert!(with.latency.p99 * 2 < without.latency.p99, "{setup}: {}, {}", with.latency.p99, without.latency.p99);
-        // A twentieth, and ten that each worker may have saved up.
+        // A twentieth, plus the ten that each worker may have saved.
         let most = second.calls / 20 + 10 * 16;
         assert!(second.hedged > 0 && second.hedged <= most, "{setup}: {second:?}");
         assert_eq!((second.retried, second.partial), (0, 0), "{setup}: nothing is dropped");
@@ -74,12 +77,13 @@ fn second_calls_end_by_themselves_where_all_leaves_have_too_much_to_do() {
     }
 }
 
-/// Where drops are rare, the other copy takes most of them.
+/// If rejections are rare, the other copy serves most of the rejected calls.
 #[test]
 fn dropped_calls_are_made_again_within_their_budget() {
     let mut tier = tier("ADB1-2-2", 4, SecondCalls::Budgeted);
     tier.leaves.tails.slow = None;
-    // Room for a call that waits a little: below capacity a drop is rare, and its twin has mostly room.
+    // Tolerance for a call that waits a little: below capacity a rejection is rare, and the other
+    // copy mostly accepts.
     tier.leaves.tails.reject_after = Some(Nanos::from_micros(50));
     let (_, second) = run_at(0.15, tier.clone(), 20_000.0, 3);
     assert!(second.retried > 0 && second.retried * 10 <= second.calls + 100, "{second:?}");
@@ -88,7 +92,7 @@ fn dropped_calls_are_made_again_within_their_budget() {
     assert!(second.partial < once.partial, "{second:?} {once:?}");
 }
 
-/// A leaf that lets nothing wait loses calls as Erlang's formula says.
+/// A leaf without a queue loses calls according to Erlang's formula.
 #[test]
 fn a_leaf_without_room_loses_what_erlang_says() {
     let mut tier = free("AIB1-0-1", ServiceTime::Exponential(Nanos::from_micros(100)));

@@ -1,4 +1,5 @@
-//! Rehearsals in the simulator: what they foresee against what enforcement refuses of the same requests, in four scenarios.
+//! Shadow mode in the simulator: its predicted rejections compared with the enforced ones for the
+//! same requests, in four scenarios.
 
 use leeward_core::units::{Cost, Nanos, Rate, Tenant};
 use leeward_sim::config::{RequestKind, RequestKinds, Segment, Workload};
@@ -12,7 +13,8 @@ fn run(name: &str, config: &SimConfig) -> Result<RunOutcome, SimError> {
     Ok(outcome)
 }
 
-/// The testbed without warm-up: in a server that drowns, what is received late was sent long before.
+/// The testbed with a short warm-up: an overloaded server receives requests long after they were
+/// sent.
 fn config(demand: f64, kinds: Vec<RequestKind>) -> SimConfig {
     SimConfig {
         warmup: Nanos::from_millis(50),
@@ -31,7 +33,7 @@ fn bursts() -> SimConfig {
     SimConfig { workload: Workload { demand, ..config.workload.clone() }, ..config }
 }
 
-/// Ten tenants, the first of which asks for as much as all others.
+/// Ten tenants; the first sends as many requests as all others.
 fn tenants() -> SimConfig {
     let tenant = |number: u32| {
         let share = if number == 0 { 0.5 } else { 0.5 / 9.0 };
@@ -81,7 +83,7 @@ fn a_share_of_the_clients_is_refused_in_earnest() {
     let share = part.rejected as f64 / part.foreseen as f64;
     assert!((0.2..0.4).contains(&share), "{share} of the refusals are for 30 % of the clients");
     assert_eq!((shadow.rejected, shadow.foreseen > 0), (0, true));
-    // What is refused is not executed: more of the requests that were sent are read.
+    // Rejected requests are not executed, so the server reads more of the sent requests.
     assert!(part.received > shadow.received, "{part:?} {shadow:?}");
 }
 
@@ -92,7 +94,7 @@ fn nothing_is_foreseen_where_nothing_would_be_refused() {
 }
 
 #[test]
-fn what_cannot_be_rehearsed_is_refused_in_words() {
+fn what_shadow_mode_cannot_do_is_refused_with_a_message() {
     let refused =
         |name: &str, config: SimConfig| run(name, &SimConfig { enforced: 50, ..config }).unwrap_err().to_string();
     assert!(refused("breakwater", config(1.0, Vec::new())).contains("`breakwater` gives credits"));
@@ -101,6 +103,6 @@ fn what_cannot_be_rehearsed_is_refused_in_words() {
         first: leeward_sim::config::FirstServer::InTurn,
         credit_timeout: None,
     };
-    let words = refused("edge", SimConfig { replicas: Some(replicas), ..config(1.0, Vec::new()) });
-    assert!(words.contains("a rehearsal is of one server"), "{words}");
+    let message = refused("edge", SimConfig { replicas: Some(replicas), ..config(1.0, Vec::new()) });
+    assert!(message.contains("a rehearsal is of one server"), "{message}");
 }

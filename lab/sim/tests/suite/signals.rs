@@ -1,11 +1,11 @@
-//! The cost of the choice of the signal where cores are the bottleneck. Locks are elsewhere.
+//! Cost of the choice of signal if cores are the bottleneck. Does not contain locks.
 
 use leeward_core::params::{Params, RawParam};
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::Segment;
 use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};
 
-/// Requests per second in time, with the testbed's impatient clients.
+/// Goodput in requests per second, with the testbed's impatient clients.
 fn goodput(name: &str, demand: f64) -> f64 {
     let config = SimConfig {
         warmup: Nanos::from_millis(500),
@@ -33,8 +33,8 @@ fn the_automatic_signal_costs_nothing_where_cores_are_short() {
     }
 }
 
-/// Growth that takes it for room when a core is idle by chance is paid for with drops, each of which costs half as much as a request
-/// over loopback TCP (`real-overall`).
+/// A pool that grows when a core is idle by chance causes rejections. A rejection costs half as
+/// much as a request over loopback TCP (`real-overall`).
 #[test]
 fn on_one_core_with_dear_messages_drops_do_not_eat_what_growth_brings() {
     for demand in [1.4, 2.0] {
@@ -53,7 +53,8 @@ fn on_one_core_with_dear_messages_drops_do_not_eat_what_growth_brings() {
     }
 }
 
-/// Receiving and spawning are work. At 100 ns of service and no network they take longer than any target, and are no queue.
+/// Receiving and spawning are work. At 100 ns of service time without a network they take longer
+/// than any target, but are no queueing delay.
 #[test]
 fn work_is_not_waiting() {
     let registry = leeward_controllers::builtin();

@@ -1,13 +1,15 @@
-//! How each controller answers the situations that matter, as small tables under `snapshots/`: a change of behaviour
-//! shows as a diff. Rounded on purpose: they are about shapes, not digits. `INSTA_UPDATE=always cargo test -p leeward-sim
-//! --test suite snapshots` writes them anew.
+//! Behaviour of each controller in characteristic situations, as small tables under `snapshots/`: a
+//! change of behaviour shows as a diff.
+//!
+//! Values are rounded on purpose: the tables show shapes, not digits. `INSTA_UPDATE=always cargo
+//! test -p leeward-sim --test suite snapshots` writes them anew.
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{Segment, SimConfig, Workload};
 use leeward_sim::{RunOutcome, service_time::ServiceTime, simulate};
 use std::fmt::Write as _;
 
-/// Checks a situation: demand as (from ms, multiple of capacity).
+/// Checks a situation with a demand of pairs (from ms, multiple of capacity).
 fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
     let mut table = format!("{name}: demand {demand:?} (ms, multiple of capacity)\n");
     for algorithm in leeward_controllers::builtin().algorithms() {
@@ -28,7 +30,7 @@ fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
     compare(name, &table);
 }
 
-/// Writes a row per quantity, a column per window.
+/// Writes one row per quantity, one column per window.
 fn write_rows(table: &mut String, name: &str, report: &RunOutcome) {
     let mut row = |quantity: &str, values: Vec<f64>| {
         write!(table, "{name:>10} {quantity:<14}").unwrap();
@@ -46,7 +48,7 @@ fn write_rows(table: &mut String, name: &str, report: &RunOutcome) {
     );
 }
 
-/// Two significant digits.
+/// Rounds to two significant digits.
 fn rounded(value: f64) -> String {
     if value < 1.0 {
         return "0".into();

@@ -1,4 +1,5 @@
-//! A server behind sockets: what it saves when much waits is what the costs say, it saves nothing when little does, and all books balance.
+//! A server with sockets: savings under load agree with the costs, there are none with little load,
+//! and the accounting holds.
 
 use crate::common::{checker, scenario};
 use leeward_core::units::Nanos;
@@ -36,24 +37,26 @@ fn run(service: Nanos, demand: f64, clients: u32, sockets: Option<SocketCosts>) 
     report
 }
 
-/// CPU time of a request, µs, of a core that is never idle.
+/// CPU time of a request, µs, for a core that is never idle.
 fn per_request_us(report: &RunOutcome) -> f64 {
     report.measured.as_secs_f64() * 1e6 / report.counts.completed as f64
 }
 
 #[test]
 fn deep_sockets_make_requests_cheaper_by_what_is_shared() {
-    // Ten clients with 256 unanswered each: 64 at a time are read.
+    // Ten clients with 256 unanswered requests each: the core reads 64 at a time.
     let reading = (2.0 + 63.0 * 0.3) / 64.0;
-    // Work of 30 us is written at once, by itself, and the answer is known to have company: 0.2 us, and a write.
+    // A response after 30 us of work is written at once, in its own write. Others of its session
+    // are pending, so it costs 0.2 us, and a write.
     let slow = per_request_us(&run(Nanos::from_micros(30), 3.0, 10, Some(SOCKETS)));
     let expected = 30.0 + 0.1 + reading + 0.2 + 6.0;
     assert!((slow / expected - 1.0).abs() < 0.02, "{slow:.3} of {expected:.3}");
-    // Answers that take 1.2 us each share a write per 20 us. So they cost a fifth, and twice as much demand keeps the core busy.
+    // Responses that take 1.2 us each share a write per 20 us. So they cost a fifth, and twice as
+    // much demand keeps the core busy.
     let quick = per_request_us(&run(Nanos::from_micros(1), 8.0, 10, Some(SOCKETS)));
     let expected = 1.0 + 0.1 + reading + 0.2 + 6.0 / 17.0;
     assert!((quick / expected - 1.0).abs() < 0.06, "{quick:.3} of {expected:.3}");
-    // By themselves they cost what the costs say.
+    // Without sockets they cost the full costs.
     let alone = per_request_us(&run(Nanos::from_micros(1), 4.0, 10, None));
     assert!((alone / 9.1 - 1.0).abs() < 0.01, "{alone:.3}");
 }

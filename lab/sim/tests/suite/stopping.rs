@@ -1,4 +1,4 @@
-//! Runs that somebody stops: of a server, of replicas, of a graph and of a tier.
+//! Runs that the caller stops: of a server, of replicas, of a graph and of a tier.
 
 use crate::common::{graphs, tier};
 use leeward_core::units::Nanos;
@@ -8,7 +8,7 @@ use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, SimConfig, SimError, simulate_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longer than any test may take, and not longer than any run.
+/// Longer than any test may take, but within a run's maximum duration.
 const LONG: Nanos = Nanos::from_secs(3_000);
 
 fn service() -> ServiceTime {

@@ -1,5 +1,6 @@
-//! Hundreds of random scenarios, each drawn from one number, with all books checked after every control period; and a
-//! canary: a controller with a planted leak, which the same checker must catch.
+//! Hundreds of random scenarios, each drawn from one number, with all invariants checked after
+//! every control period. A canary, a controller with a planted leak, must be caught by the same
+//! checker.
 
 use crate::common::{checker, scenario};
 use leeward_core::registry::Algorithm;
@@ -25,7 +26,7 @@ fn random_scenarios_keep_their_books() {
     }
 }
 
-/// All, or the one that is to be replayed.
+/// All seeds, or the one to reproduce.
 #[allow(clippy::disallowed_methods)] // a test's own switch, not configuration of the simulator
 fn seeds() -> Vec<u64> {
     match std::env::var("LEEWARD_SWARM_SEED") {
@@ -34,7 +35,8 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// Breakwater whose every thousandth response takes a credit that the books never see: a leak like a lost update.
+/// Breakwater with a planted leak, like a lost update: every thousandth response takes a credit
+/// that is not accounted for.
 struct LeakyAdmission {
     inner: Box<dyn Admission>,
     replies: u64,

@@ -1,4 +1,5 @@
-//! Tiers whose policy changes the setup all the time: nothing is lost, nothing waits for ever, and in the end every thread rests.
+//! Tiers whose policy changes the setup all the time: no request is lost or waits for ever, and in
+//! the end every thread is idle.
 
 use crate::common::tier::{draw, run};
 use leeward_core::params::RawParam;
@@ -14,21 +15,22 @@ use std::sync::Arc;
 const SETUPS: [&str; 10] =
     ["SIB2", "SIP1", "SDB1-4", "SDP2-3", "AIB1-0-1", "AIP1-0-2", "ADB1-2-2", "ADP1-4-1", "SIP2@16us", "ADB2-1-1"];
 
-/// Curves in which every setup is the best somewhere: between half and twice of `rate` the best changes with every tenth.
+/// Curves in which every setup is the best at some load: between half of `rate` and twice `rate`
+/// the best setup changes with every tenth.
 fn restless(rate: f64, seed: u64) -> Curves {
     let mut rng = Rng::new(seed, Purpose::Paths);
     let loads: Vec<f64> = (1..=40).map(|step| rate * 0.1 * f64::from(step)).collect();
     let curve = |setup: &&str| {
-        let knot = |load: &f64| {
+        let point = |load: &f64| {
             let us = 100.0 + 100.0 * rng.unit();
             CurvePoint { load: *load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 2_000, spread: 0.01 }
         };
-        Curve { setup: setup.parse().unwrap(), points: loads.iter().map(knot).collect(), max_load: rate * 4.0 }
+        Curve { setup: setup.parse().unwrap(), points: loads.iter().map(point).collect(), max_load: rate * 4.0 }
     };
     Curves::new(SETUPS.iter().map(curve).collect()).unwrap()
 }
 
-/// A random tier under `policy`, whose clients fall silent before the end.
+/// A random tier under `policy`, whose clients stop sending before the end.
 fn config(seed: u64, policy: &str, params: &[(&str, RawParam)]) -> SimConfig {
     let mut config = draw(seed);
     let rate = config.workload.demand[0]
@@ -42,7 +44,7 @@ fn config(seed: u64, policy: &str, params: &[(&str, RawParam)]) -> SimConfig {
     // Time for a backlog of the smallest setup.
     config.duration = config.duration * 10;
     let tier = config.tier.as_mut().unwrap();
-    // What every drawn setup sustains is not the question here: no costs beside the wake-ups.
+    // No costs besides the wake-ups, because the sustained load of each setup does not matter here.
     tier.cpus = tier.cpus.max(4);
     let params = registry::find(policy).unwrap().params(params).unwrap();
     tier.policy = Some(PolicyModel { name: policy.into(), params, curves: Some(Arc::new(restless(rate, seed))) });

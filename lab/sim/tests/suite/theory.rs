@@ -1,5 +1,5 @@
-//! The simulator against queueing theory: with all message costs at zero it is M/M/1, M/D/1, M/G/1 and M/M/c, and its
-//! mean waiting times must be the closed forms' within 1 %.
+//! The simulator compared with queueing theory: without message costs it is M/M/1, M/D/1, M/G/1 and
+//! M/M/c, and its mean waiting times must agree with the closed forms within 1 %.
 
 use crate::common::queueing::{Queue, erlang_c, pollaczek_khinchine};
 use leeward_core::units::Nanos;
@@ -8,11 +8,11 @@ use leeward_sim::service_time::ServiceTime;
 
 const MEAN: Nanos = Nanos::from_micros(10);
 
-/// Loads, and how many requests it takes at each until chance is below 1 %: waiting times are correlated over a span
-/// that grows with 1 / (1 − load)².
+/// Loads, each with the number of requests that reduces chance below 1 %: waiting times are
+/// correlated over a span that grows with 1 / (1 − load)².
 const LOADS: [(f64, f64); 4] = [(0.5, 2e6), (0.8, 6e6), (0.9, 20e6), (0.95, 60e6)];
 
-/// Compares waiting times of `service` on `cores` with what `expected_us` says for a load.
+/// Compares waiting times of `service` on `cores` with `expected_us` of the load.
 fn check(cores: u32, service: &ServiceTime, expected_us: impl Fn(f64) -> f64) {
     for (load, requests) in LOADS {
         let report = queue(cores, service, load, requests).run();
@@ -27,13 +27,14 @@ fn check(cores: u32, service: &ServiceTime, expected_us: impl Fn(f64) -> f64) {
     }
 }
 
-/// Without locks.
+/// A queue without locks.
 fn queue(cores: u32, service: &ServiceTime, load: f64, requests: f64) -> Queue {
     let (application, kind) = (Application::default(), LockKind::Mutex);
     Queue { cores, service: service.clone(), load, requests, seed: 1, application, kind }
 }
 
-/// With cores to spare, a mutex that every request takes for the whole of its work is a queue with one server.
+/// With spare cores, a mutex that every request holds for all of its work is a queue with one
+/// server.
 #[test]
 fn a_lone_mutex_is_m_g_1() {
     let whole = Application::one_lock(1.0, 1.0);
@@ -47,7 +48,8 @@ fn a_lone_mutex_is_m_g_1() {
     }
 }
 
-/// Work before the lock, on a core for each request, keeps arrivals at the lock Poisson: still M/M/1, of half the work.
+/// Work before the lock, with a core for each request, keeps the arrivals at the lock Poisson:
+/// still M/M/1, of half the work.
 #[test]
 fn a_mutex_behind_work_is_m_m_1() {
     let application = Application::one_lock(1.0, 0.5);
@@ -60,7 +62,8 @@ fn a_mutex_behind_work_is_m_m_1() {
     }
 }
 
-/// A spinlock keeps its waiters on cores, but they wait no less and no more; those that find no core wait for one.
+/// A spinlock keeps its waiters on cores, but the total wait is the same; requests without a core
+/// wait for one.
 #[test]
 fn a_lone_spinlock_is_m_m_1() {
     let whole = Application::one_lock(1.0, 1.0);
@@ -101,7 +104,8 @@ fn m_d_1() {
 
 #[test]
 fn m_g_1() {
-    // 20 % take 4 times the mean, 80 % a quarter: E[S²] = 0.2·16 + 0.8/16 = 3.25, so the squared variation is 2.25.
+    // 20 % take 4 times the mean, 80 % a quarter: E[S²] = 0.2·16 + 0.8/16 = 3.25, so the squared
+    // variation is 2.25.
     check(1, &ServiceTime::Bimodal(MEAN), |load| pollaczek_khinchine(load, 10.0, 2.25));
 }
 
@@ -115,7 +119,8 @@ fn m_m_c() {
     }
 }
 
-/// A disk is a queue with one server, which serves without a core: one core that works on nothing is enough for it.
+/// A disk is a queue with one server, which serves without a core: one otherwise idle core is
+/// enough.
 #[test]
 fn a_disk_is_m_g_1() {
     let steps = vec![Step::Acquire(0), Step::Wait(1.0), Step::Release(0)];

@@ -1,4 +1,5 @@
-//! Tiers against queueing theory: without costs, a threading model is a queue that can be computed by hand.
+//! Tiers compared with queueing theory: without costs, a threading model is a queue that can be
+//! computed by hand.
 
 use crate::common::queueing::{erlang_c, pollaczek_khinchine};
 use crate::common::tier::{config, draw, free, run};
@@ -11,7 +12,8 @@ use leeward_sim::threads::presets::preset;
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 
-/// A queue with `servers` and the hold times that the tier's requests have, in twenty lines: the percentiles of the same requests.
+/// A queue with `servers` and the hold times of the tier's requests, in twenty lines: the
+/// percentiles of the same requests.
 fn queue(config: &SimConfig, servers: usize) -> leeward_outcome::Percentiles {
     let tier = config.tier.as_ref().unwrap();
     let mut begin = Rng::new(config.seed, Purpose::Service);
@@ -42,8 +44,8 @@ fn a_sync_in_line_tier_is_a_queue_with_as_many_servers_as_threads() {
             let rate = load * f64::from(threads) / 550e-6;
             let begin = ServiceTime::Constant(Nanos::from_micros(30));
             let config = config(tier, begin, Arrivals::Poisson, rate, 50_000.0, 3);
-            let (told, expected) = (run(&config).latency, queue(&config, threads as usize));
-            assert_eq!(told, expected, "SI{wait}{threads}");
+            let (latency, expected) = (run(&config).latency, queue(&config, threads as usize));
+            assert_eq!(latency, expected, "SI{wait}{threads}");
         }
     }
 }
@@ -88,14 +90,15 @@ fn leaves_on_one_cpu_are_one_queue_for_all_calls() {
     (tier.leaves.count, tier.leaves.host_call) = (4, Nanos::from_micros(25));
     assert!((tier.capacity(Nanos::ZERO).0 / 10_000.0 - 1.0).abs() < 0.01, "{:?}", tier.capacity(Nanos::ZERO));
     let report = run(&config(tier, ServiceTime::Constant(Nanos(0)), Arrivals::Poisson, 7_000.0, 400_000.0, 7));
-    // The four calls of a request are one customer of that queue, and the last of them is what the request waits for.
+    // The four calls of a request are one customer of that queue, and the request waits for the
+    // last of them.
     let expected = pollaczek_khinchine(0.7, 100.0, 0.0) + 100.0 + 50.0;
     let mean_us = report.latency.mean_ns / 1e3;
     assert!((mean_us / expected - 1.0).abs() < 0.03, "{mean_us} us, theory {expected}");
 }
 
-/// The 99th percentiles of a thread that is held 0.55 ms (sigma 0.1) per request, without other costs: what a queue simulation outside
-/// of this repository gave, in ms.
+/// 99th percentiles of a thread that is held 0.55 ms (sigma 0.1) per request, without other costs:
+/// results of a queue simulation outside of this repository, in ms.
 const HOLD_TIME_P99: &[(&str, Arrivals, f64, f64)] = &[
     ("SIP1", Arrivals::Constant, 64.0, 0.69),
     ("SIP1", Arrivals::Constant, 512.0, 0.69),
@@ -127,8 +130,8 @@ fn poisson_arrivals_queue_where_constant_ones_do_not() {
 
 #[test]
 fn pollers_share_their_cpus_with_those_they_wake() {
-    // Three pollers on two CPUs, and a sleeping thread per request: whoever is woken gets a CPU within a slice or so per wake-up, even if
-    // nothing else happens for long.
+    // Three pollers on two CPUs, and a sleeping thread per request: each woken thread gets a CPU
+    // within about a slice per wake-up, even without other events for a long time.
     for (threads, cpus) in [(1, 1), (2, 1), (3, 2), (50, 36)] {
         let mut tier = free(&format!("SIP{threads}"), ServiceTime::Constant(Nanos::from_micros(300)));
         tier.cpus = cpus;
@@ -141,7 +144,7 @@ fn pollers_share_their_cpus_with_those_they_wake() {
     }
 }
 
-/// All, or the one that is to be replayed.
+/// All seeds, or the one to reproduce.
 #[allow(clippy::disallowed_methods)] // a test's own switch, not configuration of the simulator
 fn seeds() -> Vec<u64> {
     match std::env::var("LEEWARD_SWARM_SEED") {
@@ -154,11 +157,11 @@ fn seeds() -> Vec<u64> {
 fn random_tiers_keep_their_books_and_repeat() {
     for seed in seeds() {
         let config = draw(seed);
-        let words = format!("LEEWARD_SWARM_SEED={seed}: {:?}", config.tier);
-        let report = std::panic::catch_unwind(|| run(&config)).unwrap_or_else(|_| panic!("{words}"));
-        assert!(report.totals.completed > 0, "{words}");
+        let description = format!("LEEWARD_SWARM_SEED={seed}: {:?}", config.tier);
+        let report = std::panic::catch_unwind(|| run(&config)).unwrap_or_else(|_| panic!("{description}"));
+        assert!(report.totals.completed > 0, "{description}");
         if seed % 8 == 0 {
-            assert_eq!(run(&config), report, "{words}");
+            assert_eq!(run(&config), report, "{description}");
         }
     }
 }

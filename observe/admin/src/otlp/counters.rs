@@ -1,10 +1,10 @@
-//! Fates of exports, counted. Never here: an export.
+//! Counts of OTLP exports by result. Does not contain the export itself.
 
 use super::exchange::ExportError;
 use leeward_observe::exposition::ExportCounts;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Exports by what became of them.
+/// Counters of exports by result.
 #[derive(Debug, Default)]
 pub(crate) struct ExportCounters {
     accepted: AtomicU64,
@@ -29,7 +29,7 @@ impl ExportCounters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As metrics tell it.
+    /// Counts so far, for the metrics.
     pub(crate) fn counts(&self) -> ExportCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ExportCounts {

@@ -1,25 +1,25 @@
-//! Address of a receiver: `http://HOST[:PORT][/PATH]`. Never here: a connection.
+//! Address of an OTLP receiver: `http://HOST[:PORT][/PATH]`. Does not contain connections.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// Port of OTLP over HTTP where none is said.
+/// Default port of OTLP over HTTP.
 const DEFAULT_PORT: u16 = 4318;
-/// Path of the metrics where none is said.
+/// Default path of the metrics.
 const DEFAULT_PATH: &str = "/v1/metrics";
-/// Longest address that is read, in bytes.
+/// Longest address that is accepted, in bytes.
 const URL_MAX: usize = 1_024;
 
-/// A receiver of OTLP over HTTP.
+/// Address of a receiver of OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpEndpoint {
-    /// Without brackets.
+    /// Host name or address, without brackets.
     host: String,
     port: u16,
     path: String,
 }
 
-/// A text that is no receiver's address.
+/// Error: the text is not the address of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{input}`: {problem}; accepted: http://HOST[:PORT][/PATH], such as http://127.0.0.1:4318/v1/metrics")]
 pub struct ParseEndpointError {
@@ -28,12 +28,12 @@ pub struct ParseEndpointError {
 }
 
 impl OtlpEndpoint {
-    /// Host and port, for looking up.
+    /// Host and port for name resolution.
     pub(super) fn host_port(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
 
-    /// As the field `Host` names it.
+    /// Value of the `Host` field.
     pub(super) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -63,7 +63,7 @@ impl FromStr for OtlpEndpoint {
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) || rest.contains(['"', '<', '>', '\\', '#']) {
             return Err(wrong("a character that no address has"));
         }
-        let (authority, path) = rest.find('/').map_or((rest, ""), |place| rest.split_at(place));
+        let (authority, path) = rest.find('/').map_or((rest, ""), |index| rest.split_at(index));
         if authority.contains(['@', '?']) {
             return Err(wrong("no password, and no question before the path"));
         }
@@ -123,8 +123,8 @@ mod tests {
             ("http://a/\r\nx: y", "a character"),
             ("http://a b/", "a character"),
         ] {
-            let words = text.parse::<OtlpEndpoint>().unwrap_err().to_string();
-            assert!(words.contains(problem) && words.contains("accepted: http://") && !words.contains('\n'), "{words}");
+            let error = text.parse::<OtlpEndpoint>().unwrap_err().to_string();
+            assert!(error.contains(problem) && error.contains("accepted: http://") && !error.contains('\n'), "{error}");
         }
         assert!(format!("http://{}", "a".repeat(2_000)).parse::<OtlpEndpoint>().is_err());
     }

@@ -1,4 +1,5 @@
-//! A single export: connect, send, read the answer, all before a limit. Never here: when, and how often.
+//! A single export: connects, sends, and reads the response, all before a deadline. Does not
+//! contain the schedule of exports.
 
 use super::endpoint::OtlpEndpoint;
 use leeward_http1::{Content, NO_FIELDS, response};
@@ -8,45 +9,45 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// Longest answer that is read, in bytes. Whatever is behind says nothing that is needed.
+/// Longest response that is read, in bytes. The rest is not needed.
 const RESPONSE_MAX: usize = 64 << 10;
-/// Addresses of one name that are tried.
+/// Maximum of addresses per host name that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// Longest words of a receiver that are told, in characters.
+/// Longest message of a receiver that is reported, in characters.
 const MESSAGE_MAX: usize = 200;
 
-/// An export that was taken.
+/// Response to an accepted export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExportReply {
-    /// Points that were not, nevertheless.
+    /// Points that the receiver rejected nevertheless.
     pub(super) rejected: u64,
-    /// The receiver's words about them.
+    /// The receiver's message about the rejected points.
     pub(super) message: String,
 }
 
-/// An export that was not taken.
+/// Failure of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExportError {
     /// Nothing was sent.
     Unreachable(String),
-    /// No answer, or none in HTTP.
+    /// There was no response, or none in HTTP.
     Unanswered(String),
-    /// Answered otherwise.
+    /// The receiver answered with an error.
     Refused {
         status: u16,
         message: String,
-        /// Time that the receiver asks for.
+        /// Delay that the receiver asks for before the next export.
         retry_after: Option<Duration>,
     },
 }
 
 impl ExportError {
-    /// The rest that the receiver asks for.
+    /// Delay that the receiver asks for before the next export.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         if let ExportError::Refused { retry_after: rest, .. } = self { *rest } else { None }
     }
 
-    /// Failures of one kind are told once.
+    /// Kind of the failure; consecutive failures of one kind are reported once.
     pub(super) fn kind(&self) -> String {
         match self {
             ExportError::Unreachable(_) => "unreachable".into(),
@@ -59,15 +60,15 @@ impl ExportError {
 impl Display for ExportError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            ExportError::Unreachable(why) => write!(f, "can't be reached: {why}"),
-            ExportError::Unanswered(why) => write!(f, "no answer: {why}"),
-            ExportError::Refused { status, message: words, .. } if words.is_empty() => write!(f, "answers {status}"),
-            ExportError::Refused { status, message: words, .. } => write!(f, "answers {status}: {words}"),
+            ExportError::Unreachable(cause) => write!(f, "can't be reached: {cause}"),
+            ExportError::Unanswered(cause) => write!(f, "no answer: {cause}"),
+            ExportError::Refused { status, message: text, .. } if text.is_empty() => write!(f, "answers {status}"),
+            ExportError::Refused { status, message: text, .. } => write!(f, "answers {status}: {text}"),
         }
     }
 }
 
-/// Sends `body`, and reads what the receiver says to it before `limit`.
+/// Sends `body` and reads the receiver's response, both before `limit`.
 pub(super) fn post(receiver: &OtlpEndpoint, body: &str, limit: Instant) -> Result<ExportReply, ExportError> {
     let mut stream = connect(receiver, limit)?;
     let head = format!(
@@ -78,16 +79,17 @@ pub(super) fn post(receiver: &OtlpEndpoint, body: &str, limit: Instant) -> Resul
         env!("CARGO_PKG_VERSION"),
         body.len()
     );
-    // A receiver that refuses may answer before it has read all: what it says counts, not that it stopped reading.
+    // A receiver may reject an export before it has read all of it, so its response counts more
+    // than the send error.
     let sent = send(&mut stream, head.as_bytes(), limit).and_then(|()| send(&mut stream, body.as_bytes(), limit));
-    let heard = read(&mut stream, limit);
-    match (parse(&heard), sent) {
+    let received = read(&mut stream, limit);
+    match (parse(&received), sent) {
         (Some(answer), _) => answer,
         (None, Err(error)) => Err(ExportError::Unanswered(error_message(&error))),
-        (None, Ok(())) if heard.is_empty() && time_left(limit).is_err() => {
+        (None, Ok(())) if received.is_empty() && time_left(limit).is_err() => {
             Err(ExportError::Unanswered("time is up".into()))
         }
-        (None, Ok(())) if heard.is_empty() => Err(ExportError::Unanswered("the connection ended".into())),
+        (None, Ok(())) if received.is_empty() => Err(ExportError::Unanswered("the connection ended".into())),
         (None, Ok(())) => Err(ExportError::Unanswered("it does not speak HTTP".into())),
     }
 }
@@ -109,7 +111,7 @@ fn connect(receiver: &OtlpEndpoint, limit: Instant) -> Result<TcpStream, ExportE
     let mut last = ErrorKind::AddrNotAvailable.into();
     let found: Vec<_> = receiver.host_port().to_socket_addrs().map_err(unreachable)?.take(ADDRESSES_MAX).collect();
     for (tried, address) in found.iter().enumerate() {
-        // One that swallows what is sent leaves time to the others.
+        // An address that does not respond leaves time for the others.
         let part = time_left(limit).map_err(unreachable)? / (found.len() - tried) as u32;
         match TcpStream::connect_timeout(address, part.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
@@ -132,53 +134,52 @@ fn send(stream: &mut TcpStream, mut bytes: &[u8], limit: Instant) -> std::io::Re
     Ok(())
 }
 
-/// Reads until the answer is whole, too long, or late.
+/// Reads until the response is complete, too long, or late.
 fn read(stream: &mut TcpStream, limit: Instant) -> Vec<u8> {
-    let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
-    while heard.len() < RESPONSE_MAX && !is_whole(&heard) {
+    let (mut received, mut piece) = (Vec::new(), [0; 4096]);
+    while received.len() < RESPONSE_MAX && !is_whole(&received) {
         let Ok(left) = time_left(limit) else { break };
         if stream.set_read_timeout(Some(left)).is_err() {
             break;
         }
         match stream.read(&mut piece) {
             Ok(0) => break,
-            Ok(count) => heard.extend_from_slice(piece.get(..count).unwrap_or_default()),
+            Ok(count) => received.extend_from_slice(piece.get(..count).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
-    heard
+    received
 }
 
-/// Whether nothing more needs to come. An answer without a length ends with its connection, and one
-/// that is none at once.
-fn is_whole(heard: &[u8]) -> bool {
+/// True if nothing more needs to be read. A response without a length ends with its connection;
+/// malformed bytes are complete at once.
+fn is_whole(received: &[u8]) -> bool {
     let mut fields = NO_FIELDS;
-    match response(heard, &mut fields) {
+    match response(received, &mut fields) {
         Ok(None) => false,
         Ok(Some(answer)) => answer.content().is_whole == Some(true),
         Err(_) => true,
     }
 }
 
-fn parse(heard: &[u8]) -> Option<Result<ExportReply, ExportError>> {
+fn parse(received: &[u8]) -> Option<Result<ExportReply, ExportError>> {
     let mut fields = NO_FIELDS;
-    let answer = response(heard, &mut fields).ok()??;
+    let answer = response(received, &mut fields).ok()??;
     let (status, Content { bytes, is_whole }) = (answer.status, answer.content());
-    let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     if !(200..300).contains(&status) {
-        // google.rpc.Status, if it is in JSON.
-        let words = told["message"].as_str().map_or_else(|| String::from_utf8_lossy(&bytes).into_owned(), Into::into);
-        // Seconds; a date is none.
+        // A google.rpc.Status, if it is in JSON.
+        let message = body["message"].as_str().map_or_else(|| String::from_utf8_lossy(&bytes).into_owned(), Into::into);
+        // Only seconds are accepted, not a date.
         let rest = answer.value("retry-after").and_then(|value| value.parse().ok()).map(Duration::from_secs);
-        return Some(Err(ExportError::Refused { status, message: sanitize(&words), retry_after: rest }));
+        return Some(Err(ExportError::Refused { status, message: sanitize(&message), retry_after: rest }));
     }
-    // What was not taken stands in the part that is missing, unless the answer is longer than
-    // anybody needs.
-    if is_whole == Some(false) && heard.len() < RESPONSE_MAX {
+    // The missing part may contain the rejected points, unless the response exceeds the limit.
+    if is_whole == Some(false) && received.len() < RESPONSE_MAX {
         return Some(Err(ExportError::Unanswered("it ended within its answer".into())));
     }
-    let partial = &told["partialSuccess"];
+    let partial = &body["partialSuccess"];
     let rejected = &partial["rejectedDataPoints"];
     let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or(0);
     Some(Ok(ExportReply {
@@ -187,9 +188,9 @@ fn parse(heard: &[u8]) -> Option<Result<ExportReply, ExportError>> {
     }))
 }
 
-/// A line that can be printed.
-fn sanitize(words: &str) -> String {
-    let line = words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+/// Makes the message one printable line.
+fn sanitize(message: &str) -> String {
+    let line = message.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     line.take(MESSAGE_MAX).collect()
 }
 
@@ -200,46 +201,46 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart() {
-        let taken = |rejected, words: &str| Some(Ok(ExportReply { rejected, message: words.into() }));
-        let refused = |status, words: &str, rest: Option<u64>| {
+        let accepted = |rejected, message: &str| Some(Ok(ExportReply { rejected, message: message.into() }));
+        let refused = |status, message: &str, rest: Option<u64>| {
             Some(Err(ExportError::Refused {
                 status,
-                message: words.into(),
+                message: message.into(),
                 retry_after: rest.map(Duration::from_secs),
             }))
         };
         let cut = || Some(Err(ExportError::Unanswered("it ended within its answer".into())));
         for (answer, meaning) in [
-            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", taken(0, "it does not say why")),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", accepted(0, "it does not say why")),
             (
                 "HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedDataPoints\":\"3\",\"errorMessage\":\"too\\nold\"}}",
-                taken(3, "too old"),
+                accepted(3, "too old"),
             ),
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2b\r\n{\"partialSuccess\":{\"rejectedDataPoints\":4}}\
                  \r\n0\r\n\r\n",
-                taken(4, "it does not say why"),
+                accepted(4, "it does not say why"),
             ),
             ("HTTP/1.1 503 Busy\r\nretry-after: 7\r\n\r\n{\"message\":\"full\"}", refused(503, "full", Some(7))),
             ("HTTP/1.1 429 No\r\nRetry-After: Fri, 31 Dec\r\n\r\nlater", refused(429, "later", None)),
             ("HTTP/1.1 301 Moved\r\nlocation: x\r\n\r\n", refused(301, "", None)),
-            ("HTTP/1.1 204 No Content\r\n\r\n", taken(0, "it does not say why")),
-            // Answers before the answer.
+            ("HTTP/1.1 204 No Content\r\n\r\n", accepted(0, "it does not say why")),
+            // Interim responses come before the final one.
             (
                 "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-                taken(0, "it does not say why"),
+                accepted(0, "it does not say why"),
             ),
-            // A coding overrules a length, and chunks end with their trailers.
+            // A transfer coding overrides the length, and chunks end with their trailers.
             (
                 "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
                  2B ;x=y\r\n{\"partialSuccess\":{\"rejectedDataPoints\":4}}\r\n00\r\na: b\r\n\r\n",
-                taken(4, "it does not say why"),
+                accepted(4, "it does not say why"),
             ),
             ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", cut()),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n", cut()),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n", cut()),
             ("HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\nfull", refused(503, "full", None)),
-            // Nobody can say where these end.
+            // The end of these responses is undefined.
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}", None),
             ("HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\n{}", None),
             ("SSH-2.0\r\n\r\n", None),

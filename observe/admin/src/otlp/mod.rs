@@ -1,11 +1,12 @@
-//! Metrics pushed by OTLP over HTTP, in JSON: the families of `/metrics`, from a thread of its own.
+//! Pushes metrics by OTLP over HTTP, in JSON: the families of `/metrics`, from a thread of its own.
 //!
-//! - `receiver`: where they go. `exchange`: one request and its answer. `tally`: what became of them.
+//! - `endpoint`: address of the receiver. `exchange`: one request and its response. `counters`:
+//!   exports by result.
 //!
-//! A receiver that is slow, gone or full costs this thread its time and nobody else anything. Counts are cumulative: an export that
-//! is lost is made up for by the next one, so that none is repeated and none is kept.
+//! A slow, missing or full receiver delays only this thread. Counts are cumulative: the next export
+//! makes up for a lost one, so no export is repeated or stored.
 //!
-//! Never here: which metrics there are.
+//! Does not contain the list of metrics.
 
 mod counters;
 mod endpoint;
@@ -23,58 +24,60 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an export may take, from looking up the host to the end of the answer, as far as this thread has a say.
+/// Time limit of an export, from resolving the host to the end of the response. Name resolution
+/// itself cannot be interrupted.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same for the last one, when the exporter ends.
+/// Time limit of the last export, when the exporter stops.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// A receiver may ask for as much time before the next export.
+/// Longest delay that a receiver may ask for before the next export.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-/// News that nobody asks for are kept up to so many.
+/// Maximum of messages that are kept until they are taken.
 const MESSAGES_MAX: usize = 16;
 
-/// A running export. It ends, with a last export, when it is dropped.
+/// A running exporter. Dropping it stops it, after a last export.
 #[derive(Debug)]
 pub struct Exporter {
-    /// Its end tells the thread to end.
+    /// Dropping this sender stops the thread.
     stop_sender: Option<mpsc::Sender<()>>,
-    /// Hears nothing but the thread's end.
+    /// Receives nothing; disconnects when the thread ends.
     done: mpsc::Receiver<()>,
     messages: Arc<Mutex<Vec<String>>>,
 }
 
 impl Exporter {
-    /// Exports the metrics of `sources` to `receiver` `every` so often; `resource` says whose they are, such as `service.name`.
+    /// Exports the metrics of `sources` to `receiver` once per `every`. `resource` has the resource
+    /// attributes, such as `service.name`.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// Fails if the system cannot start a thread.
     pub fn start(
         receiver: OtlpEndpoint,
         every: Duration,
         sources: Sources,
         resource: Vec<(&'static str, String)>,
     ) -> Result<Exporter, AdminError> {
-        let (bell, heard) = mpsc::channel();
-        let (ended, over) = mpsc::channel();
-        let news = Arc::new(Mutex::new(Vec::new()));
-        let tally = sources.export_counters();
+        let (stop_sender, stop_receiver) = mpsc::channel();
+        let (done_sender, done_receiver) = mpsc::channel();
+        let message_list = Arc::new(Mutex::new(Vec::new()));
+        let export_counters = sources.export_counters();
         let beginnings = StartTimes::default();
         let mut work = ExportWorker {
             endpoint: receiver,
             sources,
             resource,
-            counters: tally,
+            counters: export_counters,
             start_times: beginnings,
-            messages: Arc::clone(&news),
+            messages: Arc::clone(&message_list),
             last_failure: None,
         };
         std::thread::Builder::new().name("otlp".into()).spawn(move || {
-            work.run(&heard, every);
-            drop(ended);
+            work.run(&stop_receiver, every);
+            drop(done_sender);
         })?;
-        Ok(Exporter { stop_sender: Some(bell), done: over, messages: news })
+        Ok(Exporter { stop_sender: Some(stop_sender), done: done_receiver, messages: message_list })
     }
 
-    /// Words about exports that fail, or are taken again, since this was asked last.
+    /// Takes the messages since the last call: exports that fail, and exports that succeed again.
     pub fn take_messages(&self) -> Vec<String> {
         std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -83,12 +86,12 @@ impl Exporter {
 impl Drop for Exporter {
     fn drop(&mut self) {
         drop(self.stop_sender.take());
-        // A thread that waits for a name server is left behind: it has nothing that others need.
+        // A thread that is still resolving a name is left to run: nothing else depends on it.
         let _ = self.done.recv_timeout(FINAL_TIMEOUT + FINAL_TIMEOUT / 2);
     }
 }
 
-/// All that the thread has.
+/// State of the exporter's thread.
 struct ExportWorker {
     endpoint: OtlpEndpoint,
     sources: Sources,
@@ -96,23 +99,23 @@ struct ExportWorker {
     counters: Arc<ExportCounters>,
     start_times: StartTimes,
     messages: Arc<Mutex<Vec<String>>>,
-    /// Kind of the failure that was told last, while there is one.
+    /// Kind of the failure that was reported last, while exports fail.
     last_failure: Option<String>,
 }
 
 impl ExportWorker {
-    fn run(&mut self, bell: &mpsc::Receiver<()>, every: Duration) {
-        let mut rest = every;
-        while let Err(RecvTimeoutError::Timeout) = bell.recv_timeout(rest) {
+    fn run(&mut self, stop: &mpsc::Receiver<()>, every: Duration) {
+        let mut delay = every;
+        while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(delay) {
             let began = Instant::now();
-            // An answer later than the next export is due would only push that one back.
+            // Waiting longer than `every` for a response would only delay the next export.
             let asked = self.export(EXPORT_TIMEOUT.min(every)).map_or(Duration::ZERO, |rest| rest.min(RETRY_AFTER_MAX));
-            rest = every.saturating_sub(began.elapsed()).max(asked);
+            delay = every.saturating_sub(began.elapsed()).max(asked);
         }
         self.export(FINAL_TIMEOUT);
     }
 
-    /// Exports once; the rest that the receiver asks for, if it does.
+    /// Exports once; returns the delay that the receiver asks for.
     fn export(&mut self, limit: Duration) -> Option<Duration> {
         let (snapshots, process) = (self.sources.snapshots(), self.sources.process());
         let body = render_otlp(&snapshots, &process, &self.resource, unix_ns(), &mut self.start_times);
@@ -142,7 +145,7 @@ impl ExportWorker {
         }
     }
 
-    /// Each kind of failure once: a receiver that stays away is no news.
+    /// Reports each kind of failure once, so that a receiver that stays away is not reported again.
     fn report_failure(&mut self, failed: &ExportError) {
         let kind = failed.kind();
         if self.last_failure.as_ref() != Some(&kind) {
@@ -151,10 +154,10 @@ impl ExportWorker {
         self.last_failure = Some(kind);
     }
 
-    fn report(&self, words: String) {
-        let mut news = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        if news.len() < MESSAGES_MAX {
-            news.push(format!("{}: {words}", self.endpoint));
+    fn report(&self, message: String) {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        if messages.len() < MESSAGES_MAX {
+            messages.push(format!("{}: {message}", self.endpoint));
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The dashboard: one page, put together from its parts, which asks nobody but the ports that it is told of. Never here: numbers.
+//! The dashboard: one page, assembled from its parts. The page requests only the ports that it is
+//! given. Does not contain numbers.
 
 use crate::access;
 use crate::request::Request;
 use crate::response::Response;
 use std::sync::OnceLock;
 
-/// The page.
+/// Text of the page.
 fn page() -> &'static str {
     static PAGE: OnceLock<String> = OnceLock::new();
     PAGE.get_or_init(|| {
@@ -17,7 +18,7 @@ fn page() -> &'static str {
     })
 }
 
-/// The page for a request. It may ask this port, and other ports of the same machine.
+/// Response with the page. The page may request this port, and other ports of the same machine.
 pub(crate) fn response(request: &Request) -> Response {
     let others = match access::valid_host(request) {
         Some(name) => {

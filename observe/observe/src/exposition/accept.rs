@@ -1,9 +1,9 @@
-//! Which format a scraper accepts, by its `Accept` header. Never here: the formats.
+//! Chooses the text format from a scraper's `Accept` header. Does not contain the formats.
 
-/// Format of metrics.
+/// Text format of the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus's text, 0.0.4.
+    /// Prometheus's text format, 0.0.4.
     #[default]
     Prometheus,
     /// OpenMetrics, 1.0.0.
@@ -11,20 +11,20 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that an `Accept` header asks for; Prometheus's own where it asks for neither.
+    /// Chooses the format for an `Accept` header; Prometheus's own if it names neither.
     pub fn from_accept(accept: &str) -> Self {
         let weight = |kind: &str| {
-            let wanted = accept.split(',').filter(|range| {
+            let matching = accept.split(',').filter(|range| {
                 let name = range.split(';').next().unwrap_or_default().trim();
                 name.eq_ignore_ascii_case(kind)
             });
-            wanted.map(quality).fold(0.0, f64::max)
+            matching.map(quality).fold(0.0, f64::max)
         };
         let open = weight("application/openmetrics-text");
         if open > 0.0 && open >= weight("text/plain") { Format::OpenMetrics } else { Format::Prometheus }
     }
 
-    /// The `Content-Type` of an answer.
+    /// `Content-Type` of the response.
     pub const fn content_type(self) -> &'static str {
         match self {
             Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -33,11 +33,11 @@ impl Format {
     }
 }
 
-/// Weight of a media range (RFC 9110, 12.4.2); 1 if it is not said, 0 if it can't be read.
+/// Weight of a media range (RFC 9110, 12.4.2): 1 without a `q`, 0 if it is malformed.
 fn quality(range: &str) -> f64 {
-    let said = range.split(';').skip(1).filter_map(|parameter| parameter.trim().split_once('='));
-    let said = said.filter(|(name, _)| name.trim().eq_ignore_ascii_case("q")).map(|(_, value)| value.trim()).next();
-    said.map_or(1.0, |value| value.parse::<f64>().ok().filter(|value| (0.0..=1.0).contains(value)).unwrap_or(0.0))
+    let weight = range.split(';').skip(1).filter_map(|parameter| parameter.trim().split_once('='));
+    let weight = weight.filter(|(name, _)| name.trim().eq_ignore_ascii_case("q")).map(|(_, value)| value.trim()).next();
+    weight.map_or(1.0, |value| value.parse::<f64>().ok().filter(|value| (0.0..=1.0).contains(value)).unwrap_or(0.0))
 }
 
 #[cfg(all(test, not(loom)))]

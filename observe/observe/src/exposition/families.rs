@@ -1,4 +1,5 @@
-//! The metrics, their names, units and labels (docs/admin.md has the table). Never here: how lines look.
+//! The metrics: names, units and labels (docs/admin.md has the table). Does not contain the text
+//! formats.
 
 use super::process::ProcessMetrics;
 use super::sink::{Label, MetricKind, Sink};
@@ -6,10 +7,11 @@ use crate::exemplar::{rejection_exemplar, wait_exemplar};
 use crate::snapshot::{RouteAnswers, Snapshot, TenantUsage, TlsCounts};
 use crate::waits::{BOUNDS, WaitCounts, bound};
 
-/// Locks' buckets from 2^10 ns, about a microsecond, to 2^34 ns, about 17 s; the others are empty or all.
+/// Lock buckets that are exported: 2^10 ns (about 1 us) to 2^34 ns (about 17 s).
 const LOCK_BUCKETS: std::ops::Range<usize> = 10..35;
 
-/// All metrics of these servers and of their process: each family once, with a sample per server.
+/// Writes all metrics of these servers and their process: each family once, with one sample per
+/// server.
 pub(super) fn write_all(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
     build_info(text);
     decisions(of, text);
@@ -58,7 +60,7 @@ fn decisions(of: &[Snapshot], text: &mut dyn Sink) {
     }
 }
 
-/// A family with a counter for each server.
+/// Writes a family with one counter per server.
 fn counter(of: &[Snapshot], text: &mut dyn Sink, name: &'static str, help: &str, value: impl Fn(&Snapshot) -> u64) {
     text.begin_family(name, MetricKind::Counter, help);
     for snapshot in of {
@@ -66,7 +68,7 @@ fn counter(of: &[Snapshot], text: &mut dyn Sink, name: &'static str, help: &str,
     }
 }
 
-/// A family with a gauge for each server that has such a thing.
+/// Writes a family with one gauge for each server that has the value.
 fn gauge(
     of: &[Snapshot],
     text: &mut dyn Sink,
@@ -107,7 +109,7 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     }
 }
 
-/// Latencies of results, in the bounds that waits have.
+/// Writes the latencies of results, in the buckets of the waits.
 fn latencies(of: &[Snapshot], text: &mut dyn Sink) {
     const NAME: &str = "leeward_request_latency_seconds";
     text.begin_family(NAME, MetricKind::Histogram, "Latencies of results, as far as the server sees them.");
@@ -118,7 +120,8 @@ fn latencies(of: &[Snapshot], text: &mut dyn Sink) {
     }
 }
 
-/// A family of answers: by class and route where a server tells them apart, and else in one sample.
+/// Writes a family of answers: by class and route where a server separates them, else as one
+/// sample.
 fn answers(
     of: &[Snapshot],
     text: &mut dyn Sink,
@@ -157,13 +160,13 @@ fn in_flight(of: &[Snapshot], text: &mut dyn Sink) {
     }
 }
 
-/// Buckets of waits with their bounds in seconds, and those over all bounds.
+/// Buckets of waits with their upper bounds in seconds, and the count above all bounds.
 fn buckets(waits: &WaitCounts) -> (impl Iterator<Item = (f64, u64)> + '_, u64) {
     let (over, within) = waits.buckets.split_last().unwrap_or((&0, &[]));
-    (within.iter().enumerate().map(|(place, count)| (seconds(bound(place)), *count)), *over)
+    (within.iter().enumerate().map(|(index, count)| (seconds(bound(index)), *count)), *over)
 }
 
-/// Work by route, and by tenant.
+/// Writes the work by route and by tenant.
 fn costs(of: &[Snapshot], text: &mut dyn Sink) {
     const COST: &str = "leeward_request_cost_seconds";
     if of.iter().any(|snapshot| !snapshot.costs.is_empty()) {
@@ -220,9 +223,9 @@ fn delays(of: &[Snapshot], text: &mut dyn Sink) {
             let waits = &stage.waits;
             let (mut within, over) = buckets(waits);
             let labels = [("port", snapshot.port.as_str()), ("stage", stage.stage)];
-            let example = |place: usize| {
-                let above = place.checked_sub(1).map_or(0, bound);
-                let most = if place < BOUNDS { bound(place) } else { u64::MAX };
+            let example = |index: usize| {
+                let above = index.checked_sub(1).map_or(0, bound);
+                let most = if index < BOUNDS { bound(index) } else { u64::MAX };
                 wait_exemplar(&snapshot.exemplars, stage.stage, above, most)
             };
             let examples: Vec<_> = (0..=BOUNDS).map(example).collect();
@@ -231,27 +234,28 @@ fn delays(of: &[Snapshot], text: &mut dyn Sink) {
     }
 }
 
-/// Locks are the process's: each is told of once, whichever server saw it.
+/// Writes the locks. Locks belong to the process, so each is written once, even if several servers
+/// report it.
 fn locks(of: &[Snapshot], text: &mut dyn Sink) {
-    let mut told: Vec<&crate::snapshot::Lock> = Vec::new();
+    let mut locks: Vec<&crate::snapshot::Lock> = Vec::new();
     for lock in of.iter().flat_map(|snapshot| &snapshot.locks) {
-        if !told.iter().any(|known| known.name == lock.name && known.kind == lock.kind) {
-            told.push(lock);
+        if !locks.iter().any(|known| known.name == lock.name && known.kind == lock.kind) {
+            locks.push(lock);
         }
     }
-    if told.is_empty() {
+    if locks.is_empty() {
         return;
     }
     const WAIT: &str = "leeward_lock_wait_seconds";
     text.begin_family(WAIT, MetricKind::Histogram, "Waits for locks, of those that waited.");
-    for lock in &told {
-        let shown = |place: &usize| LOCK_BUCKETS.contains(place);
+    for lock in &locks {
+        let shown = |index: &usize| LOCK_BUCKETS.contains(index);
         let below: u64 = lock.waits.iter().take(LOCK_BUCKETS.start).sum();
         let over: u64 = lock.waits.iter().skip(LOCK_BUCKETS.end).sum();
-        let inside = lock.waits.iter().enumerate().filter(|(place, _)| shown(place));
-        let mut buckets = inside.map(|(place, count)| {
-            let before = if place == LOCK_BUCKETS.start { below } else { 0 };
-            (seconds(1 << place), count + before)
+        let inside = lock.waits.iter().enumerate().filter(|(index, _)| shown(index));
+        let mut buckets = inside.map(|(index, count)| {
+            let before = if index == LOCK_BUCKETS.start { below } else { 0 };
+            (seconds(1 << index), count + before)
         });
         text.histogram(WAIT, &[("lock", &lock.name), ("kind", lock.kind)], &mut buckets, over, seconds(lock.waited_ns));
     }
@@ -261,16 +265,16 @@ fn locks(of: &[Snapshot], text: &mut dyn Sink) {
         MetricKind::Counter,
         "Requests that a lock refused, for their budget would not have lasted.",
     );
-    for lock in &told {
+    for lock in &locks {
         text.counter(REFUSALS, &[("lock", &lock.name), ("kind", lock.kind)], lock.refused as f64);
     }
 }
 
-/// Handshakes of the ports that speak TLS.
+/// Writes the TLS handshakes of the ports that use TLS.
 fn tls(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
     let servers = of.iter().filter_map(|snapshot| Some((snapshot.port.as_str(), snapshot.tls.as_ref()?)));
-    let told: Vec<(&str, &TlsCounts)> = servers.chain(process.admin_tls.as_ref().map(|tls| ("admin", tls))).collect();
-    if told.is_empty() {
+    let counts: Vec<(&str, &TlsCounts)> = servers.chain(process.admin_tls.as_ref().map(|tls| ("admin", tls))).collect();
+    if counts.is_empty() {
         return;
     }
     const DONE: &str = "leeward_tls_handshakes";
@@ -279,32 +283,32 @@ fn tls(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
         MetricKind::Counter,
         "Handshakes that were done, in full or by taking up an earlier session.",
     );
-    for (port, tls) in &told {
+    for (port, tls) in &counts {
         text.counter(DONE, &[("port", port), ("kind", "full")], tls.done.saturating_sub(tls.resumed) as f64);
         text.counter(DONE, &[("port", port), ("kind", "resumed")], tls.resumed as f64);
     }
     const IDENTIFIED: &str = "leeward_tls_identified";
     text.begin_family(IDENTIFIED, MetricKind::Counter, "Handshakes with a client that has proven an identity.");
-    for (port, tls) in &told {
+    for (port, tls) in &counts {
         text.counter(IDENTIFIED, &[("port", port)], tls.identified as f64);
     }
     const WAITING: &str = "leeward_tls_handshakes_waiting";
     text.begin_family(WAITING, MetricKind::Gauge, "Handshakes that are under way or wait for their turn.");
-    for (port, tls) in &told {
+    for (port, tls) in &counts {
         text.gauge(WAITING, &[("port", port)], tls.waiting as f64);
     }
     const REFUSED: &str = "leeward_tls_refusals";
-    if told.iter().any(|(_, tls)| !tls.refused.is_empty()) {
+    if counts.iter().any(|(_, tls)| !tls.refused.is_empty()) {
         text.begin_family(REFUSED, MetricKind::Counter, "Handshakes that were refused or given up, by reason.");
     }
-    for (port, tls) in &told {
+    for (port, tls) in &counts {
         for (reason, count) in &tls.refused {
             text.counter(REFUSED, &[("port", port), ("reason", reason)], *count as f64);
         }
     }
     const RENEWED: &str = "leeward_tls_renewals";
     text.begin_family(RENEWED, MetricKind::Counter, "New certificates that were taken since the start.");
-    for (port, tls) in &told {
+    for (port, tls) in &counts {
         text.counter(RENEWED, &[("port", port)], tls.renewed as f64);
     }
 }
@@ -366,7 +370,7 @@ mod tests {
         }
     }
 
-    /// A gate that tells classes, routes and tenants apart.
+    /// A gate with classes, routes and tenants.
     fn gate() -> Snapshot {
         let mut costs = WaitCounts::default();
         (costs.buckets[6], costs.sum_ns) = (3, 1_500_000);

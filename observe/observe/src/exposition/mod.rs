@@ -1,8 +1,12 @@
-//! Snapshots as text: Prometheus's format 0.0.4, or OpenMetrics 1.0 for whoever accepts that; and as a request of OTLP. Names and
-//! units are those of docs/admin.md.
+//! Snapshots as text (Prometheus 0.0.4 or OpenMetrics 1.0) and as an OTLP request. Names and units
+//! are those of docs/admin.md.
 //!
-//! - `accept`: which of the text formats a request asks for. `families`: which metrics there are. `process`: those of no server.
-//! - `sink`: the seam between metrics and formats. `text`: lines and escapes. `otlp`, `names`: OTLP in JSON, and its names.
+//! - `accept`: text format that a request asks for.
+//! - `families`: the list of metrics.
+//! - `process`: metrics that belong to no server.
+//! - `sink`: interface between metrics and formats.
+//! - `text`: lines and escapes.
+//! - `otlp`, `names`: OTLP in JSON, and its metric names.
 
 mod accept;
 mod families;
@@ -17,15 +21,16 @@ pub use accept::Format;
 pub use otlp::StartTimes;
 pub use process::{ExportCounts, ProcessMetrics};
 
-/// The metrics of these servers and of their process.
+/// Renders the metrics of these servers and their process as text.
 pub fn render(snapshots: &[Snapshot], process: &ProcessMetrics, format: Format) -> String {
     let mut text = text::TextSink::new(format);
     families::write_all(snapshots, process, &mut text);
     text.finish()
 }
 
-/// The same as the body of `POST /v1/metrics` of OTLP over HTTP, in JSON. `resource` has the attributes of the whole, `unix_ns` is the
-/// time of the points.
+/// Renders the same metrics as the body of OTLP/HTTP's `POST /v1/metrics`, in JSON.
+///
+/// `resource` has the resource attributes; `unix_ns` is the time of the points.
 pub fn render_otlp(
     snapshots: &[Snapshot],
     process: &ProcessMetrics,

@@ -1,6 +1,8 @@
-//! Metrics' names and units in OpenTelemetry, by their names in Prometheus. Never here: values.
+//! OpenTelemetry names and units of the metrics, by their Prometheus names. Does not contain
+//! values.
 
-/// Name and unit of a metric in OpenTelemetry. A metric that the table lacks keeps its own name: a test excludes it.
+/// OpenTelemetry name and unit of a metric. A metric that is not in the table keeps its own name; a
+/// test checks that the table is complete.
 pub(super) fn name_of(prometheus: &'static str) -> (&'static str, &'static str) {
     let found = NAMES.iter().find(|(name, _, _)| *name == prometheus);
     found.map_or((prometheus, "1"), |(_, name, unit)| (*name, *unit))

@@ -1,5 +1,5 @@
-//! Snapshots as a request of OTLP's metrics service in its JSON mapping: camelCase, 64-bit integers as strings, enumerations as
-//! numbers. Never here: a socket.
+//! Snapshots as a request of OTLP's metrics service in its JSON mapping: camelCase, 64-bit integers
+//! as strings, enumerations as numbers. Does not contain sockets.
 
 use super::names::name_of;
 use super::sink::{Label, MetricKind, Sink};
@@ -8,11 +8,13 @@ use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// `AGGREGATION_TEMPORALITY_CUMULATIVE`: counts since the start. A request that is lost loses nothing.
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`: counts since the start, so a lost request loses no counts.
 const CUMULATIVE: u8 = 2;
 
-/// When each server began, on the wall clock. A beginning that moves with the clock would be a new server to a receiver, so that it is
-/// reckoned once.
+/// Start time of each server, on the wall clock.
+///
+/// It is computed once per server: a start time that moves with the clock would be a new server to
+/// a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct StartTimes(BTreeMap<String, StartTime>);
 
@@ -23,7 +25,8 @@ struct StartTime {
 }
 
 impl StartTimes {
-    /// Looks at the servers that there are now. One whose uptime has gone back is another one.
+    /// Updates the start times from the current servers. A server whose uptime went back has
+    /// restarted.
     fn update(&mut self, snapshots: &[Snapshot]) {
         self.0.retain(|port, _| snapshots.iter().any(|snapshot| snapshot.port == *port));
         for Snapshot { port, unix_ns, uptime_ns, .. } in snapshots {
@@ -58,30 +61,30 @@ struct Metric {
 }
 
 impl<'a> OtlpSink<'a> {
-    /// Begins a request with the state of `snapshots`.
+    /// Starts a request with the state of `snapshots`.
     pub(super) fn new(snapshots: &[Snapshot], unix_ns: u64, beginnings: &'a mut StartTimes) -> Self {
         beginnings.update(snapshots);
         OtlpSink { start_times: beginnings, unix_ns, metrics: Vec::new() }
     }
 
-    /// Ends it: the request's body, from a resource with these attributes.
+    /// Returns the request's body, for a resource with these attributes.
     pub(super) fn finish(self, resource: &[(&str, String)]) -> String {
         let metric = |metric: Metric| {
             let Metric { name, unit, help, kind, points } = metric;
-            let mut told = json!({ "name": name, "unit": unit, "description": help });
+            let mut value = json!({ "name": name, "unit": unit, "description": help });
             match kind {
-                MetricKind::Gauge => told["gauge"] = json!({ "dataPoints": points }),
+                MetricKind::Gauge => value["gauge"] = json!({ "dataPoints": points }),
                 MetricKind::Counter => {
-                    told["sum"] =
+                    value["sum"] =
                         json!({ "aggregationTemporality": CUMULATIVE, "isMonotonic": true, "dataPoints": points });
                 }
                 MetricKind::Histogram => {
-                    told["histogram"] = json!({ "aggregationTemporality": CUMULATIVE, "dataPoints": points });
+                    value["histogram"] = json!({ "aggregationTemporality": CUMULATIVE, "dataPoints": points });
                 }
             }
-            told
+            value
         };
-        // A metric without a point is none to a receiver.
+        // Receivers reject a metric without points.
         let metrics: Vec<Value> = self.metrics.into_iter().filter(|of| !of.points.is_empty()).map(metric).collect();
         let resource: Vec<Value> = resource.iter().map(|(key, value)| attribute(key, value)).collect();
         let scope = json!({ "name": "leeward", "version": env!("CARGO_PKG_VERSION") });
@@ -146,7 +149,7 @@ impl Sink for OtlpSink<'_> {
     }
 }
 
-/// A number that JSON lacks is a string in protobuf's mapping.
+/// Converts a number; NaN and infinities are strings in protobuf's JSON mapping.
 fn number(value: f64) -> Value {
     match value {
         f64::INFINITY => "Infinity".into(),
@@ -185,29 +188,29 @@ mod tests {
         serde_json::from_str(&render_otlp(snapshots, &ProcessMetrics::default(), &resource, 9_000, beginnings)).unwrap()
     }
 
-    fn metric<'a>(told: &'a Value, name: &str) -> &'a Value {
-        let metrics = told["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
-        metrics.iter().find(|metric| metric["name"] == name).unwrap_or_else(|| panic!("no {name} in {told}"))
+    fn metric<'a>(body: &'a Value, name: &str) -> &'a Value {
+        let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+        metrics.iter().find(|metric| metric["name"] == name).unwrap_or_else(|| panic!("no {name} in {body}"))
     }
 
     #[test]
     fn counters_gauges_and_histograms_are_as_the_mapping_wants_them() {
-        let told = render_json(&[server(5_000, 1_000)], &mut StartTimes::default());
-        let resource = &told["resourceMetrics"][0]["resource"]["attributes"][0];
+        let body = render_json(&[server(5_000, 1_000)], &mut StartTimes::default());
+        let resource = &body["resourceMetrics"][0]["resource"]["attributes"][0];
         assert_eq!(*resource, json!({ "key": "service.name", "value": { "stringValue": "kv \"x\"" } }));
-        let arrived = metric(&told, "leeward.requests.arrived");
+        let arrived = metric(&body, "leeward.requests.arrived");
         let port = json!([{ "key": "port", "value": { "stringValue": "rpc" } }]);
         let times = ("4000", "9000");
         let point = json!({ "attributes": port, "startTimeUnixNano": times.0, "timeUnixNano": times.1, "asInt": "12" });
         let sum = json!({ "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": [point] });
         assert_eq!((&arrived["unit"], &arrived["sum"]), (&json!("{request}"), &sum));
-        let idle = metric(&told, "leeward.core.idle_time");
+        let idle = metric(&body, "leeward.core.idle_time");
         assert_eq!((&idle["unit"], &idle["sum"]["dataPoints"][0]["asDouble"]), (&json!("s"), &json!(1.5)));
-        let delay = &metric(&told, "leeward.queue.delay")["histogram"]["dataPoints"][0];
+        let delay = &metric(&body, "leeward.queue.delay")["histogram"]["dataPoints"][0];
         assert_eq!((&delay["count"], &delay["sum"]), (&json!("6"), &json!(11.0)));
         let (counts, bounds) = (delay["bucketCounts"].as_array().unwrap(), delay["explicitBounds"].as_array().unwrap());
         assert_eq!((counts.len(), bounds.len(), &counts[21]), (22, 21, &json!("1")));
-        let level = &metric(&told, "leeward.admission.level")["gauge"]["dataPoints"][0];
+        let level = &metric(&body, "leeward.admission.level")["gauge"]["dataPoints"][0];
         assert_eq!((&level["asDouble"], level.get("startTimeUnixNano")), (&json!("Infinity"), None));
     }
 
@@ -215,11 +218,11 @@ mod tests {
     fn a_beginning_stays_until_the_server_is_another() {
         let mut beginnings = StartTimes::default();
         let began = |snapshot: Snapshot, beginnings: &mut StartTimes| {
-            let told = render_json(&[snapshot], beginnings);
-            metric(&told, "leeward.requests.arrived")["sum"]["dataPoints"][0]["startTimeUnixNano"].clone()
+            let body = render_json(&[snapshot], beginnings);
+            metric(&body, "leeward.requests.arrived")["sum"]["dataPoints"][0]["startTimeUnixNano"].clone()
         };
         assert_eq!(began(server(5_000, 1_000), &mut beginnings), "4000");
-        // The wall clock was set meanwhile.
+        // The wall clock was set in between.
         assert_eq!(began(server(7_000, 2_000), &mut beginnings), "4000");
         assert_eq!(began(server(8_000, 500), &mut beginnings), "7500");
         assert!(beginnings.0.len() == 1);

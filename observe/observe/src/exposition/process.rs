@@ -1,27 +1,28 @@
-//! Metrics of the process beside its servers' own: exports, and the admin port's handshakes.
+//! Metrics of the process besides those of its servers: OTLP exports, and the admin port's
+//! handshakes.
 
 use crate::snapshot::TlsCounts;
 
-/// State of whatever stands beside the servers of a process.
+/// Counts of a process that belong to none of its servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMetrics {
-    /// Exports, where somebody exports.
+    /// OTLP exports, if the process exports.
     pub exports: Option<ExportCounts>,
-    /// Handshakes of the admin port, where it speaks TLS.
+    /// Handshakes of the admin port, if it uses TLS.
     pub admin_tls: Option<TlsCounts>,
 }
 
-/// Exports so far.
+/// OTLP exports so far, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportCounts {
-    /// Taken by the receiver.
+    /// Exports that the receiver accepted.
     pub accepted: u64,
-    /// Answered with an error, such as 503.
+    /// Exports that the receiver answered with an error, such as 503.
     pub refused: u64,
-    /// Not sent: nobody listens there, or nobody knows the host.
+    /// Exports that were not sent: the connection failed or the host is unknown.
     pub unreachable: u64,
-    /// Sent, and not answered in time or not in HTTP.
+    /// Exports that were sent, but got no answer in time or one that is not HTTP.
     pub unanswered: u64,
-    /// Points in accepted exports that the receiver did not take.
+    /// Points in accepted exports that the receiver rejected.
     pub rejected_points: u64,
 }

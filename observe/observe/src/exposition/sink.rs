@@ -1,4 +1,5 @@
-//! Seam between the metrics and the formats that they are told in. Never here: which metrics there are, and how a format looks.
+//! Interface between the metrics and their formats. Does not contain the list of metrics, nor a
+//! format.
 
 use crate::exemplar::Exemplar;
 
@@ -10,20 +11,20 @@ pub(super) enum MetricKind {
     Histogram,
 }
 
-/// A label's name and value.
+/// Name and value of a label.
 pub(super) type Label<'a> = (&'static str, &'a str);
 
-/// A format under construction. Names are Prometheus's, a counter's without `_total`.
+/// Output in one format. Metrics have their Prometheus names; a counter's lacks `_total`.
 pub(super) trait Sink {
-    /// Begins a metric.
+    /// Starts a metric family.
     fn begin_family(&mut self, name: &'static str, kind: MetricKind, help: &str);
 
-    /// A counter's sample.
+    /// Writes a counter's sample.
     fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
         self.counter_with_exemplar(name, labels, value, None);
     }
 
-    /// A counter's sample with an example of what it counts, for formats that tell such.
+    /// Writes a counter's sample with an exemplar, in formats that have exemplars.
     fn counter_with_exemplar(
         &mut self,
         name: &'static str,
@@ -32,10 +33,11 @@ pub(super) trait Sink {
         exemplar: Option<&Exemplar>,
     );
 
-    /// A gauge's sample.
+    /// Writes a gauge's sample.
     fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
 
-    /// A histogram: upper bounds in seconds with the waits up to each, none counted twice; then those over all bounds.
+    /// Writes a histogram: `buckets` are upper bounds in seconds with their own counts, not
+    /// cumulative; `over` is the count above all bounds.
     fn histogram(
         &mut self,
         name: &'static str,
@@ -47,7 +49,8 @@ pub(super) trait Sink {
         self.histogram_with_exemplars(name, labels, buckets, over, sum, &[]);
     }
 
-    /// The same with an example for each bucket, the last one for those over all bounds, for formats that tell such.
+    /// Writes a histogram with an exemplar per bucket, in formats that have exemplars. The last
+    /// exemplar is for waits above all bounds.
     fn histogram_with_exemplars(
         &mut self,
         name: &'static str,

@@ -1,11 +1,12 @@
-//! Lines of metrics in either format: heads, samples, histograms, escapes. Never here: which metrics there are.
+//! Lines of both text formats: headers, samples, histograms, escapes. Does not contain the list of
+//! metrics.
 
 use super::Format;
 use super::sink::{Label, MetricKind, Sink};
 use crate::exemplar::Exemplar;
 use std::fmt::Write;
 
-/// Text under construction.
+/// Text output.
 pub(super) struct TextSink {
     format: Format,
     text: String,
@@ -49,7 +50,7 @@ impl TextSink {
         }
         text.push(' ');
         number(value, text);
-        // The older format has none. What Prometheus keeps is whole to the millisecond.
+        // Only OpenMetrics has exemplars. Prometheus stores their times in milliseconds.
         if let Some(Exemplar { decision, unix_ns, wait_ns: waited_ns, .. }) =
             exemplar.filter(|_| self.format == Format::OpenMetrics)
         {
@@ -69,7 +70,7 @@ impl TextSink {
 
 impl Sink for TextSink {
     fn begin_family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
-        // The older format names the samples, OpenMetrics the family.
+        // The Prometheus format names the samples, OpenMetrics the family.
         let suffix = if kind == MetricKind::Counter && self.format == Format::Prometheus { "_total" } else { "" };
         let kind = match kind {
             MetricKind::Counter => "counter",

@@ -1,13 +1,15 @@
-//! Expansion of an item with `#[trace]`: a guard at the beginning of each function. Functions of tokens, so that they
-//! can be tested; nothing of the run-time is known here.
+//! Expands an item with `#[trace]`: adds a guard at the start of each function.
+//!
+//! The functions map tokens to tokens, so that they can be tested. Does not depend on the run-time.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Attribute, Block, Error, ImplItem, Item, Result, Signature, TraitItem, parse_quote, parse2};
 
-/// The item with a guard in each of its functions.
+/// Returns the item with a guard in each of its functions.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    // `#[trace(skip)]` within an `impl` block is taken out by the attribute of the block. By itself it does nothing.
+    // The attribute of an `impl` block removes `#[trace(skip)]` inside it. By itself the attribute
+    // does nothing.
     if arguments.to_string() == "skip" {
         return Ok(item);
     }
@@ -48,7 +50,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     Ok(item.into_token_stream())
 }
 
-/// Why a function can't have a guard.
+/// Returns the reason why a function can't have a guard.
 fn rejection_reason(signature: &Signature, attributes: &[Attribute]) -> Option<&'static str> {
     if signature.asyncness.is_some() {
         return Some(
@@ -62,7 +64,7 @@ fn rejection_reason(signature: &Signature, attributes: &[Attribute]) -> Option<&
     naked.then_some("a naked function has no room for anything else")
 }
 
-/// Whether a function in a block wants to be left out; takes the word away.
+/// Returns whether a function in a block has `#[trace(skip)]`; removes that attribute.
 fn skipped(attributes: &mut Vec<Attribute>) -> bool {
     let before = attributes.len();
     attributes.retain(|attribute| {
@@ -73,8 +75,10 @@ fn skipped(attributes: &mut Vec<Attribute>) -> bool {
     attributes.len() < before
 }
 
-/// Puts the guard in front of a body. The profiler tells functions apart by an address in them, so the function must exist:
-/// inlined, its calls would be the caller's.
+/// Puts the guard at the start of a body, and prevents inlining.
+///
+/// The profiler identifies a function by an address in it. An inlined function's calls would count
+/// for the caller.
 fn guard(attributes: &mut Vec<Attribute>, body: &mut Block) {
     attributes.retain(|attribute| !attribute.path().is_ident("inline"));
     attributes.push(parse_quote!(#[inline(never)]));
@@ -171,8 +175,8 @@ mod tests {
     #[test]
     fn what_can_not_be_traced_is_refused_with_a_reason() {
         let check = |arguments, item, expected: &str| {
-            let said = expand(arguments, item).unwrap_err().to_string();
-            assert!(said.contains(expected), "{said}");
+            let error = expand(arguments, item).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         };
         check(
             quote!(),

@@ -1,11 +1,13 @@
-//! The attribute `#[trace]`, for the crate `leeward-trace`, which documents it. `expand` builds the traced function.
+//! The attribute `#[trace]` for the crate `leeward-trace`, which documents it. `expand` builds the
+//! traced function.
 #![forbid(unsafe_code)]
 
 mod expand;
 
 use proc_macro::TokenStream;
 
-/// Shows the calls of a function, or of all functions of an `impl` block or trait, to the profiler.
+/// Records the calls of a function, or of all functions of an `impl` block or trait, for the
+/// profiler.
 ///
 /// See the crate `leeward-trace`.
 #[proc_macro_attribute]

@@ -1,4 +1,4 @@
-//! A synthetic trace of a key-value store under load, for what measures reading.
+//! Writes a synthetic trace of a key-value store under load, for measurements of the reader.
 
 use std::io;
 use std::path::Path;
@@ -7,12 +7,12 @@ use leeward_profile::format::event::{Extent, OffCpu};
 use leeward_profile::format::write::{TraceConfig, TraceWriter};
 use leeward_profile::format::{EventKind, ObjectKind};
 
-/// Functions of the store, and how deep calls go.
+/// Number of functions of the store.
 const FUNCTIONS: u64 = 300;
 const DEPTH: u64 = 3;
 const WORKERS: u32 = 4;
 
-/// A stream of random numbers (xorshift).
+/// Random number generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,9 @@ impl Random {
     }
 }
 
-/// Writes a trace of at least this many events; how many there are, and over how many nanoseconds.
+/// Writes a trace of at least `events` events.
+///
+/// Returns the number of events and the time of the last one, in nanoseconds.
 pub(crate) fn write(folder: &Path, events: u64) -> io::Result<(u64, u64)> {
     let mut writer = TraceWriter::create(folder, &TraceConfig::default())?;
     let mut random = Random(1);
@@ -38,7 +40,7 @@ pub(crate) fn write(folder: &Path, events: u64) -> io::Result<(u64, u64)> {
             let start = *time;
             let function = 0x5555_5555_0000 + random.below(FUNCTIONS) * 0x240;
             for depth in 0..DEPTH {
-                // Ticks of a microsecond, as the run-time has them.
+                // Ticks of 1 µs, as in the runtime.
                 *time += 1_000 + random.below(2) * 1_000;
                 let duration = *time - start;
                 let (function, caller) = (function + depth * 0x100, function + (depth + 1) * 0x100 + 0x23);
@@ -69,7 +71,7 @@ pub(crate) fn write(folder: &Path, events: u64) -> io::Result<(u64, u64)> {
             *time += 200;
             writer.event(worker, *time, EventKind::RequestEnd { id })?;
         }
-        // The workers stay together, as threads do.
+        // No worker is more than 3 ms behind the latest, as with threads.
         let latest = now.iter().copied().max().unwrap_or(0);
         now.iter_mut().for_each(|time| *time = (*time).max(latest.saturating_sub(3_000_000)));
     }

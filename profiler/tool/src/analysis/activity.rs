@@ -1,4 +1,5 @@
-//! Activities of a thread in an interval, and how intervals that contain each other become a stack over time.
+//! Activities of a thread in an interval, and the conversion of nested intervals to a stack over
+//! time.
 
 use crate::format::ObjectKind;
 use crate::format::event::OffCpu;
@@ -10,16 +11,16 @@ pub enum Activity {
     Call {
         /// An address in the function.
         function: u64,
-        /// Where the call came from.
+        /// Address of the call.
         caller: u64,
     },
-    /// The thread waited for a lock or the like.
+    /// The thread waited for a lock or a similar object.
     Wait {
         /// Kind of the object.
         object: ObjectKind,
-        /// Its address.
+        /// The object's address.
         lock: u64,
-        /// Where it waited.
+        /// Address of the wait.
         site: u64,
     },
     /// The thread was not on a CPU.
@@ -27,39 +28,43 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// Whether no call is made from it.
+    /// Returns whether the activity makes no calls.
     pub fn is_leaf(&self) -> bool {
         !matches!(self, Activity::Call { .. })
     }
 }
 
-/// A thread did something from `start` to `end`, in nanoseconds of `CLOCK_MONOTONIC`.
+/// An activity of a thread from `start` to `end`, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// When it began.
+    /// Start of the activity.
     pub start: u64,
-    /// When it was over.
+    /// End of the activity.
     pub end: u64,
-    /// When it was written down: not before its end, and never before what was written down earlier.
+    /// Time at which the interval was recorded: at or after its end, and never before earlier
+    /// records.
     pub recorded_at: u64,
     /// Activity of the thread.
     pub activity: Activity,
 }
 
-/// Puts intervals of one thread into the order in which one contains the next. Of equal ones the later is the outer: a
-/// call is written down after those it made.
+/// Sorts intervals of one thread so that each contains the next.
+///
+/// Among equal intervals the later one is the outer: a call is recorded after the calls that it
+/// made.
 pub fn nest(intervals: &mut [Interval]) {
     intervals.reverse();
     intervals.sort_by_key(|interval| (interval.start, u64::MAX - interval.end));
 }
 
-/// How deep a stack is followed; what is deeper counts to the call above. It bounds the time that one walk takes.
+/// Limit of the stack depth; deeper calls count for the call above them. It bounds the time of one
+/// walk.
 const DEPTH: usize = 512;
 
-/// Walks through the time of one thread from `from` to `to`: for each piece of time, what it was doing, the outermost
-/// first. `intervals` in the order of being written down; they are sorted.
+/// Walks through the time of one thread from `from` to `to`, with the stack of each piece of time.
 ///
-/// Blocked time within a wait is the wait and not told apart.
+/// The outermost activity comes first. `intervals` must be in the order of recording; the function
+/// sorts them. Blocked time within a wait belongs to the wait.
 pub fn walk_stacks(intervals: &mut [Interval], from: u64, to: u64, mut visit: impl FnMut(&[Activity], u64, u64)) {
     nest(intervals);
     let mut stack: Vec<Activity> = Vec::new();
@@ -87,16 +92,16 @@ pub fn walk_stacks(intervals: &mut [Interval], from: u64, to: u64, mut visit: im
         }
         pass(&stack, &mut now, interval.start);
         let call = matches!(interval.activity, Activity::Call { .. });
-        // A call that begins while the thread is off its CPU, or waits, began a tick later than the clock says: it is
-        // around that, not within it.
-        let mut place = stack.len();
-        while call && place > 0 && stack[place - 1].is_leaf() && ends[place - 1] < interval.end {
-            place -= 1;
+        // A call that begins while the thread is off its CPU, or waits, began a tick later than the
+        // clock shows: it surrounds that activity.
+        let mut index = stack.len();
+        while call && index > 0 && stack[index - 1].is_leaf() && ends[index - 1] < interval.end {
+            index -= 1;
         }
-        // What reaches beyond the one around it is cut: clocks of different sources differ by a tick.
-        let end = if place == 0 { interval.end } else { interval.end.min(ends[place - 1]) };
-        stack.insert(place, interval.activity);
-        ends.insert(place, end);
+        // The end is cut to the surrounding interval: clocks of different sources differ by a tick.
+        let end = if index == 0 { interval.end } else { interval.end.min(ends[index - 1]) };
+        stack.insert(index, interval.activity);
+        ends.insert(index, end);
     }
     while let Some(end) = ends.pop() {
         pass(&stack, &mut now, end);
@@ -152,7 +157,7 @@ mod tests {
     fn blocked_while_waiting_is_waiting() {
         let wait = Activity::Wait { object: ObjectKind::Mutex, lock: 1, site: 1 };
         let at = |start, end, activity| Interval { start, end, recorded_at: end, activity };
-        let off = |why| Activity::Off(why);
+        let off = |reason| Activity::Off(reason);
         let intervals = vec![at(12, 18, off(OffCpu::Blocked)), at(18, 20, off(OffCpu::Runnable)), at(10, 20, wait)];
         assert_eq!(walked(intervals, 10, 20), [(vec![100], 10, 18), (vec![100, 200], 18, 20)]);
     }

@@ -1,4 +1,4 @@
-//! Where a request's time went: each nanosecond of each thread that worked on it has one cause.
+//! Breakdown of a request's time: each nanosecond of each thread that worked on it has one cause.
 
 use super::activity::{Activity, Interval, walk_stacks};
 use super::requests::Request;
@@ -8,41 +8,42 @@ use crate::format::event::OffCpu;
 use crate::hash::Map;
 use crate::symbols::Symbols;
 
-/// Cause for which time was spent.
+/// A cause for spent time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// In a function itself, not in recorded calls from it. On a CPU, where the trace has scheduler events.
+    /// In a function itself, not in recorded calls from it. On a CPU, if the trace has scheduler
+    /// events.
     Function {
         /// An address in the function.
         function: u64,
     },
     /// In no recorded call.
     Unrecorded,
-    /// Waiting for a lock or the like.
+    /// Waiting for a lock or a similar object.
     Wait {
         /// Kind of the object.
         object: ObjectKind,
-        /// Where it waited.
+        /// Address of the wait.
         site: u64,
         /// The object's address.
         lock: u64,
     },
     /// Off the CPU, blocked in the kernel: input, output, sleep.
     Blocked {
-        /// Within which function; 0 in none that was recorded.
+        /// The surrounding function; 0 if none was recorded.
         function: u64,
     },
     /// Off the CPU although it could run.
     Descheduled,
     /// In a queue, with no thread working on it.
     Queued {
-        /// Which queue; 0 unknown.
+        /// The queue; 0 if unknown.
         queue: u64,
     },
 }
 
 impl Cause {
-    /// The cause of time with this stack.
+    /// Returns the cause of time with this stack.
     pub fn from_stack(stack: &[Activity]) -> Cause {
         let call = |activity: &Activity| match activity {
             Activity::Call { function, .. } => Some(*function),
@@ -59,7 +60,7 @@ impl Cause {
         }
     }
 
-    /// In words that begin a line.
+    /// Describes the cause, as the start of a line.
     pub fn describe(&self, symbols: &mut Symbols, time: u64) -> String {
         match *self {
             Cause::Function { function } => format!("in {}", symbols.location(function, time).definition()),
@@ -79,38 +80,39 @@ impl Cause {
     }
 }
 
-/// A wait for something that others can hold.
+/// A wait for an object that other threads can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockWait {
     /// Thread that waited.
     pub thread: u32,
-    /// From when.
+    /// Start of the wait.
     pub start: u64,
-    /// Until when.
+    /// End of the wait.
     pub end: u64,
-    /// Kind of the object waited for.
+    /// Kind of the object.
     pub object: ObjectKind,
-    /// Its address.
+    /// The object's address.
     pub lock: u64,
-    /// Where.
+    /// Address of the wait.
     pub site: u64,
 }
 
-/// Where a request's time went.
+/// Breakdown of a request's time.
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
-    /// Nanoseconds per cause. The sum is the latency, unless several threads worked at a time.
+    /// Nanoseconds per cause. The sum is the latency, unless several threads worked at the same
+    /// time.
     pub causes: Sums<Cause>,
     /// The waits for locks.
     pub waits: Vec<LockWait>,
-    /// Whether something of it was forgotten.
+    /// Part of the history was discarded.
     pub incomplete: bool,
 }
 
-/// Waits of one request that are looked at one by one.
+/// Number of waits of one request that are examined individually.
 const WAITS: usize = 1000;
 
-/// Where the time of a request went, from what its threads did.
+/// Breaks down the time of a request by the activities of its threads.
 pub fn break_down(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -> Breakdown {
     let mut breakdown = Breakdown::default();
     for work in &request.work {
@@ -133,7 +135,8 @@ pub fn break_down(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Inte
     breakdown
 }
 
-/// Nanoseconds of a request in each function with all that it called; a function that calls itself counts once.
+/// Returns the nanoseconds of a request in each function, its calls included; recursion counts
+/// once.
 pub fn inclusive(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -> Sums<u64> {
     let mut sums = Sums::default();
     for work in &request.work {
@@ -142,7 +145,8 @@ pub fn inclusive(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Inter
     sums
 }
 
-/// Adds up the time in each function with all it called: the union of its calls, since it may call itself.
+/// Adds the time in each function, its calls included: the union of its calls, because of
+/// recursion.
 fn include(intervals: &[Interval], from: u64, to: u64, inclusive: &mut Sums<u64>) {
     let mut calls: Vec<(u64, u64, u64)> = Vec::new();
     for interval in intervals {
@@ -159,7 +163,7 @@ fn include(intervals: &[Interval], from: u64, to: u64, inclusive: &mut Sums<u64>
     }
 }
 
-/// Adds up what a thread was doing between two times.
+/// Adds up a thread's causes between two times.
 pub fn add_causes(mut intervals: Vec<Interval>, from: u64, to: u64, causes: &mut Map<Cause, u64>) {
     walk_stacks(&mut intervals, from, to, |stack, from, to| {
         *causes.entry(Cause::from_stack(stack)).or_default() += to - from;

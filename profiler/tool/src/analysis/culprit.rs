@@ -1,5 +1,7 @@
-//! The function behind the difference between slow requests and others, with all that it calls: not the leaf in which the time is spent, but
-//! the one that the others do not call, and the path to it.
+//! The function behind the difference between slow requests and others, its calls included.
+//!
+//! This is not the leaf in which the time is spent, but the function that the others do not call,
+//! with its path.
 
 use std::collections::HashMap;
 
@@ -12,15 +14,17 @@ use crate::hash::Map;
 use crate::span::{format_nanos, percent};
 use crate::symbols::Symbols;
 
-/// Functions that are told apart, and places in the tree of calls.
+/// Limits of distinguished functions, and of nodes in the call tree.
 const FUNCTIONS: usize = 1 << 16;
 const NODES: usize = 1 << 14;
-/// How deep paths are followed.
+/// Limit of the depth of paths.
 const DEPTH: usize = 64;
-/// Functions of a path that are shown behind the culprit.
+/// Number of functions shown below the culprit in a path.
 const TAIL_LEN: usize = 6;
 
-/// The function that makes the slow requests slow. Spans in nanoseconds per request, with all that it calls.
+/// The function that makes the slow requests slow.
+///
+/// Spans are in nanoseconds per request, calls of the function included.
 #[derive(Clone, Debug, Serialize)]
 pub struct Culprit {
     /// The function.
@@ -31,17 +35,17 @@ pub struct Culprit {
     pub rest: u64,
     /// Share of the difference in latency, in per cent.
     pub explains: f64,
-    /// How many of the slowest call it, in per cent.
+    /// Share of the slowest that call it, in per cent.
     pub in_slow: f64,
-    /// How many of the others call it, in per cent.
+    /// Share of the others that call it, in per cent.
     pub in_rest: f64,
-    /// Calls from the request down to where most of its time is spent; the culprit is among them.
+    /// Calls from the request down to the place of most of its time; the culprit is among them.
     pub path: Vec<String>,
-    /// All that in a sentence.
+    /// The result as a sentence.
     pub text: String,
 }
 
-/// Time in functions with all that they call, over the requests of a group.
+/// Time in functions, their calls included, over the requests of a group.
 #[derive(Debug, Default)]
 pub(super) struct Inclusive(Map<u64, (u64, u64, u64)>);
 
@@ -74,21 +78,21 @@ pub(super) struct Tree {
     indices: Map<(usize, u64), usize>,
 }
 
-/// Above the outermost call.
+/// Parent of the outermost calls.
 const NONE: usize = usize::MAX;
 
 impl Tree {
-    /// Adds time in which these were running, the outermost first.
+    /// Adds time with this stack, the outermost call first.
     pub(super) fn add(&mut self, stack: &[Activity], nanos: u64, time: u64) {
         let (mut at, mut depth) = (NONE, 0);
         for activity in stack {
             let Activity::Call { function, .. } = *activity else { continue };
-            // A function that calls itself is one step.
+            // Direct recursion is one step.
             if at != NONE && self.nodes[at].function == function {
                 continue;
             }
-            let place = match self.indices.get(&(at, function)) {
-                Some(place) => *place,
+            let index = match self.indices.get(&(at, function)) {
+                Some(index) => *index,
                 None if self.nodes.len() >= NODES => break,
                 None => {
                     self.nodes.push(Node { function, parent: at, depth, nanos: 0, time });
@@ -96,22 +100,22 @@ impl Tree {
                     self.nodes.len() - 1
                 }
             };
-            self.nodes[place].nanos += nanos;
-            (at, depth) = (place, depth + 1);
+            self.nodes[index].nanos += nanos;
+            (at, depth) = (index, depth + 1);
             if depth >= DEPTH {
                 break;
             }
         }
     }
 
-    /// Per name: how deep it is where most of its time is, and that place.
+    /// Returns for each name the depth and index of the node with most of its time.
     fn heaviest(&self, symbols: &mut Symbols) -> HashMap<String, (usize, usize)> {
         let mut heaviest: HashMap<String, (usize, usize)> = HashMap::new();
-        for (place, node) in self.nodes.iter().enumerate() {
+        for (index, node) in self.nodes.iter().enumerate() {
             let name = symbols.location(node.function, node.time).function();
-            let best = heaviest.entry(name).or_insert((node.depth, place));
+            let best = heaviest.entry(name).or_insert((node.depth, index));
             if node.nanos > self.nodes[best.1].nanos {
-                *best = (node.depth, place);
+                *best = (node.depth, index);
             }
         }
         heaviest
@@ -139,7 +143,7 @@ impl Tree {
         }
         let names: Vec<String> = path.iter().map(|at| self.name(symbols, *at)).collect();
         let is_wrapper = |index: usize| {
-            // The culprit itself is shown, whatever it does.
+            // The culprit itself is always shown.
             index + 1 != path_to
                 && path
                     .get(index + 1)
@@ -153,12 +157,12 @@ impl Tree {
         symbols.location(self.nodes[place].function, self.nodes[place].time).function()
     }
 
-    /// Whether nearly all the time of a place is spent in this one below it.
-    fn passes_on(&self, place: usize, below: usize) -> bool {
-        self.nodes[below].parent == place && self.nodes[below].nanos / 95 >= self.nodes[place].nanos / 100
+    /// Returns whether nearly all the time of a node is spent in one node below it.
+    fn passes_on(&self, index: usize, below: usize) -> bool {
+        self.nodes[below].parent == index && self.nodes[below].nanos / 95 >= self.nodes[index].nanos / 100
     }
 
-    /// The place behind all wrappers that begin at this one.
+    /// Returns the node below all wrappers that begin at `place`.
     fn unwrapped(&self, symbols: &mut Symbols, place: usize) -> usize {
         let mut place = place;
         for _ in 0..DEPTH {
@@ -173,14 +177,16 @@ impl Tree {
     }
 }
 
-/// Two groups of requests: how many, and how long they took on average.
+/// Number and mean latency of both groups of requests.
 pub(super) struct Groups {
     pub(super) slow: (u64, u64),
     pub(super) rest: (u64, u64),
 }
 
-/// Names the function that explains the most and that the others call the least; where several do equally, the one that calls the others.
-/// `None` where no function explains a good part of the difference.
+/// Finds the function that explains most of the difference and that the others call least.
+///
+/// Among equals it is the one that calls the others. `None` if no function explains a good part of
+/// the difference.
 pub(super) fn culprit(
     symbols: &mut Symbols,
     slow: &Inclusive,
@@ -188,9 +194,10 @@ pub(super) fn culprit(
     groups: &Groups,
     tree: &Tree,
 ) -> Option<Culprit> {
-    /// Functions that explain less of the difference are no culprits, in per cent.
+    /// Least share of the difference that a culprit explains, in per cent.
     const LEAST: f64 = 25.0;
-    /// Called by so many more of the slow requests than of the others, in per cent, a function belongs to the slow ones.
+    /// Difference of the shares of calling requests from which a function belongs to the slow ones,
+    /// in per cent.
     const APART: f64 = 20.0;
     let difference = groups.slow.1.saturating_sub(groups.rest.1) as f64;
     if difference <= 0.0 {
@@ -218,8 +225,8 @@ pub(super) fn culprit(
         }
     }
     let score = |one: &Culprit| {
-        let apart = one.in_slow - one.in_rest;
-        if apart >= APART { one.explains.min(100.0) * apart } else { 0.0 }
+        let excess = one.in_slow - one.in_rest;
+        if excess >= APART { one.explains.min(100.0) * excess } else { 0.0 }
     };
     let best = all.iter().map(|(_, one)| score(one)).fold(0.0, f64::max);
     let most = all.iter().map(|(_, one)| one.explains).fold(0.0, f64::max);
@@ -228,7 +235,7 @@ pub(super) fn culprit(
             .filter(|(_, one)| score(one) >= 0.95 * best)
             .min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))?
     } else {
-        // All requests call the same: the innermost in which the difference still is.
+        // All requests call the same functions: the innermost that still contains the difference.
         all.into_iter()
             .filter(|(_, one)| one.explains >= 0.8 * most)
             .max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))?

@@ -1,5 +1,8 @@
-//! Differences between two groups of requests: per cause, the mean time in both, ranked by the difference. For waits, the holder of the
-//! lock meanwhile and its activity. Which requests are in which group is `tail`'s.
+//! Differences between two groups of requests: per cause, the mean time in both, ranked by the
+//! difference.
+//!
+//! A wait also has the holders of the lock and their activities. `tail` divides the requests into
+//! groups.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,37 +19,37 @@ use crate::span::{format_nanos, percent};
 use crate::symbols::Symbols;
 use crate::trace::Trace;
 
-/// Causes that are told apart.
+/// Limit of distinguished causes.
 pub(super) const CAUSES: usize = 1 << 16;
-/// Holders per cause, locks per cause that are told apart.
+/// Limit of distinguished holders per cause, and of locks per cause.
 const HOLDERS: usize = 64;
 
 /// A difference between the slowest and the others. Spans in nanoseconds per request.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// Cause for which time was spent.
+    /// Cause of the spent time.
     pub cause: String,
-    /// Whether the machine did it, and no function of the program.
+    /// The machine caused it, not a function of the program.
     pub of_machine: bool,
     /// Mean over the slowest.
     pub slow: u64,
     /// Mean over the others.
     pub rest: u64,
-    /// Share of the difference in latency that it explains, in per cent.
+    /// Share of the difference in latency, in per cent.
     pub explains: f64,
-    /// How many of the slowest have it, in per cent.
+    /// Share of the slowest with this cause, in per cent.
     pub in_slow: f64,
-    /// How many of the others have it, in per cent.
+    /// Share of the others with this cause, in per cent.
     pub in_rest: f64,
-    /// Of a wait: how many different objects.
+    /// For a wait: the number of different objects.
     pub objects: usize,
     /// For a wait: the holders, the longest first.
     pub holders: Vec<Holder>,
-    /// All that in a sentence or two.
+    /// The result as a sentence or two.
     pub text: String,
 }
 
-/// Holder of the lock that the slowest waited for.
+/// Holder of a lock for which the slowest waited.
 #[derive(Clone, Debug, Serialize)]
 pub struct Holder {
     /// The thread.
@@ -55,7 +58,7 @@ pub struct Holder {
     pub place: String,
     /// Share of the waiting, in per cent.
     pub share: f64,
-    /// Activities of the holder meanwhile: share of the time in per cent, the largest first.
+    /// The holder's activities: share of the time in per cent, the largest first.
     pub doing: Vec<(String, f64)>,
 }
 
@@ -76,7 +79,7 @@ struct Sum {
     time: u64,
 }
 
-/// Activities of the holders of one kind of wait.
+/// Activities of the holders for one kind of wait.
 #[derive(Default)]
 pub(super) struct Blame {
     waited: u64,
@@ -91,7 +94,7 @@ struct HolderTime {
     causes: Map<Cause, u64>,
 }
 
-/// Waits at the same place are one cause, whichever object it was.
+/// Returns the grouping key of a cause: waits at the same address are one cause for all objects.
 pub(super) fn group_key(cause: Cause) -> Cause {
     match cause {
         Cause::Wait { object, site, .. } if site != 0 => Cause::Wait { object, site, lock: 0 },
@@ -120,26 +123,26 @@ impl Group {
 }
 
 impl Blame {
-    /// Adds a wait, and what the holders of its lock did meanwhile.
-    pub(super) fn add(&mut self, wait: &LockWait, memory: &TraceHistory) {
+    /// Adds a wait, and the activities of the lock's holders meanwhile.
+    pub(super) fn add(&mut self, wait: &LockWait, history: &TraceHistory) {
         self.waited += wait.end.saturating_sub(wait.start);
         if self.locks.len() < HOLDERS {
             self.locks.insert(wait.lock);
         }
-        for hold in memory.holders(wait.lock, wait.thread, wait.start, wait.end) {
+        for hold in history.holders(wait.lock, wait.thread, wait.start, wait.end) {
             let key = (hold.thread, hold.site);
             if self.holders.len() >= HOLDERS && !self.holders.contains_key(&key) {
                 continue;
             }
-            let held = self.holders.entry(key).or_default();
-            held.nanos += hold.end - hold.start;
-            held.time = hold.end;
-            add_causes(memory.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut held.causes);
+            let holder = self.holders.entry(key).or_default();
+            holder.nanos += hold.end - hold.start;
+            holder.time = hold.end;
+            add_causes(history.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut holder.causes);
         }
     }
 }
 
-/// The differences between both groups, the largest first.
+/// Returns the differences between both groups, the largest first.
 pub(super) fn findings(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -158,12 +161,12 @@ pub(super) fn findings(
     let mut blames = blames;
     for (group, is_slow) in [(slow, true), (rest, false)] {
         for (cause, sum) in &group.causes {
-            let both = names.entry(cause.describe(symbols, sum.time)).or_default();
-            let side = if is_slow { &mut both.slow } else { &mut both.rest };
+            let pair = names.entry(cause.describe(symbols, sum.time)).or_default();
+            let side = if is_slow { &mut pair.slow } else { &mut pair.rest };
             side.0 += sum.nanos;
             side.1 += sum.requests;
             if is_slow {
-                both.blame.extend(blames.remove(cause));
+                pair.blame.extend(blames.remove(cause));
             }
         }
     }
@@ -171,21 +174,21 @@ pub(super) fn findings(
     let difference = slow.mean() as f64 - rest.mean() as f64;
     let share = |part: u64, whole: u64| (part as f64 * 100.0 / whole.max(1) as f64).min(100.0);
     let mut findings: Vec<Finding> = Vec::new();
-    for (cause, both) in names {
-        let (slow_mean, rest_mean) = (both.slow.0 / slow.requests.max(1), both.rest.0 / rest.requests.max(1));
+    for (cause, pair) in names {
+        let (slow_mean, rest_mean) = (pair.slow.0 / slow.requests.max(1), pair.rest.0 / rest.requests.max(1));
         if slow_mean <= rest_mean {
             continue;
         }
         let explains = if difference > 0.0 { (slow_mean - rest_mean) as f64 * 100.0 / difference } else { 0.0 };
-        let (holders, objects) = holders(trace, symbols, both.blame);
+        let (holders, objects) = holders(trace, symbols, pair.blame);
         let mut finding = Finding {
             of_machine: cause == descheduled,
             cause,
             slow: slow_mean,
             rest: rest_mean,
             explains,
-            in_slow: share(both.slow.1, slow.requests),
-            in_rest: share(both.rest.1, rest.requests),
+            in_slow: share(pair.slow.1, slow.requests),
+            in_rest: share(pair.rest.1, rest.requests),
             objects,
             holders,
             text: String::new(),
@@ -201,12 +204,12 @@ fn holders(trace: &Trace, symbols: &mut Symbols, blames: Vec<Blame>) -> (Vec<Hol
     let waited: u64 = blames.iter().map(|blame| blame.waited).sum();
     let objects = blames.iter().map(|blame| blame.locks.len()).sum();
     let mut merged: BTreeMap<(String, String), (u64, BTreeMap<String, u64>)> = BTreeMap::new();
-    for ((thread, site), held) in blames.into_iter().flat_map(|blame| blame.holders) {
-        let place = if site == 0 { "an unknown place".into() } else { symbols.site(site, held.time).describe() };
+    for ((thread, site), holder) in blames.into_iter().flat_map(|blame| blame.holders) {
+        let place = if site == 0 { "an unknown place".into() } else { symbols.site(site, holder.time).describe() };
         let (nanos, doing) = merged.entry((trace.thread_name(thread), place)).or_default();
-        *nanos += held.nanos;
-        for (cause, nanos) in held.causes {
-            *doing.entry(cause.describe(symbols, held.time)).or_default() += nanos;
+        *nanos += holder.nanos;
+        for (cause, nanos) in holder.causes {
+            *doing.entry(cause.describe(symbols, holder.time)).or_default() += nanos;
         }
     }
     let mut holders: Vec<(u64, Holder)> = merged

@@ -1,5 +1,7 @@
-//! Follower of a whole trace in the order of time. It remembers each thread's recent activities and each lock's recent
-//! holders. It hands out each request a moment after its end, when all that belongs to it has been seen.
+//! Follows a whole trace in the order of time.
+//!
+//! It remembers each thread's recent activities and each lock's recent holders. It reports each
+//! request a moment after its end, when all related events have arrived.
 
 use std::collections::VecDeque;
 
@@ -16,32 +18,32 @@ use crate::hash::Map;
 use crate::symbols::Symbols;
 use crate::trace::Trace;
 
-/// How long after its end a request is looked at: the calls around it end a moment later.
+/// Time in ns from a request's end to its analysis: the calls around it end a moment later.
 const GRACE: u64 = 50_000;
-/// Intervals that are remembered in all: 40 MB.
+/// Limit of remembered intervals in all: 40 MB.
 const MOST: usize = 1 << 20;
-/// Times that a thread was blocked that are remembered.
+/// Limit of remembered blocked spans per thread.
 const BLOCKED_MAX: usize = 64;
-/// Threads that are remembered.
+/// Limit of remembered threads.
 const THREADS: usize = 1 << 17;
 
 /// Recent past of a thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadHistory {
-    /// In the order of being written down.
+    /// Intervals in the order of recording.
     pub(crate) intervals: VecDeque<Interval>,
     off_cpu: Option<(u64, OffCpu)>,
-    /// When the thread was last blocked: from, until.
+    /// Recent blocked spans: start, end.
     blocked: VecDeque<(u64, u64)>,
 }
 
 impl ThreadHistory {
-    /// Turns an event into what the thread did, if it tells.
-    pub(crate) fn add_event(&mut self, event: &Event, unsure: &ClockGaps) {
+    /// Adds an event's activity, if the event implies one.
+    pub(crate) fn add_event(&mut self, event: &Event, gaps: &ClockGaps) {
         let now = event.time;
         match event.kind {
             EventKind::Call { function, caller, duration, .. } => {
-                let start = self.begin(now.saturating_sub(duration), now, unsure);
+                let start = self.begin(now.saturating_sub(duration), now, gaps);
                 self.push(start, now, now, Activity::Call { function, caller });
             }
             EventKind::Held { object, lock, site, wait, hold } if wait > 0 => {
@@ -75,18 +77,21 @@ impl ThreadHistory {
         }
     }
 
-    /// Begin of a call that seems to begin at `start`. Where the clock stood still then, and the thread blocked meanwhile, the call
-    /// counts from the thread's return: of a function that came later nobody should say that it blocked.
-    fn begin(&self, start: u64, end: u64, unsure: &ClockGaps) -> u64 {
+    /// Returns the start of a call that seems to begin at `start`.
+    ///
+    /// If the clock was stopped then, and the thread blocked meanwhile, the call counts from the
+    /// thread's return: otherwise the blocking would be attributed to a function that started
+    /// later.
+    fn begin(&self, start: u64, end: u64, gaps: &ClockGaps) -> u64 {
         let mut later = self.blocked.iter().rev().take_while(|(_, until)| *until > start).peekable();
         if later.peek().is_none() {
             return start;
         }
-        let latest = start.saturating_add(unsure.uncertainty(start)).min(end);
+        let latest = start.saturating_add(gaps.uncertainty(start)).min(end);
         later.find(|(from, until)| *from >= start && *until <= latest).map_or(start, |(_, until)| *until)
     }
 
-    /// Time from which the thread is off the CPU, and why.
+    /// Returns the time since which the thread is off the CPU, and the reason.
     pub(crate) fn off_cpu(&self) -> Option<(u64, OffCpu)> {
         self.off_cpu
     }
@@ -97,8 +102,10 @@ impl ThreadHistory {
         }
     }
 
-    /// The first interval that was written down later. It is asked for what happened a moment ago, so the search begins at
-    /// the end: in the middle of a long past nothing is in the cache.
+    /// Returns the index of the first interval that was recorded after `from`.
+    ///
+    /// Queries concern recent times, so the search starts at the end: the middle of a long history
+    /// is not in the cache.
     fn first_recorded_after(&self, from: u64) -> usize {
         let count = self.intervals.len();
         let mut back = 16;
@@ -113,7 +120,7 @@ impl ThreadHistory {
         low
     }
 
-    /// Intervals of the thread between two times.
+    /// Returns the intervals of the thread between two times.
     fn between(&self, from: u64, to: u64) -> Vec<Interval> {
         let first = self.first_recorded_after(from);
         let later = self.intervals.range(first..);
@@ -121,13 +128,13 @@ impl ThreadHistory {
     }
 }
 
-/// The past of all threads, and of all locks.
+/// The past of all threads and locks.
 #[derive(Clone, Debug, Default)]
 pub struct TraceHistory {
     threads: Map<u32, ThreadHistory>,
     holds: Holds,
     count: usize,
-    /// Intervals seen before this time may have been forgotten.
+    /// Intervals that were recorded before this time may be discarded.
     forgotten: u64,
     clock_gaps: ClockGaps,
 }
@@ -147,53 +154,54 @@ impl TraceHistory {
             self.threads.clear();
             (self.count, self.forgotten) = (0, event.time);
         }
-        let past = self.threads.entry(event.thread).or_default();
-        let before = past.intervals.len();
-        past.add_event(event, &self.clock_gaps);
-        self.count += past.intervals.len() - before;
+        let history = self.threads.entry(event.thread).or_default();
+        let before = history.intervals.len();
+        history.add_event(event, &self.clock_gaps);
+        self.count += history.intervals.len() - before;
         if self.count >= MOST {
             self.discard_half();
         }
     }
 
-    /// Forgets the older half.
+    /// Discards the older half.
     fn discard_half(&mut self) {
         let keep = (MOST / 2 / self.threads.len().max(1)).max(1);
         self.count = 0;
-        for past in self.threads.values_mut() {
-            let surplus = past.intervals.len().saturating_sub(keep);
-            if let Some(last) = past.intervals.drain(..surplus).next_back() {
+        for history in self.threads.values_mut() {
+            let surplus = history.intervals.len().saturating_sub(keep);
+            if let Some(last) = history.intervals.drain(..surplus).next_back() {
                 self.forgotten = self.forgotten.max(last.recorded_at);
             }
-            self.count += past.intervals.len();
+            self.count += history.intervals.len();
         }
-        // Threads of which nothing is left have probably ended.
-        self.threads.retain(|_, past| !past.intervals.is_empty() || past.off_cpu.is_some());
+        // Threads without history have probably ended.
+        self.threads.retain(|_, history| !history.intervals.is_empty() || history.off_cpu.is_some());
     }
 
-    /// Intervals of a thread between two times, in the order of being written down.
+    /// Returns the intervals of a thread between two times, in the order of recording.
     pub fn between(&self, thread: u32, from: u64, to: u64) -> Vec<Interval> {
-        let Some(past) = self.threads.get(&thread) else { return Vec::new() };
-        let mut intervals = past.between(from, to);
-        if let Some((since, why)) = past.off_cpu.filter(|(since, _)| *since < to) {
+        let Some(history) = self.threads.get(&thread) else { return Vec::new() };
+        let mut intervals = history.between(from, to);
+        if let Some((since, why)) = history.off_cpu.filter(|(since, _)| *since < to) {
             intervals.push(Interval { start: since, end: to, recorded_at: to, activity: Activity::Off(why) });
         }
         intervals
     }
 
-    /// Holds of a lock meanwhile, other than the waiter's.
+    /// Returns the holds of a lock between two times, except the waiter's.
     pub fn holders(&self, lock: u64, waiter: u32, from: u64, to: u64) -> Vec<Hold> {
         self.holds.between(lock, waiter, from, to)
     }
 
-    /// Where a request's time went.
+    /// Breaks down a request's time.
     pub fn breakdown(&self, request: &Request) -> Breakdown {
         let mut breakdown = breakdown::break_down(request, |thread, from, to| self.between(thread, from, to));
         breakdown.incomplete = request.truncated || (self.forgotten > 0 && request.start < self.forgotten);
         breakdown
     }
 
-    /// Each piece of a request's time, with what its thread was doing, the outermost first.
+    /// Reports each piece of a request's time with its thread's stack, the outermost activity
+    /// first.
     pub fn stacks(&self, request: &Request, mut visit: impl FnMut(&[Activity], u64, u64)) {
         for work in &request.work {
             let mut intervals = self.between(work.thread, work.start, work.end);
@@ -201,7 +209,7 @@ impl TraceHistory {
         }
     }
 
-    /// Nanoseconds of a request in each function with all that it called.
+    /// Returns the nanoseconds of a request in each function, its calls included.
     pub fn inclusive(&self, request: &Request) -> Sums<u64> {
         breakdown::inclusive(request, |thread, from, to| self.between(thread, from, to))
     }
@@ -216,13 +224,13 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A follower of a trace that looks for these requests.
+    /// Creates a follower that looks for these requests.
     pub fn new(trace: &Trace, selection: &Selection) -> Follower {
         let memory = TraceHistory { clock_gaps: ClockGaps::from_trace(trace), ..TraceHistory::default() };
         Follower { selector: Selector::new(selection), history: memory, ended: VecDeque::new() }
     }
 
-    /// Takes the next event in the order of time; hands out requests that ended a moment ago.
+    /// Adds the next event in the order of time; reports requests that ended a moment ago.
     pub fn event(
         &mut self,
         event: &Event,
@@ -238,7 +246,7 @@ impl Follower {
         self.selector.event(event, |request| ended.push_back((event.time.saturating_add(GRACE), request)));
     }
 
-    /// Hands out the rest; how many requests have not ended.
+    /// Reports the remaining requests; returns the number of requests without an end.
     pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols)) -> u64 {
         for (_, request) in std::mem::take(&mut self.ended) {
             done(&request, &self.history, symbols);

@@ -1,6 +1,8 @@
-//! Functions in which a thread waits for something to do: event loops and the pools of runtimes. Time in them is nobody's request.
+//! Functions in which a thread waits for work: event loops and pools of runtimes. Their time
+//! belongs to no request.
 
-/// Functions of event loops, by their whole names: of redis, nginx, lighttpd, HAProxy, libevent, libev and libuv, and what they call.
+/// Full names of event-loop functions, and of functions that they call, in redis, nginx, lighttpd,
+/// HAProxy, libevent, libev and libuv.
 const LOOPS: [&str; 14] = [
     "epoll_wait",
     "epoll_pwait",
@@ -18,7 +20,7 @@ const LOOPS: [&str; 14] = [
     "uv__io_poll",
 ];
 
-/// Beginnings and ends of the paths of Rust's: mio's poll, and a scheduler's workers that have nothing to run.
+/// Prefixes and suffixes of Rust paths: mio's poll, and idle workers of a scheduler.
 const PATHS: [(&str, &str); 9] = [
     ("mio::", "::poll"),
     ("mio::", "::select"),
@@ -31,12 +33,12 @@ const PATHS: [(&str, &str); 9] = [
     ("tokio::runtime::scheduler::", "::park_condvar"),
 ];
 
-/// Whether the function with this name waits for something to do.
+/// Returns whether the function with this name waits for work.
 pub fn is_idle(name: &str) -> bool {
     LOOPS.contains(&name) || PATHS.iter().any(|(begin, end)| type_path(name).starts_with(begin) && name.ends_with(end))
 }
 
-/// Path of the type whose function it is: `<mio::poll::Poll>::poll` is `mio::poll::Poll`'s.
+/// Returns the path of a function's type: `mio::poll::Poll` for `<mio::poll::Poll>::poll`.
 fn type_path(name: &str) -> &str {
     name.strip_prefix('<').unwrap_or(name)
 }

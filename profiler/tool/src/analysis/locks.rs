@@ -1,24 +1,24 @@
-//! Recent holds of locks: a bounded memory of them, and which of them stood in the way of a wait.
+//! Recent holds of locks, in bounded memory, and those among them that delayed a wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::hash::Map;
 
-/// Holds of one lock that are remembered.
+/// Limit of remembered holds per lock.
 const PER_LOCK: usize = 256;
-/// Holds in all that are remembered.
+/// Limit of remembered holds in all.
 const MOST: usize = 1 << 19;
 
-/// A thread held a lock.
+/// A hold of a lock by a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Which thread.
+    /// The thread.
     pub thread: u32,
-    /// Where it took the lock.
+    /// Address at which the thread took the lock.
     pub site: u64,
-    /// From when.
+    /// Start of the hold.
     pub start: u64,
-    /// Until when.
+    /// End of the hold.
     pub end: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Hold {
 pub(super) struct Holds {
     released_holds: Map<u64, VecDeque<Hold>>,
     count: usize,
-    /// Locks that are held now and whose release comes as an event of its own.
+    /// Locks that are held now and whose release is a separate event.
     present: BTreeMap<(u64, u32), (u64, u64)>,
 }
 
@@ -39,13 +39,13 @@ impl Holds {
     }
 
     pub(super) fn released(&mut self, lock: u64, thread: u32, at: u64) {
-        let whose = if self.present.contains_key(&(lock, thread)) {
+        let holder = if self.present.contains_key(&(lock, thread)) {
             Some(thread)
         } else {
-            // Another thread may give it back: a semaphore, or a lock that was handed over.
+            // Another thread may release it: a semaphore, or a lock that was handed over.
             self.present.range((lock, 0)..=(lock, u32::MAX)).next().map(|((_, thread), _)| *thread)
         };
-        if let Some(thread) = whose
+        if let Some(thread) = holder
             && let Some((site, start)) = self.present.remove(&(lock, thread))
         {
             self.add(lock, Hold { thread, site, start, end: at });
@@ -77,13 +77,13 @@ impl Holds {
         self.count = self.released_holds.values().map(VecDeque::len).sum();
     }
 
-    /// The holds of a lock by others between two times, cut to them.
+    /// Returns the holds of a lock by other threads between two times, cut to them.
     pub(super) fn between(&self, lock: u64, waiter: u32, from: u64, to: u64) -> Vec<Hold> {
-        let past = self.released_holds.get(&lock).into_iter().flatten().copied();
+        let released = self.released_holds.get(&lock).into_iter().flatten().copied();
         let present = self.present.range((lock, 0)..=(lock, u32::MAX));
         let present =
             present.map(|((_, thread), (site, start))| Hold { thread: *thread, site: *site, start: *start, end: to });
-        let others = past.chain(present).filter(|hold| hold.thread != waiter && hold.start < to && hold.end > from);
+        let others = released.chain(present).filter(|hold| hold.thread != waiter && hold.start < to && hold.end > from);
         others.map(|hold| Hold { start: hold.start.max(from), end: hold.end.min(to), ..hold }).collect()
     }
 }

@@ -1,5 +1,7 @@
-//! Estimate of the calls that a recording missed: because its clock stood still (a call that begins and ends meanwhile leaves nothing), or
-//! because their functions were left out so that recording kept to its share of the CPU.
+//! Estimate of the calls that a recording missed.
+//!
+//! - The clock was stopped: a call that begins and ends meanwhile leaves no record.
+//! - Functions were omitted to keep the recording within its share of the CPU.
 
 use serde::Serialize;
 
@@ -7,18 +9,19 @@ use crate::format::EventKind;
 use crate::format::meta::OverheadReport;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
-/// Parts of a run that its recording missed. Shares are from 0 to 1.
+/// Gaps of a recording. Shares are from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RecordingGaps {
-    /// Share of the time in which the clock stood still.
+    /// Share of the time in which the clock was stopped.
     pub stood: f64,
-    /// Share of the calls that are missing, if those that were recorded are like those that were not.
+    /// Share of missing calls, assuming that they are like the recorded ones.
     pub calls: f64,
-    /// Share of the time in which ticks were further apart than they were told to be, because the machine was busy.
+    /// Share of the time in which ticks were further apart than configured, because the machine was
+    /// busy.
     pub coarse: f64,
-    /// How far apart, in nanoseconds.
+    /// Distance of ticks at that time, in nanoseconds.
     pub coarse_tick: u64,
-    /// Price of a recording that was told to keep to a share of the CPU, and what was left out for that.
+    /// Overhead of a recording with a limited share of the CPU, and its omissions.
     pub share: Option<OverheadReport>,
 }
 
@@ -26,10 +29,10 @@ pub struct RecordingGaps {
 const STEPS: f64 = 8.0;
 const LENGTHS: usize = 64 * 8;
 
-/// Estimates what is missing. Reads the calls of the trace if the clock ever stood still.
+/// Estimates the gaps. Reads the calls of the trace if the clock was ever stopped.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn missing(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<RecordingGaps, TraceError> {
     let (pace, span) = (trace.pace(), trace.counts().span().max(1) as f64);
     let mut missing = RecordingGaps {
@@ -48,26 +51,27 @@ pub fn missing(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<Record
             lengths[length(duration)] += 1;
         }
     })?;
-    // How much the program did in each, relative to its usual: where nothing runs, nothing is missed.
+    // Activity of the program in each stop, relative to its usual activity: nothing is missed where
+    // nothing runs.
     let usual = (pace.used as f64 / span).max(0.01);
-    let stills: Vec<(f64, f64)> = pace
+    let stops: Vec<(f64, f64)> = pace
         .stops
         .iter()
-        .map(|still| (still.length as f64, (still.used as f64 / still.length.max(1) as f64 / usual).min(span)))
+        .map(|stop| (stop.length as f64, (stop.used as f64 / stop.length.max(1) as f64 / usual).min(span)))
         .collect();
-    // Of all that stood only a part may be listed.
-    let listed: f64 = stills.iter().map(|(length, _)| length).sum();
+    // The list may contain only a part of the stops.
+    let listed: f64 = stops.iter().map(|(length, _)| length).sum();
     let scale = (pace.stopped as f64 / listed.max(1.0)).max(1.0);
-    let (mut seen, mut lost) = (0.0, 0.0);
+    let (mut recorded, mut lost) = (0.0, 0.0);
     for (index, count) in lengths.iter().enumerate().filter(|(_, count)| **count > 0) {
         let duration = (index as f64 / STEPS).exp2();
-        // A call of this length is missed if it begins so early in a pause that it ends in it.
-        let hidden: f64 = stills.iter().map(|(length, busy)| (length - duration).max(0.0) * busy).sum();
+        // A call of this length is missed if it begins so early in a stop that it ends in it.
+        let hidden: f64 = stops.iter().map(|(length, busy)| (length - duration).max(0.0) * busy).sum();
         let share = (hidden * scale / span).min(0.99);
-        seen += *count as f64;
+        recorded += *count as f64;
         lost += *count as f64 * share / (1.0 - share);
     }
-    missing.calls = lost / (seen + lost).max(1.0);
+    missing.calls = lost / (recorded + lost).max(1.0);
     Ok(missing)
 }
 
@@ -76,7 +80,7 @@ fn length(duration: u64) -> usize {
 }
 
 impl RecordingGaps {
-    /// In a sentence; `None` if there is nothing to say.
+    /// Describes the gaps in a sentence; `None` if there are none.
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
         if self.coarse >= 0.01 {
@@ -102,11 +106,11 @@ impl RecordingGaps {
     }
 }
 
-/// Words for what was left out to keep to the share.
+/// Describes the omissions that keep the recording within its share.
 fn describe_omitted(share: &OverheadReport) -> String {
-    let mut what = Vec::new();
+    let mut parts = Vec::new();
     if share.missed > 0 {
-        what.push(format!(
+        parts.push(format!(
             "{} of {} functions were left out at times, with {:.0} % of all calls (on average they last {} at most)",
             share.left_out,
             share.functions,
@@ -118,8 +122,8 @@ fn describe_omitted(share: &OverheadReport) -> String {
         [(share.waits, "locks"), (share.holders && !share.waits, "holders of locks"), (share.sched, "scheduler events")]
     {
         if is_out {
-            what.push(format!("{name} were left out from some time on"));
+            parts.push(format!("{name} were left out from some time on"));
         }
     }
-    format!("to keep to {} % of the CPU time, {}", share.asked as f64 / 1e4, what.join(", and "))
+    format!("to keep to {} % of the CPU time, {}", share.asked as f64 / 1e4, parts.join(", and "))
 }

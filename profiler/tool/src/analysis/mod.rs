@@ -1,5 +1,7 @@
-//! Meaning of events together: activities of threads, holders of locks, requests and the reasons for slow ones.
-//! Everything works on events in the order of time, with bounded memory.
+//! Interpretation of events: activities of threads, holders of locks, requests and causes of slow
+//! ones.
+//!
+//! All of it processes events in the order of time, with bounded memory.
 
 pub mod activity;
 pub mod breakdown;

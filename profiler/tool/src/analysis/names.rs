@@ -1,11 +1,13 @@
-//! Names of functions as a user writes them, and wrappers: functions of libraries that only call the next one.
+//! Names of functions as a user writes them, and wrappers: library functions that only call the
+//! next one.
 
-/// Last parts of names that a compiler makes of a closure or of an `async` body: `{closure#0}`, `{{closure}}`, `{async_fn_env#0}`.
+/// Returns whether a part of a name denotes a closure or `async` body: `{closure#0}`,
+/// `{{closure}}`, `{async_fn_env#0}`.
 fn is_closure(part: &str) -> bool {
     part.starts_with('{') && part.ends_with('}')
 }
 
-/// Name of the function that a closure, or the body of an `async fn`, was written in.
+/// Returns the name of the function that contains a closure or is an `async fn` with this body.
 pub fn without_closures(name: &str) -> &str {
     let mut name = name;
     while let Some((before, part)) = name.rsplit_once("::").filter(|(_, part)| is_closure(part)) {
@@ -15,7 +17,8 @@ pub fn without_closures(name: &str) -> &str {
     name
 }
 
-/// Name of an `async fn` as it was written, if this is its body: the first closure in a function that has no code of its own.
+/// Returns the name of an `async fn` as written, if this is its body: the first closure in a
+/// function without code.
 pub(crate) fn async_function(name: &str, has_code: impl FnOnce(&str) -> bool) -> Option<String> {
     let base = without_closures(name);
     let rest = name.strip_prefix(base)?.strip_prefix("::")?;
@@ -27,19 +30,21 @@ pub(crate) fn async_function(name: &str, has_code: impl FnOnce(&str) -> bool) ->
     Some(inner.map_or(base.to_string(), |inner| format!("{base}::{inner}")))
 }
 
-/// Whether a function has this name, or this one within its namespaces.
+/// Returns whether a function has this name, or this name within namespaces.
 pub fn is_called(function: &str, name: &str) -> bool {
     function == name || function.strip_suffix(name).is_some_and(|before| before.ends_with("::"))
 }
 
-/// Whether a function was compiled for the body of the `async fn` with this name: its type is among the parameters.
+/// Returns whether a function was compiled for the body of the `async fn` with this name: its type
+/// is among the parameters.
 pub(crate) fn is_async_body_of(function: &str, name: &str) -> bool {
     let mut rest = function;
     while let Some(at) = rest.find(name) {
         let before = rest[..at].chars().next_back();
         let is_whole = before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_');
         rest = &rest[at + name.len()..];
-        // A handler is called by an `async` method of its own type, which its body is a part of.
+        // An `async` method of the handler's own type calls the handler; the body is part of that
+        // method.
         let is_method = before == Some('<') && rest.starts_with(" as ") && function.ends_with('}');
         if is_whole && (rest.starts_with("::{") || is_method) {
             return true;
@@ -48,12 +53,14 @@ pub(crate) fn is_async_body_of(function: &str, name: &str) -> bool {
     false
 }
 
-/// Whether a function is what a compiler made to drop values of a type: often one for all types that need nothing.
+/// Returns whether a function drops values of a type: often one function for all types without a
+/// destructor.
 pub(crate) fn is_drop(function: &str) -> bool {
     function.starts_with("core::ptr::drop_in_place") || function.starts_with("core::ptr::drop_glue")
 }
 
-/// Last part of a name, without its parameters: `poll` of `<Timeout<T> as Future>::poll::<U>`.
+/// Returns the last part of a name, without its parameters: `poll` for `<Timeout<T> as
+/// Future>::poll::<U>`.
 pub(crate) fn last_part(name: &str) -> &str {
     let name = name.split_once("::<").filter(|(before, _)| !before.starts_with('<')).map_or(name, |(before, _)| before);
     let last = name.rsplit("::").next().unwrap_or(name);
@@ -61,9 +68,9 @@ pub(crate) fn last_part(name: &str) -> &str {
     if last.is_empty() { name } else { last }
 }
 
-/// Whether a function that spends all of its time in the next one is a wrapper of it, going by their names.
+/// Returns whether `outer`, which spends all of its time in `inner`, is a wrapper by its name.
 pub(crate) fn wraps(outer: &str, inner: &str) -> bool {
-    /// Methods of futures and closures, which combinators implement by calling the next one's.
+    /// Methods of futures and closures, which combinators implement by calling the inner one's.
     const PASSED_ON: [&str; 8] =
         ["poll", "poll_next", "poll_inner", "call", "call_mut", "call_once", "do_call", "catch_unwind"];
     let last = last_part(outer);
@@ -92,7 +99,7 @@ mod tests {
         assert_eq!(written("newapp::dear::{closure#0}").as_deref(), Some("newapp::dear"));
         assert_eq!(written("newapp::dear::{{closure}}").as_deref(), Some("newapp::dear"));
         assert_eq!(written("newapp::dear::{closure#0}::{closure#1}").as_deref(), Some("newapp::dear::{closure#1}"));
-        // Of a function that has code of its own it is a closure.
+        // In a function with its own code it is a closure.
         assert_eq!(written("newapp::main::{closure#0}"), None);
         assert_eq!(written("newapp::dear::{closure#1}"), None);
         assert_eq!(written("newapp::dear"), None);

@@ -1,54 +1,54 @@
-//! Requests: from their starts, blocks and ends to when they began, where they were worked on and where they waited.
+//! Requests, built from their start, block and end events: start and end, work and waiting.
 
 use crate::format::{Event, EventKind};
 use crate::hash::Map;
 
-/// Requests that are open at a time; of more, those that began first are given up: their ends are missing.
+/// Limit of open requests. Beyond it the oldest half is abandoned: their ends are missing.
 const OPEN: usize = 1 << 17;
-/// Stretches of work and of waiting of one request that are remembered.
+/// Limit of remembered spans of work and of waiting per request.
 const SPANS_MAX: usize = 4096;
 
-/// Such stretches of all open requests together.
+/// Limit of such spans over all open requests.
 const TOTAL_SPANS_MAX: usize = 1 << 20;
-/// Lists that are kept to be used again.
+/// Limit of lists that are kept for reuse.
 const FREE_LISTS_MAX: usize = 1 << 10;
-/// From how many threads on those without a request are forgotten.
+/// Number of threads from which threads without a request are removed.
 const THREADS: usize = 1 << 12;
 
-/// A thread worked on a request.
+/// Work of a thread on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkSpan {
-    /// Which thread.
+    /// The thread.
     pub thread: u32,
-    /// From when.
+    /// Start of the work.
     pub start: u64,
-    /// Until when.
+    /// End of the work.
     pub end: u64,
 }
 
-/// A request that is over. Times in nanoseconds of `CLOCK_MONOTONIC`.
+/// A finished request. Times in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its id.
+    /// The request's id.
     pub id: u64,
-    /// When it began.
+    /// Start of the request.
     pub start: u64,
-    /// When it was over.
+    /// End of the request.
     pub end: u64,
-    /// Which threads worked on it, and when.
+    /// Work of threads on the request.
     pub work: Vec<WorkSpan>,
-    /// Queues it waited in: address (0 unknown), from, until.
+    /// Queues in which the request waited: address (0 unknown), start, end.
     pub queued: Vec<(u64, u64, u64)>,
-    /// Whether some stretches were left out, because there were too many.
+    /// Some spans were omitted, because there were too many.
     pub truncated: bool,
-    /// Number of its label's text; 0 without one.
+    /// Index of the label's text; 0 without a label.
     pub label: u32,
-    /// Time in which its thread waited for something to do, which is not the request's.
+    /// Time in which the request's thread waited for work; it does not count for the request.
     pub idle: u64,
 }
 
 impl Request {
-    /// How long it took.
+    /// Returns the request's latency, without `idle`.
     pub fn latency(&self) -> u64 {
         self.end.saturating_sub(self.start).saturating_sub(self.idle)
     }
@@ -57,7 +57,7 @@ impl Request {
 #[derive(Clone, Debug)]
 struct OpenRequest {
     request: Request,
-    /// Threads that work on it now, and since when.
+    /// Threads that work on the request now, with the start of the work.
     running: Vec<(u32, u64)>,
     waits: Option<(u64, u64)>,
 }
@@ -66,18 +66,18 @@ struct OpenRequest {
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     open: Map<u64, OpenRequest>,
-    /// Requests that each thread works on.
+    /// Requests of each thread.
     threads: Map<u32, Vec<u64>>,
-    /// Lists of requests that are over, to be used again.
+    /// Lists of finished requests, for reuse.
     free_lists: Vec<Vec<(u32, u64)>>,
-    /// Requests that were given up.
+    /// Number of abandoned requests.
     abandoned: u64,
-    /// Starts since stretches were last counted.
+    /// Starts since spans were last counted.
     starts: usize,
 }
 
 impl Tracker {
-    /// Whether an event is about requests.
+    /// Returns whether an event concerns requests.
     pub fn concerns(event: &Event) -> bool {
         matches!(
             event.kind,
@@ -89,7 +89,7 @@ impl Tracker {
         )
     }
 
-    /// Takes an event; hands requests that it ends to `done`.
+    /// Processes an event; passes requests that it ends to `done`.
     pub fn event(&mut self, event: &Event, mut done: impl FnMut(Request)) {
         let (thread, now) = (event.thread, event.time);
         match event.kind {
@@ -110,7 +110,7 @@ impl Tracker {
         }
     }
 
-    /// How many have begun and not ended, and how many were given up.
+    /// Returns the number of requests without an end, the abandoned ones included.
     pub fn unfinished(&self) -> u64 {
         self.open.len() as u64 + self.abandoned
     }
@@ -175,7 +175,7 @@ impl Tracker {
         Some(request)
     }
 
-    /// Stretches of all open requests.
+    /// Counts the spans of all open requests.
     fn span_count(&mut self) -> usize {
         self.starts = 0;
         self.open.values().map(|open| open.request.work.len() + open.request.queued.len()).sum()
@@ -215,7 +215,8 @@ fn stop(open: &mut OpenRequest, now: u64, which: impl Fn(u32) -> bool) {
 fn leave(threads: &mut Map<u32, Vec<u64>>, thread: u32, id: u64) {
     if let Some(ids) = threads.get_mut(&thread) {
         ids.retain(|other| *other != id);
-        // Most threads begin with another in a moment; those that have ended must not pile up.
+        // Most threads begin another request soon; the entries of ended threads must not
+        // accumulate.
         if ids.is_empty() && threads.len() > THREADS {
             threads.remove(&thread);
         }
@@ -228,8 +229,8 @@ mod tests {
 
     fn all(events: &[(u32, u64, EventKind)]) -> (Vec<Request>, u64) {
         let (mut tracker, mut requests) = (Tracker::default(), Vec::new());
-        for (thread, time, what) in events {
-            tracker.event(&Event { time: *time, thread: *thread, kind: *what }, |request| requests.push(request));
+        for (thread, time, kind) in events {
+            tracker.event(&Event { time: *time, thread: *thread, kind: *kind }, |request| requests.push(request));
         }
         (requests, tracker.unfinished())
     }

@@ -1,4 +1,4 @@
-//! Selection of requests: those that the program marked, or each recorded call of a function.
+//! Selection of requests: requests that the program marked, or each recorded call of a function.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::hash::{Map, Set};
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
-/// Functions that are told apart.
+/// Limit of distinguished functions.
 const FUNCTIONS_MAX: usize = 1 << 18;
-/// Callers of one function that are told apart.
+/// Limit of distinguished callers of one function.
 const CALLERS: usize = 64;
-/// Functions that are looked through for others that are executed in line.
+/// Limit of functions that are searched for inlined ones.
 const SEARCHED_MAX: usize = 1 << 12;
-/// Waits for work of one thread that are remembered, and threads whose are.
+/// Limits of remembered waits for work per thread, and of such threads.
 const WAITS: usize = 1 << 12;
 const THREADS: usize = 1 << 12;
 
@@ -27,28 +27,32 @@ const THREADS: usize = 1 << 12;
 pub enum Selection {
     /// Requests that the program marked.
     Marked,
-    /// Each recorded call of these functions, as far as it took longer than the threshold of recording.
+    /// Each recorded call of these functions, if it exceeded the recording threshold.
     CallsOf(Functions),
 }
 
-/// Functions whose calls are taken for requests.
+/// Functions whose calls count as requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Functions {
     addresses: Arc<Set<u64>>,
-    /// Functions that wait for work: time in them is no part of a request.
+    /// Functions that wait for work: their time is not part of a request.
     idle: Arc<Set<u64>>,
-    /// Functions in which the one that was asked for is executed in line: it has no calls of its own.
+    /// Functions into which the requested function is inlined: it has no calls of its own.
     pub inlined_into: Vec<String>,
-    /// Function that calls it several times per call of its own, and how often: as a state machine is called for one request.
+    /// Function that calls it several times per own call, with the number of calls: like a state
+    /// machine within one request.
     pub repeat_caller: Option<(String, f64)>,
 }
 
 impl Functions {
-    /// The functions with this name: exactly; else the bodies of an `async fn` with it; else those in which it is executed in line. Of several
-    /// that call each other it is the outermost, so that no request is counted twice. None if there is no such function.
+    /// Finds the functions with this name.
+    ///
+    /// An exact match comes first; then the bodies of an `async fn`; then functions into which it
+    /// is inlined. Of several that call each other only the outermost counts, so that no request is
+    /// counted twice. The result may be empty.
     ///
     /// # Errors
-    /// When the trace can't be read any more, or the watcher stops it.
+    /// The trace can't be read any more, or `watch` stops the reading.
     pub fn find(
         trace: &Trace,
         symbols: &mut Symbols,
@@ -58,12 +62,12 @@ impl Functions {
         let recorded = recorded(trace, watch)?;
         let names: Map<u64, String> = recorded
             .iter()
-            .map(|(function, seen)| (*function, symbols.location(*function, seen.time).function()))
+            .map(|(function, calls)| (*function, symbols.location(*function, calls.time).function()))
             .collect();
         let all = |is_meant: &dyn Fn(&str) -> bool| -> Set<u64> {
             names.iter().filter(|(_, name)| is_meant(name)).map(|(function, _)| *function).collect()
         };
-        // Whoever says `poll` does not mean the one that waits for work.
+        // The name `poll` does not mean a function that waits for work.
         let mut addresses = all(&|other| is_called(other, name) && (other == name || !is_idle(other)));
         if addresses.is_empty() {
             addresses = all(&|other| is_called(without_closures(other), name) && !is_idle(other));
@@ -71,13 +75,13 @@ impl Functions {
         let mut in_line = Vec::new();
         if addresses.is_empty() {
             let mut often: Vec<(&u64, &FunctionCalls)> = recorded.iter().collect();
-            often.sort_by_key(|(function, seen)| (std::cmp::Reverse(seen.calls), **function));
+            often.sort_by_key(|(function, calls)| (std::cmp::Reverse(calls.calls), **function));
             let is_candidate = |function: &u64| !is_idle(&names[function]) && !is_drop(&names[function]);
-            for (function, seen) in often.into_iter().take(SEARCHED_MAX).filter(|(function, _)| is_candidate(function))
+            for (function, calls) in often.into_iter().take(SEARCHED_MAX).filter(|(function, _)| is_candidate(function))
             {
                 let is_in_line = |other: &String| is_called(other, name) || is_called(without_closures(other), name);
-                let is_in = symbols.inlined_functions(*function, seen.time).iter().any(is_in_line);
-                if is_in || symbols.full_name(*function, seen.time).is_some_and(|whole| is_async_body_of(&whole, name))
+                let is_in = symbols.inlined_functions(*function, calls.time).iter().any(is_in_line);
+                if is_in || symbols.full_name(*function, calls.time).is_some_and(|whole| is_async_body_of(&whole, name))
                 {
                     addresses.insert(*function);
                 }
@@ -102,27 +106,28 @@ impl Functions {
         })
     }
 
-    /// Whether there is none.
+    /// Returns whether no function was found.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
 }
 
-/// The function from which most calls of these come, if each of its calls makes several of them.
+/// Returns the function with most calls of these functions, if each of its calls makes several of
+/// them.
 fn several_in(
     of: &Set<u64>,
     recorded: &Map<u64, FunctionCalls>,
     names: &Map<u64, String>,
     symbols: &mut Symbols,
 ) -> Option<(String, f64)> {
-    /// Fewer calls may be a thread's whole life.
+    /// With fewer calls, a call may be a thread's whole life.
     const FEWEST: u64 = 20;
     const SEVERAL: f64 = 1.5;
     let mut callers: BTreeMap<String, u64> = BTreeMap::new();
     for function in of {
-        let seen = &recorded[function];
-        for (caller, calls) in seen.callers.iter().filter(|(caller, _)| **caller != 0) {
-            *callers.entry(symbols.caller(*caller, seen.time).function()).or_default() += calls;
+        let recorded_calls = &recorded[function];
+        for (caller, calls) in recorded_calls.callers.iter().filter(|(caller, _)| **caller != 0) {
+            *callers.entry(symbols.caller(*caller, recorded_calls.time).function()).or_default() += calls;
         }
     }
     let (caller, calls) = callers.into_iter().max_by_key(|(_, calls)| *calls)?;
@@ -135,7 +140,7 @@ fn several_in(
     (times >= FEWEST && several >= SEVERAL).then_some((caller, several))
 }
 
-/// Whether nearly all calls of a function come from another one of these.
+/// Returns whether nearly all calls of a function come from another one of these.
 fn is_within(
     function: u64,
     of: &Set<u64>,
@@ -143,40 +148,40 @@ fn is_within(
     names: &Map<u64, String>,
     symbols: &mut Symbols,
 ) -> bool {
-    let (seen, own) = (&recorded[&function], &names[&function]);
+    let (calls, own) = (&recorded[&function], &names[&function]);
     let others: Set<&String> = of.iter().map(|one| &names[one]).filter(|name| *name != own).collect();
     if others.is_empty() {
         return false;
     }
-    let within: u64 = seen
+    let within: u64 = calls
         .callers
         .iter()
-        .filter(|(caller, _)| others.contains(&symbols.caller(**caller, seen.time).function()))
+        .filter(|(caller, _)| others.contains(&symbols.caller(**caller, calls.time).function()))
         .map(|(_, calls)| calls)
         .sum();
-    within * 10 >= seen.calls * 9
+    within * 10 >= calls.calls * 9
 }
 
 /// Calls of a function.
 #[derive(Default)]
 struct FunctionCalls {
     calls: u64,
-    /// When it was there last.
+    /// Time of the last call.
     time: u64,
     callers: Map<u64, u64>,
 }
 
-/// The functions that were recorded.
+/// Collects the recorded functions.
 fn recorded(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<Map<u64, FunctionCalls>, TraceError> {
     let mut functions: Map<u64, FunctionCalls> = Map::default();
     trace.overlapping(0, u64::MAX, watch, |event| {
         if let EventKind::Call { function, caller, .. } = event.kind
             && (functions.len() < FUNCTIONS_MAX || functions.contains_key(&function))
         {
-            let seen = functions.entry(function).or_default();
-            (seen.calls, seen.time) = (seen.calls + 1, seen.time.max(event.time));
-            if seen.callers.len() < CALLERS || seen.callers.contains_key(&caller) {
-                *seen.callers.entry(caller).or_default() += 1;
+            let entry = functions.entry(function).or_default();
+            (entry.calls, entry.time) = (entry.calls + 1, entry.time.max(event.time));
+            if entry.callers.len() < CALLERS || entry.callers.contains_key(&caller) {
+                *entry.callers.entry(caller).or_default() += 1;
             }
         }
     })?;
@@ -194,15 +199,15 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// A selector.
+    /// Creates a selector.
     pub fn new(selection: &Selection) -> Selector {
         Selector { selection: selection.clone(), tracker: Tracker::default(), waits: Map::default(), calls: 0 }
     }
 
-    /// Hands all requests of a trace to `each`, in the order of their ends.
+    /// Passes all requests of a trace to `each`, in the order of their ends.
     ///
     /// # Errors
-    /// When the trace can't be read any more, or the watcher stops it.
+    /// The trace can't be read any more, or `watch` stops the reading.
     pub fn all(
         trace: &Trace,
         selection: &Selection,
@@ -213,7 +218,7 @@ impl Selector {
         trace.in_order(watch, |event| Selector::concerns(selection, event), |event| selector.event(event, &mut each))
     }
 
-    /// Whether an event can matter to [`Selector::event`].
+    /// Returns whether an event can matter to [`Selector::event`].
     pub fn concerns(selection: &Selection, event: &Event) -> bool {
         match selection {
             Selection::Marked => Tracker::concerns(event),
@@ -221,7 +226,7 @@ impl Selector {
         }
     }
 
-    /// Takes an event; hands requests that it ends to `done`.
+    /// Processes an event; passes requests that it ends to `done`.
     pub fn event(&mut self, event: &Event, mut done: impl FnMut(Request)) {
         let Selection::CallsOf(functions) = &self.selection else {
             self.tracker.event(event, done);
@@ -244,7 +249,7 @@ impl Selector {
             self.waits.clear();
         }
         let waits = self.waits.entry(thread).or_default();
-        // Functions that wait call each other.
+        // Waiting functions call each other.
         while waits.back().is_some_and(|(inner, _)| *inner >= start) {
             waits.pop_back();
         }
@@ -254,7 +259,7 @@ impl Selector {
         waits.push_back((start, end));
     }
 
-    /// The parts of a call in which its thread did not wait for work, and how long it waited in all.
+    /// Returns the parts of a call without waits for work, and the total waiting time.
     fn work(&self, thread: u32, start: u64, end: u64) -> (Vec<WorkSpan>, u64) {
         let waits = self.waits.get(&thread).into_iter().flatten();
         let (mut work, mut idle, mut from) = (Vec::new(), 0, start);
@@ -273,16 +278,16 @@ impl Selector {
         (work, idle)
     }
 
-    /// Requests that have begun and not ended.
+    /// Returns the number of requests without an end.
     pub fn unfinished(&self) -> u64 {
         self.tracker.unfinished()
     }
 }
 
-/// Names of recorded functions that are most like this one, at most five.
+/// Returns at most five names of recorded functions that are most similar to this one.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn similar_names(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -291,7 +296,7 @@ pub fn similar_names(
 ) -> Result<Vec<String>, TraceError> {
     let recorded = recorded(trace, watch)?;
     let mut names: Vec<String> =
-        recorded.into_iter().map(|(function, seen)| symbols.location(function, seen.time).function()).collect();
+        recorded.into_iter().map(|(function, calls)| symbols.location(function, calls.time).function()).collect();
     names.sort();
     names.dedup();
     names.sort_by_key(|other| distance(&last(other).to_lowercase(), &last(name).to_lowercase()));
@@ -299,12 +304,12 @@ pub fn similar_names(
     Ok(names)
 }
 
-/// Name without its namespaces.
+/// Returns a name without its namespaces.
 fn last(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-/// How many letters differ; none where one name is a part of the other.
+/// Returns the edit distance; 0 if one name is a part of the other.
 fn distance(a: &str, b: &str) -> usize {
     if a.contains(b) || b.contains(a) {
         return 0;
@@ -337,7 +342,7 @@ mod tests {
     #[test]
     fn waits_for_work_are_cut_out_of_a_call() {
         let mut selector = Selector::new(&Selection::Marked);
-        // One that waits calls another; a wait that is over has nothing to do with it.
+        // One waiting function calls another; an earlier wait does not matter.
         for (start, end) in [(0, 5), (22, 28), (20, 30), (50, 60)] {
             selector.wait(1, start, end);
         }

@@ -1,4 +1,4 @@
-//! The slowest requests, each with where its time went.
+//! The slowest requests, each with a breakdown of its time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,37 +16,37 @@ use crate::trace::{ProgressCallback, Trace, TraceError};
 /// A slow request. Spans in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct SlowRequest {
-    /// Its id.
+    /// The request's id.
     pub id: u64,
-    /// When it began, since the beginning of the trace.
+    /// Start of the request, from the start of the trace.
     pub start: u64,
-    /// How long it took.
+    /// The request's latency.
     pub latency: u64,
-    /// Its label, if it has one.
+    /// The request's label, if it has one.
     pub label: Option<String>,
-    /// The threads that worked on it.
+    /// The threads that worked on the request.
     pub threads: Vec<String>,
-    /// Where the time went, the largest first.
+    /// Causes of the spent time, the largest first.
     pub causes: Vec<(String, u64)>,
-    /// Whether something of it had been forgotten.
+    /// Part of the history was discarded.
     pub incomplete: bool,
 }
 
-/// All requests in numbers, and the slowest.
+/// Statistics of all requests, and the slowest ones.
 #[derive(Clone, Debug, Default)]
 pub struct RequestSummary {
-    /// Latencies of all.
+    /// Latencies of all requests.
     pub latencies: Histogram,
-    /// The slowest first.
+    /// The slowest requests, the slowest first.
     pub slowest: Vec<SlowRequest>,
-    /// Begun and not ended.
+    /// Number of requests without an end.
     pub unfinished: u64,
 }
 
-/// The `most` slowest requests.
+/// Returns the `most` slowest requests.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn slowest(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -56,11 +56,11 @@ pub fn slowest(
 ) -> Result<RequestSummary, TraceError> {
     let mut latencies = Histogram::default();
     let mut kept: BTreeMap<(u64, Reverse<u64>, u64), (Request, Breakdown)> = BTreeMap::new();
-    let mut take = |request: &Request, memory: &super::follow::TraceHistory| {
+    let mut take = |request: &Request, history: &super::follow::TraceHistory| {
         latencies.record(request.latency());
         let key = (request.latency(), Reverse(request.start), request.id);
         if kept.len() < most || kept.first_key_value().is_some_and(|(least, _)| *least < key) {
-            kept.insert(key, (request.clone(), memory.breakdown(request)));
+            kept.insert(key, (request.clone(), history.breakdown(request)));
             if kept.len() > most {
                 kept.pop_first();
             }
@@ -71,10 +71,10 @@ pub fn slowest(
         watch,
         |_| true,
         |event| {
-            follower.event(event, symbols, |request, memory, _| take(request, memory));
+            follower.event(event, symbols, |request, history, _| take(request, history));
         },
     )?;
-    let unfinished = follower.finish(symbols, |request, memory, _| take(request, memory));
+    let unfinished = follower.finish(symbols, |request, history, _| take(request, history));
     let mut slowest = Vec::new();
     for (request, breakdown) in kept.into_values().rev() {
         let mut causes: BTreeMap<String, u64> = BTreeMap::new();

@@ -1,4 +1,7 @@
-//! Functions whose calls may be requests: called often, by threads that then wait for more, with most of the program's time in them.
+//! Suggests functions whose calls may be requests.
+//!
+//! Such functions are called often, by threads that then wait for more, and contain most of the
+//! program's time.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -14,30 +17,30 @@ use crate::histogram::Histogram;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
-/// Functions that are told apart, callers of each, and names that are suggested.
+/// Limits of distinguished functions, of callers of each, and of suggested names.
 const FUNCTIONS: usize = 1 << 12;
 const CALLERS: usize = 16;
 const SUGGESTED: usize = 5;
-/// Times that a thread waited that are remembered, and threads that are.
+/// Limits of remembered waits per thread, and of threads.
 const WAITS: usize = 1 << 10;
 const THREADS: usize = 1 << 12;
-/// Fewer calls than these tell nothing about a tail.
+/// Least number of calls that show a tail.
 const FEWEST: u64 = 20;
 
 /// A function whose calls may be requests. Spans in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Its name.
+    /// The function's name.
     pub function: String,
     /// Recorded calls.
     pub calls: u64,
     /// Recorded calls per second.
     pub per_second: f64,
-    /// Half of them are shorter. Of all spans here: without the time in which the thread waited.
+    /// Median duration. All durations here exclude the thread's waits.
     pub p50: u64,
-    /// 99 % are shorter.
+    /// 99th percentile of the duration.
     pub p99: u64,
-    /// Share of the time that the program worked, in per cent.
+    /// Share of the program's working time, in per cent.
     pub share: f64,
 }
 
@@ -50,7 +53,7 @@ struct CallStats {
     time: u64,
 }
 
-/// Times that a thread waited: from, until. In order, and none within another.
+/// Waits of a thread: start, end. Sorted, and without nesting.
 #[derive(Default)]
 struct ThreadWaits {
     off: Option<(u64, OffCpu)>,
@@ -91,10 +94,10 @@ impl ThreadWaits {
     }
 }
 
-/// The functions that are most likely to be one call per request, the likeliest first.
+/// Returns the functions that most likely have one call per request, the likeliest first.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn candidates(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -132,7 +135,7 @@ struct NamedFunction {
     name: String,
     worked: Histogram,
     waited: u64,
-    /// The function that calls it most, and how often.
+    /// The most frequent caller, with the number of calls.
     caller: Option<(String, u64)>,
     is_own: bool,
 }
@@ -146,7 +149,7 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
     for one in named.values() {
         let (calls, total) = (one.worked.count(), one.worked.total());
         let share = total as f64 / worked as f64;
-        // What waits for most of its time is a loop, or the work of one that is.
+        // A function that mostly waits is a loop, or the work of one.
         if calls < FEWEST
             || share < 0.05
             || one.waited > total
@@ -173,13 +176,13 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
     all.into_iter().map(|(_, candidate)| candidate).take(SUGGESTED).collect()
 }
 
-/// Functions by name, each with its caller.
+/// Groups functions by name, each with its caller.
 fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<String, NamedFunction> {
     let mut named: HashMap<String, NamedFunction> = HashMap::new();
     for (function, calls) in functions {
-        let place = symbols.location(function, calls.time);
-        let is_own = place.source().and_then(|frame| frame.file.as_deref()).is_none_or(is_own);
-        let name = place.function();
+        let location = symbols.location(function, calls.time);
+        let is_own = location.source().and_then(|frame| frame.file.as_deref()).is_none_or(is_own);
+        let name = location.function();
         let most = calls.callers.iter().max_by_key(|(caller, times)| (**times, **caller));
         let caller = most.filter(|(caller, _)| **caller != 0);
         let caller = caller.map(|(caller, times)| (symbols.caller(*caller, calls.time).function(), *times));
@@ -199,13 +202,14 @@ fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<Strin
     named
 }
 
-/// Whether a file is of the program, and not of a library that it was built with.
+/// Returns whether a file belongs to the program, and not to a library in its build.
 fn is_own(file: &str) -> bool {
     !["/.cargo/registry/", "/.cargo/git/", "/rustc/"].iter().any(|part| file.contains(part))
         && !file.starts_with("/usr/")
 }
 
-/// Whether a function is the same work as its caller, which is suggested then; or as the function that it wraps.
+/// Returns whether a function is the same work as its caller, or as a function that it wraps; then
+/// only the other is suggested.
 fn is_same(one: &NamedFunction, named: &HashMap<String, NamedFunction>) -> bool {
     let alike = |outer: &NamedFunction, inner: &NamedFunction| {
         let (a, b) = (outer.worked.count() as f64, inner.worked.count() as f64);

@@ -1,18 +1,19 @@
-//! Sums of time by what it was spent on, for one request: a list while there are few, which is nearly always. A hash table
-//! per request would cost more than all the rest of following it.
+//! Sums of time per key, for one request: a list while there are few keys, which is nearly always.
+//!
+//! A hash table per request would cost more than the rest of the analysis.
 
 use std::hash::Hash;
 
 use crate::hash::Map;
 
-/// Up to here a list is searched from its beginning.
+/// Greatest length at which the list is searched linearly.
 const FEW: usize = 16;
 
-/// Nanoseconds per key, in the order in which keys came.
+/// Nanoseconds per key, in the order of the keys' first occurrence.
 #[derive(Clone, Debug)]
 pub struct Sums<K> {
     list: Vec<(K, u64)>,
-    /// Where in the list each key is, once there are many.
+    /// Index of each key in the list, once there are many.
     indices: Map<K, usize>,
 }
 
@@ -31,7 +32,7 @@ impl<K: Copy + Eq + Hash> Sums<K> {
             self.indices.get(&key).copied()
         };
         match known {
-            Some(place) => self.list[place].1 = self.list[place].1.saturating_add(nanos),
+            Some(index) => self.list[index].1 = self.list[index].1.saturating_add(nanos),
             None => self.append(key, nanos),
         }
     }
@@ -41,11 +42,11 @@ impl<K: Copy + Eq + Hash> Sums<K> {
         if self.list.len() > FEW + 1 {
             self.indices.insert(key, self.list.len() - 1);
         } else if self.list.len() == FEW + 1 {
-            self.indices = self.list.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
+            self.indices = self.list.iter().enumerate().map(|(index, (key, _))| (*key, index)).collect();
         }
     }
 
-    /// The sums.
+    /// Iterates over the sums.
     pub fn iter(&self) -> impl Iterator<Item = (K, u64)> {
         self.list.iter().copied()
     }

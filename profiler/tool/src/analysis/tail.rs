@@ -1,5 +1,7 @@
-//! Comparison of the slowest requests with the others, of all or of each label. Differences by cause, in words, are `findings`'; the
-//! function behind most of them is `culprit`'s.
+//! Comparison of the slowest requests with the others, over all or per label.
+//!
+//! `findings` describes the differences by cause; `culprit` finds the function behind most of the
+//! difference.
 
 use std::collections::BTreeMap;
 
@@ -20,36 +22,37 @@ use crate::trace::{ProgressCallback, Trace, TraceError};
 /// The comparison. Spans in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tail {
-    /// All requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Of those, the slowest.
+    /// Number of the slowest among them.
     pub slow: u64,
-    /// From which latency on a request is one of the slowest.
+    /// Latency from which a request is one of the slowest.
     pub threshold: u64,
     /// Mean latency of the slowest.
     pub slow_mean: u64,
     /// Mean latency of the others.
     pub rest_mean: u64,
-    /// Half of all are shorter.
+    /// Median of all latencies.
     pub p50: u64,
-    /// 99 % of all are shorter.
+    /// 99th percentile of all latencies.
     pub p99: u64,
-    /// The longest of all.
+    /// Greatest latency.
     pub max: u64,
-    /// The function behind most of the difference, with all that it calls.
+    /// The function behind most of the difference, its calls included.
     pub culprit: Option<Culprit>,
     /// Differences, the largest first.
     pub findings: Vec<Finding>,
-    /// Slow requests of which something had been forgotten.
+    /// Number of slow requests with a partly discarded history.
     pub incomplete: u64,
-    /// Begun and not ended.
+    /// Number of requests without an end.
     pub unfinished: u64,
 }
 
-/// Compares the slowest requests with the others; `share` is how many count as the slowest, such as 0.01.
+/// Compares the slowest requests with the others; `share` is the share of the slowest, such as
+/// 0.01.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn tail(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -61,14 +64,15 @@ pub fn tail(
     Ok(all.remove(&0).unwrap_or_default())
 }
 
-/// Labels that are told apart; the requests of all others are one group.
+/// Limit of distinguished labels; the requests of all others form one group.
 const LABELS: usize = 64;
 
-/// Like [`tail`] for the requests of each label by themselves: what makes the slowest with this label slower than the others with it. The
-/// label with the slowest requests first; requests without one have an empty label.
+/// Compares like [`tail`], separately for the requests of each label.
+///
+/// The label with the slowest requests comes first; requests without a label have an empty one.
 ///
 /// # Errors
-/// See there.
+/// See [`tail`].
 pub fn by_label(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -87,7 +91,7 @@ pub fn by_label(
     Ok(all)
 }
 
-/// Comparison under way.
+/// A comparison in progress.
 #[derive(Default)]
 struct Comparison {
     slow: Group,
@@ -97,9 +101,9 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn take(&mut self, request: &Request, memory: &TraceHistory, threshold: u64) {
-        let breakdown = memory.breakdown(request);
-        let inclusive = memory.inclusive(request);
+    fn take(&mut self, request: &Request, history: &TraceHistory, threshold: u64) {
+        let breakdown = history.breakdown(request);
+        let inclusive = history.inclusive(request);
         if request.latency() < threshold {
             self.rest.add(request, &breakdown.causes);
             self.rest.inclusive.add(&inclusive, request.end);
@@ -109,11 +113,11 @@ impl Comparison {
         self.slow.inclusive.add(&inclusive, request.end);
         self.slow.incomplete += u64::from(breakdown.incomplete);
         let tree = &mut self.tree;
-        memory.stacks(request, |stack, from, to| tree.add(stack, to - from, request.end));
+        history.stacks(request, |stack, from, to| tree.add(stack, to - from, request.end));
         for wait in &breakdown.waits {
             let cause = group_key(Cause::Wait { object: wait.object, site: wait.site, lock: wait.lock });
             if self.blames.len() < CAUSES || self.blames.contains_key(&cause) {
-                self.blames.entry(cause).or_default().add(wait, memory);
+                self.blames.entry(cause).or_default().add(wait, history);
             }
         }
     }
@@ -149,31 +153,31 @@ fn compare(
 ) -> Result<BTreeMap<u32, Tail>, TraceError> {
     let mut latencies: BTreeMap<u32, Histogram> = BTreeMap::new();
     Selector::all(trace, selection, watch, |request| {
-        let of = group(&request);
-        let of = if latencies.len() < LABELS || latencies.contains_key(&of) { of } else { u32::MAX };
-        latencies.entry(of).or_default().record(request.latency());
+        let key = group(&request);
+        let key = if latencies.len() < LABELS || latencies.contains_key(&key) { key } else { u32::MAX };
+        latencies.entry(key).or_default().record(request.latency());
     })?;
     let thresholds: BTreeMap<u32, u64> =
-        latencies.iter().map(|(of, latencies)| (*of, latencies.top_threshold(share))).collect();
+        latencies.iter().map(|(key, latencies)| (*key, latencies.top_threshold(share))).collect();
     let mut all: BTreeMap<u32, Comparison> = BTreeMap::new();
-    let mut take = |request: &Request, memory: &TraceHistory| {
-        let of = group(request);
-        let of = if thresholds.contains_key(&of) { of } else { u32::MAX };
-        let threshold = thresholds.get(&of).copied().unwrap_or_default();
-        all.entry(of).or_default().take(request, memory, threshold);
+    let mut take = |request: &Request, history: &TraceHistory| {
+        let key = group(request);
+        let key = if thresholds.contains_key(&key) { key } else { u32::MAX };
+        let threshold = thresholds.get(&key).copied().unwrap_or_default();
+        all.entry(key).or_default().take(request, history, threshold);
     };
     let mut follower = Follower::new(trace, selection);
     trace.in_order(
         watch,
         |_| true,
-        |event| follower.event(event, symbols, |request, memory, _| take(request, memory)),
+        |event| follower.event(event, symbols, |request, history, _| take(request, history)),
     )?;
-    let unfinished = follower.finish(symbols, |request, memory, _| take(request, memory));
+    let unfinished = follower.finish(symbols, |request, history, _| take(request, history));
     let mut tails: BTreeMap<u32, Tail> = BTreeMap::new();
-    for (of, comparison) in all {
-        let (latencies, threshold) = (&latencies[&of], thresholds[&of]);
+    for (key, comparison) in all {
+        let (latencies, threshold) = (&latencies[&key], thresholds[&key]);
         let tail = comparison.finish(trace, symbols, latencies, threshold);
-        tails.insert(of, Tail { unfinished, ..tail });
+        tails.insert(key, Tail { unfinished, ..tail });
     }
     if tails.is_empty() && unfinished > 0 {
         tails.insert(0, Tail { unfinished, ..Tail::default() });

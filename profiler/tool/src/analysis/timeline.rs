@@ -1,5 +1,7 @@
-//! The timeline of one request across threads: activities of its threads, their waits, the holders and their activities
-//! meanwhile, and the times off the CPU.
+//! The timeline of one request across threads.
+//!
+//! It shows the activities and waits of the request's threads, the lock holders with their
+//! activities meanwhile, and the times off the CPU.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,44 +18,45 @@ use crate::hash::Map;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
-/// Events of one timeline that are kept.
+/// Limit of events of one timeline.
 const EVENTS: usize = 1 << 20;
-/// How far before the request threads are looked at, to know what they were at when it began.
+/// Time in ns before the request from which events are read, to know its threads' activities at its
+/// start.
 const LOOKBACK: u64 = 20_000_000;
-/// How many holders wait for each other in a row, at most.
+/// Greatest length of a chain of holders that wait for each other.
 const CHAIN: usize = 4;
-/// Bars that are drawn; of more, the longest.
+/// Limit of bars; beyond it the longest are shown.
 const BARS: usize = 100_000;
-/// Waits that are looked at.
+/// Limit of waits that are examined.
 const WAITS: usize = 2000;
 
-/// Which request.
+/// Choice of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestChoice {
-    /// The slowest of all.
+    /// The slowest of all requests.
     Slowest,
-    /// The slowest with this id.
+    /// The slowest request with this id.
     Id(u64),
 }
 
-/// A bar of a timeline. Times in nanoseconds since the request began.
+/// A bar of a timeline. Times in nanoseconds from the start of the request.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Bar {
-    /// From when; 0 at the earliest.
+    /// Start; at least 0.
     pub start: u64,
-    /// Until when.
+    /// End.
     pub end: u64,
-    /// How deep it stands in its row.
+    /// Depth in the row.
     pub depth: usize,
     /// Kind of the bar.
     pub look: BarKind,
-    /// The function, or what was waited for.
+    /// The function, or the object of the wait.
     pub name: String,
-    /// More: lines, the caller, how long in all.
+    /// Details: lines, the caller, the total duration.
     pub detail: String,
 }
 
-/// Meaning of a bar.
+/// Kind of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BarKind {
@@ -61,11 +64,11 @@ pub enum BarKind {
     Call,
     /// A wait.
     Wait,
-    /// A lock was held that the request waited for.
+    /// A hold of a lock for which the request waited.
     Held,
     /// Off the CPU, blocked.
     Blocked,
-    /// Off the CPU, though it could run.
+    /// Off the CPU although it could run.
     Descheduled,
     /// In a queue.
     Queued,
@@ -76,7 +79,7 @@ pub enum BarKind {
 pub struct ThreadRow {
     /// The thread.
     pub thread: String,
-    /// Whether it worked on the request; otherwise it held what the request waited for.
+    /// The thread worked on the request; otherwise it held a lock for which the request waited.
     pub own: bool,
     /// Activities of the thread, sorted by start.
     pub bars: Vec<Bar>,
@@ -85,15 +88,15 @@ pub struct ThreadRow {
 /// A wait, and its holders.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct WaitDetail {
-    /// From when, since the request began.
+    /// Start of the wait, from the start of the request.
     pub start: u64,
-    /// Until when.
+    /// End of the wait.
     pub end: u64,
     /// The thread that waited.
     pub thread: String,
-    /// Object waited for.
+    /// Object of the wait.
     pub object: String,
-    /// Where: function, file and line.
+    /// Location of the wait: function, file and line.
     pub place: String,
     /// Holders of the lock, in order.
     pub holders: Vec<WaitHolder>,
@@ -106,9 +109,9 @@ pub struct WaitHolder {
     pub thread: String,
     /// The function that took the lock, and the line.
     pub place: String,
-    /// How long it stood in the way.
+    /// Time for which the hold delayed the wait.
     pub nanos: u64,
-    /// Activities of the holder meanwhile, the longest first.
+    /// The holder's activities meanwhile, the longest first.
     pub doing: Vec<(String, u64)>,
 }
 
@@ -117,28 +120,28 @@ pub struct WaitHolder {
 pub struct Timeline {
     /// The request's id.
     pub id: u64,
-    /// When it began, since the beginning of the trace.
+    /// Start of the request, from the start of the trace.
     pub start: u64,
-    /// How long it took.
+    /// The request's latency.
     pub latency: u64,
-    /// How many requests have this id.
+    /// Number of requests with this id.
     pub same_id: u64,
-    /// Its threads first, then those that held what it waited for.
+    /// The request's threads first, then threads that held its locks.
     pub rows: Vec<ThreadRow>,
     /// The waits with their holders.
     pub waits: Vec<WaitDetail>,
-    /// Where the time went, the largest first.
+    /// Causes of the spent time, the largest first.
     pub causes: Vec<(String, u64)>,
-    /// Whether there was too much to show all of it.
+    /// Some bars or events are omitted, because there are too many.
     pub cut: bool,
-    /// Whether the trace has scheduler events of this time.
+    /// The trace has scheduler events of this time.
     pub scheduler: bool,
 }
 
-/// The timeline of a request; `None` if there is no such.
+/// Returns the timeline of a request; `None` if there is no such request.
 ///
 /// # Errors
-/// When the trace can't be read any more, or the watcher stops it.
+/// The trace can't be read any more, or `watch` stops the reading.
 pub fn timeline(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -157,8 +160,8 @@ pub fn timeline(
         }
     })?;
     let Some(request) = found else { return Ok(None) };
-    let scene = RequestWindow::gather(trace, &request, watch)?;
-    Ok(Some(scene.drawn(trace, symbols, &request, same_id)))
+    let window = RequestWindow::gather(trace, &request, watch)?;
+    Ok(Some(window.drawn(trace, symbols, &request, same_id)))
 }
 
 /// Activities of all threads around a request.
@@ -181,13 +184,13 @@ impl RequestWindow {
             }
         })?;
         events.sort_by_key(|event| event.time);
-        let unsure = ClockGaps::from_trace(trace);
-        let mut pasts: HashMap<u32, ThreadHistory> = HashMap::new();
+        let gaps = ClockGaps::from_trace(trace);
+        let mut histories: HashMap<u32, ThreadHistory> = HashMap::new();
         let (mut holds, mut kinds) = (Holds::default(), HashMap::new());
         let mut scheduler = false;
         for event in &events {
             let thread = event.thread;
-            let past = pasts.entry(thread).or_default();
+            let history = histories.entry(thread).or_default();
             match event.kind {
                 EventKind::Held { object, lock, site, hold, .. } => {
                     kinds.insert(lock, object);
@@ -203,21 +206,21 @@ impl RequestWindow {
                 EventKind::Released { lock, .. } => holds.released(lock, thread, event.time),
                 EventKind::SwitchedIn { .. } => {
                     scheduler = true;
-                    if past.off_cpu().is_none() && past.intervals.is_empty() {
-                        // It was off before the first that was read.
+                    if history.off_cpu().is_none() && history.intervals.is_empty() {
+                        // The thread was off the CPU before the first event that was read.
                         let off = EventKind::SwitchedOut { cpu: 0, next: 0, reason: OffCpu::Blocked };
-                        past.add_event(&Event { time: from, thread, kind: off }, &unsure);
+                        history.add_event(&Event { time: from, thread, kind: off }, &gaps);
                     }
                 }
                 EventKind::SwitchedOut { .. } => scheduler = true,
                 _ => {}
             }
-            past.add_event(event, &unsure);
+            history.add_event(event, &gaps);
         }
         let mut threads: HashMap<u32, Vec<Interval>> = HashMap::new();
-        for (thread, past) in pasts {
-            let mut intervals: Vec<Interval> = past.intervals.iter().copied().collect();
-            if let Some((start, why)) = past.off_cpu() {
+        for (thread, history) in histories {
+            let mut intervals: Vec<Interval> = history.intervals.iter().copied().collect();
+            if let Some((start, why)) = history.off_cpu() {
                 intervals.push(Interval { start, end: u64::MAX, recorded_at: u64::MAX, activity: Activity::Off(why) });
             }
             intervals.retain(|interval| interval.end > request.start && interval.start < request.end);
@@ -234,7 +237,7 @@ impl RequestWindow {
     fn drawn(self, trace: &Trace, symbols: &mut Symbols, request: &Request, same_id: u64) -> Timeline {
         let mut causes: Map<Cause, u64> = Map::default();
         let mut rows: BTreeMap<(bool, u64, u32), ThreadRow> = BTreeMap::new();
-        // Pieces of threads' time that are to be shown: thread, from, until, and how far down the chain of holders.
+        // Pieces of threads' time to show: thread, start, end, and depth in the chain of holders.
         let mut pieces: Vec<(u32, u64, u64, usize)> = Vec::new();
         for work in &request.work {
             add_causes(self.between(work.thread, work.start, work.end), work.start, work.end, &mut causes);
@@ -244,7 +247,7 @@ impl RequestWindow {
             *causes.entry(Cause::Queued { queue: *queue }).or_default() += to - from;
         }
         let own: Vec<u32> = request.work.iter().map(|work| work.thread).collect();
-        let (mut waits, mut next, mut room, mut cut) = (Vec::new(), 0, BARS, self.truncated || request.truncated);
+        let (mut waits, mut next, mut bars_left, mut cut) = (Vec::new(), 0, BARS, self.truncated || request.truncated);
         while let Some((thread, from, to, depth)) = pieces.get(next).copied() {
             next += 1;
             let is_own = own.contains(&thread);
@@ -255,13 +258,13 @@ impl RequestWindow {
                 bars: Vec::new(),
             });
             let mut intervals = self.between(thread, from, to);
-            if intervals.len() > room {
+            if intervals.len() > bars_left {
                 intervals.sort_by_key(|interval| std::cmp::Reverse(interval.end - interval.start));
-                intervals.truncate(room);
+                intervals.truncate(bars_left);
                 intervals.sort_by_key(|interval| interval.recorded_at);
                 cut = true;
             }
-            room -= intervals.len();
+            bars_left -= intervals.len();
             row.bars.extend(bars(symbols, intervals, from, to, request));
             for interval in self.between(thread, from, to) {
                 let Activity::Wait { object, lock, site } = interval.activity else { continue };
@@ -269,7 +272,7 @@ impl RequestWindow {
                 if depth >= CHAIN || waits.len() >= WAITS {
                     continue;
                 }
-                let mut story = WaitDetail {
+                let mut wait_detail = WaitDetail {
                     start: start - request.start,
                     end: end - request.start,
                     thread: trace.thread_name(thread),
@@ -278,7 +281,7 @@ impl RequestWindow {
                     holders: Vec::new(),
                 };
                 for hold in self.holds.between(lock, thread, start, end) {
-                    story.holders.push(self.holder(trace, symbols, &hold));
+                    wait_detail.holders.push(self.holder(trace, symbols, &hold));
                     let shown = pieces
                         .iter()
                         .any(|(other, from, to, _)| (*other, *from, *to) == (hold.thread, hold.start, hold.end));
@@ -309,7 +312,7 @@ impl RequestWindow {
                         row.bars.push(bar);
                     }
                 }
-                waits.push(story);
+                waits.push(wait_detail);
             }
         }
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
@@ -349,10 +352,10 @@ impl RequestWindow {
     }
 }
 
-/// Bars of a thread between two times, one for each interval.
+/// Creates the bars of a thread between two times, one for each interval.
 fn bars(symbols: &mut Symbols, mut intervals: Vec<Interval>, from: u64, to: u64, request: &Request) -> Vec<Bar> {
     nest(&mut intervals);
-    // Calls first: how deep each is in the others.
+    // First pass: the depth of each call.
     let mut calls: Vec<(u64, usize)> = Vec::new();
     let mut ends: Vec<u64> = Vec::new();
     for interval in intervals.iter().filter(|interval| !interval.activity.is_leaf()) {
@@ -366,7 +369,7 @@ fn bars(symbols: &mut Symbols, mut intervals: Vec<Interval>, from: u64, to: u64,
     for interval in intervals {
         ends.retain(|end| *end > interval.start);
         let depth = if interval.activity.is_leaf() {
-            // Below the calls around it, and those that seem to begin within it.
+            // Below the surrounding calls, and below calls that seem to begin within it.
             let within = calls[next..].iter().take_while(|(start, _)| *start < interval.end).map(|(_, depth)| *depth);
             let in_wait = usize::from(interval.start < wait_ends);
             if matches!(interval.activity, Activity::Wait { .. }) {
@@ -403,14 +406,14 @@ fn bar_kind(activity: Activity) -> BarKind {
 fn described(symbols: &mut Symbols, interval: &Interval) -> (String, String) {
     match interval.activity {
         Activity::Call { function, caller } => {
-            let place = symbols.location(function, interval.end);
+            let location = symbols.location(function, interval.end);
             let from = if caller == 0 {
                 String::new()
             } else {
                 format!(", called in {}", symbols.caller(caller, interval.end).describe())
             };
             (
-                place.function(),
+                location.function(),
                 format!("{} in all{from}", crate::span::format_nanos(interval.end.saturating_sub(interval.start))),
             )
         }
@@ -427,7 +430,7 @@ fn describe_site(symbols: &mut Symbols, site: u64, time: u64) -> String {
     if site == 0 { "an unknown place".into() } else { symbols.site(site, time).describe() }
 }
 
-/// Merges the rows of each thread into one, its bars sorted; queues have a row of their own.
+/// Merges the rows of each thread into one, with sorted bars; queues have a separate row.
 fn merged(rows: BTreeMap<(bool, u64, u32), ThreadRow>, request: &Request) -> Vec<ThreadRow> {
     let mut merged: Vec<(u32, ThreadRow)> = Vec::new();
     for ((_, _, thread), row) in rows {

@@ -1,4 +1,4 @@
-//! Chrome's trace events in JSON: for `chrome://tracing` and whatever else reads it.
+//! Chrome's trace events in JSON, for `chrome://tracing` and other readers of the format.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(super) fn export(
     for thread in trace.threads() {
         put(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": thread.tid, "args": {"name": thread.name}}));
     }
-    let read = walk(trace, symbols, &options.selection, &mut watching(watch, &failed), |shown, symbols| match shown {
+    let read = walk(trace, symbols, &options.selection, &mut watching(watch, &failed), |item, symbols| match item {
         ExportItem::Interval(thread, interval) => {
             let (name, category) = named(symbols, interval);
             let from = origin(symbols, interval);

@@ -8,7 +8,7 @@ use super::{Attempt, ExportError, watching};
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace};
 
-/// Columns: times in nanoseconds, `start` and `end` since the beginning of the trace.
+/// Columns; `start_ns` and `end_ns` count from the start of the trace.
 const HEAD: &str = "thread,kind,start_ns,end_ns,wait_ns,name,place,object,id,cpu";
 
 pub(super) fn export(
@@ -49,7 +49,7 @@ pub(super) fn export(
     attempt.finish(read)
 }
 
-/// A field as RFC 4180 has it.
+/// Quotes a field after RFC 4180.
 fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
 }

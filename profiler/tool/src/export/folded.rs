@@ -1,4 +1,5 @@
-//! Folded stacks (`outer;inner nanoseconds`) of requests: flame graphs of latency, of all requests or of the slowest.
+//! Folded stacks (`outer;inner nanoseconds`) of requests: latency flame graphs, of all requests or
+//! of the slowest.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +11,7 @@ use crate::format::event::OffCpu;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace};
 
-/// Different stacks that are kept; what is left goes into one of its own.
+/// Limit of different stacks; the time of further stacks is added to one entry.
 const STACKS: usize = 1 << 18;
 const OTHERS: &str = "(more stacks than can be kept)";
 
@@ -22,7 +23,7 @@ pub(super) fn export(
     watch: &mut ProgressCallback<'_>,
 ) -> Result<(), ExportError> {
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
-    follow(trace, symbols, &options.selection, watch, |request, memory, symbols| {
+    follow(trace, symbols, &options.selection, watch, |request, history, symbols| {
         if request.latency() < options.slower_than {
             return;
         }
@@ -31,7 +32,7 @@ pub(super) fn export(
             *stacks.entry(stack).or_default() += nanos;
         };
         for work in &request.work {
-            let mut intervals = memory.between(work.thread, work.start, work.end);
+            let mut intervals = history.between(work.thread, work.start, work.end);
             walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
                 let names = stack.iter().map(|activity| name(symbols, activity, request.end));
                 let line = std::iter::once("request".to_string()).chain(names).collect::<Vec<_>>().join(";");

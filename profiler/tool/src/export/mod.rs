@@ -1,5 +1,7 @@
-//! Traces for other tools: Perfetto's native format, Chrome's JSON, CSV, Parquet, and folded stacks for flame graphs. All
-//! stream.
+//! Export of traces for other tools: Perfetto's native format, Chrome's JSON, CSV, Parquet, and
+//! folded stacks for flame graphs.
+//!
+//! All formats are streamed.
 
 mod chrome;
 mod csv;
@@ -21,7 +23,7 @@ use crate::format::{Event, ObjectKind};
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
-/// Format to write.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Perfetto's protocol buffers.
@@ -30,22 +32,22 @@ pub enum Format {
     Chrome,
     /// Lines, one per event.
     Csv,
-    /// Rows in columns, one per event.
+    /// Columnar rows, one per event.
     Parquet,
-    /// Stacks with nanoseconds, of requests.
+    /// Stacks of requests, with nanoseconds.
     Folded,
 }
 
-/// Part of the trace to take.
+/// Part of the trace to export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Selection of requests.
     pub selection: Selection,
-    /// Folded stacks only: of requests at least this slow, in nanoseconds.
+    /// Folded stacks only: least latency of a request, in nanoseconds.
     pub slower_than: u64,
 }
 
-/// Why an export failed.
+/// Reason why an export failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -60,7 +62,7 @@ pub enum ExportError {
 /// Writes a trace in another format.
 ///
 /// # Errors
-/// When the trace can't be read any more, the watcher stops it, or writing fails.
+/// The trace can't be read any more, `watch` stops the reading, or writing fails.
 pub fn export(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -78,7 +80,7 @@ pub fn export(
     }
 }
 
-/// Goes on after a failure to write without writing any more, and remembers it.
+/// Runs writes until one fails; remembers the failure and skips further writes.
 struct Attempt(Option<io::Error>);
 
 impl Attempt {
@@ -96,7 +98,7 @@ impl Attempt {
         self.0.is_some()
     }
 
-    /// The failure to write, or else the one to read.
+    /// Returns the write error, or else the read error.
     fn finish(self, read: Result<(), TraceError>) -> Result<(), ExportError> {
         match self.0 {
             Some(error) => Err(error.into()),
@@ -105,7 +107,7 @@ impl Attempt {
     }
 }
 
-/// A stop as soon as writing has failed.
+/// Wraps `watch` so that reading stops as soon as writing has failed.
 fn watching<'a>(
     watch: &'a mut ProgressCallback<'_>,
     failed: &'a std::cell::Cell<bool>,
@@ -115,20 +117,20 @@ fn watching<'a>(
 
 /// Part of a thread's time that an export shows.
 enum ExportItem<'a> {
-    /// Something a thread did; threads' intervals come one batch after another, each batch in nesting order.
+    /// An activity of a thread. Intervals of a thread arrive in batches, each in nesting order.
     Interval(u32, &'a Interval),
-    /// A lock was held: thread, kind, lock, site, from, until.
+    /// A hold of a lock: thread, kind, lock, site, start, end.
     Held(u32, ObjectKind, u64, u64, u64, u64),
-    /// A request is over.
+    /// A finished request.
     Request(&'a Request),
 }
 
-/// Intervals of a thread that are put in order together.
+/// Intervals of a thread that are sorted together.
 const BATCH: usize = 1 << 14;
-/// Intervals of all threads that are held back.
+/// Limit of buffered intervals of all threads.
 const BUFFERED_MAX: usize = 1 << 19;
 
-/// Hands out what threads did, locks and requests, reading the trace once in the order of time.
+/// Reports activities, locks and requests, reading the trace once in the order of time.
 fn walk(
     trace: &Trace,
     symbols: &mut Symbols,
@@ -136,10 +138,10 @@ fn walk(
     watch: &mut ProgressCallback<'_>,
     mut show: impl FnMut(ExportItem<'_>, &mut Symbols),
 ) -> Result<(), TraceError> {
-    let mut past: std::collections::BTreeMap<u32, crate::analysis::follow::ThreadHistory> =
+    let mut histories: std::collections::BTreeMap<u32, crate::analysis::follow::ThreadHistory> =
         std::collections::BTreeMap::new();
-    let mut held_back = 0;
-    let unsure = crate::analysis::clock_gaps::ClockGaps::from_trace(trace);
+    let mut buffered = 0;
+    let gaps = crate::analysis::clock_gaps::ClockGaps::from_trace(trace);
     let mut selector = crate::analysis::select::Selector::new(selection);
     trace.in_order(
         watch,
@@ -154,36 +156,36 @@ fn walk(
             let mut ended = Vec::new();
             selector.event(event, |request| ended.push(request));
             ended.iter().for_each(|request| show(ExportItem::Request(request), symbols));
-            let of = past.entry(event.thread).or_default();
-            let before = of.intervals.len();
-            of.add_event(event, &unsure);
-            held_back += of.intervals.len() - before;
-            if of.intervals.len() >= BATCH {
-                held_back -= of.intervals.len();
-                batch(event.thread, of, symbols, &mut show);
+            let history = histories.entry(event.thread).or_default();
+            let before = history.intervals.len();
+            history.add_event(event, &gaps);
+            buffered += history.intervals.len() - before;
+            if history.intervals.len() >= BATCH {
+                buffered -= history.intervals.len();
+                batch(event.thread, history, symbols, &mut show);
             }
-            if held_back >= BUFFERED_MAX {
-                held_back = 0;
-                past.iter_mut().for_each(|(thread, of)| batch(*thread, of, symbols, &mut show));
+            if buffered >= BUFFERED_MAX {
+                buffered = 0;
+                histories.iter_mut().for_each(|(thread, history)| batch(*thread, history, symbols, &mut show));
             }
         },
     )?;
-    past.iter_mut().for_each(|(thread, of)| batch(*thread, of, symbols, &mut show));
+    histories.iter_mut().for_each(|(thread, history)| batch(*thread, history, symbols, &mut show));
     Ok(())
 }
 
 fn batch(
     thread: u32,
-    past: &mut crate::analysis::follow::ThreadHistory,
+    history: &mut crate::analysis::follow::ThreadHistory,
     symbols: &mut Symbols,
     show: &mut impl FnMut(ExportItem<'_>, &mut Symbols),
 ) {
-    let mut intervals: Vec<Interval> = past.intervals.drain(..).collect();
+    let mut intervals: Vec<Interval> = history.intervals.drain(..).collect();
     crate::analysis::activity::nest(&mut intervals);
     intervals.iter().for_each(|interval| show(ExportItem::Interval(thread, interval), symbols));
 }
 
-/// Name and category of an interval.
+/// Returns name and category of an interval.
 fn named(symbols: &mut Symbols, interval: &Interval) -> (String, &'static str) {
     use crate::analysis::Activity;
     use crate::format::event::OffCpu;
@@ -195,7 +197,7 @@ fn named(symbols: &mut Symbols, interval: &Interval) -> (String, &'static str) {
     }
 }
 
-/// Where an interval came from: the caller, or where it waited.
+/// Returns the origin of an interval: the caller, or the location of the wait.
 fn origin(symbols: &mut Symbols, interval: &Interval) -> Option<String> {
     use crate::analysis::Activity;
     match interval.activity {
@@ -207,7 +209,7 @@ fn origin(symbols: &mut Symbols, interval: &Interval) -> Option<String> {
     }
 }
 
-/// Follows requests with what is known of them; stops when `failed`.
+/// Reports each request with the history of its threads and locks.
 fn follow(
     trace: &Trace,
     symbols: &mut Symbols,

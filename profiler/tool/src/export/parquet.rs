@@ -1,4 +1,4 @@
-//! Export as Parquet: a row per event, in the order of time, with the columns of the CSV.
+//! Export as Parquet: a row per event, in the order of time, with the columns of the CSV export.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use super::{Attempt, ExportError, watching};
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace};
 
-/// Times in nanoseconds since the beginning of the trace; what has no such thing has null.
+/// Times are in nanoseconds from the start of the trace; missing values are null.
 const SCHEMA: &str = "message event {
     required binary thread (UTF8);
     required binary kind (UTF8);
@@ -29,11 +29,12 @@ const SCHEMA: &str = "message event {
     optional int64 id (INTEGER(64, false));
     optional int64 cpu;
 }";
-/// Rows that are held back until they are written together: some 30 MB.
+/// Rows that are buffered and written together: some 30 MB.
 const GROUP: usize = 1 << 17;
 
-/// Bytes that the writer has written and the export has not taken yet. The writer wants something that can go to
-/// another thread, and an export's output can't always.
+/// Bytes between the Parquet writer and the export's output.
+///
+/// The writer requires a `Send` output, and an export's output is not always `Send`.
 #[derive(Clone, Default)]
 struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
@@ -54,7 +55,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// The rows that are held back, by column.
+/// The buffered rows, by column.
 #[derive(Default)]
 struct Columns {
     threads: Vec<ByteArray>,
@@ -69,7 +70,7 @@ struct Columns {
     cpus: OptionalColumn<i64>,
 }
 
-/// The values that are there, and for each row whether it has one.
+/// The existing values, and a definition level per row: 1 with a value, 0 without.
 struct OptionalColumn<T> {
     values: Vec<T>,
     definition_levels: Vec<i16>,
@@ -93,7 +94,7 @@ fn text(text: String) -> Option<ByteArray> {
 }
 
 impl Columns {
-    /// `zero` is the beginning of the trace. Numbers above the largest signed one keep their bits.
+    /// Adds a row. `zero` is the start of the trace. Numbers above `i64::MAX` keep their bits.
     fn push(&mut self, thread: &str, row: EventRow, end: u64, zero: u64) {
         self.threads.push(ByteArray::from(thread));
         self.kinds.push(ByteArray::from(row.kind));
@@ -127,10 +128,10 @@ impl Columns {
 fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, SharedBuffer>,
     values: &[T::T],
-    there: Option<&[i16]>,
+    levels: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else { return Ok(()) };
-    column.typed::<T>().write_batch(values, there, None)?;
+    column.typed::<T>().write_batch(values, levels, None)?;
     column.close()
 }
 

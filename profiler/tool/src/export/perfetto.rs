@@ -1,5 +1,7 @@
-//! Perfetto's native format: a track per thread with nested slices, one beside it for locks that it holds, and one per
-//! lane of requests.
+//! Perfetto's native format.
+//!
+//! Each thread has a track with nested slices, and another track for its locks. Requests have one
+//! track per lane.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +12,7 @@ use super::{Attempt, ExportError, ExportItem, Options, named, origin, walk, watc
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace};
 
-// Fields of perfetto's protos/perfetto/trace: trace_packet.proto, track_event/*.proto.
+// Fields of Perfetto's protos/perfetto/trace: trace_packet.proto, track_event/*.proto.
 const TRACE_PACKET: u32 = 1;
 const PACKET_TIMESTAMP: u32 = 8;
 const PACKET_SEQUENCE: u32 = 10;
@@ -31,21 +33,21 @@ const TRACK_THREAD: u32 = 4;
 const TRACK_PARENT: u32 = 5;
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
-/// SEQ_INCREMENTAL_STATE_CLEARED, which readers want to see once.
+/// SEQ_INCREMENTAL_STATE_CLEARED, which readers require once.
 const CLEARED: u64 = 1;
 
-/// The track of the process; threads, locks and requests have numbers behind it.
+/// The track of the process; threads, locks and requests have greater numbers.
 const PROCESS: u64 = 1;
 const THREADS: u64 = 1 << 32;
 const LOCKS: u64 = 2 << 32;
 const REQUESTS: u64 = 3 << 32;
-/// Lanes of requests that overlap.
+/// Lanes for overlapping requests.
 const LANES: usize = 256;
 
 struct Writer<'a> {
     out: &'a mut dyn Write,
     declared: HashSet<u64>,
-    /// When the last slice of each track ended.
+    /// End of the last slice of each track.
     ends: HashMap<u64, u64>,
     first: bool,
 }
@@ -90,7 +92,7 @@ impl Writer<'_> {
     }
 
     fn at(&mut self, time: u64, event: &Message) -> io::Result<()> {
-        // In the reader's default clock: naming another one asks for a table that converts it.
+        // In the reader's default clock: another clock would require a conversion table.
         let packet = Message::default().number(PACKET_TIMESTAMP, time);
         self.packet(packet.message(PACKET_EVENT, event))
     }
@@ -113,13 +115,14 @@ pub(super) fn export(
     });
     let mut lanes: Vec<u64> = Vec::new();
     let mut open: HashMap<u32, SliceStack> = HashMap::new();
-    let read = walk(trace, symbols, &options.selection, &mut watching(watch, &failed), |shown, symbols| {
-        attempt.run(|| match shown {
+    let read = walk(trace, symbols, &options.selection, &mut watching(watch, &failed), |item, symbols| {
+        attempt.run(|| match item {
             ExportItem::Interval(thread, interval) => {
                 thread_track(&mut writer, trace, thread)?;
                 let (name, category) = named(symbols, interval);
                 let from = origin(symbols, interval);
-                // Slices of a track must nest: what reaches beyond the one around it by a tick is cut.
+                // Slices of a track must nest: an end that exceeds the surrounding slice by a tick
+                // is cut.
                 let end = open.entry(thread).or_default().end_of(interval.start, interval.end);
                 writer.slice(THREADS + u64::from(thread), interval.start, end, &name, category, from.as_deref())
             }
@@ -130,7 +133,7 @@ pub(super) fn export(
                 writer
                     .declare(track, |message| message.text(TRACK_NAME, "holds locks").number(TRACK_PARENT, parent))?;
                 let place = symbols.site(site, end).describe();
-                // Holds need not nest; what overlaps the one before it is shown from its end on.
+                // Holds need not nest; an overlapping hold is shown from the previous one's end.
                 let start = start.max(writer.ends.get(&track).copied().unwrap_or(0));
                 writer.ends.insert(track, end);
                 writer.slice(track, start.min(end), end, &format!("{} {lock:#x}", object.name()), "hold", Some(&place))
@@ -163,13 +166,14 @@ fn thread_track(writer: &mut Writer<'_>, trace: &Trace, thread: u32) -> io::Resu
     })
 }
 
-/// Starts and ends of the slices that are open.
+/// Starts and ends of the open slices.
 #[derive(Default)]
 struct SliceStack(Vec<(u64, u64)>);
 
 impl SliceStack {
     fn end_of(&mut self, start: u64, end: u64) -> u64 {
-        // A call that lasts longer than a batch comes after those that it made: they do not contain it.
+        // A call that lasts longer than a batch arrives after its inner calls, which do not contain
+        // it.
         while self.0.last().is_some_and(|(from, until)| *until <= start || *from > start) {
             self.0.pop();
         }

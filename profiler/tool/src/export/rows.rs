@@ -1,4 +1,4 @@
-//! An event as one row of a table: what CSV and Parquet share.
+//! An event as one row of a table, shared by CSV and Parquet.
 
 use crate::format::event::OffCpu;
 use crate::format::{Event, EventKind, ObjectKind};
@@ -9,13 +9,13 @@ use crate::symbols::Symbols;
 pub struct EventRow {
     /// Kind of the event, such as `held`.
     pub kind: &'static str,
-    /// When it began.
+    /// Start of the event.
     pub start: u64,
-    /// How long was waited before it.
+    /// Duration of the wait before it.
     pub wait: u64,
     /// Function, or kind of lock; empty for none.
     pub name: String,
-    /// Place in the source; empty if it is not known.
+    /// Location in the source; empty if unknown.
     pub location: String,
     /// Address of a lock or queue; 0 for none.
     pub object: u64,
@@ -26,7 +26,7 @@ pub struct EventRow {
 }
 
 impl EventRow {
-    /// Row of an event.
+    /// Creates the row of an event.
     pub fn from_event(event: &Event, symbols: &mut Symbols) -> EventRow {
         let now = event.time;
         let plain = |kind| EventRow { kind, start: now, ..EventRow::default() };

@@ -1,52 +1,56 @@
-//! Blocks out of a stream of bytes: whole and correct ones, and where there are none, how much was passed over. What the
-//! blocks hold is not looked at.
+//! Reads blocks from a stream of bytes: complete and correct ones, and the size of damaged ranges
+//! between them.
+//!
+//! Does not interpret the blocks' contents.
 
 use std::io::{self, Read};
 
 use super::{BLOCK_HEADER, PAYLOAD_MAX, PREAMBLE, SYNC};
 
-/// Bytes read at a time.
+/// Bytes per read.
 const READ: usize = 1 << 18;
-/// How many bytes of wrong candidates are checked in one damaged region before the rest of the segment is given up: one
-/// that imitates blocks would otherwise cost its square.
+/// Limit of candidate bytes that are checked in one damaged range; beyond it the rest of the
+/// segment is skipped.
+///
+/// Without a limit, a range that imitates blocks would cost the square of its length.
 const SCAN_MAX: usize = 256 << 20;
 
 /// Next item of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// A whole block with a correct checksum.
+    /// A complete block with a correct checksum.
     Block {
-        /// Where it begins in the file.
+        /// Offset of the block in the file.
         offset: u64,
-        /// Its kind.
+        /// The block's kind.
         kind: u8,
         /// Content of the block.
         payload: &'a [u8],
     },
-    /// Bytes that are no block.
+    /// Bytes that are not part of a block.
     Damage(DamagedRange),
 }
 
-/// Bytes of a segment that are no block.
+/// A range of a segment that is not a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedRange {
-    /// Where they begin in the file.
+    /// Offset of the range in the file.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Whether they are the beginning of a block that the file ends in.
+    /// The range is the start of a block at which the file ends.
     pub truncated: bool,
 }
 
-/// Reads the blocks of one segment, from behind its preamble.
+/// Reads the blocks of one segment, after its preamble.
 #[derive(Debug)]
 pub struct BlockReader<R> {
     source: R,
     buffer: Vec<u8>,
-    /// The first byte of `buffer` that was not handed out, and where that is in the file.
+    /// Index in `buffer` of the first byte that was not returned, and its offset in the file.
     begin: usize,
     offset: u64,
-    /// Bytes of the block that was handed out last.
+    /// Bytes of the last returned block.
     handed: usize,
     ended: bool,
 }
@@ -62,56 +66,57 @@ enum Candidate {
 }
 
 impl<R: Read> BlockReader<R> {
-    /// Reads on from `source`, whose next byte is at `offset` of the file ([`PREAMBLE`] at first).
+    /// Continues reading from `source`; its next byte is at `offset` of the file ([`PREAMBLE`] at
+    /// first).
     pub fn new(source: R, offset: u64) -> BlockReader<R> {
         BlockReader { source, buffer: Vec::new(), begin: 0, offset, handed: 0, ended: false }
     }
 
-    /// A reader behind the preamble.
+    /// Creates a reader whose source is after the preamble.
     pub fn after_preamble(source: R) -> BlockReader<R> {
         BlockReader::new(source, PREAMBLE as u64)
     }
 
-    /// The next block or damage; `None` at the end.
+    /// Returns the next block or damaged range; `None` at the end.
     ///
     /// # Errors
-    /// What reading says.
+    /// Reading fails.
     pub fn next_item(&mut self) -> io::Result<Option<Item<'_>>> {
         let handed = std::mem::take(&mut self.handed);
         self.pass(handed);
         if self.fill(1)? == 0 {
             return Ok(None);
         }
-        let mut patience = SCAN_MAX;
-        match self.candidate(0, &mut patience)? {
+        let mut scan_left = SCAN_MAX;
+        match self.candidate(0, &mut scan_left)? {
             Candidate::Whole { kind, length } => return Ok(Some(self.hand_out(kind, length))),
             Candidate::Truncated => {
-                // It ends in the middle of something that looks like a block; behind it there may still be whole ones
-                // if its length is wrong.
-                let damaged = self.seek(true, &mut patience)?;
+                // The file ends inside an apparent block. If the block's length is wrong, complete
+                // blocks may follow.
+                let damaged = self.seek(true, &mut scan_left)?;
                 return Ok(Some(Item::Damage(damaged)));
             }
             Candidate::Invalid => {}
         }
-        let damaged = self.seek(false, &mut patience)?;
+        let damaged = self.seek(false, &mut scan_left)?;
         Ok(Some(Item::Damage(damaged)))
     }
 
-    /// Passes over bytes up to the next whole block, or the end.
-    fn seek(&mut self, cut: bool, patience: &mut usize) -> io::Result<DamagedRange> {
+    /// Skips bytes up to the next complete block, or the end.
+    fn seek(&mut self, cut: bool, scan_left: &mut usize) -> io::Result<DamagedRange> {
         let from = self.offset;
         let mut at = 1;
         loop {
-            // Keep the buffer short: what was looked at is gone.
+            // Drops examined bytes to keep the buffer short.
             if at >= READ {
                 self.pass(at);
                 at = 0;
             }
-            let there = self.fill(at + SYNC.len())?;
-            if there < at + SYNC.len() || *patience == 0 {
-                // Nothing more in here: the rest is damage, and so is what can't be read any more.
-                let gave_up = *patience == 0;
-                self.pass(there);
+            let available = self.fill(at + SYNC.len())?;
+            if available < at + SYNC.len() || *scan_left == 0 {
+                // No further block: the rest is damage, including bytes that can't be read.
+                let gave_up = *scan_left == 0;
+                self.pass(available);
                 while self.fill(READ)? > 0 {
                     let rest = self.buffer.len() - self.begin;
                     self.pass(rest);
@@ -121,9 +126,9 @@ impl<R: Read> BlockReader<R> {
             let window = &self.buffer[self.begin + at..];
             match window.windows(SYNC.len()).position(|bytes| bytes == SYNC) {
                 None => at += window.len() - (SYNC.len() - 1),
-                Some(place) => {
-                    at += place;
-                    if let Candidate::Whole { .. } = self.candidate(at, patience)? {
+                Some(index) => {
+                    at += index;
+                    if let Candidate::Whole { .. } = self.candidate(at, scan_left)? {
                         self.pass(at);
                         return Ok(DamagedRange { offset: from, bytes: self.offset - from, truncated: false });
                     }
@@ -133,11 +138,11 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// Looks at the bytes `at` bytes ahead.
-    fn candidate(&mut self, at: usize, patience: &mut usize) -> io::Result<Candidate> {
-        let there = self.fill(at + BLOCK_HEADER)?.saturating_sub(at);
+    /// Checks for a block `at` bytes ahead.
+    fn candidate(&mut self, at: usize, scan_left: &mut usize) -> io::Result<Candidate> {
+        let available = self.fill(at + BLOCK_HEADER)?.saturating_sub(at);
         let bytes = &self.buffer[self.begin + at..];
-        if there < BLOCK_HEADER {
+        if available < BLOCK_HEADER {
             let begins = bytes.len() < SYNC.len() && SYNC.starts_with(bytes) || bytes.starts_with(&SYNC);
             return Ok(if begins { Candidate::Truncated } else { Candidate::Invalid });
         }
@@ -151,7 +156,7 @@ impl<R: Read> BlockReader<R> {
             return Ok(Candidate::Truncated);
         }
         let bytes = &self.buffer[self.begin + at..];
-        *patience = patience.saturating_sub(length + BLOCK_HEADER);
+        *scan_left = scan_left.saturating_sub(length + BLOCK_HEADER);
         if checksum_of(&bytes[4..12], &bytes[BLOCK_HEADER..BLOCK_HEADER + length]) == checksum {
             Ok(Candidate::Whole { kind, length })
         } else {
@@ -170,14 +175,14 @@ impl<R: Read> BlockReader<R> {
         self.offset += count as u64;
     }
 
-    /// Makes `wanted` bytes available if the file has them; how many there are.
-    fn fill(&mut self, wanted: usize) -> io::Result<usize> {
-        while self.buffer.len() - self.begin < wanted && !self.ended {
+    /// Buffers `needed` bytes if the file has them; returns the number of buffered bytes.
+    fn fill(&mut self, needed: usize) -> io::Result<usize> {
+        while self.buffer.len() - self.begin < needed && !self.ended {
             if self.begin > 0 {
                 self.buffer.drain(..self.begin);
                 self.begin = 0;
             }
-            let more = READ.max(wanted) as u64;
+            let more = READ.max(needed) as u64;
             if self.source.by_ref().take(more).read_to_end(&mut self.buffer)? == 0 {
                 self.ended = true;
             }
@@ -186,12 +191,12 @@ impl<R: Read> BlockReader<R> {
     }
 }
 
-/// The checksum of a block: over bytes 4 to 11 of its header, then the payload.
+/// Returns the checksum of a block: over bytes 4 to 11 of its header, then the payload.
 pub fn checksum_of(head: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(head), payload)
 }
 
-/// Appends a whole block.
+/// Appends a complete block.
 ///
 /// # Panics
 /// If the payload is longer than [`PAYLOAD_MAX`].

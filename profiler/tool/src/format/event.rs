@@ -1,10 +1,10 @@
-//! Events: what one is, and the decoder of one block of them. Times leave here in nanoseconds.
+//! Events, and the decoder of a block of events. Decoded times are in nanoseconds.
 
 use super::meta::Clock;
 use super::short_event::ShortEvent;
 use super::varint::{Cursor, FormatError, difference};
 
-/// An event. `time` is when it was over, in nanoseconds of `CLOCK_MONOTONIC`; spans reach back from it.
+/// An event. `time` is its end, in nanoseconds of `CLOCK_MONOTONIC`; spans reach back from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -15,7 +15,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// Kind of object that is locked or waited for.
+/// Kind of a lock or other awaited object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ObjectKind {
     /// A mutex.
@@ -32,7 +32,7 @@ pub enum ObjectKind {
     Semaphore,
     /// A thread that is joined.
     Join,
-    /// Anything else.
+    /// Any other object.
     Other,
 }
 
@@ -56,7 +56,7 @@ impl ObjectKind {
         (self as u8) << 4
     }
 
-    /// In words.
+    /// Returns the name for output.
     pub fn name(self) -> &'static str {
         match self {
             ObjectKind::Mutex => "mutex",
@@ -71,131 +71,131 @@ impl ObjectKind {
     }
 }
 
-/// Kind and details of an event. Spans in nanoseconds; addresses as they were in the process, 0 for unknown.
+/// Kind and details of an event. Spans in nanoseconds; addresses as in the process, 0 for unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A call of a function ended.
     Call {
         /// An address in the function.
         function: u64,
-        /// Where it returned to.
+        /// The return address.
         caller: u64,
-        /// How long it took.
+        /// Duration of the call.
         duration: u64,
-        /// Whether all of it was seen.
+        /// Recorded part of the call.
         extent: Extent,
     },
-    /// A lock was waited for, held and released.
+    /// A lock was awaited, held and released.
     Held {
         /// Kind of lock.
         object: ObjectKind,
-        /// Its address.
+        /// The lock's address.
         lock: u64,
-        /// Where it was taken.
+        /// Address at which it was taken.
         site: u64,
-        /// The wait before.
+        /// Duration of the wait before.
         wait: u64,
-        /// How long it was held.
+        /// Duration of the hold.
         hold: u64,
     },
-    /// A wait that ended without a lock.
+    /// A wait ended without a lock.
     Waited {
-        /// For what kind of object.
+        /// Kind of the object.
         object: ObjectKind,
-        /// Its address.
+        /// The object's address.
         lock: u64,
-        /// Where.
+        /// Address of the wait.
         site: u64,
-        /// How long.
+        /// Duration of the wait.
         wait: u64,
     },
     /// A lock was taken.
     Acquired {
         /// Kind of lock.
         object: ObjectKind,
-        /// Its address.
+        /// The lock's address.
         lock: u64,
-        /// Where.
+        /// Address at which it was taken.
         site: u64,
-        /// The wait before.
+        /// Duration of the wait before.
         wait: u64,
     },
-    /// A lock was given back.
+    /// A lock was released.
     Released {
         /// Kind of lock.
         object: ObjectKind,
-        /// Its address.
+        /// The lock's address.
         lock: u64,
-        /// Where.
+        /// Address of the release.
         site: u64,
     },
     /// The thread begins to work on a request.
     RequestStart {
         /// The request.
         id: u64,
-        /// The queue it came from.
+        /// The queue from which the request was taken.
         queue: Option<u64>,
     },
-    /// The thread puts a request away.
+    /// The thread stops working on a request.
     RequestBlock {
         /// The request.
         id: u64,
-        /// The queue it goes to.
+        /// The queue into which the request is put.
         queue: Option<u64>,
     },
-    /// A request is over.
+    /// A request ended.
     RequestEnd {
         /// The request.
         id: u64,
     },
-    /// All requests of the thread are over.
+    /// All requests of the thread ended.
     RequestEndAll,
     /// A request gets a label, such as a command's name.
     RequestLabel {
         /// The request.
         id: u64,
-        /// Number of the label's text; see [`Trace::label`](crate::trace::Trace::label).
+        /// Index of the label's text; see [`Trace::label`](crate::trace::Trace::label).
         label: u32,
     },
     /// The thread lost its CPU.
     SwitchedOut {
-        /// Which CPU.
+        /// The CPU.
         cpu: u32,
-        /// Thread that got the CPU: the kernel's thread id, 0 unknown.
+        /// The kernel's id of the thread that got the CPU; 0 if unknown.
         next: u32,
-        /// Why.
+        /// Reason of the switch.
         reason: OffCpu,
     },
-    /// Somebody made the thread runnable.
+    /// Another thread made the thread runnable.
     Woken {
-        /// The kernel's id of the thread that did, 0 unknown.
+        /// The kernel's id of the waking thread; 0 if unknown.
         waker: u32,
     },
     /// The thread runs again.
     SwitchedIn {
-        /// On which CPU.
+        /// The CPU.
         cpu: u32,
     },
     /// The thread moved between CPUs.
     Migrated {
-        /// From this CPU.
+        /// The old CPU.
         from: u32,
-        /// To this one.
+        /// The new CPU.
         to: u32,
     },
     /// Events are missing here.
     Lost {
-        /// Of which sort: 0 anything, 1 calls, 2 locks, 3 requests, 4 scheduler.
+        /// Category: 0 any, 1 calls, 2 locks, 3 requests, 4 scheduler.
         category: u8,
-        /// How many.
+        /// Number of missing events.
         count: u64,
     },
 }
 
-/// How much of a call was seen.
+/// Recorded part of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it.
+    /// The whole call.
     Whole,
     /// The call was running when recording stopped.
     Cut,
@@ -217,16 +217,16 @@ impl Extent {
     }
 }
 
-/// Why a thread is not on a CPU.
+/// Reason why a thread is not on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OffCpu {
-    /// The thread waits for something.
+    /// The thread waits for an event.
     Blocked,
-    /// The thread could run, but another does.
+    /// The thread could run, but another one does.
     Runnable,
 }
 
-/// The pairs of addresses that a block has named: reader and writer keep the same.
+/// Pairs of addresses that a block has used; reader and writer keep the same table.
 #[derive(Clone, Debug)]
 pub(crate) struct PairTable {
     table: Box<[(u64, u64); 256]>,
@@ -239,7 +239,7 @@ impl PairTable {
         PairTable { table: Box::new([(0, 0); 256]), used: [0; 4], last: (0, 0) }
     }
 
-    /// Empties it, for the next block.
+    /// Empties the table for the next block.
     pub(crate) fn clear(&mut self) {
         self.used = [0; 4];
         self.last = (0, 0);
@@ -255,7 +255,8 @@ impl PairTable {
         (used == 1).then(|| self.table[usize::from(slot)])
     }
 
-    /// The slot that holds the pair, or else the pair before it; remembers it.
+    /// Returns the slot of a known pair; otherwise stores the pair and returns the previous pair as
+    /// the error.
     pub(crate) fn put(&mut self, pair: (u64, u64)) -> Result<u8, (u64, u64)> {
         let slot = PairTable::slot(pair);
         if self.get(slot) == Some(pair) {
@@ -290,9 +291,9 @@ impl PairTable {
 pub struct EventsHeader {
     /// The writer's number of the thread.
     pub thread: u32,
-    /// How many events the writer says there are.
+    /// Number of events.
     pub count: u32,
-    /// The time from which the first difference counts.
+    /// Time to which the first difference is added.
     pub base: u64,
     /// The earliest start of anything in the block.
     pub earliest: u64,
@@ -301,13 +302,13 @@ pub struct EventsHeader {
 }
 
 impl EventsHeader {
-    /// Bytes it takes.
+    /// Size in bytes.
     pub const SIZE: usize = 32;
 
-    /// Reads it.
+    /// Parses the header.
     ///
     /// # Errors
-    /// [`Malformed::Short`].
+    /// [`FormatError::Short`].
     pub fn read(cursor: &mut Cursor<'_>) -> Result<EventsHeader, FormatError> {
         Ok(EventsHeader {
             thread: cursor.u32()?,
@@ -324,19 +325,21 @@ const CALL: u8 = 1;
 const KNOWN: u8 = 0x80;
 const CUT: u8 = 0x40;
 const EARLY: u8 = 0x20;
-/// First byte of an event of kind 15 that labels a request; others are passed over.
+/// First byte of an event of kind 15 that labels a request; other such events are skipped.
 pub(crate) const LABEL: u8 = 1;
-/// Which marks each kind may have.
+/// Valid marks of each kind.
 const MARKS: [u8; 16] = [0, 0xE0, 0xF0, 0xF0, 0xF0, 0xF0, 0x80, 0x80, 0, 0, 0x10, 0, 0, 0, 0, 0xF0];
 
-/// Takes events as they are decoded. A trait and not a closure, because its function can be made part of the decoder's loop: handing an
-/// event over in memory costs as much as decoding it.
+/// Receives decoded events.
+///
+/// It is a trait and not a closure, so that its function can be inlined into the decoder's loop:
+/// passing an event through memory costs as much as decoding it.
 pub trait Sink {
-    /// Takes the next event.
+    /// Processes the next event.
     fn event(&mut self, event: &Event);
 }
 
-/// A function that takes events.
+/// A sink that calls a function.
 pub(crate) struct FnSink<F>(pub(crate) F);
 
 impl<F: FnMut(&Event)> Sink for FnSink<F> {
@@ -346,33 +349,33 @@ impl<F: FnMut(&Event)> Sink for FnSink<F> {
     }
 }
 
-/// Decodes blocks of events; keeps its tables between them.
+/// Decodes blocks of events; reuses its tables for the next block.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     clock: Clock,
-    /// Whether the clock's times leave as they are.
+    /// The clock's units are nanoseconds of `CLOCK_MONOTONIC`.
     is_identity: bool,
     pairs: PairTable,
 }
 
 impl Decoder {
-    /// A decoder of a trace with this clock.
+    /// Creates a decoder for a trace with this clock.
     pub fn new(clock: Clock) -> Decoder {
         Decoder { clock, is_identity: clock.is_identity(), pairs: PairTable::new() }
     }
 
-    /// Hands each event of a block to `each`, up to the first that is malformed.
+    /// Passes each event of a block to `each`, up to the first malformed one.
     ///
     /// # Errors
-    /// What is wrong with that one; those before it were handed out.
+    /// The error of the malformed event; earlier events were passed on.
     pub fn decode(&mut self, payload: &[u8], each: impl FnMut(&Event)) -> Result<EventsHeader, FormatError> {
         self.decode_into(payload, &mut FnSink(each))
     }
 
-    /// Like [`Decoder::decode`].
+    /// Decodes like [`Decoder::decode`], into a sink.
     ///
     /// # Errors
-    /// See there.
+    /// See [`Decoder::decode`].
     pub fn decode_into(&mut self, payload: &[u8], sink: &mut impl Sink) -> Result<EventsHeader, FormatError> {
         let mut cursor = Cursor::new(payload);
         let header = EventsHeader::read(&mut cursor)?;
@@ -381,33 +384,34 @@ impl Decoder {
         let (mut time, mut id) = (header.base, 0);
         for _ in 0..header.count {
             if let Some(word) = cursor.word()
-                && let Some(usual) = ShortEvent::parse(word)
+                && let Some(short) = ShortEvent::parse(word)
             {
                 let head = word as u8;
                 if head & !(KNOWN | CUT | EARLY) == CALL {
                     let (function, caller) = if head & KNOWN != 0 {
-                        cursor.skip(usual.length() + 1);
-                        self.pairs.get(usual.next_byte()).ok_or(FormatError::Slot)?
+                        cursor.skip(short.length() + 1);
+                        self.pairs.get(short.next_byte()).ok_or(FormatError::Slot)?
                     } else {
-                        cursor.skip(usual.length());
+                        cursor.skip(short.length());
                         self.pairs.take(false, &mut cursor)?
                     };
-                    time = usual.first(time);
-                    let (now, duration) = self.span(time, usual.second());
-                    let what = EventKind::Call { function, caller, duration, extent: Extent::from_marks(head) };
-                    sink.event(&Event { time: now, thread, kind: what });
+                    time = short.first(time);
+                    let (now, duration) = self.span(time, short.second());
+                    let kind_of_event =
+                        EventKind::Call { function, caller, duration, extent: Extent::from_marks(head) };
+                    sink.event(&Event { time: now, thread, kind: kind_of_event });
                     continue;
                 }
                 if let 6..=8 = head {
-                    cursor.skip(usual.length());
-                    time = usual.first(time);
-                    id = difference(usual.second()).wrapping_add(id);
-                    let what = match head {
+                    cursor.skip(short.length());
+                    time = short.first(time);
+                    id = difference(short.second()).wrapping_add(id);
+                    let kind_of_event = match head {
                         6 => EventKind::RequestStart { id, queue: None },
                         7 => EventKind::RequestBlock { id, queue: None },
                         _ => EventKind::RequestEnd { id },
                     };
-                    sink.event(&Event { time: self.now(time), thread, kind: what });
+                    sink.event(&Event { time: self.now(time), thread, kind: kind_of_event });
                     continue;
                 }
             }
@@ -419,20 +423,20 @@ impl Decoder {
         if cursor.is_empty() { Ok(header) } else { Err(FormatError::TrailingBytes) }
     }
 
-    /// A time of the clock in nanoseconds.
+    /// Converts a time of the clock to nanoseconds.
     #[inline(always)]
     fn now(&self, time: u64) -> u64 {
         if self.is_identity { time } else { self.clock.nanos(time) }
     }
 
-    /// A time of the clock, and so many units before it, in nanoseconds.
+    /// Converts a time of the clock, and the span of `units` before it, to nanoseconds.
     #[inline(always)]
     fn span(&self, time: u64, units: u64) -> (u64, u64) {
         let units = units.min(time);
         if self.is_identity {
             return (time, units);
         }
-        // By its ends, so that what touches in the file still touches.
+        // Converts both ends, so that spans that touch in the file still touch.
         let now = self.clock.nanos(time);
         (now, now.saturating_sub(self.clock.nanos(time - units)))
     }
@@ -457,10 +461,10 @@ impl Decoder {
         let known = marks & 0x80 != 0;
         let clock = self.clock;
         let now = clock.nanos(*time);
-        // A span is converted by its ends, so that what touches in the file still touches.
+        // A span is converted by its ends, so that spans that touch in the file still touch.
         let before = |units: u64, end: u64| clock.nanos(end.wrapping_sub(units.min(end)));
         let span = |units: u64| now.saturating_sub(before(units, *time));
-        let what = match kind {
+        let kind_of_event = match kind {
             1 => {
                 let duration = span(cursor.varint()?);
                 let (function, caller) = self.pairs.take(known, cursor)?;
@@ -526,7 +530,7 @@ impl Decoder {
                 }
             }
         };
-        Ok(Some(Event { time: now, thread, kind: what }))
+        Ok(Some(Event { time: now, thread, kind: kind_of_event }))
     }
 }
 
@@ -540,7 +544,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As [`Decoder::decode`], each event the long way.
+    /// Decodes like [`Decoder::decode`], without the fast path.
     fn decode_slowly(decoder: &mut Decoder, payload: &[u8]) -> (Vec<Event>, Result<EventsHeader, FormatError>) {
         let mut events = Vec::new();
         let mut cursor = Cursor::new(payload);
@@ -559,7 +563,7 @@ mod tests {
 
     fn events() -> impl Strategy<Value = Vec<u8>> {
         let number = (any::<u64>(), 0_u32..64).prop_map(|(number, bits)| number >> bits);
-        // Mostly calls and requests, with marks that they may have and others; small numbers and large ones.
+        // Mostly calls and requests, with valid and invalid marks; small and large numbers.
         let head = prop_oneof![4 => Just(0x81_u8), 2 => Just(1), 2 => 6_u8..9, 1 => any::<u8>()];
         let event = (head, prop::collection::vec(prop_oneof![3 => 0_u64..40_000, 1 => number], 4), 0_u8..8);
         prop::collection::vec(event, 0..60).prop_map(|events| {
@@ -585,13 +589,13 @@ mod tests {
             payload.extend([7_u32, 60].iter().flat_map(|word| word.to_le_bytes()));
             payload.extend([base, 0, 0].iter().flat_map(|word| word.to_le_bytes()));
             payload.extend(bytes);
-            // Whole, and ending anywhere.
+            // Complete payloads, and truncated ones.
             for length in [payload.len(), 32 + cut.index(payload.len() - 31)] {
                 let mut decoder = Decoder::new(Clock { scale, anchor, monotonic: 0, wall: 0 });
                 let (expected, end) = decode_slowly(&mut decoder, &payload[..length]);
-                let mut seen = Vec::new();
-                let decoded = decoder.decode(&payload[..length], |event| seen.push(*event));
-                prop_assert_eq!((seen, decoded), (expected, end));
+                let mut decoded_events = Vec::new();
+                let decoded = decoder.decode(&payload[..length], |event| decoded_events.push(*event));
+                prop_assert_eq!((decoded_events, decoded), (expected, end));
             }
         }
     }

@@ -4,19 +4,19 @@ use serde::Serialize;
 
 use super::varint::{Cursor, FormatError};
 
-/// Most modules and threads that one block may name.
+/// Limit of the modules or threads in one block.
 const MANY: usize = 1 << 20;
 
-/// How the clock's units become nanoseconds of `CLOCK_MONOTONIC`.
+/// Conversion of the clock's units to nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Nanoseconds per unit, times 2³².
     pub scale: u64,
     /// A time of the clock.
     pub anchor: u64,
-    /// The same in nanoseconds of `CLOCK_MONOTONIC`.
+    /// The same time in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic: u64,
-    /// The same in nanoseconds since 1970.
+    /// The same time in nanoseconds since 1970.
     pub wall: u64,
 }
 
@@ -24,16 +24,16 @@ impl Clock {
     /// A clock that counts nanoseconds.
     pub const NANOSECONDS: Clock = Clock { scale: 1 << 32, anchor: 0, monotonic: 0, wall: 0 };
 
-    /// Nanoseconds of `CLOCK_MONOTONIC`, from 0 to the largest number.
+    /// Converts a time to nanoseconds of `CLOCK_MONOTONIC`; saturates at 0 and `u64::MAX`.
     #[inline]
     pub fn nanos(&self, time: u64) -> u64 {
-        // Asked two or three times per event: the usual case without signed numbers of 128 bits.
+        // Called two or three times per event: the usual case avoids signed 128-bit numbers.
         let Some(difference) = time.checked_sub(self.anchor) else { return self.before_anchor(time) };
         let nanos = (u128::from(difference) * u128::from(self.scale)) >> 32;
         self.monotonic.saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Whether its times are nanoseconds of `CLOCK_MONOTONIC` as they are.
+    /// Returns whether the clock's times are already nanoseconds of `CLOCK_MONOTONIC`.
     pub fn is_identity(&self) -> bool {
         self.scale == 1 << 32 && self.anchor == self.monotonic
     }
@@ -45,20 +45,20 @@ impl Clock {
         nanos.clamp(0, i128::from(u64::MAX)) as u64
     }
 
-    /// Nanoseconds since 1970 of a time in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Converts nanoseconds of `CLOCK_MONOTONIC` to nanoseconds since 1970.
     pub fn wall(&self, nanos: u64) -> u64 {
         let wall = i128::from(self.wall) + i128::from(nanos) - i128::from(self.monotonic);
         wall.clamp(0, i128::from(u64::MAX)) as u64
     }
 }
 
-/// How calls were recorded.
+/// Method by which calls were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// Not at all.
+    /// No calls were recorded.
     None,
-    /// A clock that ticks, read at entry and exit.
+    /// A ticking clock, read at entry and exit.
     Tick,
     /// A thread scans linked records.
     ScanRecords,
@@ -69,7 +69,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// In words.
+    /// Returns a description for output.
     pub fn description(self) -> &'static str {
         match self {
             Engine::None => "none (no calls of functions)",
@@ -80,7 +80,8 @@ impl Engine {
         }
     }
 
-    /// Whether a call's second address is one inside the caller to be taken as it is, not one to return to.
+    /// Returns whether a call's second address lies inside the caller; otherwise it is a return
+    /// address.
     pub fn caller_is_exact(self) -> bool {
         matches!(self, Engine::ScanRecords | Engine::ScanShadow)
     }
@@ -95,15 +96,15 @@ pub struct Header {
     pub clock: Clock,
     /// The recorded process.
     pub pid: u32,
-    /// How calls were recorded.
+    /// Method by which calls were recorded.
     pub engine: Engine,
-    /// Shortest call that is recorded.
+    /// Shortest recorded call.
     pub call_threshold: u64,
-    /// Shortest wait or hold that is recorded.
+    /// Shortest recorded wait or hold.
     pub lock_threshold: u64,
-    /// Resolution of calls' times; 0 exact.
+    /// Resolution of calls' times; 0 for exact times.
     pub resolution: u64,
-    /// Such as `x86_64`.
+    /// The architecture, such as `x86_64`.
     pub architecture: String,
     /// Writer of the trace.
     pub writer: String,
@@ -112,10 +113,10 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads it.
+    /// Parses the header.
     ///
     /// # Errors
-    /// When it is cut off or a text is too long.
+    /// The payload is truncated, or a text is too long.
     pub fn read(payload: &[u8]) -> Result<Header, FormatError> {
         let mut cursor = Cursor::new(payload);
         let mut id = [0; 16];
@@ -152,9 +153,9 @@ pub struct Module {
     pub id: u64,
     /// 1 the program itself, 2 the kernel's vDSO.
     pub flags: u8,
-    /// When it was loaded.
+    /// Time of loading.
     pub loaded: u64,
-    /// When it was unloaded.
+    /// Time of unloading.
     pub unloaded: Option<u64>,
     /// Address in memory minus address in the file.
     pub bias: u64,
@@ -162,7 +163,7 @@ pub struct Module {
     pub ranges: Vec<(u64, u64)>,
     /// The build-id; empty if unknown.
     pub build_id: Vec<u8>,
-    /// Where the file was.
+    /// Path of the file.
     pub path: String,
 }
 
@@ -170,10 +171,10 @@ impl Module {
     /// The flag of the program itself.
     pub const PROGRAM: u8 = 1;
 
-    /// Reads a block of modules.
+    /// Parses a block of modules.
     ///
     /// # Errors
-    /// What is wrong with the first that can't be read.
+    /// The error of the first malformed module.
     pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Module>, FormatError> {
         let mut cursor = Cursor::new(payload);
         let count = cursor.bounded(MANY)?;
@@ -197,17 +198,17 @@ impl Module {
         Ok(Module { id, flags, loaded: clock.nanos(loaded), unloaded, bias, ranges, build_id, path: cursor.text()? })
     }
 
-    /// Whether the address was in it at that time.
+    /// Returns whether the module contained the address at that time.
     pub fn covers(&self, address: u64, time: u64) -> bool {
         self.holds(address) && self.unloaded.is_none_or(|unloaded| time <= unloaded)
     }
 
-    /// Whether the address is in one of its mappings.
+    /// Returns whether the address is in one of the module's mappings.
     pub fn holds(&self, address: u64) -> bool {
         self.ranges.iter().any(|(start, size)| address.wrapping_sub(*start) < *size)
     }
 
-    /// The build-id in hexadecimal digits.
+    /// Returns the build-id in hexadecimal digits.
     pub fn build_id_text(&self) -> String {
         self.build_id.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -220,19 +221,19 @@ pub struct Thread {
     pub number: u32,
     /// The kernel's id.
     pub tid: u32,
-    /// When it started.
+    /// Start of the thread.
     pub started: Option<u64>,
-    /// When it ended.
+    /// End of the thread.
     pub ended: Option<u64>,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
 }
 
 impl Thread {
-    /// Reads a block of threads.
+    /// Parses a block of threads.
     ///
     /// # Errors
-    /// What is wrong with the first that can't be read.
+    /// The error of the first malformed thread.
     pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Thread>, FormatError> {
         let mut cursor = Cursor::new(payload);
         let count = cursor.bounded(MANY)?;
@@ -248,7 +249,7 @@ impl Thread {
     }
 }
 
-/// Text for the user.
+/// A message to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -262,10 +263,10 @@ pub struct Note {
 }
 
 impl Note {
-    /// Reads it.
+    /// Parses a note.
     ///
     /// # Errors
-    /// When it is cut off or too long.
+    /// The payload is truncated, or the text is too long.
     pub fn read(payload: &[u8], clock: &Clock) -> Result<Note, FormatError> {
         let mut cursor = Cursor::new(payload);
         let time = clock.nanos(cursor.u64()?);
@@ -278,34 +279,34 @@ impl Note {
 pub struct SegmentEnd {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// Why: see [`End::words`].
+    /// Reason code; see [`SegmentEnd::description`].
     pub reason: u8,
-    /// Events of the trace up to here.
+    /// Events of the trace so far.
     pub events: u64,
-    /// Events that were lost up to here.
+    /// Lost events so far.
     pub lost: u64,
 }
 
 impl SegmentEnd {
-    /// The reason that says that another segment follows.
+    /// Reason code before another segment.
     pub const CONTINUES: u8 = 3;
 
-    /// Reads it.
+    /// Parses the block.
     ///
     /// # Errors
-    /// When it is cut off.
+    /// The payload is truncated.
     pub fn read(payload: &[u8], clock: &Clock) -> Result<SegmentEnd, FormatError> {
         let mut cursor = Cursor::new(payload);
         let time = clock.nanos(cursor.u64()?);
         Ok(SegmentEnd { time, reason: cursor.u8()?, events: cursor.u64()?, lost: cursor.u64()? })
     }
 
-    /// Whether recording ended before it was wanted to.
+    /// Returns whether recording ended early.
     pub fn is_early(&self) -> bool {
         matches!(self.reason, 2 | 4)
     }
 
-    /// The reason in words.
+    /// Returns a description of the reason.
     pub fn description(&self) -> &'static str {
         match self.reason {
             0 => "recording was stopped",
@@ -319,39 +320,41 @@ impl SegmentEnd {
     }
 }
 
-/// Time in which the clock stood still: a call within left nothing. Times in nanoseconds.
+/// Time in which the clock was stopped: a call within it left no record. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockStop {
     /// Value of the clock meanwhile.
     pub start: u64,
-    /// How long.
+    /// Duration of the stop.
     pub length: u64,
     /// CPU time that the program used meanwhile.
     pub used: u64,
 }
 
-/// Course of the clock so far: how long it stood still, how long it was coarse. Spans in nanoseconds; sums are since the recording began.
+/// Stops and coarse times of the clock so far. Spans in nanoseconds; sums count from the start of
+/// recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClockReport {
-    /// How long it stood still in all.
+    /// Total time of the stops.
     pub stopped: u64,
-    /// How long it ticked no more often than every `coarse_tick`, though it was told to.
+    /// Total time in which ticks were at least `coarse_tick` apart instead of the configured
+    /// distance.
     pub coarse: u64,
-    /// Between two ticks while the machine was busy.
+    /// Time between two ticks while the machine was busy.
     pub coarse_tick: u64,
     /// CPU time of the program.
     pub used: u64,
-    /// Between two ticks, as it was told or as its share of the CPU allowed.
+    /// Time between two ticks, as configured or as the share of the CPU allowed.
     pub tick: u64,
-    /// When it stood still, since the block before.
+    /// Stops since the previous block.
     pub stops: Vec<ClockStop>,
 }
 
 impl ClockReport {
-    /// Reads it.
+    /// Parses the block.
     ///
     /// # Errors
-    /// When it is cut off.
+    /// The payload is truncated.
     pub fn read(payload: &[u8], clock: &Clock) -> Result<ClockReport, FormatError> {
         let mut cursor = Cursor::new(payload);
         cursor.u64()?;
@@ -371,10 +374,10 @@ impl ClockReport {
     }
 }
 
-/// Reads a block of labels: numbers and their texts.
+/// Parses a block of labels: numbers and their texts.
 ///
 /// # Errors
-/// What is wrong with the first that can't be read.
+/// The error of the first malformed label.
 pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, FormatError> {
     let mut cursor = Cursor::new(payload);
     let count = cursor.bounded(MANY)?;
@@ -383,10 +386,11 @@ pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, FormatError> {
         .collect()
 }
 
-/// A pair of clocks: the time in nanoseconds of `CLOCK_MONOTONIC`, and how far the scale has drifted.
+/// Parses a pair of clocks: the time in nanoseconds of `CLOCK_MONOTONIC`, and the drift of the
+/// scale.
 ///
 /// # Errors
-/// When it is cut off.
+/// The payload is truncated.
 pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<(u64, i64), FormatError> {
     let mut cursor = Cursor::new(payload);
     let (time, monotonic) = (cursor.u64()?, cursor.u64()?);
@@ -394,52 +398,54 @@ pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<(u64, i64), FormatErr
     Ok((clock.nanos(time), drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64))
 }
 
-/// Function that was left out at times so that recording kept to its share of the CPU. Calls are estimates.
+/// A function that was omitted at times to keep the recording within its share of the CPU. Calls
+/// are estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OmittedFunction {
-    /// Its address.
+    /// The function's address.
     pub function: u64,
-    /// Calls since the recording began.
+    /// Calls since the start of recording.
     pub calls: u64,
-    /// How many of them nobody looked at.
+    /// Number of unrecorded calls among them.
     pub missed: u64,
-    /// Mean length of a call, in nanoseconds.
+    /// Mean duration of a call, in nanoseconds.
     pub length: u64,
 }
 
-/// Price of a recording that was told to keep to a share of the program's CPU time, and what was left out for it. Shares are in millionths,
-/// sums since the recording began, and calls are estimates.
+/// Overhead and omissions of a recording with a limited share of the program's CPU time.
+///
+/// Shares are in millionths, sums count from the start of recording, and calls are estimates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OverheadReport {
-    /// Share that it was told to keep to.
+    /// Configured share.
     pub asked: u64,
-    /// Share that it took, as far as it knows.
+    /// Estimated actual share.
     pub estimated: u64,
     /// Functions that were called.
     pub functions: u64,
-    /// Number of them that were left out at times.
+    /// Functions among them that were omitted at times.
     pub left_out: u64,
-    /// Calls of all.
+    /// All calls.
     pub calls: u64,
-    /// Calls that nobody looked at.
+    /// Unrecorded calls.
     pub missed: u64,
-    /// Mean length in nanoseconds of the calls of the slowest function that was left out.
+    /// Mean duration in nanoseconds of the calls of the slowest omitted function.
     pub longest: u64,
-    /// Whether it was left out who holds locks, from some time on.
+    /// Holders of locks were omitted from some time on.
     pub holders: bool,
-    /// Whether waits for locks were left out as well.
+    /// Waits for locks were omitted from some time on.
     pub waits: bool,
-    /// Whether scheduler events were.
+    /// Scheduler events were omitted from some time on.
     pub sched: bool,
-    /// Functions of which most calls are missing.
+    /// Functions with most missing calls.
     pub most: Vec<OmittedFunction>,
 }
 
 impl OverheadReport {
-    /// Reads it.
+    /// Parses the block.
     ///
     /// # Errors
-    /// When it is cut off.
+    /// The payload is truncated.
     pub fn read(payload: &[u8]) -> Result<OverheadReport, FormatError> {
         let mut cursor = Cursor::new(payload);
         cursor.u64()?;

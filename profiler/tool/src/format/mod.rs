@@ -1,5 +1,5 @@
-//! The bytes of a trace (`docs/trace-format.md`), read and written. Nothing here opens files or knows what events mean
-//! together.
+//! The bytes of a trace (`docs/trace-format.md`), read and written. Does not open files or
+//! interpret events.
 
 pub mod block;
 pub mod event;
@@ -20,9 +20,9 @@ pub const PREAMBLE: usize = 16;
 pub const SYNC: [u8; 4] = [0xA7, 0x4C, 0x57, 0x42];
 /// Bytes of a block before its payload.
 pub const BLOCK_HEADER: usize = 16;
-/// The longest payload.
+/// Length of the longest payload, in bytes.
 pub const PAYLOAD_MAX: usize = 1 << 20;
-/// The longest text in bytes.
+/// Length of the longest text, in bytes.
 pub const TEXT_MAX: usize = 4096;
 
 /// Kinds of blocks.
@@ -37,14 +37,14 @@ pub mod kind {
     pub const EVENTS: u8 = 4;
     /// A pair of clocks.
     pub const CLOCK: u8 = 5;
-    /// Text for the user.
+    /// Messages to the user.
     pub const NOTE: u8 = 6;
     /// The end of a segment.
     pub const END: u8 = 7;
-    /// Course of the recording's clock: when it stood still, when it was coarse.
+    /// Stops and coarse times of the recording's clock.
     pub const PACE: u8 = 8;
-    /// Texts that requests are labelled with.
+    /// Texts of requests' labels.
     pub const LABELS: u8 = 9;
-    /// Price of the recording, and what was left out to keep to its share of the CPU.
+    /// Overhead of the recording, and omissions to keep within its share of the CPU.
     pub const SHARE: u8 = 10;
 }

@@ -1,9 +1,12 @@
-//! The usual event: a head, two numbers, perhaps one byte more, all within eight bytes. They are taken apart out of one word, because
-//! that is several times as quick as field by field. Which events these are, and all others, is the decoder's business.
+//! The fast path for the usual event: a head, two numbers and perhaps one more byte, all within
+//! eight bytes.
+//!
+//! The parser extracts them from one word, which is several times as fast as parsing field by
+//! field. Does not contain the choice of events for this path; the decoder makes it.
 
 use super::varint::{TOPS, difference, joined_halves};
 
-/// A byte and two numbers of up to 28 bits each, out of eight bytes.
+/// A byte and two numbers of up to 28 bits each, from eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShortEvent {
     word: u64,
@@ -14,41 +17,43 @@ pub(super) struct ShortEvent {
 }
 
 impl ShortEvent {
-    /// Looks at the next eight bytes, the first one lowest. `None` unless both numbers end before the last of them, and are small.
+    /// Parses the next eight bytes, the first one lowest.
+    ///
+    /// Returns `None` unless both numbers end before the last byte, and are small.
     #[inline(always)]
     pub(super) fn parse(word: u64) -> Option<ShortEvent> {
-        // The top bit of the last byte of each number, the head's left out.
+        // The top bit of the last byte of each number, without the head's.
         let ends = !word & TOPS & !0xFF;
         let less = ends.wrapping_sub(1);
-        let behind = ends & less;
-        // Each mask reaches up to the lowest bit that is set.
+        let later_ends = ends & less;
+        // Each mask covers all bits up to the lowest set bit.
         let first = (word & (ends ^ less)) >> 8;
-        let second = (word & (behind ^ behind.wrapping_sub(1))) >> ((ends.trailing_zeros() + 1) % 64);
-        if behind & (u64::MAX >> 8) == 0 || (first | second) >> 32 != 0 {
+        let second = (word & (later_ends ^ later_ends.wrapping_sub(1))) >> ((ends.trailing_zeros() + 1) % 64);
+        if later_ends & (u64::MAX >> 8) == 0 || (first | second) >> 32 != 0 {
             return None;
         }
-        Some(ShortEvent { word, numbers: joined_halves(first | second << 32), bits: behind.trailing_zeros() + 1 })
+        Some(ShortEvent { word, numbers: joined_halves(first | second << 32), bits: later_ends.trailing_zeros() + 1 })
     }
 
-    /// The first number, a signed difference, added to `base` modulo 2⁶⁴.
+    /// Returns the first number, a signed difference, added to `base` modulo 2⁶⁴.
     #[inline(always)]
     pub(super) fn first(self, base: u64) -> u64 {
         base.wrapping_add(difference(self.numbers & 0xFFFF_FFFF))
     }
 
-    /// The second number.
+    /// Returns the second number.
     #[inline(always)]
     pub(super) fn second(self) -> u64 {
         self.numbers >> 32
     }
 
-    /// The byte behind both numbers.
+    /// Returns the byte after both numbers.
     #[inline(always)]
     pub(super) fn next_byte(self) -> u8 {
         (self.word >> self.bits) as u8
     }
 
-    /// Bytes up to there.
+    /// Returns the number of bytes up to the end of both numbers.
     #[inline(always)]
     pub(super) fn length(self) -> usize {
         (self.bits / 8) as usize
@@ -73,11 +78,11 @@ mod tests {
             let word = bytes.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
             match ShortEvent::parse(word) {
                 None => prop_assert!(length > 7 || first > 4 || length - first > 5),
-                Some(usual) => {
+                Some(short) => {
                     let mut cursor = Cursor::new(&bytes[1..]);
-                    prop_assert_eq!(Ok(usual.first(base)), cursor.signed(base));
-                    prop_assert_eq!(Ok(usual.second()), cursor.varint());
-                    prop_assert_eq!((usual.next_byte(), usual.length()), (0xA5, length));
+                    prop_assert_eq!(Ok(short.first(base)), cursor.signed(base));
+                    prop_assert_eq!(Ok(short.second()), cursor.varint());
+                    prop_assert_eq!((short.next_byte(), short.length()), (0xA5, length));
                 }
             }
         }

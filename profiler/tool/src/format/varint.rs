@@ -1,35 +1,36 @@
-//! Numbers and texts of the format: a cursor that never reads beyond its bytes, and the writing counterparts.
+//! Numbers and texts of the format: a cursor that never reads beyond its bytes, and the functions
+//! that write them.
 
 use thiserror::Error;
 
 use super::TEXT_MAX;
 
-/// Why a payload can't be read.
+/// Reason why a payload can't be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FormatError {
     /// The bytes end inside a field.
     #[error("it ends inside a field")]
     Short,
-    /// A varint is longer than 64 bits.
+    /// A varint has more than 64 bits.
     #[error("a number has more than 64 bits")]
     Varint,
-    /// A length or count is above its bound.
+    /// A length or count exceeds its limit.
     #[error("a length is above its bound")]
     Length,
     /// An unknown kind of event.
     #[error("event of unknown kind {0}")]
     Kind(u8),
-    /// A mark that the kind does not have.
+    /// A mark that is invalid for the kind.
     #[error("event of kind {0} with marks it does not have")]
     Marks(u8),
     /// An unknown code in a field.
     #[error("unknown code {0}")]
     Code(u8),
-    /// A slot of the table of pairs that holds none.
+    /// An empty slot of the table of pairs.
     #[error("it names a pair that was not written before")]
     Slot,
-    /// Bytes are left behind the last event.
+    /// Excess bytes follow the last event.
     #[error("bytes are left over")]
     TrailingBytes,
 }
@@ -37,7 +38,7 @@ pub enum FormatError {
 /// The top bit of each byte.
 pub(super) const TOPS: u64 = 0x8080_8080_8080_8080;
 
-/// Four groups of seven bits as one number, in each half.
+/// Joins four groups of seven bits to one number, in each half.
 #[inline(always)]
 pub(super) fn joined_halves(bytes: u64) -> u64 {
     let bits = bytes & !TOPS;
@@ -45,14 +46,14 @@ pub(super) fn joined_halves(bytes: u64) -> u64 {
     (pairs & 0x0000_3FFF_0000_3FFF) | ((pairs & 0x3FFF_0000_3FFF_0000) >> 2)
 }
 
-/// Eight groups of seven bits as one number.
+/// Joins eight groups of seven bits to one number.
 #[inline(always)]
 fn joined(bytes: u64) -> u64 {
     let halves = joined_halves(bytes);
     (halves & 0x0FFF_FFFF) | ((halves & 0x0FFF_FFFF_0000_0000) >> 4)
 }
 
-/// The difference that a signed varint stands for, modulo 2⁶⁴.
+/// Returns the difference that a signed varint represents, modulo 2⁶⁴.
 #[inline(always)]
 pub(super) fn difference(coded: u64) -> u64 {
     (coded >> 1) ^ (coded & 1).wrapping_neg()
@@ -65,33 +66,33 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the beginning of `bytes`.
+    /// Creates a cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Cursor<'a> {
         Cursor { bytes }
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     ///
     /// # Errors
-    /// [`Malformed::Short`], as for all that follow.
+    /// [`FormatError::Short`], like all following methods.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
         let (head, rest) = self.bytes.split_at_checked(count).ok_or(FormatError::Short)?;
         self.bytes = rest;
         Ok(head)
     }
 
-    /// The next eight bytes as a number, the first one lowest, if there are so many; they stay.
+    /// Returns the next eight bytes as a number, the first one lowest, without consuming them.
     #[inline(always)]
     pub(super) fn word(&self) -> Option<u64> {
         self.bytes.first_chunk().map(|head| u64::from_le_bytes(*head))
     }
 
-    /// Passes over bytes that were looked at.
+    /// Skips bytes that were already examined.
     #[inline(always)]
     pub(super) fn skip(&mut self, count: usize) {
         self.bytes = self.bytes.get(count..).unwrap_or_default();
@@ -101,7 +102,8 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// See [`Cursor::take`].
-    // Here and below: a result with a reason in it would go through memory, three to six times per event.
+    // Here and below: a larger error type would be returned through memory, three to six times per
+    // event.
     #[inline(always)]
     pub fn u8(&mut self) -> Result<u8, FormatError> {
         let (&first, rest) = self.bytes.split_first().ok_or(FormatError::Short)?;
@@ -109,7 +111,7 @@ impl<'a> Cursor<'a> {
         Ok(first)
     }
 
-    /// Four bytes, little-endian.
+    /// Reads four bytes, little-endian.
     ///
     /// # Errors
     /// See [`Cursor::take`].
@@ -119,7 +121,7 @@ impl<'a> Cursor<'a> {
         Ok(u32::from_le_bytes(*head))
     }
 
-    /// Eight bytes, little-endian.
+    /// Reads eight bytes, little-endian.
     ///
     /// # Errors
     /// See [`Cursor::take`].
@@ -129,15 +131,16 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(*head))
     }
 
-    /// A varint.
+    /// Reads a varint.
     ///
     /// # Errors
-    /// [`Malformed::Varint`] when it has more than 64 bits; see also [`Cursor::take`].
+    /// [`FormatError::Varint`] for more than 64 bits; see also [`Cursor::take`].
     #[inline(always)]
     pub fn varint(&mut self) -> Result<u64, FormatError> {
         if let Some(head) = self.bytes.first_chunk() {
             let word = u64::from_le_bytes(*head);
-            // The first byte whose top bit is clear is the last. How many there are is hard to guess, so no branch asks.
+            // The first byte with a clear top bit is the last one. The length is hard to predict,
+            // so no branch depends on it.
             let ends = !word & TOPS;
             if ends != 0 {
                 let bits = ends.trailing_zeros();
@@ -166,7 +169,7 @@ impl<'a> Cursor<'a> {
         Err(FormatError::Varint)
     }
 
-    /// A signed difference, added to `base` modulo 2⁶⁴.
+    /// Reads a signed difference and adds it to `base` modulo 2⁶⁴.
     ///
     /// # Errors
     /// See [`Cursor::varint`].
@@ -175,7 +178,7 @@ impl<'a> Cursor<'a> {
         Ok(base.wrapping_add(difference(self.varint()?)))
     }
 
-    /// Two signed differences, added to `first` and `second` modulo 2⁶⁴.
+    /// Reads two signed differences and adds them to `first` and `second` modulo 2⁶⁴.
     ///
     /// # Errors
     /// See [`Cursor::varint`].
@@ -184,11 +187,11 @@ impl<'a> Cursor<'a> {
         if let Some(word) = self.word() {
             let ends = !word & TOPS;
             let less = ends.wrapping_sub(1);
-            let behind = ends & less;
-            if behind != 0 {
-                // Both are in the word; each mask reaches up to the lowest bit that is set.
-                let more = behind ^ behind.wrapping_sub(1);
-                self.skip((behind.trailing_zeros() / 8 + 1) as usize);
+            let later_ends = ends & less;
+            if later_ends != 0 {
+                // Both are in the word; each mask covers all bits up to the lowest set bit.
+                let more = later_ends ^ later_ends.wrapping_sub(1);
+                self.skip((later_ends.trailing_zeros() / 8 + 1) as usize);
                 let parts = (word & (ends ^ less), (word & more) >> ((ends.trailing_zeros() + 1) % 64));
                 let (one, other) = (difference(joined(parts.0)), difference(joined(parts.1)));
                 return Ok((first.wrapping_add(one), second.wrapping_add(other)));
@@ -197,18 +200,18 @@ impl<'a> Cursor<'a> {
         Ok((self.signed(first)?, self.signed(second)?))
     }
 
-    /// A varint that is at most `most`.
+    /// Reads a varint of at most `most`.
     ///
     /// # Errors
-    /// [`Malformed::Length`] above that; see also [`Cursor::varint`].
+    /// [`FormatError::Length`] for a greater number; see also [`Cursor::varint`].
     pub fn bounded(&mut self, most: usize) -> Result<usize, FormatError> {
         usize::try_from(self.varint()?).ok().filter(|value| *value <= most).ok_or(FormatError::Length)
     }
 
-    /// A text; what is not UTF-8 is replaced.
+    /// Reads a text; invalid UTF-8 is replaced.
     ///
     /// # Errors
-    /// [`Malformed::Length`] when it is too long; see also [`Cursor::varint`].
+    /// [`FormatError::Length`] for a text that is too long; see also [`Cursor::varint`].
     pub fn text(&mut self) -> Result<String, FormatError> {
         let length = self.bounded(TEXT_MAX)?;
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
@@ -246,7 +249,7 @@ mod tests {
         #[test]
         fn numbers_come_back(value: u64, bits in 0_u32..64, base: u64, text in ".{0,40}") {
             let mut bytes = Vec::new();
-            // Of all lengths.
+            // Covers all lengths.
             let value = value >> bits;
             put_varint(&mut bytes, value);
             put_signed(&mut bytes, value, base);
@@ -256,7 +259,7 @@ mod tests {
             prop_assert_eq!(cursor.signed(base), Ok(value));
             prop_assert_eq!(cursor.text(), Ok(text));
             prop_assert!(cursor.is_empty());
-            // Two at once are the same as one after the other, also near the end.
+            // Reading two at once equals reading one after the other, also near the end.
             for length in 0..bytes.len() {
                 let (mut one, mut both) = (Cursor::new(&bytes[..length]), Cursor::new(&bytes[..length]));
                 let expected = one.signed(base).and_then(|first| Ok((first, one.signed(value)?)));

@@ -1,5 +1,5 @@
-//! A writer of traces, for tests, examples and programs that record by other means. The profiler's run-time has its own
-//! in C.
+//! A writer of traces, for tests, examples and programs that record by other means. The profiler's
+//! run-time has its own writer in C.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,10 +12,10 @@ use super::meta::{Clock, ClockReport, Engine, Header, Module, OverheadReport, Se
 use super::varint::{put_signed, put_text, put_varint};
 use super::{MAGIC, VERSION, kind};
 
-/// A block of events is written when it holds this much.
+/// Size in bytes at which a block of events is written.
 const BLOCK: usize = 64 << 10;
 
-/// Begin of a trace.
+/// Settings of a trace.
 #[derive(Clone, Debug)]
 pub struct TraceConfig {
     /// The header.
@@ -24,7 +24,7 @@ pub struct TraceConfig {
     pub modules: Vec<Module>,
     /// Threads; their times in units of the clock.
     pub threads: Vec<Thread>,
-    /// A segment is ended when it holds this many bytes.
+    /// Size in bytes at which a segment ends.
     pub segment_bytes: u64,
 }
 
@@ -86,12 +86,12 @@ impl Encoder {
         payload
     }
 
-    fn put(&mut self, time: u64, what: &EventKind) {
+    fn put(&mut self, time: u64, kind: &EventKind) {
         if self.count == 0 {
             (self.base, self.time) = (time, time);
         }
         self.count += 1;
-        let reach = match *what {
+        let reach = match *kind {
             EventKind::Call { duration, .. } => duration,
             EventKind::Held { wait, hold, .. } => wait.saturating_add(hold),
             EventKind::Waited { wait, .. } | EventKind::Acquired { wait, .. } => wait,
@@ -103,12 +103,12 @@ impl Encoder {
         self.body.push(0);
         put_signed(&mut self.body, time, self.time);
         self.time = time;
-        self.body[head] = self.fields(what);
+        self.body[head] = self.fields(kind);
     }
 
     /// Writes the fields and returns the first byte.
-    fn fields(&mut self, what: &EventKind) -> u8 {
-        match *what {
+    fn fields(&mut self, kind: &EventKind) -> u8 {
+        match *kind {
             EventKind::Call { function, caller, duration, extent } => {
                 put_varint(&mut self.body, duration);
                 let marks = match extent {
@@ -210,15 +210,15 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Begins a trace in a folder, which is made if it is not there.
+    /// Begins a trace in a folder; creates a missing folder.
     ///
     /// # Errors
-    /// What the file system says, as for all that follow.
-    pub fn create(folder: &Path, setup: &TraceConfig) -> io::Result<TraceWriter> {
+    /// An error of the file system, like all following methods.
+    pub fn create(folder: &Path, config: &TraceConfig) -> io::Result<TraceWriter> {
         std::fs::create_dir_all(folder)?;
         let mut writer = TraceWriter {
             folder: folder.to_path_buf(),
-            config: setup.clone(),
+            config: config.clone(),
             file: File::create(segment_path(folder, 0))?,
             segment: 0,
             written: 0,
@@ -231,18 +231,19 @@ impl TraceWriter {
         Ok(writer)
     }
 
-    /// Writes down that something ended at `time` in `thread`. All times and spans in units of the trace's clock.
+    /// Records an event that ended at `time` in `thread`. All times and spans in units of the
+    /// trace's clock.
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
-    pub fn event(&mut self, thread: u32, time: u64, what: EventKind) -> io::Result<()> {
+    pub fn event(&mut self, thread: u32, time: u64, kind: EventKind) -> io::Result<()> {
         self.events += 1;
         self.latest = self.latest.max(time);
-        if let EventKind::Lost { count, .. } = what {
+        if let EventKind::Lost { count, .. } = kind {
             self.lost += count;
         }
         let encoder = self.threads.entry(thread).or_insert_with(Encoder::new);
-        encoder.put(time, &what);
+        encoder.put(time, &kind);
         if encoder.body.len() >= BLOCK {
             let payload = encoder.payload(thread);
             self.block(kind::EVENTS, &payload)?;
@@ -253,7 +254,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Writes what became of the clock.
+    /// Writes a report about the clock.
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
@@ -262,15 +263,15 @@ impl TraceWriter {
         for number in [pace.stopped, pace.coarse, pace.coarse_tick, pace.used, pace.tick, pace.stops.len() as u64] {
             put_varint(&mut payload, number);
         }
-        for still in &pace.stops {
-            payload.extend(still.start.to_le_bytes());
-            put_varint(&mut payload, still.length);
-            put_varint(&mut payload, still.used);
+        for stop in &pace.stops {
+            payload.extend(stop.start.to_le_bytes());
+            put_varint(&mut payload, stop.length);
+            put_varint(&mut payload, stop.used);
         }
         self.block(kind::PACE, &payload)
     }
 
-    /// Writes what was left out so that recording kept to its share of the CPU.
+    /// Writes a report about overhead and omissions.
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
@@ -316,7 +317,7 @@ impl TraceWriter {
         self.block(kind::NOTE, &payload)
     }
 
-    /// Writes the header again, for a process that has another command line by now.
+    /// Writes the header again, for a process with a new command line.
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
@@ -326,7 +327,7 @@ impl TraceWriter {
         self.block(kind::HEADER, &header)
     }
 
-    /// Writes what is left and the end.
+    /// Writes the remaining events and the end.
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
@@ -335,7 +336,7 @@ impl TraceWriter {
         self.end(time, 0)
     }
 
-    /// Writes what is buffered, and no end: as a writer that is killed leaves it.
+    /// Writes the buffered events without an end, like a writer that is killed.
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
@@ -391,7 +392,7 @@ impl TraceWriter {
     }
 }
 
-/// The name of a segment.
+/// Returns the path of a segment.
 pub fn segment_path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:08}.lwt"))
 }

@@ -1,4 +1,4 @@
-//! A timeline as one self-contained page, in the style of the reports.
+//! Renders a timeline as one self-contained page, in the style of the reports.
 
 use std::iter::successors;
 
@@ -8,26 +8,26 @@ use crate::analysis::timeline::{Bar, BarKind, ThreadRow, Timeline, WaitDetail};
 use crate::render::shorten;
 use crate::span::{format_nanos, percent};
 
-// One look for all pages of this project.
+// All pages of this project share one style.
 const STYLE: &str = include_str!("../../../../lab/report/src/style.css");
 const SCRIPT: &str = include_str!("../../../../lab/report/src/script.js");
 const OWN_STYLE: &str = include_str!("timeline.css");
-/// Nothing is fetched: what the page needs is in it.
+/// The browser fetches nothing: the page contains all that it needs.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// Units of the drawing.
 const WIDTH: f64 = 1120.0;
 const LANE: f64 = 19.0;
 const AXIS: f64 = 22.0;
-/// Bars of one thread that are drawn; of more, the longest.
+/// Limit of bars per thread; beyond it the longest are drawn.
 const BARS: usize = 5000;
-/// Width of a letter of a label, about.
+/// Approximate width of a letter of a label.
 const LETTER: f64 = 6.4;
 
 const BAR_KINDS: [BarKind; 6] =
     [BarKind::Call, BarKind::Wait, BarKind::Held, BarKind::Blocked, BarKind::Descheduled, BarKind::Queued];
 
-/// The page; `command` is what was recorded.
+/// Renders the page; `command` is the recorded command.
 pub fn page(timeline: &Timeline, command: &str) -> String {
     let title = format!("Request {}: {}", timeline.id, format_nanos(timeline.latency));
     let markup = html! {
@@ -103,15 +103,15 @@ fn causes(timeline: &Timeline) -> Markup {
 
 fn waits(timeline: &Timeline) -> Markup {
     let mut longest: Vec<&WaitDetail> = timeline.waits.iter().collect();
-    longest.sort_by_key(|story| std::cmp::Reverse(story.end - story.start));
+    longest.sort_by_key(|wait| std::cmp::Reverse(wait.end - wait.start));
     html! {
         section {
             h2 { "Who held what it waited for" }
-            @for story in longest.iter().take(10) {
+            @for wait in longest.iter().take(10) {
                 div.story {
-                    p { strong { (story.thread) } " waited " strong { (format_nanos(story.end - story.start)) } " for the " (story.object) ", " (shorten(&story.place)) }
-                    @if story.holders.is_empty() { p.explain { "Who held it is not in the trace." } }
-                    @for holder in story.holders.iter().take(6) {
+                    p { strong { (wait.thread) } " waited " strong { (format_nanos(wait.end - wait.start)) } " for the " (wait.object) ", " (shorten(&wait.place)) }
+                    @if wait.holders.is_empty() { p.explain { "Who held it is not in the trace." } }
+                    @for holder in wait.holders.iter().take(6) {
                         p { strong { (holder.thread) } " held it for " (format_nanos(holder.nanos)) " of that, taken in " strong { (shorten(&holder.place)) } }
                         ul { @for (cause, nanos) in holder.doing.iter().take(5) { li { (percent(*nanos, holder.nanos)) " " (shorten(cause)) } } }
                     }
@@ -122,14 +122,14 @@ fn waits(timeline: &Timeline) -> Markup {
 }
 
 fn legend(timeline: &Timeline) -> Markup {
-    let used = |look: &BarKind| timeline.rows.iter().any(|row| row.bars.iter().any(|bar| bar.look == *look));
+    let used = |kind: &BarKind| timeline.rows.iter().any(|row| row.bars.iter().any(|bar| bar.look == *kind));
     html! {
-        p.key { @for look in BAR_KINDS.into_iter().filter(used) { span.(class(look)) { span.dot {} (look.description()) } } }
+        p.key { @for kind in BAR_KINDS.into_iter().filter(used) { span.(class(kind)) { span.dot {} (kind.description()) } } }
     }
 }
 
-fn class(look: BarKind) -> &'static str {
-    match look {
+fn class(kind: BarKind) -> &'static str {
+    match kind {
         BarKind::Call => "c1",
         BarKind::Wait => "c7",
         BarKind::Held => "c2",
@@ -146,7 +146,7 @@ fn thread(row: &ThreadRow, latency: u64) -> Markup {
         bars.sort_by_key(|bar| std::cmp::Reverse(bar.end - bar.start));
         bars.truncate(BARS);
     }
-    // Lanes that are empty, such as that of held locks, take no room.
+    // Empty lanes, such as the lane of held locks, take no space.
     let mut depths: Vec<usize> = bars.iter().map(|bar| bar.depth).collect();
     depths.sort_unstable();
     depths.dedup();
@@ -201,7 +201,7 @@ fn anchor(x: f64) -> &'static str {
     }
 }
 
-/// The distance of ticks: 1, 2 or 5 and zeros, at most eight of them.
+/// Returns the distance of ticks: 1, 2 or 5 times a power of ten, with at most eight ticks.
 fn step(latency: u64) -> u64 {
     let least = (latency / 8).max(1);
     let power = 10_u64.pow(least.ilog10());

@@ -1,4 +1,4 @@
-//! Timelines for people: in the terminal, and as a page that needs nothing else.
+//! Renders timelines: as text for the terminal, and as a self-contained page.
 
 mod html;
 mod text;
@@ -9,7 +9,7 @@ pub use text::timeline;
 use crate::analysis::timeline::BarKind;
 
 impl BarKind {
-    /// Explains a bar of this look.
+    /// Describes a bar of this kind.
     pub fn description(self) -> &'static str {
         match self {
             BarKind::Call => "in a function",
@@ -22,17 +22,18 @@ impl BarKind {
     }
 }
 
-/// Longest parameters of a template or generic that stay.
+/// Greatest length of template or generic parameters that are kept.
 const PARAMETERS: usize = 24;
 
-/// A text without the long parameters of the templates in it: `std::thread::_State_impl<…>::_M_run`.
+/// Removes long template parameters from a text: `std::thread::_State_impl<…>::_M_run`.
 pub fn shorten(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(open) = rest.find('<') {
         let (before, from) = rest.split_at(open);
         out.push_str(before);
-        // `operator<`, `operator<<`, `<impl …>` at the beginning of a path and whatever never closes stay as they are.
+        // `operator<`, `operator<<`, `<impl …>` at the start of a path, and unclosed parameters
+        // stay unchanged.
         let opens =
             before.chars().next_back().is_some_and(|letter| letter.is_alphanumeric() || letter == '_' || letter == ':');
         let length = if opens && !before.ends_with("operator") { closes(from) } else { None };
@@ -55,7 +56,7 @@ pub fn shorten(text: &str) -> String {
     out
 }
 
-/// How many bytes from a `<` to behind the `>` that closes it.
+/// Returns the number of bytes from a `<` to the end of the matching `>`.
 fn closes(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut before = ' ';

@@ -1,4 +1,4 @@
-//! A timeline in the terminal: one line per bar.
+//! Renders a timeline for the terminal: one line per bar.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -9,14 +9,14 @@ use crate::span::{format_nanos, percent};
 
 /// Characters of the drawing.
 const WIDTH: usize = 40;
-/// Lines of one thread that are shown; of more, the longest.
+/// Limit of lines per thread; beyond it the longest are shown.
 const LINES: usize = 40;
-/// A smaller part of the whole than one in so many is not worth a line.
+/// Reciprocal of the share of the latency below which a cause gets no line.
 const NEGLIGIBLE: u64 = 2000;
-/// From how many on bars of one sort share a line.
+/// Number of similar bars from which they share a line.
 const MANY: usize = 4;
 
-/// The timeline as text.
+/// Renders the timeline as text.
 pub fn timeline(timeline: &Timeline) -> String {
     let mut out = String::new();
     let line = |out: &mut String, text: &str| {
@@ -43,24 +43,24 @@ pub fn timeline(timeline: &Timeline) -> String {
             &format!("  {:>6}  {:>8}  {}", percent(*nanos, timeline.latency), format_nanos(*nanos), shorten(cause)),
         );
     }
-    for story in
-        timeline.waits.iter().filter(|story| (story.end - story.start).saturating_mul(50) >= timeline.latency).take(8)
+    for wait in
+        timeline.waits.iter().filter(|wait| (wait.end - wait.start).saturating_mul(50) >= timeline.latency).take(8)
     {
         line(&mut out, "");
         line(
             &mut out,
             &format!(
                 "{} waited {} for the {}, {}",
-                story.thread,
-                format_nanos(story.end - story.start),
-                story.object,
-                shorten(&story.place)
+                wait.thread,
+                format_nanos(wait.end - wait.start),
+                wait.object,
+                shorten(&wait.place)
             ),
         );
-        if story.holders.is_empty() {
+        if wait.holders.is_empty() {
             line(&mut out, "  who held it is not in the trace");
         }
-        for holder in story.holders.iter().take(5) {
+        for holder in wait.holders.iter().take(5) {
             line(
                 &mut out,
                 &format!(
@@ -100,33 +100,33 @@ pub fn timeline(timeline: &Timeline) -> String {
     out
 }
 
-/// Bars of the same sort that are drawn in one line.
+/// Similar bars that are drawn in one line.
 struct Line<'a> {
     first: &'a Bar,
     count: usize,
-    /// Nanoseconds of all together.
+    /// Total duration in nanoseconds.
     total: u64,
-    /// Which characters of the drawing are filled.
+    /// Filled characters of the drawing.
     cells: [bool; WIDTH],
 }
 
-/// The lines of a thread: bars of which there are many alike, such as the moments off the CPU, share one.
+/// Creates the lines of a thread: many similar bars, such as short times off the CPU, share one.
 fn lines(bars: &[Bar], latency: u64) -> Vec<Line<'_>> {
     let mut alike: HashMap<(usize, BarKind, &str), usize> = HashMap::new();
     for bar in bars {
         *alike.entry((bar.depth, bar.look, &bar.name)).or_default() += 1;
     }
-    let mut places: HashMap<(usize, BarKind, &str), usize> = HashMap::new();
+    let mut indices: HashMap<(usize, BarKind, &str), usize> = HashMap::new();
     let mut lines: Vec<Line<'_>> = Vec::new();
     for bar in bars {
         let key = (bar.depth, bar.look, bar.name.as_str());
         let many = alike.get(&key).is_some_and(|count| *count >= MANY);
-        let known = if many { places.get(&key).copied() } else { None };
+        let known = if many { indices.get(&key).copied() } else { None };
         let at = known.unwrap_or_else(|| {
             lines.push(Line { first: bar, count: 0, total: 0, cells: [false; WIDTH] });
             lines.len() - 1
         });
-        places.insert(key, at);
+        indices.insert(key, at);
         let line = &mut lines[at];
         line.count += 1;
         line.total += bar.end - bar.start;
@@ -160,11 +160,11 @@ fn rows(out: &mut String, row: &ThreadRow, latency: u64) {
     }
 }
 
-/// Which characters a bar fills: at least one.
+/// Returns the range of characters that a bar fills: at least one.
 fn cells(bar: &Bar, latency: u64) -> (usize, usize) {
-    let place = |time: u64| (u128::from(time) * WIDTH as u128 / u128::from(latency.max(1))) as usize;
-    let from = place(bar.start).min(WIDTH - 1);
-    (from, place(bar.end).clamp(from + 1, WIDTH))
+    let column = |time: u64| (u128::from(time) * WIDTH as u128 / u128::from(latency.max(1))) as usize;
+    let from = column(bar.start).min(WIDTH - 1);
+    (from, column(bar.end).clamp(from + 1, WIDTH))
 }
 
 fn drawn(line: &Line<'_>) -> String {
@@ -194,8 +194,8 @@ mod tests {
         bars.extend((0..10).map(|n| bar(n * 100, n * 100 + 10, 2, BarKind::Descheduled, "off")));
         bars.extend((0..2).map(|n| bar(n * 500, n * 500 + 50, 2, BarKind::Call, "parse")));
         let lines = lines(&bars, 1000);
-        let told: Vec<_> = lines.iter().map(|line| (line.first.name.as_str(), line.count, line.total)).collect();
-        assert_eq!(told, [("handle", 1, 1000), ("off", 10, 100), ("parse", 1, 50), ("parse", 1, 50)]);
+        let summary: Vec<_> = lines.iter().map(|line| (line.first.name.as_str(), line.count, line.total)).collect();
+        assert_eq!(summary, [("handle", 1, 1000), ("off", 10, 100), ("parse", 1, 50), ("parse", 1, 50)]);
         assert_eq!(lines[1].cells.iter().filter(|filled| **filled).count(), 10);
     }
 }

@@ -1,5 +1,6 @@
-//! Finding the file with a module's debug information, and reading lines out of it. A file with another build-id is never
-//! used: it would give wrong names.
+//! Finds the file with a module's debug information, and reads lines from it.
+//!
+//! A file with another build-id is never used: it would give wrong names.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,10 @@ use super::pages::PagedFile;
 use super::{Frame, demangle};
 use crate::format::meta::Module;
 
-/// Frames of one address; a damaged file could name any number.
+/// Limit of frames per address; a damaged file could contain any number.
 const FRAMES: usize = 64;
 
-/// Debug files found for a module.
+/// Debug files of a module.
 pub(super) struct DebugFiles {
     /// The module's own file.
     pub(super) binary: Option<PathBuf>,
@@ -24,7 +25,7 @@ pub(super) struct DebugFiles {
     pub(super) problem: Option<String>,
 }
 
-/// Identity of a candidate file.
+/// Properties of a candidate file.
 struct Candidate {
     build_id: Vec<u8>,
     has_lines: bool,
@@ -42,7 +43,7 @@ fn examine(path: &Path) -> Result<Candidate, String> {
     Ok(Candidate { build_id, has_lines })
 }
 
-/// Looks where debug files belong, and in `folders`.
+/// Searches the standard locations of debug files, and `folders`.
 pub(super) fn find(module: &Module, folders: &[PathBuf]) -> DebugFiles {
     let mut found = DebugFiles { binary: None, debug: None, problem: None };
     if module.flags & 2 != 0 || !module.path.contains('/') {
@@ -81,7 +82,7 @@ pub(super) fn find(module: &Module, folders: &[PathBuf]) -> DebugFiles {
     found
 }
 
-/// A separate file with this build-id.
+/// Finds a separate file with this build-id.
 fn separate(module: &Module, folders: &[PathBuf]) -> Option<PathBuf> {
     let id = module.build_id_text();
     let (first, rest) = id.split_at_checked(2)?;
@@ -94,7 +95,7 @@ fn separate(module: &Module, folders: &[PathBuf]) -> Option<PathBuf> {
         .find(|path| examine(path).is_ok_and(|candidate| candidate.build_id == module.build_id && candidate.has_lines))
 }
 
-/// The frames at an address, the innermost first.
+/// Returns the frames at an address, the innermost first.
 pub(super) fn frames(lines: &Loader, offset: u64) -> Vec<Frame> {
     let mut frames = Vec::new();
     let Ok(mut found) = lines.find_frames(offset) else { return frames };
@@ -110,16 +111,16 @@ pub(super) fn frames(lines: &Loader, offset: u64) -> Vec<Frame> {
     frames
 }
 
-/// Places of one function that are looked at.
+/// Limit of examined locations per function.
 const LOCATIONS_MAX: usize = 1 << 12;
 
-/// Names of the functions that are executed in line between two addresses, each once.
+/// Returns the names of functions that are inlined between two addresses, each once.
 pub(super) fn inlined_functions(lines: &Loader, from: u64, to: u64) -> Vec<String> {
     let Ok(ranges) = lines.find_location_range(from, to) else { return Vec::new() };
     let starts: Vec<u64> = ranges.take(LOCATIONS_MAX).map(|(start, ..)| start).collect();
     let mut names: Vec<String> = Vec::new();
     for start in starts {
-        // The last one is the function itself.
+        // The last frame is the function itself.
         let inner = frames(lines, start);
         let inner = inner.iter().rev().skip(1).map(|frame| &frame.function);
         for name in inner.filter(|name| !name.is_empty()) {

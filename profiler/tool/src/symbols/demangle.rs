@@ -1,23 +1,24 @@
-//! Names as people write them.
+//! Demangles symbols.
 
-/// Longest name that is shown.
+/// Length of the longest shown name, in bytes.
 const LONGEST: usize = 200;
 
-/// Suffix of a function's second body, which runs while something records (`profiler/pass/Sleds.cpp`): for a reader it is the function.
+/// Suffix of a function's second body, which runs during a recording (`profiler/pass/Sleds.cpp`);
+/// names omit it.
 const INSTRUMENTED_SUFFIX: &str = ".leeward";
 
-/// A symbol without mangling, parameters and hashes.
+/// Returns a symbol's name without mangling, parameters and hashes, shortened to about [`LONGEST`].
 pub(super) fn name(symbol: &str) -> String {
     let name = full_name(symbol);
     if name.len() <= LONGEST {
         return name;
     }
-    // The end says which method it is.
+    // The end contains the method's name.
     let (begin, end) = (name.floor_char_boundary(LONGEST * 3 / 4), name.ceil_char_boundary(name.len() - LONGEST / 4));
     format!("{}…{}", &name[..begin], &name[end..])
 }
 
-/// The same, however long it is.
+/// Returns the same name without shortening.
 pub(super) fn full_name(symbol: &str) -> String {
     demangled(symbol.strip_suffix(INSTRUMENTED_SUFFIX).unwrap_or(symbol))
 }

@@ -1,5 +1,5 @@
-//! Addresses into names: which function, file and line, through which inlined calls. Where something is missing the place
-//! says so and keeps module and offset.
+//! Resolves addresses to function, file and line, including inlined calls. An unresolved location
+//! keeps module and offset.
 
 mod debug;
 mod demangle;
@@ -18,13 +18,13 @@ use crate::format::meta::{Engine, Module};
 use crate::trace::Trace;
 use table::Table;
 
-/// Names that are remembered.
+/// Limit of remembered locations.
 const REMEMBERED: usize = 1 << 18;
 
-/// A function at a place; several when calls were inlined.
+/// A function at a location; several if calls were inlined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
-    /// Its name, without parameters.
+    /// The function's name, without parameters.
     pub function: String,
     /// The source file, if known.
     pub file: Option<String>,
@@ -35,16 +35,16 @@ pub struct Frame {
 /// Names of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// File name of the module; `None` if the address is in none.
+    /// File name of the module; `None` if the address is in no module.
     pub module: Option<String>,
     /// Address in the module's file, or the address itself.
     pub offset: u64,
-    /// The innermost first, the function that really was called last; empty if no symbol is known.
+    /// The innermost frame first, the called function last; empty without a known symbol.
     pub frames: Vec<Frame>,
 }
 
 impl Location {
-    /// The function that was called, or module and offset.
+    /// Returns the function that was called, or module and offset.
     pub fn function(&self) -> String {
         match self.frames.last() {
             Some(frame) => frame.function.clone(),
@@ -52,7 +52,7 @@ impl Location {
         }
     }
 
-    /// Module and offset.
+    /// Returns module and offset.
     pub fn raw(&self) -> String {
         match &self.module {
             Some(module) => format!("{module}+{:#x}", self.offset),
@@ -60,7 +60,8 @@ impl Location {
         }
     }
 
-    /// The innermost frame that is not in a header of the system: for a lock, the line that somebody can change.
+    /// Returns the innermost frame outside of system headers: for a lock, the line in the user's
+    /// code.
     pub fn source(&self) -> Option<&Frame> {
         let foreign = |frame: &&Frame| {
             frame.file.as_deref().is_none_or(|file| file.starts_with("/usr/") || file.starts_with("/rustc/"))
@@ -68,34 +69,35 @@ impl Location {
         self.frames.iter().find(|frame| !foreign(frame)).or(self.frames.last())
     }
 
-    /// File name and line.
+    /// Returns file name and line.
     fn line(&self) -> Option<String> {
         let frame = self.source()?;
         let (file, line) = (frame.file.as_deref()?, frame.line?);
         Some(format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)))
     }
 
-    /// Of an instruction: function, file and line: `snapshot at example.cc:6`.
+    /// Describes an instruction by function, file and line: `snapshot at example.cc:6`.
     pub fn describe(&self) -> String {
         let function = self.function();
         self.line().map_or_else(|| function.clone(), |line| format!("{function} at {line}"))
     }
 
-    /// Of a function: its name, and where it begins: nobody should take its first line for the slow one.
+    /// Describes a function by name and start, worded so that the first line is not taken for the
+    /// slow one.
     pub fn definition(&self) -> String {
         let function = self.function();
         self.line().map_or_else(|| function.clone(), |line| format!("{function} (function at {line})"))
     }
 }
 
-/// Where to look for debug files besides the places where they belong.
+/// Additional places for debug files.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Folders with executables, or with debug files in the layout `ab/cdef….debug`.
     pub folders: Vec<PathBuf>,
 }
 
-/// The symbols of a trace's modules; files are read when they are first needed.
+/// The symbols of a trace's modules; files are read on first use.
 pub struct Symbols {
     modules: Vec<LoadedModule>,
     folders: Vec<PathBuf>,
@@ -117,12 +119,12 @@ struct LoadedModule {
 struct Files {
     lines: Option<Loader>,
     table: Table,
-    /// Missing symbols, in words for the user.
+    /// Description of missing symbols, for the user.
     missing: Option<String>,
 }
 
 impl Symbols {
-    /// Symbols for a trace.
+    /// Creates the symbols of a trace.
     pub fn new(trace: &Trace, options: Options) -> Symbols {
         let modules =
             trace.modules().iter().map(|module| LoadedModule { module: module.clone(), files: None }).collect();
@@ -130,35 +132,36 @@ impl Symbols {
         Symbols { modules, folders: options.folders, exact_callers, locations: HashMap::new() }
     }
 
-    /// Names of an address at that time.
+    /// Resolves an address at that time.
     pub fn location(&mut self, address: u64, time: u64) -> Rc<Location> {
         let module = self.module(address, time);
         let key = (address, module.unwrap_or(usize::MAX));
-        if let Some(place) = self.locations.get(&key) {
-            return Rc::clone(place);
+        if let Some(location) = self.locations.get(&key) {
+            return Rc::clone(location);
         }
-        let place = Rc::new(match module {
+        let location = Rc::new(match module {
             Some(index) => self.look_up(index, address),
             None => Location { module: None, offset: address, frames: Vec::new() },
         });
         if self.locations.len() >= REMEMBERED {
             self.locations.clear();
         }
-        self.locations.insert(key, Rc::clone(&place));
-        place
+        self.locations.insert(key, Rc::clone(&location));
+        location
     }
 
-    /// Names of a call site: the instruction before the one to return to.
+    /// Resolves a call site: the instruction before the return address.
     pub fn site(&mut self, returns_to: u64, time: u64) -> Rc<Location> {
         self.location(returns_to.saturating_sub(1), time)
     }
 
-    /// Names of the caller of a recorded call: as [`Symbols::site`], unless the engine writes down the caller itself.
+    /// Resolves the caller of a recorded call: like [`Symbols::site`], unless the engine records
+    /// the caller itself.
     pub fn caller(&mut self, address: u64, time: u64) -> Rc<Location> {
         if self.exact_callers { self.location(address, time) } else { self.site(address, time) }
     }
 
-    /// Symbols that were looked for and not found, so far: module and reason.
+    /// Returns missing symbols so far: module and reason.
     pub fn missing(&self) -> Vec<(String, String)> {
         let missing = |loaded: &LoadedModule| {
             let reason = loaded.files.as_ref()?.missing.clone()?;
@@ -167,7 +170,7 @@ impl Symbols {
         self.modules.iter().filter_map(missing).collect()
     }
 
-    /// Looks for the files of every module: what was found for each.
+    /// Searches the files of every module, and returns the result of each.
     pub fn survey(&mut self) -> Vec<(String, Result<(), String>)> {
         for index in 0..self.modules.len() {
             self.load(index);
@@ -179,7 +182,7 @@ impl Symbols {
         self.modules.iter().map(found).collect()
     }
 
-    /// Names of the functions that are executed in line somewhere in the function at an address, each once.
+    /// Returns the names of functions that are inlined into the function at an address, each once.
     pub fn inlined_functions(&mut self, function: u64, time: u64) -> Vec<String> {
         let Some(index) = self.module(function, time) else { return Vec::new() };
         let offset = function.wrapping_sub(self.modules[index].module.bias);
@@ -188,14 +191,15 @@ impl Symbols {
         debug::inlined_functions(lines, offset, end)
     }
 
-    /// Name of the function at an address by its symbol, with all its parameters, however long.
+    /// Returns the symbol name of the function at an address, with all parameters, without
+    /// shortening.
     pub(crate) fn full_name(&mut self, function: u64, time: u64) -> Option<String> {
         let index = self.module(function, time)?;
         let offset = function.wrapping_sub(self.modules[index].module.bias);
         self.load(index).table.name(offset).map(demangle::full_name)
     }
 
-    /// Whether the program itself has a function with this symbol.
+    /// Returns whether the program itself has a function with this symbol.
     pub fn program_defines(&mut self, symbol: &str) -> bool {
         let program = self.modules.iter().position(|loaded| loaded.module.flags & Module::PROGRAM != 0);
         program.is_some_and(|index| self.load(index).table.defines(symbol))
@@ -204,7 +208,7 @@ impl Symbols {
     fn module(&self, address: u64, time: u64) -> Option<usize> {
         let covers = |loaded: &&LoadedModule| loaded.module.covers(address, time);
         let newest = self.modules.iter().enumerate().filter(|(_, loaded)| covers(loaded));
-        // The one that was loaded last before that time; else any that holds the address.
+        // The module that was loaded last before that time; else any that contains the address.
         let best = newest.max_by_key(|(_, loaded)| (loaded.module.loaded <= time, loaded.module.loaded));
         let any = || self.modules.iter().position(|loaded| loaded.module.holds(address));
         best.map(|(index, _)| index).or_else(any)
@@ -220,7 +224,7 @@ impl Symbols {
             let found = debug::find(module, &self.folders);
             let lines = found.debug.as_ref().and_then(|path| Loader::new(path).ok());
             let mut table = Table::default();
-            // Usually they are the same file.
+            // Usually both are the same file.
             let separate = found.debug.as_ref().filter(|path| found.binary.as_ref() != Some(*path));
             for path in found.binary.iter().chain(separate) {
                 table.add_file(path);
@@ -242,12 +246,13 @@ impl Symbols {
         let files = self.load(index);
         let symbol = files.table.name(offset);
         let mut frames = files.lines.as_ref().map(|lines| debug::frames(lines, offset)).unwrap_or_default();
-        // The table knows the name of what was really called, also where the line table does not.
+        // The symbol table has the name of the called function, also where the line table does not.
         match (frames.last_mut(), symbol) {
             (None, Some(symbol)) => frames.push(Frame { function: demangle::name(symbol), file: None, line: None }),
-            // Rust's own mangling has the whole path and the types; debug information may have neither.
+            // Rust's own mangling has the whole path and the types; debug information may lack
+            // both.
             (Some(last), Some(symbol)) if symbol.starts_with("_R") => last.function = demangle::name(symbol),
-            // Line tables without the rest of the debug information name a function without its path.
+            // Line tables without other debug information name a function without its path.
             (Some(last), Some(symbol)) if !last.function.contains("::") => {
                 let full = demangle::name(symbol);
                 if last.function.is_empty() || is_end_of(&last.function, &full) {
@@ -259,15 +264,16 @@ impl Symbols {
         frames.retain(|frame| !frame.function.is_empty());
         let table = &mut self.load_mut(index).table;
         for frame in &mut frames {
-            if let Some(written) = names::async_function(&frame.function, |base| table.has_code(base)) {
-                frame.function = written;
+            if let Some(name_as_written) = names::async_function(&frame.function, |base| table.has_code(base)) {
+                frame.function = name_as_written;
             }
         }
         Location { module: Some(name), offset, frames }
     }
 }
 
-/// Whether a name without a path is that of the function with this full one. Parameters of either do not count.
+/// Returns whether a name without a path belongs to the function with this full name. Parameters
+/// don't count.
 fn is_end_of(name: &str, full: &str) -> bool {
     fn plain(name: &str) -> &str {
         let end = name.rfind("::<").or_else(|| name.find('<').filter(|at| *at > 0)).unwrap_or(name.len());
@@ -283,9 +289,9 @@ mod tests {
     #[test]
     fn a_function_is_told_from_a_line_in_it() {
         let frame = Frame { function: "parse".into(), file: Some("/src/store.c".into()), line: Some(12) };
-        let place = Location { module: None, offset: 0, frames: vec![frame] };
-        assert_eq!(place.describe(), "parse at store.c:12");
-        assert_eq!(place.definition(), "parse (function at store.c:12)");
+        let location = Location { module: None, offset: 0, frames: vec![frame] };
+        assert_eq!(location.describe(), "parse at store.c:12");
+        assert_eq!(location.definition(), "parse (function at store.c:12)");
     }
 
     #[test]
@@ -293,7 +299,7 @@ mod tests {
         assert!(is_end_of("look_up", "served::Store::look_up"));
         assert!(is_end_of("recompute<u64>", "served::Store::recompute"));
         assert!(is_end_of("recompute<u64>", "<served::Store>::recompute::<u64>"));
-        // Of another function: one that was executed in line has no symbol of its own.
+        // The name of another function: an inlined function has no symbol of its own.
         assert!(!is_end_of("up", "served::Store::look_up"));
         assert!(!is_end_of("look_up", "look_up"));
         assert!(!is_end_of("Store::look_up", "served::Store::look_up"));

@@ -1,17 +1,19 @@
-//! A file that is read in large pieces, wherever one looks into it: symbols' names are asked for one by one, and a call of the
-//! system for each would take longer than everything else that symbols need.
+//! A file that is read in large pages, with random access.
+//!
+//! Symbols' names are read one by one; a system call for each would take longer than all other work
+//! on symbols.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Bytes of a piece.
+/// Bytes of a page.
 const PAGE: usize = 1 << 16;
 
-/// A file and the piece of it that was looked into last.
+/// A file and its most recently used page.
 pub(super) struct PagedFile {
     file: File,
     page: Vec<u8>,
-    /// Where the piece begins, and where reading goes on.
+    /// Start of the page, and the position of the next read.
     begin: u64,
     at: u64,
 }
@@ -70,10 +72,10 @@ mod tests {
             prop_assert_eq!(pages.seek(SeekFrom::End(0)).unwrap(), 150_000);
             for (from, count) in looks {
                 pages.seek(SeekFrom::Start(from as u64)).unwrap();
-                let mut seen = Vec::new();
-                pages.by_ref().take(count as u64).read_to_end(&mut seen).unwrap();
+                let mut read_bytes = Vec::new();
+                pages.by_ref().take(count as u64).read_to_end(&mut read_bytes).unwrap();
                 let from = from.min(bytes.len());
-                prop_assert_eq!(&seen[..], &bytes[from..(from + count).min(bytes.len())]);
+                prop_assert_eq!(&read_bytes[..], &bytes[from..(from + count).min(bytes.len())]);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! A module's symbol table: which symbol covers an address. Sizes are respected, so that a stripped file gives no wrong names.
+//! A module's symbol table: finds the symbol that covers an address. It respects sizes, so that a
+//! stripped file gives no wrong names.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,15 +10,15 @@ use super::demangle;
 use super::pages::PagedFile;
 use crate::hash::Set;
 
-/// Most symbols that are kept of a module.
+/// Limit of symbols per module.
 const MOST: usize = 2_000_000;
 
-/// Sorted symbols; names in one text.
+/// Sorted symbols; their names are concatenated.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     symbols: Vec<(u64, u64, u32, u32)>,
     names: String,
-    /// Names of Rust's functions that are no closures, once somebody has asked for one.
+    /// Names of Rust functions that are not closures; filled on first use.
     code: Option<Set<String>>,
 }
 
@@ -39,7 +40,7 @@ impl Table {
     }
 
     pub(super) fn sort(&mut self) {
-        // The longest of those at one address last, so that it is found first.
+        // Of several symbols at one address the longest comes last, so that it is found first.
         self.symbols.sort_unstable_by_key(|(address, size, ..)| (*address, *size));
     }
 
@@ -47,29 +48,29 @@ impl Table {
         self.symbols.is_empty()
     }
 
-    /// Whether a function of Rust's with this name has code of its own.
+    /// Returns whether a Rust function with this name has code of its own.
     pub(super) fn has_code(&mut self, name: &str) -> bool {
         let Table { symbols, names, code } = self;
         let code = code.get_or_insert_with(|| {
-            let of = |(_, _, begin, length): &(u64, u64, u32, u32)| {
+            let name_of = |(_, _, begin, length): &(u64, u64, u32, u32)| {
                 let symbol = names.get(*begin as usize..(*begin as usize).checked_add(*length as usize)?)?;
                 let is_rust = symbol.starts_with("_R") || symbol.starts_with("_ZN");
                 let name = is_rust.then(|| demangle::name(symbol))?;
                 (!name.ends_with('}')).then_some(name)
             };
-            symbols.iter().filter_map(of).collect()
+            symbols.iter().filter_map(name_of).collect()
         });
         code.contains(name)
     }
 
-    /// Where the symbol that begins at an address ends.
+    /// Returns the end of the symbol that begins at an address.
     pub(super) fn end(&self, address: u64) -> Option<u64> {
         let above = self.symbols.partition_point(|(start, ..)| *start <= address);
         let (start, size, ..) = *self.symbols.get(above.checked_sub(1)?)?;
         (start == address && size > 0).then(|| start.saturating_add(size))
     }
 
-    /// Whether there is a symbol with this name.
+    /// Returns whether a symbol with this name exists.
     pub(super) fn defines(&self, name: &str) -> bool {
         self.symbols.iter().any(|(_, _, begin, length)| {
             self.names.get(*begin as usize..).is_some_and(|rest| rest.starts_with(name))
@@ -77,7 +78,7 @@ impl Table {
         })
     }
 
-    /// The symbol that covers an address; one without a size reaches to the next.
+    /// Returns the symbol that covers an address; a symbol without a size reaches to the next.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let above = self.symbols.partition_point(|(start, ..)| *start <= address);
         let (start, size, begin, length) = *self.symbols.get(above.checked_sub(1)?)?;

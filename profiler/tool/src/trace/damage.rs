@@ -1,47 +1,48 @@
-//! Damage of a trace, in a bounded list and in words.
+//! Damage of a trace, as a bounded list, and its description.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::format::varint::FormatError;
 
-/// Regions that are listed one by one; more are only counted.
+/// Limit of listed regions; further ones are only counted.
 const REGIONS_MAX: usize = 50;
 
 /// Bytes that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// In which file.
+    /// The file.
     pub file: PathBuf,
-    /// From where.
+    /// Offset of the region in the file.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Why.
+    /// Reason of the failure.
     pub reason: String,
 }
 
 /// Damage of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// The first regions that could not be read.
+    /// The first unreadable regions.
     pub regions: Vec<Region>,
-    /// How many there are.
+    /// Number of unreadable regions.
     pub count: u64,
-    /// Their bytes together.
+    /// Total of unreadable bytes.
     pub bytes: u64,
-    /// Whether the end is missing: the program was killed, the trace was cut off, or it is still being written.
+    /// The end is missing: the program was killed, the trace was truncated, or it is still being
+    /// written.
     pub missing_end: bool,
-    /// Numbers of segments that are missing between others: first and last of each gap.
+    /// Missing segments between others: first and last number of each gap.
     pub gaps: Vec<(u32, u32)>,
-    /// Files that were left out, and why.
+    /// Skipped files, with the reason.
     pub skipped_files: Vec<(PathBuf, String)>,
-    /// Facts about threads, modules or notes that were left out because there were too many.
+    /// Number of threads, modules and notes that were dropped because there were too many.
     pub dropped_entries: u64,
 }
 
 impl Damage {
-    /// Whether there is nothing to say.
+    /// Returns whether the trace is undamaged.
     pub fn is_none(&self) -> bool {
         *self == Damage::default()
     }

@@ -1,21 +1,21 @@
-//! A block of events, decoded and counted. Which thread decodes, and when, is not known here.
+//! A decoded block of events, with counts. Does not contain the choice of the decoding thread.
 
 use super::runs::{BlockRun, TraceCounts, start_of};
 use crate::format::Event;
 use crate::format::event::{Decoder, Sink};
 use crate::format::varint::FormatError;
 
-/// Where a block is.
+/// Location of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockLocation {
     /// Index of the segment.
     pub(super) segment: u32,
     pub(super) offset: u64,
-    /// With its header.
+    /// Bytes of the block, header included.
     pub(super) bytes: u64,
 }
 
-/// Events decoded from a block, with their counts.
+/// Counts of a decoded block.
 #[derive(Clone, Debug)]
 pub(super) struct DecodedBlock {
     pub(super) location: BlockLocation,
@@ -28,7 +28,7 @@ pub(super) struct DecodedBlock {
 }
 
 impl DecodedBlock {
-    /// Decodes a block, and hands its events to `sink` on the way.
+    /// Decodes a block, and passes its events to `sink`.
     pub(super) fn decode(
         place: BlockLocation,
         payload: &[u8],
@@ -39,12 +39,12 @@ impl DecodedBlock {
         let error = decoder.decode_into(payload, &mut tally).err();
         let CountingSink { mut counts, first, .. } = tally;
         counts.event_bytes = place.bytes;
-        // Of an empty block nothing is earliest or latest.
+        // An empty block has no earliest or latest time.
         let latest = counts.last;
         DecodedBlock { location: place, counts, first, latest, error }
     }
 
-    /// Where its events are; `None` without any.
+    /// Returns the location of its events; `None` without events.
     pub(super) fn run(&self) -> Option<BlockRun> {
         let BlockLocation { segment, offset, bytes } = self.location;
         let (events, earliest) = (self.counts.events, self.counts.first);
@@ -60,7 +60,7 @@ impl DecodedBlock {
     }
 }
 
-/// Counts on the way to somebody else.
+/// Counts events and passes them to another sink.
 struct CountingSink<'a, S> {
     sink: &'a mut S,
     counts: TraceCounts,

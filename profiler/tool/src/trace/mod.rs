@@ -1,4 +1,5 @@
-//! A trace on disk: opened once from end to end, then read as often as wanted, in the order of the file or of time.
+//! A trace on disk: opened once from end to end, then read repeatedly, in the order of the file or
+//! of time.
 
 mod block_decoder;
 mod damage;
@@ -26,7 +27,7 @@ use runs::BlockRun;
 pub use runs::TraceCounts;
 pub(crate) use runs::start_of;
 
-/// How far reading has come, in bytes.
+/// Progress of reading, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes read.
@@ -35,20 +36,21 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Is told how far reading has come, and says whether to go on.
+/// Receives the progress of reading, and decides whether to continue.
 pub type ProgressCallback<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// Ignores the progress, and goes on.
+/// Ignores the progress and continues.
 pub fn ignore_progress(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The CPUs that this process may use, up to as many as one thread that reads can keep busy.
+/// Returns the CPUs that this process may use, up to the number that one reading thread can keep
+/// busy.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(8)
 }
 
-/// Wants no events.
+/// Ignores all events.
 struct NullSink;
 
 impl Sink for NullSink {
@@ -56,36 +58,36 @@ impl Sink for NullSink {
     fn event(&mut self, _: &Event) {}
 }
 
-/// Why a trace can't be read at all.
+/// Reason why a trace can't be read at all.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The system refuses to read.
+    /// The system can't read a file.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a trace.
     #[error("{} is no trace of the profiler", .0.display())]
     NotATrace(PathBuf),
     /// A folder without segments.
     #[error("{} holds no trace (no file such as 00000000.lwt)", .0.display())]
     Empty(PathBuf),
-    /// Another version wrote it.
+    /// Another version wrote the trace.
     #[error("{}: trace format version {found}; this program reads version {VERSION}", path.display())]
     Version {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The version it has.
+        /// The file's version.
         found: u16,
     },
     /// No segment has a readable header.
     #[error("{}: the header is damaged in every segment: nothing can be read", .0.display())]
     NoHeader(PathBuf),
-    /// The watcher said so.
+    /// The progress callback stopped the reading.
     #[error("interrupted")]
     Interrupted,
 }
@@ -105,7 +107,7 @@ struct Segment {
     bytes: u64,
 }
 
-/// A trace that was read once: what it says about itself, where its events are, and what is wrong with it.
+/// An opened trace: its metadata, the locations of its events, and its damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     path: PathBuf,
@@ -129,12 +131,13 @@ impl Trace {
     /// Opens the trace in a folder, or of one segment, and reads all of it once, with all CPUs.
     ///
     /// # Errors
-    /// When nothing can be read. A trace that is damaged in part opens; [`Trace::damage`] tells.
+    /// Nothing can be read. A partly damaged trace opens; see [`Trace::damage`].
     pub fn open(path: &Path, watch: &mut ProgressCallback<'_>) -> Result<Trace, TraceError> {
         Ok(Trace::open_on(path, cpus(), watch, |_| NullSink)?.0)
     }
 
-    /// Like [`Trace::open`], handing each event to `each` on the way, in the order of the file: with one CPU.
+    /// Opens a trace like [`Trace::open`], with one CPU, and passes each event to `each` in the
+    /// order of the file.
     ///
     /// # Errors
     /// See [`Trace::open`].
@@ -146,9 +149,12 @@ impl Trace {
         open::open_sequential(path, watch, &mut FnSink(each))
     }
 
-    /// Like [`Trace::open`] on up to so many threads, each with a sink of its own, which `new` makes; it is told how many there will be.
-    /// The events of a block go to the same sink, in their order; which one gets which block is not known beforehand, nor in which order.
-    /// The trace is the same whatever the number of threads, and memory besides the sinks' is bounded.
+    /// Opens a trace like [`Trace::open`] on up to `threads` threads, each with its own sink.
+    ///
+    /// `new` makes the sinks; its argument is the number of threads. The events of a block go to
+    /// one sink, in their order. The distribution of blocks to sinks and their order are
+    /// unspecified. The trace does not depend on the number of threads, and memory without the
+    /// sinks' is bounded.
     ///
     /// # Errors
     /// See [`Trace::open`].
@@ -161,27 +167,27 @@ impl Trace {
         open::open_parallel(path, threads, watch, new)
     }
 
-    /// Where it was opened.
+    /// Returns the path from which the trace was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Header: what was recorded, and how.
+    /// Returns the header: the recorded process and the method of recording.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The threads that have a name.
+    /// Iterates over the threads that have a name.
     pub fn threads(&self) -> impl Iterator<Item = &Thread> {
         self.threads.values()
     }
 
-    /// A thread by the writer's number.
+    /// Returns a thread by the writer's number.
     pub fn thread(&self, number: u32) -> Option<&Thread> {
         self.threads.get(&number)
     }
 
-    /// Name of a thread: its own and the kernel's id.
+    /// Returns the name of a thread: its own and the kernel's id.
     pub fn thread_name(&self, number: u32) -> String {
         match self.threads.get(&number) {
             Some(thread) if thread.name.is_empty() => format!("thread {}", thread.tid),
@@ -190,28 +196,30 @@ impl Trace {
         }
     }
 
-    /// The modules.
+    /// Returns the modules.
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }
 
-    /// File name of the program, whatever it calls itself: a server gives its workers titles.
+    /// Returns the file name of the program, even if the process has changed its title, like a
+    /// server's workers.
     pub fn program(&self) -> Option<&str> {
         let module = self.modules.iter().find(|module| module.flags & Module::PROGRAM != 0)?;
         module.path.rsplit('/').next().filter(|name| !name.is_empty())
     }
 
-    /// Notes for the user.
+    /// Returns the notes for the user.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// How it ended; `None` if its end is missing.
+    /// Returns the end of the trace; `None` if it is missing.
     pub fn end(&self) -> Option<&SegmentEnd> {
         self.end.as_ref()
     }
 
-    /// Length of the recording in nanoseconds, whether anything happened or not; `None` if its begin or end is missing.
+    /// Returns the duration of the recording in nanoseconds, events or not; `None` if its start or
+    /// end is missing.
     pub fn duration(&self) -> Option<u64> {
         let end = self.end.filter(|end| end.reason != SegmentEnd::CONTINUES)?;
         let begin = self.begin?;
@@ -220,53 +228,55 @@ impl Trace {
         Some(end.time.saturating_sub(begin.min(first)))
     }
 
-    /// How far the clock's scale was off at most, in nanoseconds.
+    /// Returns the greatest drift of the clock's scale, in nanoseconds.
     pub fn drift(&self) -> i64 {
         self.drift
     }
 
-    /// Damage of the trace.
+    /// Returns the damage of the trace.
     pub fn damage(&self) -> &Damage {
         &self.damage
     }
 
-    /// Course of the clock. Times at which it stood still are sorted by start, as far as they were listed.
+    /// Returns the report about the clock. The listed stops are sorted by start.
     pub fn pace(&self) -> &ClockReport {
         &self.pace
     }
 
-    /// Price of the recording and what was left out, where it was told to keep to a share of the CPU.
+    /// Returns overhead and omissions of a recording with a limited share of the CPU.
     pub fn share(&self) -> Option<&OverheadReport> {
         self.share.as_ref()
     }
 
-    /// Resolution of the times of calls that was achieved for most of the time, in nanoseconds.
+    /// Returns the resolution of calls' times that held for most of the recording, in nanoseconds.
     pub fn resolution(&self) -> u64 {
         let mostly_coarse = self.pace.coarse > self.counts.span() / 2;
         let coarse = if mostly_coarse { self.pace.coarse_tick } else { 0 };
         self.header.resolution.max(self.pace.tick).max(coarse)
     }
 
-    /// Text of a label by its number; `None` for 0 and for numbers that no block names.
+    /// Returns the text of a label by its number; `None` for 0 and for unknown numbers.
     pub fn label(&self, number: u32) -> Option<&str> {
         self.labels.get(&number).map(String::as_str)
     }
 
-    /// Counts of the trace's content.
+    /// Returns the counts of the trace's content.
     pub fn counts(&self) -> &TraceCounts {
         &self.counts
     }
 
-    /// How many files it has, and their bytes together.
+    /// Returns the number of files, and their total bytes.
     pub fn size(&self) -> (usize, u64) {
         (self.segments.len(), self.segments.iter().map(|segment| segment.bytes).sum())
     }
 
-    /// Hands out the events that end at `from` or later and begin at `to` or earlier, in the order of the file; others
-    /// may come along.
+    /// Passes the events that end at `from` or later and begin at `to` or earlier to `each`, in the
+    /// order of the file.
+    ///
+    /// Other events may be passed, too.
     ///
     /// # Errors
-    /// When a file can't be read any more, or the watcher stops it.
+    /// A file can't be read any more, or `watch` stops the reading.
     pub fn overlapping(
         &self,
         from: u64,
@@ -286,7 +296,8 @@ impl Trace {
         Ok(())
     }
 
-    /// Hands out all events that `keep` keeps, sorted by time; equal times in the order of the file. Memory is bounded.
+    /// Passes all events that `keep` accepts to `each`, sorted by time; equal times in the order of
+    /// the file. Memory is bounded.
     ///
     /// # Errors
     /// See [`Trace::overlapping`].
@@ -312,7 +323,7 @@ impl<'a> Reader<'a> {
         Reader { trace, file: None, decoder: Decoder::new(trace.header.clock) }
     }
 
-    /// Hands out the events of a run. What is damaged was reported when the trace was opened.
+    /// Passes the events of a run to `each`. Damage was reported when the trace was opened.
     fn read(&mut self, run: &BlockRun, mut each: impl FnMut(&Event)) -> Result<(), TraceError> {
         let segment = &self.trace.segments[run.segment as usize];
         let io = || TraceError::io(&segment.path);
@@ -338,7 +349,7 @@ fn report_progress(watch: &mut ProgressCallback<'_>, done: u64, total: u64) -> R
     }
 }
 
-/// Reads the bytes before the first block: the segment's number.
+/// Reads the bytes before the first block, and returns the segment's number.
 fn preamble(path: &Path, file: &mut File) -> Result<u32, TraceError> {
     let mut bytes = [0; PREAMBLE];
     match file.read_exact(&mut bytes) {

@@ -1,5 +1,6 @@
-//! Opening a trace: finds its segments, reads each block once, and remembers where events are. Here it is decided which
-//! thread decodes them, not how.
+//! Opens a trace: finds its segments, reads each block once, and remembers the locations of events.
+//!
+//! Decides which thread decodes the events; does not contain the decoding.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,33 +21,34 @@ use crate::format::meta::{
 use crate::format::varint::FormatError;
 use crate::format::{BLOCK_HEADER, kind};
 
-/// Most threads, modules and notes that are kept.
+/// Limits of threads, modules and notes.
 const THREADS: usize = 1 << 18;
 const MODULES: usize = 1 << 14;
 const NOTES: usize = 1000;
-/// Most times at which the clock stood still, and labels, that are kept.
+/// Limits of clock stops, and of labels.
 const STILLS: usize = 1 << 17;
 const LABELS: usize = 1 << 16;
-/// How often the watcher is told, in bytes.
+/// Bytes between two calls of the progress callback.
 const PROGRESS_INTERVAL: u64 = 1 << 20;
 
-/// Bytes that are worth a thread: starting one takes as long as decoding a small part of them.
+/// Bytes per thread: starting a thread takes as long as decoding a small part of them.
 const WORTH_A_THREAD: u64 = 1 << 20;
 
-/// Opens a trace; all events are decoded here and now, in the order of the file.
+/// Opens a trace; decodes all events on this thread, in the order of the file.
 pub(super) fn open_sequential(
     path: &Path,
     watch: &mut ProgressCallback<'_>,
     sink: &mut impl Sink,
 ) -> Result<Trace, TraceError> {
     let (mut trace, segments) = begin(path)?;
-    let mut here = InlineDecoder { decoder: Decoder::new(trace.header.clock), sink };
-    read_all(&mut trace, segments, &mut here, watch)?;
+    let mut inline_decoder = InlineDecoder { decoder: Decoder::new(trace.header.clock), sink };
+    read_all(&mut trace, segments, &mut inline_decoder, watch)?;
     Ok(trace)
 }
 
-/// Opens a trace; events are decoded on up to so many threads, if there are enough of them. `new` makes a sink for each of the number
-/// that it is told.
+/// Opens a trace; decodes events on up to `threads` threads, if the trace is large enough.
+///
+/// `new` makes a sink per thread; its argument is the number of threads.
 pub(super) fn open_parallel<S: Sink + Send>(
     path: &Path,
     threads: usize,
@@ -59,10 +61,10 @@ pub(super) fn open_parallel<S: Sink + Send>(
     let decoder = Decoder::new(trace.header.clock);
     thread::scope(|scope| {
         let several = threads > 1;
-        if let Some(mut crew) = several.then(|| DecoderPool::start(scope, threads, &decoder, || new(threads))).flatten()
+        if let Some(mut pool) = several.then(|| DecoderPool::start(scope, threads, &decoder, || new(threads))).flatten()
         {
-            read_all(&mut trace, segments, &mut crew, watch)?;
-            return Ok((trace, crew.finish()));
+            read_all(&mut trace, segments, &mut pool, watch)?;
+            return Ok((trace, pool.finish()));
         }
         let mut sink = new(1);
         read_all(&mut trace, segments, &mut InlineDecoder { decoder, sink: &mut sink }, watch)?;
@@ -70,7 +72,7 @@ pub(super) fn open_parallel<S: Sink + Send>(
     })
 }
 
-/// A trace of which no block was read, and its segments.
+/// Returns a trace before its first block, and its segments.
 fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
     let mut damage = Damage::default();
     let segments = segments(path, &mut damage)?;
@@ -109,17 +111,18 @@ fn read_all(
         done += segment.bytes;
         let index = trace.segments.len() as u32;
         trace.segments.push(segment);
-        let mut told = 0;
-        let mut tell = |offset: u64| {
-            if offset < told + PROGRESS_INTERVAL {
+        let mut reported = 0;
+        let mut report = |offset: u64| {
+            if offset < reported + PROGRESS_INTERVAL {
                 return Ok(());
             }
-            told = offset;
+            reported = offset;
             report_progress(watch, before + offset, total)
         };
-        if let Err(why) = read(trace, index, decoding, &mut tell) {
-            match why {
-                // The disk may be bad, or the writer has deleted the segment meanwhile: the others may do.
+        if let Err(error) = read(trace, index, decoding, &mut report) {
+            match error {
+                // The disk may be bad, or the writer has deleted the segment meanwhile; other
+                // segments may be readable.
                 TraceError::Io { path, source } => trace.damage.skipped_files.push((path, source.to_string())),
                 other => return Err(other),
             }
@@ -127,17 +130,17 @@ fn read_all(
     }
     decoding.flush(|decoded| note(trace, decoded));
     report_progress(watch, total, total)?;
-    trace.pace.stops.sort_by_key(|still| still.start);
+    trace.pace.stops.sort_by_key(|stop| stop.start);
     let continues = |end: &SegmentEnd| end.reason == SegmentEnd::CONTINUES;
     trace.damage.missing_end = trace.end.as_ref().is_none_or(continues);
-    // All blocks may have been damaged.
+    // All blocks may be damaged.
     if trace.counts.first > trace.counts.last {
         trace.counts.first = trace.counts.last;
     }
     Ok(())
 }
 
-/// The files of a trace, in order.
+/// Lists the files of a trace, in order.
 fn segments(path: &Path, damage: &mut Damage) -> Result<Vec<Segment>, TraceError> {
     let io = || TraceError::io(path);
     let meta = fs::metadata(path).map_err(io())?;
@@ -184,7 +187,7 @@ fn segments(path: &Path, damage: &mut Damage) -> Result<Vec<Segment>, TraceError
     Ok(found)
 }
 
-/// The first header that can be read.
+/// Returns the first readable header.
 fn header(path: &Path, segments: &[Segment]) -> Result<Header, TraceError> {
     for segment in segments {
         let Ok(mut file) = File::open(&segment.path) else { continue };
@@ -205,7 +208,7 @@ fn read(
     trace: &mut Trace,
     index: u32,
     decoding: &mut impl BlockDecoder,
-    tell: &mut dyn FnMut(u64) -> Result<(), TraceError>,
+    report: &mut dyn FnMut(u64) -> Result<(), TraceError>,
 ) -> Result<(), TraceError> {
     let path = trace.segments[index as usize].path.clone();
     let mut file = File::open(&path).map_err(TraceError::io(&path))?;
@@ -219,17 +222,17 @@ fn read(
                 } else {
                     "no block with a correct checksum"
                 };
-                // What is wrong before comes before.
+                // Reports damage in the order of the file.
                 decoding.flush(|decoded| note(trace, decoded));
                 trace.damage.region(&path, damaged.offset, damaged.bytes, why);
             }
             Item::Block { offset, kind, payload } => {
-                tell(offset)?;
+                report(offset)?;
                 let bytes = (payload.len() + BLOCK_HEADER) as u64;
                 let read = match kind {
                     kind::EVENTS => {
-                        let place = BlockLocation { segment: index, offset, bytes };
-                        decoding.push(place, payload, |decoded| note(trace, decoded));
+                        let location = BlockLocation { segment: index, offset, bytes };
+                        decoding.push(location, payload, |decoded| note(trace, decoded));
                         Ok(())
                     }
                     kind::HEADER => match Header::read(payload) {
@@ -238,7 +241,7 @@ fn read(
                             trace.damage.skipped_files.push((path, why.into()));
                             return Ok(());
                         }
-                        // The last word counts: a server titles its processes.
+                        // The last header counts: a server changes its processes' titles.
                         other => other.map(|header| trace.header.command = header.command),
                     },
                     _ => about(trace, kind, payload),
@@ -253,7 +256,7 @@ fn read(
     Ok(())
 }
 
-/// Remembers where a block's events are, how many, and what is wrong with it.
+/// Records the location, the counts and the defect of a block.
 fn note(trace: &mut Trace, decoded: DecodedBlock) {
     trace.counts.add(&decoded.counts);
     if let Some(run) = decoded.run() {
@@ -266,16 +269,16 @@ fn note(trace: &mut Trace, decoded: DecodedBlock) {
     }
 }
 
-/// Reads a block that says something about the trace.
+/// Reads a block of metadata.
 fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), FormatError> {
     let clock = trace.header.clock;
     match block {
         kind::MODULES => {
             for module in Module::read_all(payload, &clock)? {
-                let room = trace.modules.len() < MODULES;
+                let has_space = trace.modules.len() < MODULES;
                 match trace.modules.iter_mut().find(|known| known.id == module.id) {
                     Some(known) => *known = module,
-                    None if room => trace.modules.push(module),
+                    None if has_space => trace.modules.push(module),
                     None => trace.damage.dropped_entries += 1,
                 }
             }
@@ -291,7 +294,8 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), FormatError
         }
         kind::CLOCK => {
             let (time, drift) = read_clock(payload, &clock)?;
-            // The first segment's first one. Of a trace that has lost its first segments nobody knows when it began.
+            // The first clock block of segment 0. Without that segment, the start of the trace is
+            // unknown.
             if let [Segment { number: 0, .. }] = trace.segments[..] {
                 trace.begin.get_or_insert(time);
             }
@@ -301,7 +305,7 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), FormatError
         }
         kind::NOTE => {
             let note = Note::read(payload, &clock)?;
-            // Each segment may repeat them.
+            // Each segment may repeat the notes.
             let known = trace.notes.iter().any(|known| known.text == note.text);
             if !known && trace.notes.len() < NOTES {
                 trace.notes.push(note);
@@ -311,12 +315,12 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), FormatError
         }
         kind::PACE => {
             let pace = ClockReport::read(payload, &clock)?;
-            let mut stills = std::mem::take(&mut trace.pace.stops);
-            // The sums have all of them; of those listed a part shows how long they are.
-            stills.extend(pace.stops.iter().take(STILLS.saturating_sub(stills.len())));
-            trace.pace = ClockReport { stops: stills, ..pace };
+            let mut listed = std::mem::take(&mut trace.pace.stops);
+            // The sums include all stops; the listed part shows their durations.
+            listed.extend(pace.stops.iter().take(STILLS.saturating_sub(listed.len())));
+            trace.pace = ClockReport { stops: listed, ..pace };
         }
-        // The last one has all.
+        // The last one contains all.
         kind::SHARE => trace.share = Some(OverheadReport::read(payload)?),
         kind::LABELS => {
             for (number, text) in read_labels(payload)? {

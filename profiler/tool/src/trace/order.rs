@@ -1,11 +1,13 @@
-//! Events sorted by time in bounded memory. Blocks are nearly in order, so a window of time takes a few of them; where a
-//! window holds too much it is halved and its blocks are read again.
+//! Sorts events by time in bounded memory.
+//!
+//! Blocks are nearly in order, so a time window covers few of them. A window with too many events
+//! is halved, and its blocks are read again.
 
 use super::runs::BlockRun;
 use super::{ProgressCallback, Reader, Trace, TraceError, report_progress};
 use crate::format::Event;
 
-/// Events in memory at a time: below 100 MB.
+/// Limit of events in memory: below 100 MB.
 pub(super) const WINDOW: usize = 1 << 20;
 
 pub(super) fn in_order(
@@ -22,21 +24,21 @@ pub(super) fn in_order(
     let (mut next, mut done, mut from) = (0, 0, 0);
     let mut active: Vec<BlockRun> = Vec::new();
     while next < runs.len() || !active.is_empty() {
-        let mut room = (most / 2) as u64;
-        while next < runs.len() && (active.is_empty() || runs[next].events <= room || runs[next].first <= from) {
-            room = room.saturating_sub(runs[next].events);
+        let mut events_left = (most / 2) as u64;
+        while next < runs.len() && (active.is_empty() || runs[next].events <= events_left || runs[next].first <= from) {
+            events_left = events_left.saturating_sub(runs[next].events);
             active.push(runs[next]);
             next += 1;
         }
         let to = runs.get(next).map(|run| run.first);
-        // Equal times come in the order of the file.
+        // Events of equal times keep the order of the file.
         active.sort_by_key(|run| (run.segment, run.offset));
         windows.hand_out(&active, from, to, &keep, &mut each)?;
         let Some(to) = to else { break };
         active.retain(|run| {
-            let stays = run.latest >= to;
-            done += if stays { 0 } else { run.bytes };
-            stays
+            let remains = run.latest >= to;
+            done += if remains { 0 } else { run.bytes };
+            remains
         });
         from = to;
         report_progress(watch, done, total)?;
@@ -48,12 +50,12 @@ struct Windows<'a> {
     reader: Reader<'a>,
     most: usize,
     events: Vec<Event>,
-    /// Time and place in `events`.
+    /// Time, and index in `events`.
     keys: Vec<(u64, u32)>,
 }
 
 impl Windows<'_> {
-    /// Hands out the events of `runs` from `from` to before `to`, or to the end.
+    /// Passes the events of `runs` from `from` to before `to`, or to the end.
     fn hand_out(
         &mut self,
         runs: &[BlockRun],
@@ -62,7 +64,7 @@ impl Windows<'_> {
         keep: &impl Fn(&Event) -> bool,
         each: &mut impl FnMut(&Event),
     ) -> Result<(), TraceError> {
-        // The next window is the last in here.
+        // The next window is the last entry.
         let mut rest = vec![(from, to)];
         while let Some((from, to)) = rest.pop() {
             let inside = |time: u64| time >= from && to.is_none_or(|to| time < to);
@@ -84,8 +86,8 @@ impl Windows<'_> {
                 }
             }
             if !too_many {
-                // Small keys instead of whole events: less to move about. Blocks are sorted in themselves, so a sort that merges
-                // what is sorted is quick.
+                // Small keys instead of whole events reduce copying. Each block is sorted, so a
+                // merge sort is fast.
                 self.keys.clear();
                 self.keys.extend((0..).zip(&self.events).map(|(index, event)| (event.time, index)));
                 self.keys.sort_by_key(|(time, _)| *time);
@@ -98,7 +100,7 @@ impl Windows<'_> {
             let (_, median, _) = self.events.select_nth_unstable_by_key(middle, |event| event.time);
             let split = if median.time > from { median.time } else { from.saturating_add(1) };
             if to.is_some_and(|to| split >= to) || split == from {
-                // All of one instant: the order of the file is the order.
+                // All events have one time: the order of the file is the result.
                 for run in runs {
                     self.reader.read(run, |event| {
                         if inside(event.time) && keep(event) {
@@ -141,14 +143,14 @@ mod tests {
             }
             writer.finish(1000).unwrap();
             let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
-            let mut seen = Vec::new();
-            in_order(&trace, most, &mut ignore_progress, |_| true, |event| seen.push(*event)).unwrap();
-            prop_assert_eq!(seen.len(), times.len());
-            prop_assert!(seen.is_sorted_by_key(|event| event.time));
-            // One thread's events of the same instant keep their order.
+            let mut sorted = Vec::new();
+            in_order(&trace, most, &mut ignore_progress, |_| true, |event| sorted.push(*event)).unwrap();
+            prop_assert_eq!(sorted.len(), times.len());
+            prop_assert!(sorted.is_sorted_by_key(|event| event.time));
+            // One thread's events with equal times keep their order.
             for thread in 0..4 {
-                let of = |event: &&Event| event.thread == thread;
-                let ids = seen.iter().filter(of).map(|event| match event.kind {
+                let is_of_thread = |event: &&Event| event.thread == thread;
+                let ids = sorted.iter().filter(is_of_thread).map(|event| match event.kind {
                     EventKind::RequestEnd { id } => (event.time, id),
                     _ => unreachable!(),
                 });

@@ -1,5 +1,7 @@
-//! Decoding on several threads: one reads, the others decode. Findings come back in the order of the file, and only so
-//! many blocks are under way that memory stays bounded. Never here: the format of a block, and the use of findings.
+//! Decoding on several threads: one thread reads, the others decode.
+//!
+//! Results return in the order of the file, and the number of blocks in flight is limited, so that
+//! memory is bounded. Does not contain the format of a block, or the use of the results.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,18 +14,18 @@ use super::block_decoder::BlockDecoder;
 use super::decoded::{BlockLocation, DecodedBlock};
 use crate::format::event::{Decoder, Sink};
 
-/// Bytes that are handed over together: enough that handing over costs nothing, and little enough that everybody has something to do.
+/// Bytes per batch: enough to make the exchange cheap, and few enough to keep all threads busy.
 const BATCH: usize = 1 << 18;
-/// Blocks that are handed over together, should they be small or empty.
+/// Limit of blocks per batch, for small or empty blocks.
 const BLOCKS: usize = 1 << 10;
-/// Batches on their way per thread. With the longest blocks 2.5 MB.
+/// Batches in flight per thread; 2.5 MB with the longest blocks.
 const IN_FLIGHT: usize = 2;
 
-/// Some blocks that follow each other, and later what is in them.
+/// Consecutive blocks, and later their results.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
-    /// Where each was, and where it ends in `bytes`.
+    /// Location of each block, and its end in `bytes`.
     blocks: Vec<(BlockLocation, usize)>,
     decoded: Vec<DecodedBlock>,
 }
@@ -31,8 +33,8 @@ struct Batch {
 impl Batch {
     fn decode(&mut self, decoder: &mut Decoder, sink: &mut impl Sink) {
         let mut begin = 0;
-        for (place, end) in self.blocks.drain(..) {
-            self.decoded.push(DecodedBlock::decode(place, &self.bytes[begin..end], decoder, sink));
+        for (location, end) in self.blocks.drain(..) {
+            self.decoded.push(DecodedBlock::decode(location, &self.bytes[begin..end], decoder, sink));
             begin = end;
         }
         self.bytes.clear();
@@ -44,29 +46,30 @@ pub(super) struct DecoderPool<'scope, S> {
     work: Sender<(u64, Batch)>,
     done: Receiver<(u64, Result<Batch>)>,
     threads: Vec<ScopedJoinHandle<'scope, S>>,
-    /// The next one to be handed over.
+    /// The batch that is being filled.
     current: Batch,
-    /// Batches on their way, the oldest first. Decoded ones wait for the ones before them.
+    /// Batches in flight, the oldest first. Decoded ones wait for earlier ones.
     in_flight: VecDeque<Option<Batch>>,
-    /// The number of the oldest.
+    /// Number of the oldest batch in flight.
     oldest: u64,
     empty: Vec<Batch>,
 }
 
 impl<'scope, S: Sink + Send + 'scope> DecoderPool<'scope, S> {
-    /// Starts so many threads, or as many as the system allows, each with a sink that `new` makes; `None` if it allows none.
+    /// Starts up to `threads` threads, or as many as the system allows, each with a sink from
+    /// `new`; `None` for no thread.
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
         threads: usize,
         decoder: &Decoder,
         new: impl Fn() -> S,
     ) -> Option<DecoderPool<'scope, S>> {
-        let (work, wanted) = channel();
-        let (found, done) = channel();
-        let wanted = Arc::new(Mutex::new(wanted));
+        let (work, jobs) = channel();
+        let (results, done) = channel();
+        let jobs = Arc::new(Mutex::new(jobs));
         let start = |_| {
-            let (decoder, sink, wanted, found) = (decoder.clone(), new(), Arc::clone(&wanted), found.clone());
-            Builder::new().spawn_scoped(scope, move || run_worker(decoder, sink, &wanted, &found)).ok()
+            let (decoder, sink, jobs, results) = (decoder.clone(), new(), Arc::clone(&jobs), results.clone());
+            Builder::new().spawn_scoped(scope, move || run_worker(decoder, sink, &jobs, &results)).ok()
         };
         let threads: Vec<_> = (0..threads).map_while(start).collect();
         if threads.is_empty() {
@@ -83,7 +86,7 @@ impl<'scope, S: Sink + Send + 'scope> DecoderPool<'scope, S> {
         })
     }
 
-    /// Ends the threads; their sinks.
+    /// Ends the threads, and returns their sinks.
     pub(super) fn finish(self) -> Vec<S> {
         drop(self.work);
         let join = |thread: ScopedJoinHandle<'_, S>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
@@ -94,16 +97,16 @@ impl<'scope, S: Sink + Send + 'scope> DecoderPool<'scope, S> {
         let batch = mem::replace(&mut self.current, self.empty.pop().unwrap_or_default());
         let number = self.oldest + self.in_flight.len() as u64;
         self.in_flight.push_back(None);
-        // Nobody takes it if all threads have panicked: the first to do so has said so, and is heard next.
+        // The send fails if all threads have panicked; the next receive then gets the first panic.
         let _ = self.work.send((number, batch));
     }
 
-    /// Waits for one batch; hands out what has nothing before it any more.
+    /// Waits for one batch; passes on results with no earlier batch in flight.
     fn wait(&mut self, each: &mut impl FnMut(DecodedBlock)) {
         let Ok((number, batch)) = self.done.recv() else { unreachable!("a thread lives until it has answered") };
         let batch = batch.unwrap_or_else(|panic| resume_unwind(panic));
-        if let Some(place) = self.in_flight.get_mut((number - self.oldest) as usize) {
-            *place = Some(batch);
+        if let Some(slot) = self.in_flight.get_mut((number - self.oldest) as usize) {
+            *slot = Some(batch);
         }
         while let Some(Some(batch)) = self.in_flight.front_mut() {
             let mut batch = mem::take(batch);
@@ -116,9 +119,9 @@ impl<'scope, S: Sink + Send + 'scope> DecoderPool<'scope, S> {
 }
 
 impl<'scope, S: Sink + Send + 'scope> BlockDecoder for DecoderPool<'scope, S> {
-    fn push(&mut self, place: BlockLocation, payload: &[u8], mut each: impl FnMut(DecodedBlock)) {
+    fn push(&mut self, location: BlockLocation, payload: &[u8], mut each: impl FnMut(DecodedBlock)) {
         self.current.bytes.extend_from_slice(payload);
-        self.current.blocks.push((place, self.current.bytes.len()));
+        self.current.blocks.push((location, self.current.bytes.len()));
         if self.current.bytes.len() >= BATCH || self.current.blocks.len() >= BLOCKS {
             while self.in_flight.len() >= IN_FLIGHT * self.threads.len() {
                 self.wait(&mut each);
@@ -141,19 +144,19 @@ impl<'scope, S: Sink + Send + 'scope> BlockDecoder for DecoderPool<'scope, S> {
 fn run_worker<S: Sink>(
     mut decoder: Decoder,
     mut sink: S,
-    wanted: &Mutex<Receiver<(u64, Batch)>>,
-    found: &Sender<(u64, Result<Batch>)>,
+    jobs: &Mutex<Receiver<(u64, Batch)>>,
+    results: &Sender<(u64, Result<Batch>)>,
 ) -> S {
     loop {
-        // One waits for work, the others for their turn to wait.
-        let next = wanted.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        // One thread waits for work; the others wait for the lock.
+        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((number, mut batch)) = next else { return sink };
         let decoded = catch_unwind(AssertUnwindSafe(|| {
             batch.decode(&mut decoder, &mut sink);
             batch
         }));
-        // Whoever asked has gone: so does this.
-        if found.send((number, decoded)).is_err() {
+        // The receiver is gone: the thread ends.
+        if results.send((number, decoded)).is_err() {
             return sink;
         }
     }

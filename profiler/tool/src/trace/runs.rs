@@ -1,13 +1,13 @@
-//! Where in a trace its events are, in a list of bounded length, and how many of each kind.
+//! Locations of a trace's events, in a list of bounded length, and counts by kind.
 
 use serde::Serialize;
 
 use crate::format::{Event, EventKind};
 
-/// Most entries of the list: 12 MB.
+/// Limit of the list: 12 MB.
 const MOST: usize = 1 << 18;
 
-/// Blocks that follow each other in a segment.
+/// Consecutive blocks in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockRun {
     /// Index of the segment.
@@ -15,7 +15,7 @@ pub(super) struct BlockRun {
     pub(super) offset: u64,
     pub(super) bytes: u64,
     pub(super) events: u64,
-    /// The earliest start of anything, the earliest and the latest time of an event.
+    /// The earliest start of anything, and the earliest and the latest time of an event.
     pub(super) earliest: u64,
     pub(super) first: u64,
     pub(super) latest: u64,
@@ -31,7 +31,7 @@ impl BlockRun {
     }
 }
 
-/// Adds a run; joins neighbours when there are too many.
+/// Adds a run; joins neighbours if there are too many.
 pub(super) fn add(runs: &mut Vec<BlockRun>, run: BlockRun) {
     add_up_to(runs, run, MOST);
 }
@@ -55,7 +55,8 @@ fn add_up_to(runs: &mut Vec<BlockRun>, run: BlockRun, most: usize) {
             }
         }
     }
-    // A segment holds many runs before there are so many: this always makes room, except for segments of one block.
+    // A segment has many runs when the limit is reached, so joining frees entries, except for
+    // segments of one block.
     if joined.len() < runs.len() {
         *runs = joined;
     }
@@ -64,23 +65,23 @@ fn add_up_to(runs: &mut Vec<BlockRun>, run: BlockRun, most: usize) {
 /// Counts of a trace's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceCounts {
-    /// Events in all.
+    /// All events.
     pub events: u64,
     /// Calls of functions.
     pub calls: u64,
-    /// Locks held, taken or given back.
+    /// Locks that were held, taken or released.
     pub locks: u64,
     /// Waits that ended without a lock.
     pub waits: u64,
-    /// Starts, blocks and ends of requests.
+    /// Starts, blocks, ends and labels of requests.
     pub requests: u64,
     /// Scheduler events.
     pub scheduler: u64,
-    /// Events that were lost.
+    /// Lost events.
     pub lost: u64,
-    /// Bytes of blocks of events.
+    /// Bytes of event blocks.
     pub event_bytes: u64,
-    /// The earliest start of anything, nanoseconds of `CLOCK_MONOTONIC`.
+    /// The earliest start of anything, in nanoseconds of `CLOCK_MONOTONIC`.
     pub first: u64,
     /// The latest time.
     pub last: u64,
@@ -108,7 +109,7 @@ impl TraceCounts {
         }
     }
 
-    /// Adds what another part of the trace holds.
+    /// Adds the counts of another part of the trace.
     pub(super) fn add(&mut self, other: &TraceCounts) {
         self.events += other.events;
         self.calls += other.calls;
@@ -122,13 +123,13 @@ impl TraceCounts {
         self.last = self.last.max(other.last);
     }
 
-    /// Nanoseconds between the first and the last.
+    /// Returns the nanoseconds between `first` and `last`.
     pub fn span(&self) -> u64 {
         self.last.saturating_sub(self.first)
     }
 }
 
-/// How far back in time an event reaches.
+/// Returns the start of an event.
 #[inline(always)]
 pub(crate) fn start_of(event: &Event) -> u64 {
     let reach = match event.kind {

@@ -1,4 +1,5 @@
-//! Causes of slow requests: by the function that the others do not call, by label; and totals that count each moment once.
+//! Causes of slow requests: the function that only slow requests call, labels, and totals that
+//! count each moment once.
 
 use crate::support::*;
 use leeward_profile::analysis::Selection;
@@ -9,8 +10,10 @@ use leeward_profile::format::write::TraceWriter;
 use leeward_profile::stats;
 use leeward_profile::trace::ignore_progress;
 
-/// Requests of two kinds: those with label 1 parse; each 50th, with label 2, calls `SNAPSHOT`, which calls `WRITE` and that `PARSE`, where
-/// the time goes.
+/// Writes a trace of two kinds of requests.
+///
+/// Requests with label 1 call `PARSE`. Each 50th request has label 2 and calls `SNAPSHOT`, which
+/// calls `WRITE`, which calls `PARSE`; the time passes in `PARSE`.
 fn requests() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
@@ -64,9 +67,9 @@ fn what_the_machine_did_is_told_from_what_the_program_did() {
     }
     writer.finish(2_000_000_000).unwrap();
     let tail = tail_of(folder.path());
-    let of: Vec<_> = tail.findings.iter().map(|finding| (finding.of_machine, finding.cause.as_str())).collect();
-    assert_eq!(of[0], (true, "off the CPU, though it could run"));
-    assert_eq!(of[1], (false, format!("in {PARSE:#x}").as_str()));
+    let causes: Vec<_> = tail.findings.iter().map(|finding| (finding.of_machine, finding.cause.as_str())).collect();
+    assert_eq!(causes[0], (true, "off the CPU, though it could run"));
+    assert_eq!(causes[1], (false, format!("in {PARSE:#x}").as_str()));
 }
 
 #[test]
@@ -91,9 +94,9 @@ fn labels_are_compared_by_themselves() {
     let folder = requests();
     let (trace, mut symbols) = open(folder.path());
     let labels = by_label(&trace, &mut symbols, &Selection::Marked, 0.1, &mut ignore_progress).unwrap();
-    let seen: Vec<(&str, u64, u64)> =
+    let summary: Vec<(&str, u64, u64)> =
         labels.iter().map(|(label, tail)| (label.as_str(), tail.requests, tail.slow_mean / 100_000)).collect();
-    assert_eq!(seen, [("KEYS", 20, 4), ("GET", 980, 0)]);
+    assert_eq!(summary, [("KEYS", 20, 4), ("GET", 980, 0)]);
     assert!(labels[1].1.max < 11_000);
 }
 
@@ -107,7 +110,8 @@ fn recursion_counts_each_moment_once() {
         duration,
         extent: Extent::Whole,
     };
-    // 200 deep, so that more than one stretch is remembered; then one that is none: 3 calls in a row.
+    // First 200 nested calls, so that more than one span is remembered; then 3 consecutive calls
+    // without nesting.
     for turn in 1..=20_u64 {
         let base = turn * 10_000_000;
         for depth in (0..200_u64).rev() {

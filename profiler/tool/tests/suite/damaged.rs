@@ -1,4 +1,4 @@
-//! Traces that are cut off, damaged, incomplete or something else: a clear word, and what could be read.
+//! Truncated, damaged, incomplete and foreign traces: a clear error, and the readable events.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use leeward_profile::format::write::{TraceConfig, TraceWriter, segment_path};
 use leeward_profile::format::{EventKind, kind};
 use leeward_profile::trace::{Trace, TraceError, ignore_progress};
 
-/// A trace of three segments at least.
+/// Writes a trace of at least three segments; returns its number of events.
 fn several() -> (tempfile::TempDir, u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &TraceConfig { segment_bytes: 100_000, ..setup() }).unwrap();
@@ -39,7 +39,7 @@ fn a_whole_trace_has_no_damage() {
     assert!(trace.damage().is_none(), "{}", trace.damage());
     assert_eq!(trace.counts().events, events);
     assert_eq!(trace.end().unwrap().events, events);
-    // One of its files can be read alone.
+    // A single segment can be read alone.
     let part = open(&segments(folder.path())[1]);
     assert!(part.counts().events > 0 && part.counts().events < events);
 }
@@ -77,7 +77,7 @@ fn missing_segments_are_named() {
     fs::remove_file(&paths[1]).unwrap();
     let trace = open(folder.path());
     assert_eq!(trace.damage().gaps, [(1, 1)]);
-    // The first may have been deleted on purpose.
+    // The first segment may have been deleted on purpose.
     fs::remove_file(&paths[0]).unwrap();
     assert!(open(folder.path()).damage().gaps.is_empty());
 }
@@ -100,26 +100,26 @@ fn a_segment_of_another_trace_is_left_out() {
 #[test]
 fn what_is_no_trace_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |path: &Path| Trace::open(path, &mut ignore_progress).unwrap_err();
-    assert!(matches!(refused(folder.path()), TraceError::Empty(_)));
-    assert!(matches!(refused(&folder.path().join("nowhere")), TraceError::Io { .. }));
+    let error_of = |path: &Path| Trace::open(path, &mut ignore_progress).unwrap_err();
+    assert!(matches!(error_of(folder.path()), TraceError::Empty(_)));
+    assert!(matches!(error_of(&folder.path().join("nowhere")), TraceError::Io { .. }));
     let file = folder.path().join("00000000.lwt");
     fs::write(&file, b"").unwrap();
-    assert!(matches!(refused(folder.path()), TraceError::NotATrace(_)));
+    assert!(matches!(error_of(folder.path()), TraceError::NotATrace(_)));
     fs::write(&file, b"ELF and something else that is long enough").unwrap();
-    assert!(matches!(refused(&file), TraceError::NotATrace(_)));
+    assert!(matches!(error_of(&file), TraceError::NotATrace(_)));
     TraceWriter::create(folder.path(), &setup()).unwrap().finish(1).unwrap();
     let whole = fs::read(&file).unwrap();
     let mut later = whole.clone();
     later[8] = 2;
     fs::write(&file, &later).unwrap();
-    let why = refused(&file);
-    assert!(matches!(why, TraceError::Version { found: 2, .. }));
-    assert!(why.to_string().contains("version 2; this program reads version 1"), "{why}");
+    let error = error_of(&file);
+    assert!(matches!(error, TraceError::Version { found: 2, .. }));
+    assert!(error.to_string().contains("version 2; this program reads version 1"), "{error}");
     let mut headless = whole;
     headless[40] ^= 1;
     fs::write(&file, &headless).unwrap();
-    assert!(matches!(refused(&file), TraceError::NoHeader(_)));
+    assert!(matches!(error_of(&file), TraceError::NoHeader(_)));
 }
 
 #[test]
@@ -132,14 +132,14 @@ fn a_block_that_can_not_be_decoded_is_reported_and_the_rest_read() {
     wrong[4] = 1;
     wrong.push(0);
     writer.block(kind::EVENTS, &wrong).unwrap();
-    // A kind of block that a later version may have.
+    // A block kind that a later version may have.
     writer.block(77, b"whatever").unwrap();
     writer.finish(20_000).unwrap();
     let trace = open(folder.path());
     assert_eq!(trace.counts().events, 4);
     assert_eq!(trace.damage().count, 1);
-    let why = FormatError::Kind(0).to_string();
-    assert!(trace.damage().to_string().contains(&why), "{}", trace.damage());
+    let message = FormatError::Kind(0).to_string();
+    assert!(trace.damage().to_string().contains(&message), "{}", trace.damage());
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn a_clock_of_cycles_becomes_nanoseconds() {
     let mut writer = TraceWriter::create(folder.path(), &setup).unwrap();
     writer.event(0, 9_000, call(HANDLE, 4_000)).unwrap();
     writer.finish(9_000).unwrap();
-    let mut seen = Vec::new();
-    let trace = Trace::open_with(folder.path(), &mut ignore_progress, |event| seen.push(*event)).unwrap();
-    assert_eq!((seen[0].time, seen[0].kind), (52_000, call(HANDLE, 1_000)));
+    let mut events_read = Vec::new();
+    let trace = Trace::open_with(folder.path(), &mut ignore_progress, |event| events_read.push(*event)).unwrap();
+    assert_eq!((events_read[0].time, events_read[0].kind), (52_000, call(HANDLE, 1_000)));
     assert_eq!((trace.counts().first, trace.counts().last), (51_000, 52_000));
     assert_eq!(trace.header().clock.wall(52_000), 2_007);
 }

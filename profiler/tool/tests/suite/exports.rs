@@ -1,5 +1,8 @@
-//! Exports as their readers see them: as many fields in each line of CSV as in its head, and an end for each begin in Chrome's JSON and in
-//! Perfetto's packets. `profiler/tests/readers` gives the same files to pandas, pyarrow and Perfetto's own definitions.
+//! Exports as their readers parse them.
+//!
+//! Each line of CSV has as many fields as the header. In Chrome's JSON and in Perfetto's packets,
+//! each begin has an end. `profiler/tests/readers` reads the same files with pandas, pyarrow and
+//! Perfetto's own definitions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,9 @@ use leeward_profile::format::write::TraceWriter;
 use leeward_profile::format::{EventKind, ObjectKind};
 use leeward_profile::trace::ignore_progress;
 
-/// Requests with calls, locks whose holds overlap, and a thread that loses its CPU in both ways. One call lasts longer than a batch.
+/// Exports a trace of requests with calls, overlapping lock holds and both reasons to lose the CPU.
+///
+/// One call lasts longer than a batch.
 fn exported(format: Format) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
@@ -19,11 +24,11 @@ fn exported(format: Format) -> Vec<u8> {
     for id in 1..=requests {
         let start = id * 100_000;
         request(&mut writer, id, start, start + 50_000, |writer| {
-            let why = if id % 2 == 0 { OffCpu::Blocked } else { OffCpu::Runnable };
-            writer.event(WORKER, start + 3_000, switched_out(why)).unwrap();
+            let reason = if id % 2 == 0 { OffCpu::Blocked } else { OffCpu::Runnable };
+            writer.event(WORKER, start + 3_000, switched_out(reason)).unwrap();
             writer.event(WORKER, start + 9_000, EventKind::SwitchedIn { cpu: 1 }).unwrap();
             writer.event(WORKER, start + 20_000, call(PARSE, 18_000)).unwrap();
-            // As long as the call around it, and one that began a tick before that.
+            // `RARE` lasts as long as `WRITE`, the call around it.
             writer.event(WORKER, start + 30_000, call(RARE, 5_000)).unwrap();
             writer.event(WORKER, start + 30_000, call(WRITE, 5_000)).unwrap();
             writer.event(WORKER, start + 40_000, lock_held(0x1100, 1_000, 15_000)).unwrap();
@@ -42,7 +47,7 @@ fn exported(format: Format) -> Vec<u8> {
     out
 }
 
-/// Fields of a line as RFC 4180 has them.
+/// Fields of a line of CSV, as in RFC 4180.
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);
     for letter in line.chars() {
@@ -68,10 +73,10 @@ fn each_line_of_csv_has_as_many_fields_as_its_head() {
     assert_eq!((kinds["switched out, blocked"], kinds["switched out, runnable"]), (3_500, 3_500), "{kinds:?}");
 }
 
-/// Begins (+1) and ends (−1) of a track, each with its time, in the order of the file.
+/// Begins (+1) and ends (−1) of a track with their times, in the order of the file.
 type Slices = Vec<(u64, i64)>;
 
-/// Checks what a reader does with a track: it sorts by time and keeps the order of equal times.
+/// Checks a track like a reader: a stable sort by time, then each end must follow its begin.
 fn balanced(track: &str, mut slices: Slices) {
     slices.sort_by_key(|(time, _)| *time);
     let mut depth = 0;
@@ -104,7 +109,7 @@ fn chromes_begins_have_their_ends() {
     tracks.into_iter().for_each(|(track, slices)| balanced(&track, slices));
 }
 
-/// Fields of a message of protocol buffers: number, and value or bytes.
+/// Fields of a protocol buffers message: number, and value or bytes.
 fn message(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let (mut value, mut shift) = (0, 0);
@@ -137,13 +142,14 @@ fn perfettos_begins_have_their_ends() {
         let packet = message(packet);
         let time = packet.iter().find(|field| field.0 == 8).map_or(0, |field| field.1);
         for (_, _, event) in packet.iter().filter(|field| field.0 == 11) {
-            let of = |number| message(event).iter().find(|field| field.0 == number).map_or(0, |field| field.1);
-            tracks.entry(of(11)).or_default().push((time, if of(9) == 1 { 1 } else { -1 }));
+            let field_value = |number| message(event).iter().find(|field| field.0 == number).map_or(0, |field| field.1);
+            tracks.entry(field_value(11)).or_default().push((time, if field_value(9) == 1 { 1 } else { -1 }));
             longest = longest.max(time);
         }
     }
     assert!(tracks.len() >= 3, "{:?}", tracks.keys());
-    // The call around all others ends where it ended, though it was written after many batches of them.
+    // The outermost call ends at its own time, although it is written many batches after the inner
+    // calls.
     assert_eq!(longest, 700_100_000);
     tracks.into_iter().for_each(|(track, slices)| balanced(&format!("track {track:#x}"), slices));
 }

@@ -1,7 +1,11 @@
-//! Mutational fuzzing of the reader: whole traces, damaged and spliced, with and without their checksums put right, so that
-//! both the framing and what is behind it are reached. By seed, so every run does the same; `LEEWARD_FUZZ_ITERATIONS` makes
-//! it longer, `LEEWARD_FUZZ_SEED` different. Findings are written to a file that the failure names; put them into
-//! `tests/corpus/`, and they are replayed for ever.
+//! Mutational fuzzing of the trace reader: whole traces, damaged and spliced.
+//!
+//! Some mutants get correct checksums, so that the fuzzer reaches both the framing and the decoder
+//! after it.
+//!
+//! The seed is fixed, so each run does the same. `LEEWARD_FUZZ_ITERATIONS` makes the run longer,
+//! `LEEWARD_FUZZ_SEED` makes it different. The failure message names the file of a finding; a copy
+//! of the file in `tests/corpus/` is replayed in each later run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,16 +27,22 @@ use leeward_profile::{render, symbols};
 use leeward_testkit::fuzz::{self, FuzzSearch};
 use leeward_testkit::random::Random;
 
-/// Bytes at which something changes: kinds, and numbers of one byte and of two.
+/// Boundary values: block kinds, and numbers of one and two bytes.
 const EDGES: [u8; 9] = [0, 1, 2, 0x42, 127, 128, 129, 254, 255];
 
-/// A small trace with every kind of event.
+/// Writes a small trace with every kind of event.
 fn rich() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    let stills = vec![ClockStop { start: 500_000, length: 60_000, used: 50_000 }];
+    let clock_stops = vec![ClockStop { start: 500_000, length: 60_000, used: 50_000 }];
     writer
-        .pace(&ClockReport { stopped: 60_000, used: 1_000_000, tick: 1000, stops: stills, ..ClockReport::default() })
+        .pace(&ClockReport {
+            stopped: 60_000,
+            used: 1_000_000,
+            tick: 1000,
+            stops: clock_stops,
+            ..ClockReport::default()
+        })
         .unwrap();
     let most = vec![OmittedFunction { function: PARSE, calls: 300, missed: 200, length: 12 }];
     writer
@@ -86,7 +96,7 @@ fn rich() -> Vec<u8> {
     fs::read(segment_path(folder.path(), 0)).unwrap()
 }
 
-/// The kept corpus, in the order of the names, and a trace with all there is.
+/// The files of the corpus, ordered by name, and a trace with every kind of event.
 fn corpus() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     fuzz::corpus(&folder, "", 2).into_iter().chain([rich()]).collect()
@@ -116,14 +126,14 @@ fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Damages what blocks hold, and gives each a correct checksum.
+/// Damages the payloads of blocks and gives each block a correct checksum.
 fn corrupt_payloads(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes[..PREAMBLE.min(bytes.len())].to_vec();
     let mut blocks = BlockReader::new(&bytes[out.len()..], 0);
     while let Some(item) = blocks.next_item().unwrap() {
         let Item::Block { kind, payload, .. } = item else { continue };
         let mut payload = payload.to_vec();
-        // The header stays, mostly: without it nothing else is read.
+        // The header usually stays intact: without a header, the reader stops.
         let damages = if kind == 1 && random.below(8) > 0 { 0 } else { random.below(4) };
         for _ in 0..damages {
             let at = random.below(payload.len());
@@ -140,17 +150,17 @@ fn corrupt_payloads(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads a trace in every way; whatever it holds, nothing may panic, hang or count wrongly.
+/// Reads a trace in every way: for any content, no panic, no hang and no wrong count.
 fn read_in_every_way(folder: &Path) {
     let mut collector = Collector::default();
-    let mut seen = 0;
+    let mut event_count = 0;
     let Ok(trace) = Trace::open_with(folder, &mut ignore_progress, |event| {
         collector.event(event);
-        seen += 1;
+        event_count += 1;
     }) else {
         return;
     };
-    assert_eq!(trace.counts().events, seen);
+    assert_eq!(trace.counts().events, event_count);
     let _ = trace.damage().to_string();
     let mut symbols = symbols::Symbols::new(&trace, symbols::Options::default());
     collector.rows(&mut symbols, &stats::Options::default(), 0);
@@ -166,7 +176,7 @@ fn read_in_every_way(folder: &Path) {
             },
         )
         .unwrap();
-    assert_eq!(ordered, seen);
+    assert_eq!(ordered, event_count);
     let functions = Functions::find(&trace, &mut symbols, "0x1000", &mut ignore_progress).unwrap();
     candidates(&trace, &mut symbols, &mut ignore_progress).unwrap();
     for selection in [Selection::Marked, Selection::CallsOf(functions)] {
@@ -208,11 +218,11 @@ fn check(bytes: &[u8]) {
 fn no_bytes_make_the_reader_panic() {
     let corpus = corpus();
     corpus.iter().for_each(|bytes| check(bytes));
-    let hunt = FuzzSearch { name: "trace", findings: Path::new(env!("CARGO_TARGET_TMPDIR")), iterations: 300 };
-    hunt.run(|random| mutated(random, &corpus), |_, bytes| check(bytes));
+    let search = FuzzSearch { name: "trace", findings: Path::new(env!("CARGO_TARGET_TMPDIR")), iterations: 300 };
+    search.run(|random| mutated(random, &corpus), |_, bytes| check(bytes));
 }
 
-/// Renews the corpus: `cargo test -p leeward-profile --test suite -- --ignored`.
+/// Rewrites the corpus: `cargo test -p leeward-profile --test suite -- --ignored`.
 #[test]
 #[ignore = "writes into the source folder"]
 fn write_the_corpus() {

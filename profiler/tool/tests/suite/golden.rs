@@ -1,4 +1,4 @@
-//! A trace that the run-time in C wrote in a real program (`tests/golden/`): what is in it, whose the time was, and the names.
+//! A trace that the C runtime wrote in a real program (`tests/golden/`): events, causes and names.
 
 use leeward_profile::analysis::timeline::{RequestChoice, timeline};
 use leeward_profile::analysis::{Selection, tail};
@@ -16,7 +16,7 @@ fn open() -> (Trace, Collector, Symbols) {
     let mut collector = Collector::new(&Options::default());
     let trace =
         Trace::open_with(&folder().join("tick.lwt"), &mut ignore_progress, |event| collector.event(event)).unwrap();
-    // The program is found by its name, wherever it ran.
+    // The module is found by its file name, although the program ran in another folder.
     let symbols = Symbols::new(&trace, symbols::Options { folders: vec![folder()] });
     (trace, collector, symbols)
 }
@@ -44,7 +44,7 @@ fn calls_have_their_names_and_times() {
     let rows = collector.rows(&mut symbols, &Options::default(), 0);
     let calls: Vec<_> =
         rows.iter().filter(|row| row.sort == SpanKind::Call).map(|row| (row.name.as_str(), row.count)).collect();
-    // A call shorter than a tick is there if a tick fell into it.
+    // A call shorter than a tick is recorded if a tick occurs during the call.
     let expected =
         [("main", 1), ("journal", 1), ("serves", 28), ("looks_up", 28), ("writes_journal", 1), ("parses", 27)];
     assert_eq!(calls, expected);

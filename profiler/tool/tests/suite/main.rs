@@ -1,4 +1,6 @@
-//! Traces and what is made of them, in one program. `memory.rs` is apart, because its allocator counts for the whole program.
+//! Tests of traces and their analysis, in one program.
+//!
+//! `memory.rs` is a separate program, because its allocator counts for the whole program.
 
 mod culprits;
 mod damaged;

@@ -1,4 +1,5 @@
-//! A clock that stood still: the share of calls that it hid, and the blame that nobody should get for it.
+//! A stopped clock: the estimated share of hidden calls, and time that is not attributed to a wrong
+//! cause.
 
 use crate::support::*;
 use leeward_profile::analysis::missing::missing;
@@ -8,51 +9,61 @@ use leeward_profile::format::meta::{ClockReport, ClockStop, OmittedFunction, Ove
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::trace::{Trace, ignore_progress};
 
-/// A thread calls a function of `length` every 97 µs for a second; the clock stands still for `still` in every 10 ms. How many calls are
-/// missing, and how many are said to be.
-fn hidden(length: u64, still: u64) -> (f64, f64) {
+/// Writes a trace with a stopped clock; returns the true and the estimated share of missing calls.
+///
+/// A thread calls a function of duration `length` every 97 µs for one second. The clock stops for
+/// `pause` in every 10 ms.
+fn hidden(length: u64, pause: u64) -> (f64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    let (mut all, mut seen) = (0, 0);
-    // A step that is no divisor of the pauses', so that calls begin anywhere in them.
+    let (mut all, mut recorded) = (0, 0);
+    // The step is not a divisor of the pauses' period, so calls begin at any time relative to a
+    // pause.
     for start in (1_000_000..1_001_000_000_u64).step_by(97_003) {
-        let stands = |time: u64| (time % 10_000_000 < still).then_some(time / 10_000_000);
+        let stop_index = |time: u64| (time % 10_000_000 < pause).then_some(time / 10_000_000);
         all += 1;
-        if stands(start).is_some() && stands(start) == stands(start + length) {
+        if stop_index(start).is_some() && stop_index(start) == stop_index(start + length) {
             continue;
         }
-        seen += 1;
+        recorded += 1;
         writer.event(WORKER, start + length, call(PARSE, length)).unwrap();
     }
-    let stills: Vec<ClockStop> =
-        (0..100).map(|turn| ClockStop { start: 10_000_000 * turn, length: still, used: still }).collect();
-    let pace =
-        ClockReport { stopped: 100 * still, used: 1_000_000_000, tick: 1000, stops: stills, ..ClockReport::default() };
+    let clock_stops: Vec<ClockStop> =
+        (0..100).map(|turn| ClockStop { start: 10_000_000 * turn, length: pause, used: pause }).collect();
+    let pace = ClockReport {
+        stopped: 100 * pause,
+        used: 1_000_000_000,
+        tick: 1000,
+        stops: clock_stops,
+        ..ClockReport::default()
+    };
     writer.pace(&pace).unwrap();
     writer.finish(1_002_000_000).unwrap();
     let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
-    let said = missing(&trace, &mut ignore_progress).unwrap();
-    assert!((said.stood - still as f64 / 1e7).abs() < 0.01, "{said:?}");
-    assert!(said.describe().unwrap().contains("of the calls are missing"));
-    ((all - seen) as f64 / f64::from(all), said.calls)
+    let estimate = missing(&trace, &mut ignore_progress).unwrap();
+    assert!((estimate.stood - pause as f64 / 1e7).abs() < 0.01, "{estimate:?}");
+    assert!(estimate.describe().unwrap().contains("of the calls are missing"));
+    ((all - recorded) as f64 / f64::from(all), estimate.calls)
 }
 
 #[test]
 fn the_share_that_is_missing_is_about_right() {
-    for (length, still) in [(5_000, 1_000_000), (5_000, 6_000_000), (2_000_000, 4_000_000), (50_000, 100_000)] {
-        let (missing, said) = hidden(length, still);
-        assert!(said > missing / 1.5 && said < missing * 1.5, "{length} {still}: {missing} and not {said}");
+    for (length, pause) in [(5_000, 1_000_000), (5_000, 6_000_000), (2_000_000, 4_000_000), (50_000, 100_000)] {
+        let (missing, estimate) = hidden(length, pause);
+        assert!(estimate > missing / 1.5 && estimate < missing * 1.5, "{length} {pause}: {missing} and not {estimate}");
     }
-    // Longer than any pause: nothing is hidden.
-    let (missing, said) = hidden(2_000_000, 1_000_000);
-    assert!(missing == 0.0 && said == 0.0, "{missing} {said}");
+    // Calls longer than any pause: none is hidden.
+    let (missing, estimate) = hidden(2_000_000, 1_000_000);
+    assert!(missing == 0.0 && estimate == 0.0, "{missing} {estimate}");
 }
 
-/// Requests that block in `PARSE`, while the clock stands still; then comes `RARE`, which seems to have begun when the clock stopped.
+/// Cause of slow requests that block while the clock is stopped, before a call of `RARE`.
+///
+/// By its recorded duration, the call of `RARE` begins when the clock stops.
 fn blocked(clock_stood: bool) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    let mut stills = Vec::new();
+    let mut clock_stops = Vec::new();
     for id in 1..=200_u64 {
         let start = id * 10_000_000;
         if id % 50 != 0 {
@@ -60,7 +71,7 @@ fn blocked(clock_stood: bool) -> String {
             continue;
         }
         let stopped = start + 10_000;
-        stills.push(ClockStop { start: stopped, length: 3_000_000, used: 500_000 });
+        clock_stops.push(ClockStop { start: stopped, length: 3_000_000, used: 500_000 });
         request(&mut writer, id, start, start + 3_200_000, |writer| {
             writer.event(WORKER, start + 20_000, switched_out(OffCpu::Blocked)).unwrap();
             writer.event(WORKER, start + 2_900_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
@@ -73,7 +84,7 @@ fn blocked(clock_stood: bool) -> String {
                 stopped: 12_000_000,
                 used: 1_000_000_000,
                 tick: 1000,
-                stops: stills,
+                stops: clock_stops,
                 ..ClockReport::default()
             })
             .unwrap();
@@ -111,9 +122,9 @@ fn what_was_left_out_for_a_share_is_told() {
     writer.finish(1_000_000).unwrap();
     let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
     assert_eq!(trace.share(), Some(&last));
-    let said = missing(&trace, &mut ignore_progress).unwrap().describe().unwrap();
+    let message = missing(&trace, &mut ignore_progress).unwrap().describe().unwrap();
     assert_eq!(
-        said,
+        message,
         "to keep to 5 % of the CPU time, 1 of 40 functions were left out at times, with 70 % of all calls (on average they last 12 ns at most), \
          and holders of locks were left out from some time on"
     );

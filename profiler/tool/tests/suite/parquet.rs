@@ -1,4 +1,4 @@
-//! A trace in Parquet, read back with another reader than ours.
+//! A trace exported to Parquet, read back by an independent reader.
 
 use std::fs::File;
 
@@ -17,7 +17,7 @@ fn what_was_exported_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     let mut writer = TraceWriter::create(&path, &TraceConfig::default()).unwrap();
-    // More than one group of rows.
+    // More than one row group.
     let calls = 150_000_u64;
     for id in 0..calls {
         let call = EventKind::Call { function: 0x100 + id % 7, caller: 0, duration: 500, extent: Extent::Whole };
@@ -42,7 +42,7 @@ fn what_was_exported_comes_back() {
     let text = |row: usize, column: usize| rows[row].get_string(column).unwrap().as_str();
     let number = |row: usize, column: usize| rows[row].get_long(column).unwrap();
     assert_eq!((text(8, 0), text(8, 1), text(8, 5)), ("thread #2", "call", "0x101"));
-    // Since the beginning of the trace, which is the start of the first call.
+    // Relative to the start of the trace, which is the start of the first call.
     assert_eq!((number(8, 2), number(8, 3)), (8000, 8500));
     assert!(rows[8].get_string(6).is_err() && rows[8].get_ulong(8).is_err(), "there is none: null");
     let (held, end) = (calls as usize, calls as usize + 1);

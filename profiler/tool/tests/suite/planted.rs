@@ -1,12 +1,13 @@
-//! Planted latency bugs of each kind, in traces of programs that never ran: what made the slowest slow must be the first
-//! finding, and the timeline must show it.
+//! Planted latency bugs of each kind, in synthetic traces.
+//!
+//! The planted cause must be the first finding, and the timeline must show it.
 
 use crate::support::*;
 use leeward_profile::analysis::timeline::{BarKind, RequestChoice};
 use leeward_profile::format::event::OffCpu;
 use leeward_profile::format::write::TraceWriter;
 
-/// 1000 requests, of which every 150th is another.
+/// Writes 1000 requests; `slow` writes every 150th of them.
 fn with(slow: impl Fn(&mut TraceWriter, u64, u64)) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
@@ -43,7 +44,8 @@ fn a_slow_function_on_a_rare_input() {
 fn a_lock_holder_that_writes_to_a_disk() {
     let (taken, waited) = (0x4100, 0x1100);
     let folder = with(|writer, id, start| {
-        // The other thread takes the lock before the request begins and writes until it is off the CPU.
+        // The background thread takes the lock before the request begins, and is off the CPU during
+        // its write.
         let release = start + 500_000;
         writer.event(BACKGROUND, start + 20_000, switched_out(OffCpu::Blocked)).unwrap();
         request(writer, id, start, start + 510_000, |writer| {
@@ -53,7 +55,8 @@ fn a_lock_holder_that_writes_to_a_disk() {
         writer.event(BACKGROUND, start + 480_000, leeward_profile::format::EventKind::SwitchedIn { cpu: 1 }).unwrap();
         writer.event(BACKGROUND, start + 490_000, call(WRITE, 480_000)).unwrap();
         writer.event(BACKGROUND, release, lock_held(taken, 0, 510_000)).unwrap();
-        // It ends long after: nobody may wait for its end to know who held the lock.
+        // This call ends long after the request: the holder must be known before the end of the
+        // call.
         writer.event(BACKGROUND, start + 900_000, call(SNAPSHOT, 950_000)).unwrap();
     });
     let tail = tail_of(folder.path());
@@ -75,14 +78,14 @@ fn a_lock_holder_that_writes_to_a_disk() {
     let holder = &timeline.rows[1];
     let names: Vec<(&str, BarKind)> = holder.bars.iter().map(|bar| (bar.name.as_str(), bar.look)).collect();
     assert_eq!(names[0], ("holds the mutex, taken in 0x40ff", BarKind::Held));
-    // The whole trace is known here: also what ended later.
+    // The timeline reads the whole trace, so it also shows calls that end later.
     assert_eq!(
         names[1..],
         [("0x4000", BarKind::Call), ("0x5000", BarKind::Call), ("off the CPU, blocked", BarKind::Blocked)]
     );
-    let story = &timeline.waits[0];
-    assert_eq!((story.start, story.end, story.holders.len()), (1_000, 501_000, 1));
-    assert_eq!(story.holders[0].nanos, 499_000);
+    let wait = &timeline.waits[0];
+    assert_eq!((wait.start, wait.end, wait.holders.len()), (1_000, 501_000, 1));
+    assert_eq!(wait.holders[0].nanos, 499_000);
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn a_thread_that_lost_its_cpu() {
 fn where_nothing_is_planted_there_is_no_tail_to_speak_of() {
     let folder = with(usual_request);
     let tail = tail_of(folder.path());
-    // The slowest differ by the 600 ns that the usual ones vary.
+    // The usual latencies vary by 600 ns.
     assert!(tail.slow_mean - tail.rest_mean < 1_000, "{tail:#?}");
 }
 

@@ -1,4 +1,5 @@
-//! A trace that is decoded on several threads is the same trace: counts, places, damage and statistics, whole or damaged.
+//! Decoding on several threads gives the same trace: counts, places, damage and statistics, whole
+//! or damaged.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -12,7 +13,7 @@ use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
 use leeward_profile::trace::{Progress, Trace, TraceError, ignore_progress};
 
-/// All that `leeward profile stats` can tell of a trace, and the trace.
+/// Reads a trace on `threads` threads; returns it and all rows of `leeward profile stats` as JSON.
 fn read(folder: &Path, threads: usize) -> (Trace, String) {
     let options = Options::default();
     let (trace, collector) = stats::open(folder, &options, threads, &mut ignore_progress).unwrap();
@@ -21,7 +22,7 @@ fn read(folder: &Path, threads: usize) -> (Trace, String) {
     (trace, serde_json::to_string(&rows).unwrap())
 }
 
-/// Reads a trace on one thread and on several: all the same.
+/// Checks that one thread and several threads read the same trace.
 fn check(folder: &Path) -> Trace {
     let (trace, rows) = read(folder, 1);
     for threads in [2, 3, 7] {
@@ -33,7 +34,7 @@ fn check(folder: &Path) -> Trace {
     trace
 }
 
-/// Large enough for seven threads.
+/// Writes a trace that is large enough for seven threads.
 fn large() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     crate::store::write(folder.path(), 1_600_000).unwrap();
@@ -47,7 +48,8 @@ fn whole_and_damaged_traces_are_the_same_on_any_number_of_threads() {
     let folder = large();
     let events = check(folder.path()).counts().events;
 
-    // Blocks that can't be decoded though their checksum is right, and some that are damaged, also one after the other.
+    // Adds blocks with a correct checksum that cannot be decoded, and damaged blocks, some of them
+    // adjacent.
     let path = segment_path(folder.path(), 0);
     let bytes = fs::read(&path).unwrap();
     let mut damaged = bytes[..PREAMBLE].to_vec();
@@ -66,7 +68,7 @@ fn whole_and_damaged_traces_are_the_same_on_any_number_of_threads() {
             damaged[if number % 16 == 11 { begin + 1 } else { last }] ^= 1;
         }
     }
-    // It ends in the middle of a block.
+    // The file ends inside a block.
     damaged.truncate(damaged.len() - 100);
     fs::write(&path, &damaged).unwrap();
     let trace = check(folder.path());
@@ -83,7 +85,7 @@ fn small_and_empty_blocks_are_the_same_on_any_number_of_threads() {
     writer.finish(9).unwrap();
     let path = segment_path(folder.path(), 0);
     let mut bytes = fs::read(&path).unwrap();
-    // An empty payload is malformed, one without events is not.
+    // An empty payload is malformed; a payload without events is not.
     for number in 0..150_000 {
         put_block(&mut bytes, kind::EVENTS, if number % 3 == 0 { &[] } else { &[0; 32] });
     }
@@ -94,15 +96,15 @@ fn small_and_empty_blocks_are_the_same_on_any_number_of_threads() {
 
 #[test]
 fn too_many_functions_and_callers_are_the_same_on_any_number_of_threads() {
-    // A part of them fits; all of them fit once, but not once per thread; they don't fit.
+    // Three cases: only some callers fit; all fit once, but not once per thread; all are too many.
     for callers in [9_000, 15_000, 40_000_u64] {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = TraceWriter::create(folder.path(), &TraceConfig::default()).unwrap();
         for number in 0..1_000_000_u64 {
             let caller = 0x100_0000 + number * 7919 % callers * 0x1000;
-            let what =
+            let event =
                 EventKind::Call { function: 0x1000, caller, duration: 2_000 + number % 3_000, extent: Extent::Whole };
-            writer.event(0, 10_000 + number * 1_000, what).unwrap();
+            writer.event(0, 10_000 + number * 1_000, event).unwrap();
         }
         writer.finish(2_000_000_000).unwrap();
         assert!(fs::metadata(segment_path(folder.path(), 0)).unwrap().len() > 7 << 20);
@@ -117,18 +119,18 @@ fn too_many_functions_and_callers_are_the_same_on_any_number_of_threads() {
 #[test]
 fn it_can_be_interrupted() {
     let folder = large();
-    let mut asked = 0;
+    let mut calls = 0;
     let mut watch = |progress: Progress| {
-        asked += 1;
+        calls += 1;
         assert!(progress.done <= progress.total);
-        if asked == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if calls == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let stopped = stats::open(folder.path(), &Options::default(), 3, &mut watch);
     assert!(matches!(stopped, Err(TraceError::Interrupted)));
-    assert_eq!(asked, 3);
+    assert_eq!(calls, 3);
 }
 
-/// Can't bear the end of a request.
+/// Panics at the end of request 100 000.
 struct PanickingSink;
 
 impl Sink for PanickingSink {

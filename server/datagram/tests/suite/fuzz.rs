@@ -1,5 +1,5 @@
-//! Bytes that are no datagrams, or not of this session, or not in their place: nothing panics, and nothing is handed on that
-//! is no whole frame.
+//! Invalid datagrams, foreign ones, and ones at the wrong position: no code panics, and a link only
+//! passes on whole frames.
 
 use crate::harness::{call, encode, register, response};
 use leeward_core::units::Time;
@@ -52,14 +52,14 @@ fn datagram(random: &mut Random) -> Vec<u8> {
 #[test]
 fn fuzz_both_ends() {
     let findings = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let hunt = FuzzSearch { name: "datagram", findings, iterations: 20_000 };
-    hunt.run(datagram, |random, bytes| {
+    let search = FuzzSearch { name: "datagram", findings, iterations: 20_000 };
+    search.run(datagram, |random, bytes| {
         let mut server = server::Link::new(server::SessionId { slot: 1, key: KEY, nonce: 5 }, DatagramSize::DEFAULT);
         let mut client = client::Link::new(KEY, DatagramSize::DEFAULT, Time(1));
-        let mut said = 0;
+        let mut sent = 0;
         let mut out = |datagram: &[u8]| {
             assert!(datagram.len() <= DatagramSize::DEFAULT.bytes());
-            said += 1;
+            sent += 1;
         };
         for step in 0..20 {
             let now = Time(1 + step * 1_000_000);
@@ -82,6 +82,6 @@ fn fuzz_both_ends() {
             server.flush(now, &mut out);
             client.flush(&mut out);
         }
-        assert!(said < 1000);
+        assert!(sent < 1000);
     });
 }

@@ -1,5 +1,5 @@
-//! A client's and a server's link, and a network between them that does whatever the seed says. The server's session answers
-//! each call that it is handed after a while; the client keeps a few calls under way.
+//! A client's and a server's link, and a network between them with faults by seed. The server
+//! answers each call after a while; the client keeps a few calls in flight.
 
 use leeward_core::units::{CreditId, Nanos, Priority, Time};
 use leeward_datagram::header::{HELLO_LEN, Header, Kind, LEN};
@@ -12,7 +12,7 @@ use leeward_wire::{
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// Faults of the network, of a thousand datagrams.
+/// Faults of the network, per thousand datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
@@ -26,7 +26,7 @@ enum SimEvent {
     Done(u64),
 }
 
-/// Both ends and all that is under way.
+/// Both ends, and all datagrams and calls in flight.
 pub(crate) struct Harness {
     random: Random,
     faults: Faults,
@@ -45,7 +45,7 @@ pub(crate) struct Harness {
     pub(crate) executed: Vec<u64>,
     /// Whether the server forgets an answer now and then: a canary.
     pub(crate) forgets: bool,
-    /// Bytes said by the server to an address that has not shown a cookie, less those that came from it.
+    /// Bytes that the server sent to an unvalidated address, minus bytes received from it.
     pub(crate) amplified: i64,
 }
 
@@ -121,9 +121,9 @@ impl Harness {
         self.random.below(below as usize) as u64
     }
 
-    fn schedule(&mut self, after: Nanos, happening: SimEvent) {
+    fn schedule(&mut self, after: Nanos, event: SimEvent) {
         self.scheduled += 1;
-        self.event_queue.insert((self.now + after, self.scheduled), happening);
+        self.event_queue.insert((self.now + after, self.scheduled), event);
     }
 
     fn transmit(&mut self, sent: Vec<Vec<u8>>, to: fn(Vec<u8>) -> SimEvent) {
@@ -133,17 +133,18 @@ impl Harness {
                 if self.below(1000) < self.faults.loss {
                     continue;
                 }
-                let most = if self.below(1000) < self.faults.reordering { 3_000_000 } else { 2_000 };
-                let after = Nanos(10_000 + self.below(most));
+                let max = if self.below(1000) < self.faults.reordering { 3_000_000 } else { 2_000 };
+                let after = Nanos(10_000 + self.below(max));
                 self.schedule(after, to(datagram.clone()));
             }
         }
     }
 
-    /// Runs until so many calls are answered, or the link is lost, or a minute of the world has passed.
-    pub(crate) fn run(&mut self, calls: u64, under_way: usize) {
+    /// Runs until so many calls are answered, the link is lost, or a minute of virtual time has
+    /// passed.
+    pub(crate) fn run(&mut self, calls: u64, in_flight: usize) {
         while (self.answered.len() as u64) < calls && self.now < Time(60_000_000_000) {
-            while self.open.len() < under_way && self.next <= calls {
+            while self.open.len() < in_flight && self.next <= calls {
                 self.output.extend(call(self.next, b"argument"));
                 self.open.push(self.next);
                 self.next += 1;
@@ -163,8 +164,8 @@ impl Harness {
             let due = self.event_queue.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
             self.now = timer.min(due).max(Time(self.now.0 + 1));
             while self.event_queue.first_key_value().is_some_and(|((at, _), _)| *at <= self.now) {
-                let Some((_, happening)) = self.event_queue.pop_first() else { break };
-                self.handle(happening);
+                let Some((_, event)) = self.event_queue.pop_first() else { break };
+                self.handle(event);
             }
             self.with_server(|link, now, out| link.flush(now, &mut |datagram: &[u8]| out.push(datagram.to_vec())));
         }
@@ -178,8 +179,8 @@ impl Harness {
         self.transmit(sent, SimEvent::AtClient);
     }
 
-    fn handle(&mut self, happening: SimEvent) {
-        match happening {
+    fn handle(&mut self, event: SimEvent) {
+        match event {
             SimEvent::AtServer(mut datagram) => self.at_server(&mut datagram),
             SimEvent::AtClient(mut datagram) => self.at_client(&mut datagram),
             SimEvent::Done(request) => {
@@ -221,23 +222,23 @@ impl Harness {
             return;
         }
         let forgets = self.forgets && self.below(50) == 0;
-        let mut handed = None;
+        let mut passed_on = None;
         let frame = datagram[LEN..].to_vec();
         self.with_server(|link, now, out| {
             if forgets {
-                // The canary: as if it had never heard of the client's calls.
+                // The canary: a new link has forgotten the client's calls.
                 *link = server::Link::new(*link.id(), DatagramSize::DEFAULT);
             }
             let mut out = |datagram: &[u8]| out.push(datagram.to_vec());
-            handed = link.receive(now, &header, &frame, true, &mut out).map(<[u8]>::to_vec);
+            passed_on = link.receive(now, &header, &frame, true, &mut out).map(<[u8]>::to_vec);
         });
-        if let Some(frame) = handed
+        if let Some(frame) = passed_on
             && frame::kind(&frame) == Some(FrameKind::Call)
         {
             self.executed.push(frame::request(&frame));
-            let most = if self.below(50) == 0 { 20_000_000 } else { 20_000 };
-            let takes = Nanos(self.below(most));
-            self.schedule(takes, SimEvent::Done(frame::request(&frame)));
+            let max = if self.below(50) == 0 { 20_000_000 } else { 20_000 };
+            let service = Nanos(self.below(max));
+            self.schedule(service, SimEvent::Done(frame::request(&frame)));
         }
     }
 
@@ -250,7 +251,7 @@ impl Harness {
         }
     }
 
-    /// Calls that were executed more than once.
+    /// Number of calls that were executed more than once.
     pub(crate) fn executed_twice(&self) -> usize {
         let mut executed = self.executed.clone();
         executed.sort_unstable();

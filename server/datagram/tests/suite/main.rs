@@ -1,4 +1,5 @@
-//! Both ends of a link over a network that loses, doubles and reorders, in virtual time; and bytes that are no datagrams.
+//! Tests of both ends of a link in virtual time, over a network that loses, duplicates and reorders
+//! datagrams, and with invalid datagrams.
 
 mod faults;
 mod fuzz;

@@ -1,4 +1,4 @@
-//! The header's bytes, and the places of the fields of a frame that a link reads or changes.
+//! The header's bytes, and the offsets of a frame's fields that a link reads or changes.
 
 use crate::harness::{call, register, response};
 use leeward_core::units::Nanos;

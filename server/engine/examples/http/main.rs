@@ -1,6 +1,8 @@
-//! HTTP/1.1 on the engine: a server of one route under admission control. `docs/http.md` is its guide.
+//! An HTTP/1.1 server on the engine, with one route under admission control. `docs/http.md` is its
+//! guide.
 //!
-//! - [`protocol`]: all of it. Never here: bodies of requests, other methods, TLS, HTTP/2.
+//! - [`protocol`]: the whole protocol. Does not contain bodies of requests, other methods, TLS, or
+//!   HTTP/2.
 
 mod protocol;
 

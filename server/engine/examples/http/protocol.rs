@@ -1,5 +1,5 @@
-//! HTTP/1.1 for the engine: heads of GET requests in, responses out, one request at a time per connection; and the builder
-//! of a server. Never here: what a request is answered.
+//! HTTP/1.1 for the engine: heads of GET requests in, responses out, one request at a time per
+//! connection; and a server's builder. Does not contain the content of responses.
 
 use leeward_core::budget::Budget;
 use leeward_core::server::RejectReason;
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A server of one route, to be.
+/// Builder of a server with one route.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Http {
     port: Config,
@@ -24,7 +24,8 @@ pub(crate) struct Http {
 impl Http {
     leeward_engine::server_settings!();
 
-    /// Listens on `address` and answers `GET route` with what `handler` makes of the query (the part behind `?`).
+    /// Listens on `address` and answers `GET route` with the result of `handler` for the query (the
+    /// part after `?`).
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -39,25 +40,25 @@ impl Http {
     }
 }
 
-/// Protocol of a core.
+/// The protocol's state on one core.
 struct HttpProtocol<H: Handler> {
     handle: Handle<Self>,
     route: Arc<str>,
     handler: Arc<H>,
 }
 
-/// Answers a query.
+/// A function that answers a query.
 pub(crate) trait Handler: Fn(&str) -> String + Send + Sync + 'static {}
 
 impl<F: Fn(&str) -> String + Send + Sync + 'static> Handler for F {}
 
-/// A connection.
+/// State of a connection.
 struct HttpConnection {
     input: ReceiveBuffer,
     session: ControllerSession,
-    /// Whether the connection ends after the answer under way.
+    /// Whether the connection closes after the current response.
     closes: bool,
-    /// Why the connection ends.
+    /// Fault that closes the connection.
     fault: Option<Fault>,
     /// Memory for the query of the next request, unless a call has it.
     spare: String,
@@ -70,33 +71,33 @@ struct Call {
     budget: Budget,
 }
 
-/// A request's end.
+/// A completed request.
 struct Completion {
     arrival: Time,
-    /// The response's body, or why there is none (`None`: a panic).
+    /// The response's body, or the reason why there is none (`None`: a panic).
     outcome: Result<String, Option<RejectCode>>,
     /// Memory of the query, for the connection's next one.
     spare: String,
 }
 
-/// An answer without memory of its own.
+/// A response, without memory of its own.
 struct Answer<'a> {
     status: u16,
     kind: &'a str,
-    /// Fields besides those that each answer has, with their ends of line.
+    /// Header fields besides those of every response, each with its end of line.
     fields: &'a str,
     body: &'a str,
 }
 
 impl Answer<'_> {
-    /// An answer without content.
+    /// Makes a response without content.
     fn bare(status: u16) -> Self {
         // RFC 9110 §15.5.6.
         let fields = if status == 405 { "allow: GET\r\n" } else { "" };
         Answer { status, kind: "text/plain", fields, body: "" }
     }
 
-    /// The refusal of a request that may be sent again.
+    /// Makes the rejection of a request that may be sent again.
     fn refusal(reason: RejectCode) -> Self {
         let body = match reason {
             RejectCode::Delay => "Delay\n",
@@ -133,29 +134,29 @@ impl<H: Handler> leeward_engine::Protocol for HttpProtocol<H> {
     const IS_SERIAL: bool = true;
     const HAS_TASKS: bool = false;
 
-    fn open(&mut self, visit: &mut PollContext<'_, Call>) -> HttpConnection {
-        let account = ControllerSession::open(visit);
+    fn open(&mut self, context: &mut PollContext<'_, Call>) -> HttpConnection {
+        let controller_session = ControllerSession::open(context);
         HttpConnection {
             input: ReceiveBuffer::new(HEAD_MAX),
-            session: account,
+            session: controller_session,
             closes: false,
             fault: None,
             spare: String::new(),
         }
     }
 
-    fn next(&mut self, conversation: &mut HttpConnection, visit: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
+    fn next(&mut self, connection: &mut HttpConnection, context: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
         let mut fields = NO_FIELDS;
-        let request = match request(conversation.input.bytes(), &mut fields) {
+        let request = match request(connection.input.bytes(), &mut fields) {
             Ok(Some(request)) => request,
             Ok(None) => return ProtocolEvent::Incomplete,
             Err(fault) => {
-                conversation.fault = Some(fault);
+                connection.fault = Some(fault);
                 return ProtocolEvent::Close(CloseReason::SILENT);
             }
         };
         let (length, closes) = (request.length, request.closes_connection);
-        conversation.closes = closes;
+        connection.closes = closes;
         let statistics;
         let answer = match (request.refusal(), request.path) {
             (Some(fault), _) => Answer::bare(fault.status()),
@@ -165,23 +166,23 @@ impl<H: Handler> leeward_engine::Protocol for HttpProtocol<H> {
                 Answer { kind: "application/json", body: &statistics, ..Answer::bare(200) }
             }
             (_, path) if path != &*self.route => Answer::bare(404),
-            _ => match conversation.session.admit(Method::DEFAULT, visit) {
+            _ => match connection.session.admit(Method::DEFAULT, context) {
                 Ok(()) => {
-                    let mut query = std::mem::take(&mut conversation.spare);
+                    let mut query = std::mem::take(&mut connection.spare);
                     query.clear();
                     query.push_str(request.query);
-                    conversation.input.consume(length);
-                    let call = Call { query, arrival: visit.arrival(), budget: visit.limits.budget };
+                    connection.input.consume(length);
+                    let call = Call { query, arrival: context.arrival(), budget: context.limits.budget };
                     return ProtocolEvent::Call { call, is_admitted: true };
                 }
                 Err(reason) => {
-                    conversation.session.finish(visit.arrival(), RequestOutcome::Rejected(reason), visit);
+                    connection.session.finish(context.arrival(), RequestOutcome::Rejected(reason), context);
                     Answer::refusal(reason)
                 }
             },
         };
-        conversation.input.consume(length);
-        answer.write(visit.out(), closes);
+        connection.input.consume(length);
+        answer.write(context.out(), closes);
         match answer.status {
             _ if closes => ProtocolEvent::Close(CloseReason::SILENT),
             503 => ProtocolEvent::Rejected,
@@ -191,71 +192,71 @@ impl<H: Handler> leeward_engine::Protocol for HttpProtocol<H> {
 
     fn answer(
         &mut self,
-        conversation: &mut HttpConnection,
+        connection: &mut HttpConnection,
         done: Completion,
-        visit: &mut PollContext<'_, Call>,
+        context: &mut PollContext<'_, Call>,
     ) -> AnswerOutcome {
-        let Completion { arrival: arrived, outcome: end, spare } = done;
-        conversation.spare = spare;
-        let settled = match &end {
+        let Completion { arrival: arrived, outcome: result, spare } = done;
+        connection.spare = spare;
+        let request_outcome = match &result {
             Err(Some(reason)) => RequestOutcome::Rejected(*reason),
-            end => RequestOutcome::Answered { succeeded: end.is_ok() },
+            result => RequestOutcome::Answered { succeeded: result.is_ok() },
         };
-        if !conversation.session.finish(arrived, settled, visit) {
+        if !connection.session.finish(arrived, request_outcome, context) {
             return AnswerOutcome::Continue;
         }
-        let answer = match &end {
+        let answer = match &result {
             Ok(body) => Answer { kind: "text/plain; charset=utf-8", body, ..Answer::bare(200) },
             Err(Some(reason)) => Answer::refusal(*reason),
             Err(None) => Answer::bare(500),
         };
-        answer.write(visit.out(), conversation.closes);
-        if conversation.closes { AnswerOutcome::Close(CloseReason::SILENT) } else { AnswerOutcome::Continue }
+        answer.write(context.out(), connection.closes);
+        if connection.closes { AnswerOutcome::Close(CloseReason::SILENT) } else { AnswerOutcome::Continue }
     }
 
-    fn send_credit(&mut self, conversation: &mut HttpConnection, visit: &mut PollContext<'_, Call>) -> bool {
-        conversation.session.credit(visit);
+    fn send_credit(&mut self, connection: &mut HttpConnection, context: &mut PollContext<'_, Call>) -> bool {
+        connection.session.credit(context);
         false
     }
 
     fn close_with(
         &mut self,
-        conversation: &mut HttpConnection,
-        why: CloseReason,
-        visit: &mut PollContext<'_, Call>,
+        connection: &mut HttpConnection,
+        reason: CloseReason,
+        context: &mut PollContext<'_, Call>,
     ) -> usize {
-        let status = match &why {
+        let status = match &reason {
             CloseReason::ConnectionLimit => 503,
             CloseReason::SlowRequest => 408,
             CloseReason::Unencrypted => 426,
             CloseReason::UnknownIdentity => 403,
-            CloseReason::Protocol { .. } => conversation.fault.map_or(0, Fault::status),
+            CloseReason::Protocol { .. } => connection.fault.map_or(0, Fault::status),
             CloseReason::Stopping | CloseReason::Stopped | CloseReason::Silence => 0,
         };
         if status > 0 {
-            Answer::bare(status).write(visit.out(), true);
+            Answer::bare(status).write(context.out(), true);
         }
-        conversation.session.abandon(visit)
+        connection.session.abandon(context)
     }
 
-    fn close(&mut self, conversation: &mut HttpConnection, visit: &mut PollContext<'_, Call>) -> usize {
-        conversation.session.abandon(visit)
+    fn close(&mut self, connection: &mut HttpConnection, context: &mut PollContext<'_, Call>) -> usize {
+        connection.session.abandon(context)
     }
 
-    fn input(conversation: &mut HttpConnection) -> &mut ReceiveBuffer {
-        &mut conversation.input
+    fn input(connection: &mut HttpConnection) -> &mut ReceiveBuffer {
+        &mut connection.input
     }
 
-    fn unanswered(conversation: &HttpConnection) -> usize {
-        conversation.session.owed()
+    fn unanswered(connection: &HttpConnection) -> usize {
+        connection.session.owed()
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, _: &mut FreeBuffers) -> ExecuteOutcome<Completion> {
-        let Call { query, budget: mut may_spend, .. } = call;
-        may_spend.charge(waited);
+        let Call { query, budget: mut remaining, .. } = call;
+        remaining.charge(waited);
         let handler = AssertUnwindSafe(|| (self.handler)(&query));
-        let end = catch_unwind(|| budget::with(may_spend, handler).0).map_err(|_| None);
-        ExecuteOutcome::Done(Completion { arrival: arrived, outcome: end, spare: query })
+        let result = catch_unwind(|| budget::with(remaining, handler).0).map_err(|_| None);
+        ExecuteOutcome::Done(Completion { arrival: arrived, outcome: result, spare: query })
     }
 
     fn reject(call: Call, reason: RejectReason) -> Completion {

@@ -1,11 +1,12 @@
-//! Control messages of a datagram: when the kernel got it, and how many were lost before it.
+//! Control messages of a datagram: the kernel's receive time and the count of lost datagrams.
 
 use std::time::Duration;
 
-/// The time, and the count of lost datagrams, among control messages that lie as the kernel writes them.
+/// Reads the receive time and the count of lost datagrams from control messages in the kernel's
+/// layout.
 pub(super) fn parse(control: &[u64]) -> (Option<Duration>, Option<u32>) {
     let (mut stamp, mut lost, mut rest) = (None, None, control);
-    // A header is a length in bytes, header included, and level and type in one word.
+    // A header is one word with the length in bytes, header included, and one with level and type.
     while let [length, kind, data @ ..] = rest
         && (16..=8 * rest.len() as u64).contains(length)
     {
@@ -22,7 +23,7 @@ pub(super) fn parse(control: &[u64]) -> (Option<Duration>, Option<u32>) {
     (stamp, lost)
 }
 
-/// The 32-bit halves of a word, in the order in which they lie in memory.
+/// Splits a word into its 32-bit halves, in memory order.
 fn halves(word: u64) -> [u32; 2] {
     let bytes = word.to_ne_bytes();
     let half = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

@@ -1,5 +1,5 @@
-//! A socket's filter in classic BPF: a datagram whose mark is not the one of its sender's address is dropped by the kernel,
-//! before it takes room in the queue. Needs no privilege.
+//! A socket filter in classic BPF. The kernel drops each datagram without its sender address's mark
+//! before it takes space in the queue. The filter needs no privilege.
 
 use leeward_datagram::address_mark::AddressMark;
 use leeward_datagram::header::{LEN, MAGIC, VERSION};
@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 
 /// The kernel's offset for addresses relative to the network header.
 const NETWORK: u32 = libc::SKF_NET_OFF as u32;
-/// Bytes of a UDP header, which the filter sees in front of the datagram.
+/// Bytes of the UDP header, which the filter sees in front of the datagram.
 const UDP: u32 = 8;
 
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -28,7 +28,7 @@ const IS_X: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_X) as u16;
 const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// A program that is being written: steps, and those that jump to its end, where a datagram is dropped.
+/// A program under construction. Failed comparisons jump to its end, where the datagram is dropped.
 struct Program(Vec<libc::sock_filter>);
 
 impl Program {
@@ -36,7 +36,8 @@ impl Program {
         self.0.push(libc::sock_filter { code, jt: 0, jf: 0, k });
     }
 
-    /// Goes on if the comparison holds, and drops the datagram otherwise. The jump is set by [`Program::end`].
+    /// Continues if the comparison holds, and drops the datagram otherwise. [`Program::end`] sets
+    /// the jump.
     fn demand(&mut self, code: u16, k: u32) {
         self.0.push(libc::sock_filter { code, jt: 0, jf: u8::MAX, k });
     }
@@ -52,15 +53,15 @@ impl Program {
     fn end(mut self) -> Vec<libc::sock_filter> {
         self.step(RETURN, u32::MAX);
         let last = self.0.len();
-        for (place, step) in self.0.iter_mut().enumerate().filter(|(_, step)| step.jf == u8::MAX) {
-            step.jf = (last - place - 1) as u8;
+        for (index, step) in self.0.iter_mut().enumerate().filter(|(_, step)| step.jf == u8::MAX) {
+            step.jf = (last - index - 1) as u8;
         }
         self.step(RETURN, 0);
         self.0
     }
 }
 
-/// As [`Mark::of`], for the kernel.
+/// Computes [`AddressMark::of`] in the kernel.
 fn program(mark: &AddressMark, is_v6: bool) -> Vec<libc::sock_filter> {
     let [xor, address_mul, port_mul, last_mul] = mark.keys;
     let mut program = Program(Vec::with_capacity(40));
@@ -69,18 +70,18 @@ fn program(mark: &AddressMark, is_v6: bool) -> Vec<libc::sock_filter> {
     program.step(LOAD_HALF, UDP);
     program.demand(IS, u32::from(u16::from_be_bytes(MAGIC)));
     program.step(LOAD_HALF, UDP + 2);
-    // The version, and a kind of at most 15.
+    // Version, and a kind of at most 15.
     program.step(SHIFT, 4);
     program.demand(IS, u32::from(VERSION) << 4);
     // The address.
     let words: &[u32] = if is_v6 { &[8, 12, 16, 20] } else { &[12] };
-    for (place, offset) in words.iter().enumerate() {
-        if place > 0 {
+    for (index, offset) in words.iter().enumerate() {
+        if index > 0 {
             program.step(MULTIPLY, address_mul);
             program.step(STORE, 0);
         }
         program.step(LOAD_WORD, NETWORK.wrapping_add(*offset));
-        if place > 0 {
+        if index > 0 {
             program.step(LOAD_X_MEMORY, 0);
             program.step(ADD_X, 0);
         }
@@ -104,14 +105,15 @@ fn program(mark: &AddressMark, is_v6: bool) -> Vec<libc::sock_filter> {
     program.end()
 }
 
-/// Has the kernel drop what comes to `socket` without its sender's mark.
+/// Attaches the filter: the kernel drops datagrams for `socket` that lack their sender's mark.
 ///
 /// # Errors
-/// The kernel takes no such filter; then every datagram has to be looked at here.
+/// The kernel doesn't accept the filter. Each datagram then has to be checked in user space.
 pub fn attach(socket: BorrowedFd<'_>, mark: &AddressMark, is_v6: bool) -> io::Result<()> {
     let mut program = program(mark, is_v6);
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the option is such a structure; it points at `program`, which lives until the kernel has copied it within the call.
+    // SAFETY: the option is such a structure. It points at `program`, which lives until the kernel
+    // has copied it within the call.
     unsafe { super::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter) }
 }
 

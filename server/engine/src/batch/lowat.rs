@@ -1,12 +1,12 @@
-//! How much the kernel keeps of what a peer has not been sent yet.
+//! Bounds the bytes that the kernel buffers for a peer and has not sent.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Has the kernel take no more for `socket` while it has `bytes` that have not left.
+/// Makes the kernel accept no more bytes for `socket` while `bytes` are unsent.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel rejects the option.
 pub fn set(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     // SAFETY: the option is a number.
     unsafe { super::set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes) }
@@ -19,7 +19,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
-    /// Bytes that go into a socket whose peer reads nothing.
+    /// Returns the bytes that a socket accepts while its peer reads nothing.
     fn goes_in(lowat: Option<u32>) -> usize {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,6 +1,7 @@
-//! Datagrams of one socket, many in one system call: `recvmmsg` and `sendmmsg`. Buffers and structures are made once.
+//! Many datagrams of one socket per system call, with `recvmmsg` and `sendmmsg`. Buffers and
+//! headers are allocated once.
 //!
-//! Never here: what a datagram means, and which socket.
+//! Does not contain the meaning of a datagram, or the choice of socket.
 
 use super::control;
 use std::io;
@@ -10,11 +11,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::time::Duration;
 
-/// Datagrams of one call, at most.
+/// Maximum datagrams per call.
 pub const MESSAGES: usize = 32;
-/// Room beyond the longest datagram: one that reaches into it is too long. Rooms stay apart by whole words.
+/// Spare bytes per slot beyond the longest datagram. A datagram that reaches into them is too long.
+/// Eight keep the slots apart by whole words.
 const BEYOND: usize = 8;
-/// Words of eight bytes for control messages: a time, and a count of datagrams that were lost.
+/// Eight-byte words per slot for control messages: a time, and a count of lost datagrams.
 const CONTROL: usize = 8;
 
 struct MessageSlot {
@@ -23,88 +25,93 @@ struct MessageSlot {
     control: [u64; CONTROL],
 }
 
-/// Rooms and headers, each header pointing into its room.
+/// Slots and headers; each header points into its slot.
 struct MessageSlots {
     slots: Box<[MessageSlot; MESSAGES]>,
     headers: Box<[libc::mmsghdr; MESSAGES]>,
-    /// Bytes of all rooms, one after the other.
+    /// Bytes of all slots, one after the other.
     bytes: Box<[u8]>,
-    /// Bytes of a datagram that are kept; a longer one is dropped.
+    /// Longest datagram that is kept, in bytes; a longer one is dropped.
     longest: usize,
 }
 
-// SAFETY: the pointers in it point into its own boxes, are set before each call and followed by the kernel during it only;
-// nobody here follows them.
+// SAFETY: its pointers point into its own boxes. They are set before each call, and only the kernel
+// follows them, during the call.
 unsafe impl Send for MessageSlots {}
 
 impl MessageSlots {
     fn new(longest: usize) -> Self {
-        // SAFETY: integers, arrays of them and pointers that may be null: all zeros is a value of both.
-        let (rooms, headers) = unsafe { (Box::new_zeroed().assume_init(), Box::new_zeroed().assume_init()) };
+        // SAFETY: both are integers, arrays of integers and nullable pointers, so all zeros is a
+        // valid value.
+        let (zeroed, headers) = unsafe { (Box::new_zeroed().assume_init(), Box::new_zeroed().assume_init()) };
         let bytes = vec![0; MESSAGES * (longest + BEYOND)].into_boxed_slice();
-        MessageSlots { slots: rooms, headers, bytes, longest }
+        MessageSlots { slots: zeroed, headers, bytes, longest }
     }
 
-    /// The bytes of a room.
-    fn bytes(&mut self, place: usize) -> &mut [u8] {
-        let room = self.longest + BEYOND;
-        &mut self.bytes[place * room..][..room]
+    /// Returns the bytes of a slot.
+    fn bytes(&mut self, index: usize) -> &mut [u8] {
+        let stride = self.longest + BEYOND;
+        &mut self.bytes[index * stride..][..stride]
     }
 
-    /// Has the header at `place` point at its room, with so many bytes of buffer, address and control messages.
-    fn aim(&mut self, place: usize, bytes: usize, name: usize, control: usize) {
-        let into = self.bytes(place);
+    /// Points the header of a slot at the slot, with these lengths of buffer, address and control
+    /// messages.
+    fn aim(&mut self, index: usize, bytes: usize, name: usize, control: usize) {
+        let into = self.bytes(index);
         let vector = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: bytes.min(into.len()) };
-        let room = &mut self.slots[place];
-        room.vector = vector;
-        let header = &mut self.headers[place];
+        let slot = &mut self.slots[index];
+        slot.vector = vector;
+        let header = &mut self.headers[index];
         header.msg_len = 0;
-        header.msg_hdr.msg_name = ptr::from_mut(&mut room.name).cast();
+        header.msg_hdr.msg_name = ptr::from_mut(&mut slot.name).cast();
         header.msg_hdr.msg_namelen = name as libc::socklen_t;
-        header.msg_hdr.msg_iov = &raw mut room.vector;
+        header.msg_hdr.msg_iov = &raw mut slot.vector;
         header.msg_hdr.msg_iovlen = 1;
-        header.msg_hdr.msg_control = if control == 0 { ptr::null_mut() } else { room.control.as_mut_ptr().cast() };
+        header.msg_hdr.msg_control = if control == 0 { ptr::null_mut() } else { slot.control.as_mut_ptr().cast() };
         header.msg_hdr.msg_controllen = control as _;
         header.msg_hdr.msg_flags = 0;
     }
 }
 
-/// A datagram that has come.
+/// A received datagram.
 pub struct Message<'a> {
     /// Its bytes.
     pub bytes: &'a mut [u8],
-    /// Its sender, as the network says.
+    /// Sender's address, as the network reports it.
     pub from: SocketAddr,
-    /// When the kernel got it, on the system's clock, since the epoch; only where the socket is asked to tell.
+    /// Kernel's receive time since the epoch by the system clock, if the socket requests it.
     pub stamp: Option<Duration>,
-    /// Datagrams that this socket has lost so far for want of room, if it says.
+    /// Datagrams that this socket has lost so far for lack of buffer space, if reported.
     pub lost: Option<u32>,
 }
 
-/// Room for what comes.
+/// Receive buffers of one socket.
 pub struct Incoming {
     slots: MessageSlots,
     count: usize,
 }
 
 impl Incoming {
-    /// Room for [`MESSAGES`] datagrams of so many bytes; longer ones are dropped.
+    /// Allocates [`MESSAGES`] slots for datagrams of up to `longest` bytes. Longer ones are
+    /// dropped.
     pub fn new(longest: usize) -> Self {
         Incoming { slots: MessageSlots::new(longest), count: 0 }
     }
 
-    /// Takes what is there, without waiting. How many datagrams that is; they are taken from [`Incoming::message`].
+    /// Receives the datagrams that are there, without waiting, and returns their count.
+    /// [`Incoming::message`] returns each.
     ///
     /// # Errors
-    /// The socket's, but for having nothing.
+    /// The socket's error, except that nothing was there.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        for place in 0..MESSAGES {
-            // What is not written must not be taken for the last call's.
-            self.slots.slots[place].control[..2].fill(0);
-            self.slots.aim(place, usize::MAX, size_of::<libc::sockaddr_storage>(), size_of::<[u64; CONTROL]>());
+        for index in 0..MESSAGES {
+            // The kernel may leave words unwritten, which must not pass for the last call's.
+            self.slots.slots[index].control[..2].fill(0);
+            self.slots.aim(index, usize::MAX, size_of::<libc::sockaddr_storage>(), size_of::<[u64; CONTROL]>());
         }
         self.count = 0;
-        // SAFETY: each header points at memory of `rooms`, which lives and stays in its place during the call.
+        // SAFETY: each header points at memory of `slots`, which stays alive and in place during
+        // the call.
         let count = unsafe {
             let headers = self.slots.headers.as_mut_ptr();
             libc::recvmmsg(socket.as_raw_fd(), headers, MESSAGES as u32, libc::MSG_DONTWAIT, ptr::null_mut())
@@ -121,15 +128,15 @@ impl Incoming {
         Ok(self.count)
     }
 
-    /// A datagram of the last [`Incoming::receive`]. `None` if there are not as many, if it was too long, or from no address
-    /// of the internet.
-    pub fn message(&mut self, place: usize) -> Option<Message<'_>> {
-        let length = self.slots.headers.get(place).filter(|_| place < self.count)?.msg_len as usize;
-        let room = &self.slots.slots[place];
-        let from = address(&room.name)?;
-        let (stamp, lost) = control::parse(&room.control);
+    /// Returns a datagram of the last [`Incoming::receive`]. `None` beyond the last one, for one
+    /// that was too long, and for one whose sender has no internet address.
+    pub fn message(&mut self, index: usize) -> Option<Message<'_>> {
+        let length = self.slots.headers.get(index).filter(|_| index < self.count)?.msg_len as usize;
+        let slot = &self.slots.slots[index];
+        let from = address(&slot.name)?;
+        let (stamp, lost) = control::parse(&slot.control);
         let longest = self.slots.longest;
-        let bytes = self.slots.bytes(place).get_mut(..length).filter(|bytes| bytes.len() <= longest)?;
+        let bytes = self.slots.bytes(index).get_mut(..length).filter(|bytes| bytes.len() <= longest)?;
         Some(Message { bytes, from, stamp, lost })
     }
 }
@@ -141,39 +148,40 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Room for [`MESSAGES`] datagrams of so many bytes; longer ones are lost.
+    /// Allocates [`MESSAGES`] slots for datagrams of up to `longest` bytes. Longer ones are lost.
     pub fn new(longest: usize) -> Self {
         Outgoing { slots: MessageSlots::new(longest), count: 0 }
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no datagram waits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether [`Outgoing::send`] has to come before the next [`Outgoing::push`].
+    /// Returns whether [`Outgoing::send`] must run before the next [`Outgoing::push`].
     pub fn is_full(&self) -> bool {
         self.count == MESSAGES
     }
 
-    /// Puts a datagram to the others. One that is too long, or for which there is no room, is lost.
+    /// Adds a datagram. One that is too long, or for which there is no slot, is lost.
     pub fn push(&mut self, bytes: &[u8], to: &SocketAddr) {
         if self.is_full() || bytes.len() > self.slots.longest {
             return;
         }
-        let place = self.count;
-        self.slots.bytes(place)[..bytes.len()].copy_from_slice(bytes);
-        let name = put_address(to, &mut self.slots.slots[place].name);
-        self.slots.aim(place, bytes.len(), name, 0);
+        let index = self.count;
+        self.slots.bytes(index)[..bytes.len()].copy_from_slice(bytes);
+        let name = put_address(to, &mut self.slots.slots[index].name);
+        self.slots.aim(index, bytes.len(), name, 0);
         self.count += 1;
     }
 
-    /// Sends all that waits, without waiting itself. How many datagrams and bytes the socket took; what it did not take is
-    /// lost, as it might be on its way.
+    /// Sends all pending datagrams without blocking. Returns the datagrams and bytes that the
+    /// socket took. Datagrams that it did not take are lost, as they could be on the network.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> (usize, usize) {
         let (mut done, mut sent, mut bytes) = (0, 0, 0);
         while done < self.count {
-            // SAFETY: each header points at memory of `rooms`, which lives and stays in its place during the call.
+            // SAFETY: each header points at memory of `slots`, which stays alive and in place
+            // during the call.
             let taken = unsafe {
                 let headers = self.slots.headers.as_mut_ptr().add(done);
                 libc::sendmmsg(socket.as_raw_fd(), headers, (self.count - done) as u32, libc::MSG_DONTWAIT)
@@ -185,7 +193,7 @@ impl Outgoing {
                     sent += taken;
                     done += taken;
                 }
-                // The first of the rest can't be sent: the others may.
+                // The first of the rest can't be sent; others may.
                 _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
                 _ => done += 1,
             }
@@ -198,7 +206,8 @@ impl Outgoing {
 fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(name.ss_family) {
         libc::AF_INET => {
-            // SAFETY: storage is as large and aligned as any address; its family says which this is.
+            // SAFETY: storage is as large and aligned as any address. The family identifies the
+            // address type.
             let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
             Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(name.sin_port))))
@@ -213,11 +222,11 @@ fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Writes an address, and says how long it is.
+/// Writes an address and returns its length.
 fn put_address(to: &SocketAddr, name: &mut libc::sockaddr_storage) -> usize {
     match to {
         SocketAddr::V4(to) => {
-            // SAFETY: all zeros is a value of it.
+            // SAFETY: all zeros is a valid value.
             let mut of: libc::sockaddr_in = unsafe { MaybeUninit::zeroed().assume_init() };
             of.sin_family = libc::AF_INET as libc::sa_family_t;
             of.sin_port = to.port().to_be();
@@ -227,7 +236,7 @@ fn put_address(to: &SocketAddr, name: &mut libc::sockaddr_storage) -> usize {
             size_of::<libc::sockaddr_in>()
         }
         SocketAddr::V6(to) => {
-            // SAFETY: all zeros is a value of it.
+            // SAFETY: all zeros is a valid value.
             let mut of: libc::sockaddr_in6 = unsafe { MaybeUninit::zeroed().assume_init() };
             of.sin6_family = libc::AF_INET6 as libc::sa_family_t;
             of.sin6_port = to.port().to_be();

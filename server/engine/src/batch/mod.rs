@@ -1,15 +1,17 @@
-//! Several sockets read, or written, in one system call: io_uring as a list of calls, nothing more. Everything that is
-//! begun here completes within the call that begins it, so no buffer is the kernel's for longer than that. The caller
-//! keeps its own source of readiness (epoll).
+//! Reads or writes several sockets in one system call: io_uring used as a list of calls. Every
+//! operation completes within the call that submits it, so the kernel holds no buffer longer. The
+//! caller keeps its own source of readiness (epoll).
 //!
-//! Why: a read and a write per request are most of what a server pays the kernel, and a good part of each is getting there.
+//! A read and a write per request are most of a server's kernel cost. Entering the kernel is a good
+//! part of each.
 //!
-//! [`messages`] does the same for the datagrams of one socket, [`filter`] keeps foreign ones out of its queue, and [`lowat`] keeps the
-//! kernel's queue of what is to leave short.
+//! [`messages`] does the same for the datagrams of one socket. [`filter`] keeps foreign datagrams
+//! out of its queue. [`lowat`] keeps the kernel's queue of unsent bytes short.
 //!
-//! `docs/compare.md`, "io_uring", has the numbers, also those of a server that leaves everything to io_uring.
+//! `docs/compare.md`, "io_uring", has the numbers, also for a server that uses io_uring throughout.
 //!
-//! Never here: readiness, connections, what the bytes mean. All unsafe code of the server's network is in this module.
+//! Does not contain readiness, connections, or the meaning of the bytes. All unsafe code of the
+//! server's network is in this module.
 //!
 //! ```
 //! use leeward_engine::batch::Batch;
@@ -18,7 +20,7 @@
 //!
 //! let (mut near, far) = UnixStream::pair()?;
 //! near.write_all(b"hello")?;
-//! // A kernel without io_uring, or one that forbids it, is no reason to fail: one call per socket then.
+//! Fall back to one call per socket if the kernel lacks or forbids io_uring.
 //! let Ok(mut batch) = Batch::new() else { return Ok(()) };
 //! batch.receive(&[(far.as_fd(), 100)]);
 //! assert_eq!(batch.received(0).unwrap().bytes, b"hello");
@@ -47,41 +49,41 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::time::Duration;
 
-/// Sockets of one call, at most.
+/// Maximum sockets per call.
 pub const SOCKETS: usize = 16;
-/// Bytes that one call moves for one socket, at most.
+/// Maximum bytes that one call moves per socket.
 pub const BUFFER_BYTES: usize = 16 * 1024;
 
-/// How often a call that the kernel has no memory for is tried again before it is given up.
+/// Retries of a call for which the kernel has no memory.
 const TRIES: u32 = 1_000;
 
-/// Result of a call that has not been made, or not been answered.
+/// Result of a call that was not made, or not completed.
 const NOTHING: i32 = -libc::ECANCELED;
 
 /// Result of reading a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadBytes<'a> {
-    /// None at the end of the stream.
+    /// Bytes read; empty at the end of the stream.
     pub bytes: &'a [u8],
-    /// When the kernel got the last of them, on the system's clock, since the epoch; only of sockets that have
-    /// `SO_TIMESTAMPING` set.
+    /// Kernel's receive time of the last byte, since the epoch by the system clock. Only for
+    /// sockets with `SO_TIMESTAMPING`.
     pub stamp: Option<Duration>,
 }
 
-/// A ring of one thread's at a time, and room for [`SOCKETS`] sockets.
+/// A ring used by one thread at a time, with buffers for [`SOCKETS`] sockets.
 pub struct Batch {
     ring: ManuallyDrop<IoUring>,
     slots: ManuallyDrop<Box<Slots>>,
     results: [i32; SOCKETS],
-    /// The kernel has refused to go on: it may still have something of ours.
+    /// The kernel has failed a submission and may still hold some of this memory.
     broken: bool,
 }
 
 impl Batch {
-    /// Asks the kernel for a ring.
+    /// Requests a ring from the kernel.
     ///
     /// # Errors
-    /// The kernel has no io_uring (before 5.6), or forbids it here, as containers often do.
+    /// The kernel has no io_uring (before 5.6), or forbids it, as containers often do.
     pub fn new() -> io::Result<Self> {
         let ring = IoUring::builder().build(SOCKETS as u32)?;
         let mut probe = io_uring::Probe::new();
@@ -93,81 +95,86 @@ impl Batch {
         Ok(Batch { ring: ManuallyDrop::new(ring), slots, results: [NOTHING; SOCKETS], broken: false })
     }
 
-    /// Whether the kernel has refused to go on. What was asked last may or may not have happened; nothing will any more.
+    /// Returns whether the kernel has failed a submission. The last call may or may not have
+    /// happened; later calls do nothing.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Reads each of `sockets`, the first [`SOCKETS`] of them, up to so many bytes (and [`ROOM`]), and waits for none. What came
-    /// is [`Batch::received`] by the socket's place in the list. A socket must not be in the list twice.
+    /// Reads the first [`SOCKETS`] of `sockets` without blocking, each up to its byte count and
+    /// [`BUFFER_BYTES`]. [`Batch::received`] returns the result by position in the list. A socket
+    /// must not be in the list twice.
     pub fn receive(&mut self, sockets: &[(BorrowedFd<'_>, usize)]) {
         let sockets = &sockets[..sockets.len().min(SOCKETS)];
-        for (place, (socket, most)) in sockets.iter().enumerate() {
-            let header = self.slots.header(place, *most);
+        for (slot, (socket, most)) in sockets.iter().enumerate() {
+            let header = self.slots.header(slot, *most);
             let entry = opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header).flags(libc::MSG_DONTWAIT as u32).build();
-            self.push(place, entry);
+            self.push(slot, entry);
         }
         self.run(sockets.len());
     }
 
-    /// Result that the last [`Batch::receive`] brought from the socket at `place`.
+    /// Returns the result of the last [`Batch::receive`] for the socket at `slot`.
     ///
     /// # Errors
-    /// As a read without waiting: `WouldBlock` if nothing was there.
+    /// As a non-blocking read: `WouldBlock` if nothing was there.
     ///
     /// # Panics
-    /// `place` is not below [`SOCKETS`].
-    pub fn received(&self, place: usize) -> io::Result<ReadBytes<'_>> {
-        let count = outcome(self.results[place])?;
-        Ok(ReadBytes { bytes: self.slots.bytes(place, count), stamp: stamp::parse(self.slots.control(place)) })
+    /// `slot` is not below [`SOCKETS`].
+    pub fn received(&self, slot: usize) -> io::Result<ReadBytes<'_>> {
+        let count = outcome(self.results[slot])?;
+        Ok(ReadBytes { bytes: self.slots.bytes(slot, count), stamp: stamp::parse(self.slots.control(slot)) })
     }
 
-    /// Copies what shall be sent to the socket at `place`; false, and nothing, if it is more than [`ROOM`].
+    /// Copies bytes to be sent to the socket at `slot`. Returns false and copies nothing beyond
+    /// [`BUFFER_BYTES`].
     ///
     /// # Panics
-    /// `place` is not below [`SOCKETS`].
-    pub fn put(&mut self, place: usize, bytes: &[u8]) -> bool {
-        self.slots.put(place, bytes)
+    /// `slot` is not below [`SOCKETS`].
+    pub fn put(&mut self, slot: usize, bytes: &[u8]) -> bool {
+        self.slots.put(slot, bytes)
     }
 
-    /// Sends to each of `sockets`, the first [`SOCKETS`] of them, what was [put](Batch::put) at its place, and waits for none. A socket
-    /// must not be in the list twice.
+    /// Sends to the first [`SOCKETS`] of `sockets` the bytes [put](Batch::put) into their slots,
+    /// without blocking. A socket must not be in the list twice.
     pub fn send(&mut self, sockets: &[BorrowedFd<'_>]) {
         let sockets = &sockets[..sockets.len().min(SOCKETS)];
-        for (place, socket) in sockets.iter().enumerate() {
-            let bytes = self.slots.to_send(place);
+        for (slot, socket) in sockets.iter().enumerate() {
+            let bytes = self.slots.to_send(slot);
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             let entry =
                 opcode::Send::new(Fd(socket.as_raw_fd()), bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
-            self.push(place, entry);
+            self.push(slot, entry);
         }
         self.run(sockets.len());
     }
 
-    /// How many bytes the socket at `place` took in the last [`Batch::send`].
+    /// Returns the bytes that the socket at `slot` took in the last [`Batch::send`].
     ///
     /// # Errors
-    /// As a write without waiting: `WouldBlock` if there was no room.
+    /// As a non-blocking write: `WouldBlock` if the socket was full.
     ///
     /// # Panics
-    /// `place` is not below [`SOCKETS`].
-    pub fn sent(&self, place: usize) -> io::Result<usize> {
-        outcome(self.results[place])
+    /// `slot` is not below [`SOCKETS`].
+    pub fn sent(&self, slot: usize) -> io::Result<usize> {
+        outcome(self.results[slot])
     }
 
-    fn push(&mut self, place: usize, entry: squeue::Entry) {
-        self.results[place] = NOTHING;
+    fn push(&mut self, slot: usize, entry: squeue::Entry) {
+        self.results[slot] = NOTHING;
         if self.broken {
             return;
         }
-        // SAFETY: what the entry points to is in `slots`, which lives and stays in its place until `run` has seen the
-        // completion, and for ever if it doesn't; each place has one entry under way at most.
-        let pushed = unsafe { self.ring.submission().push(&entry.user_data(place as u64)) };
-        // The ring has as many entries as there are places, and is empty between two calls.
+        // SAFETY: the entry points into `slots`, which stays alive and in place until `run` has
+        // seen the completion, or for ever if it doesn't. Each slot has at most one entry in
+        // flight.
+        let pushed = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
+        // The ring has one entry per slot and is empty between calls.
         self.broken |= pushed.is_err();
     }
 
-    /// Hands over what was pushed and waits until all of it is done, which it is at once: nothing of it may wait.
+    /// Submits the pushed entries and waits for all completions. None of them blocks, so they
+    /// complete at once.
     fn run(&mut self, count: usize) {
         let (mut done, mut tries) = (0, 0);
         while done < count && !self.broken {
@@ -188,11 +195,12 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // SAFETY: neither is used again.
+        // SAFETY: the ring is not used again.
         unsafe { ManuallyDrop::drop(&mut self.ring) };
         if !self.broken {
-            // Whole calls only: the kernel has nothing under way. Otherwise its memory is left to it.
-            // SAFETY: not used again.
+            // Every call has completed, so the kernel holds nothing. A broken batch leaks this
+            // memory instead.
+            // SAFETY: the slots are not used again.
             unsafe { ManuallyDrop::drop(&mut self.slots) };
         }
     }
@@ -201,10 +209,11 @@ impl Drop for Batch {
 /// Sets an option of a socket.
 ///
 /// # Safety
-/// The option's value is a `T`, and what it points at lives during the call, in which the kernel copies both.
+/// The option's value is a `T`. The memory it points at lives during the call, in which the kernel
+/// copies both.
 unsafe fn set_option<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
     let (value, length) = (ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: as the caller promises.
+    // SAFETY: by the caller's promise.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -240,30 +249,30 @@ mod tests {
         let Some(mut batch) = batch() else { return };
         let mut pairs: Vec<_> = (0..SOCKETS).map(|_| pair()).collect();
         for round in 0..3_u8 {
-            for (place, (peer, _)) in pairs.iter_mut().enumerate() {
-                if place % 2 == 0 {
-                    peer.write_all(&vec![round + place as u8; place + 1]).unwrap();
+            for (slot, (peer, _)) in pairs.iter_mut().enumerate() {
+                if slot % 2 == 0 {
+                    peer.write_all(&vec![round + slot as u8; slot + 1]).unwrap();
                 }
             }
             // Loopback delivers within the write.
             let list: Vec<_> = pairs.iter().map(|(_, socket)| (socket.as_fd(), 100)).collect();
             batch.receive(&list);
-            for place in 0..SOCKETS {
-                match batch.received(place) {
-                    Ok(received) => assert_eq!(received.bytes, vec![round + place as u8; place + 1]),
-                    Err(error) => assert_eq!((place % 2, error.kind()), (1, ErrorKind::WouldBlock)),
+            for slot in 0..SOCKETS {
+                match batch.received(slot) {
+                    Ok(received) => assert_eq!(received.bytes, vec![round + slot as u8; slot + 1]),
+                    Err(error) => assert_eq!((slot % 2, error.kind()), (1, ErrorKind::WouldBlock)),
                 }
             }
-            for place in 0..SOCKETS {
-                assert!(batch.put(place, &vec![place as u8; 2 * place + 1]));
+            for slot in 0..SOCKETS {
+                assert!(batch.put(slot, &vec![slot as u8; 2 * slot + 1]));
             }
             let list: Vec<_> = pairs.iter().map(|(_, socket)| socket.as_fd()).collect();
             batch.send(&list);
-            for (place, (peer, _)) in pairs.iter_mut().enumerate() {
-                assert_eq!(batch.sent(place).unwrap(), 2 * place + 1);
-                let mut got = vec![0; 2 * place + 1];
+            for (slot, (peer, _)) in pairs.iter_mut().enumerate() {
+                assert_eq!(batch.sent(slot).unwrap(), 2 * slot + 1);
+                let mut got = vec![0; 2 * slot + 1];
                 peer.read_exact(&mut got).unwrap();
-                assert_eq!(got, vec![place as u8; 2 * place + 1]);
+                assert_eq!(got, vec![slot as u8; 2 * slot + 1]);
             }
         }
     }
@@ -281,11 +290,11 @@ mod tests {
         full.set_nonblocking(true).unwrap();
         let bytes = vec![7; BUFFER_BYTES];
         assert!(batch.put(0, &bytes) && !batch.put(1, &vec![7; BUFFER_BYTES + 1]));
-        let refused = (0..100_000).find_map(|_| {
+        let error = (0..100_000).find_map(|_| {
             batch.send(&[full.as_fd()]);
             batch.sent(0).err()
         });
-        assert_eq!(refused.unwrap().kind(), ErrorKind::WouldBlock);
+        assert_eq!(error.unwrap().kind(), ErrorKind::WouldBlock);
     }
 
     #[test]

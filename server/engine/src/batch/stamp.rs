@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-/// When the kernel got what was read, if the first control message says: this crate's callers ask for no other.
+/// Returns the kernel's receive time, if the first control message has it. This crate requests no
+/// other message.
 pub(super) fn parse(control: &[u64]) -> Option<Duration> {
-    // A header (length; level and type in one word here), then three times of two words, the system's clock first.
+    // A header (length; level and type in one word), then three times of two words each, the system
+    // clock's first.
     let &[length, kind, seconds, nanos, ..] = control else { return None };
     let [level, is] = [kind as u32 as i32, (kind >> 32) as u32 as i32];
     let (level, is) = if cfg!(target_endian = "big") { (is, level) } else { (level, is) };
     let is_stamp = length >= 32 && level == libc::SOL_SOCKET && is == libc::SCM_TIMESTAMPING;
-    // Zero: no stamp was made.
+    // Zero: no timestamp was made.
     (is_stamp && (seconds, nanos) != (0, 0) && nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos as u32))
 }
 

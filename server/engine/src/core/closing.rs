@@ -1,5 +1,5 @@
-//! The ends of connections: reading on so that their last words arrive, and finding those that have been silent for too
-//! long.
+//! Closes connections: reads on until the final response has arrived, and finds connections that
+//! are silent for too long.
 
 use super::{Core, CoreState, PeerOutcome};
 use crate::closing_handshake::ClosingHandshake;
@@ -10,64 +10,67 @@ use crate::stream::Stream;
 use crate::trim;
 use leeward_core::units::{Nanos, Time};
 
-/// A connection that has been told why it ends has this long to take it and to end its own half.
+/// Time in which a connection that got a final response must take it and end its own half.
 pub(super) const LINGER: Nanos = Nanos::from_secs(1);
-/// A connection from which nothing has come for so long needs no buffer.
+/// A connection that received nothing for this long gives its buffers back.
 const IDLE: Nanos = Nanos::from_secs(1);
-/// A connection that has memory for a long request has this long to go on with it while others wait for such memory.
+/// Time in which a connection must continue its long request while others wait for such memory.
 const SHORTAGE_TIMEOUT: Nanos = Nanos::from_secs(5);
-/// Bytes that are read and thrown away meanwhile: more than the largest value that a client may be in the middle of sending.
+/// Bytes that are read and discarded while closing: more than the largest value that a client may
+/// be sending.
 pub(super) const DISCARDED: usize = 1 << 22;
-/// Connections of a core that may linger; the others end at once, so that faulty peers can't hold descriptors.
+/// Connections of a core that may linger. Others close at once, so that faulty peers can't hold
+/// descriptors.
 pub(super) const LINGERING: usize = 256;
 
 impl<P: Protocol> CoreState<P> {
-    /// Ends a connection that owes nothing more. One that has been told why goes on listening for a moment: closing with
-    /// unread bytes would reset the connection, and what it was told could be lost with it.
+    /// Closes a connection without pending responses. A connection that got a final response keeps
+    /// reading for a moment. Closing with unread bytes would reset it, and the response could be
+    /// lost.
     pub(super) fn close_or_linger<S: Stream>(&mut self, peer: &mut Peer<P, S>) -> PeerOutcome {
         let lingers = peer.closing_since.is_some() && !peer.has_ended && self.closing <= LINGERING;
         if lingers && peer.stream.shutdown().is_ok() { self.discard(peer) } else { PeerOutcome::Close }
     }
 
-    /// Reads what comes from a connection that is ending and throws it away, up to its end.
+    /// Reads and discards bytes of a closing connection, up to its end.
     pub(super) fn discard<S: Stream>(&mut self, peer: &mut Peer<P, S>) -> PeerOutcome {
-        let left = peer.stream.discard(&mut peer.discarded, DISCARDED);
-        peer.has_ended |= left == ClosingHandshake::Done;
-        match left {
+        let state = peer.stream.discard(&mut peer.discarded, DISCARDED);
+        peer.has_ended |= state == ClosingHandshake::Done;
+        match state {
             ClosingHandshake::Pending => PeerOutcome::Keep,
-            // It may still take what is left for it.
+            // The peer may still take the bytes that are left for it.
             ClosingHandshake::Done if peer.out.unsent() > 0 => PeerOutcome::Keep,
             ClosingHandshake::Done | ClosingHandshake::Abandoned => PeerOutcome::Close,
         }
     }
 
-    /// Sweeps a connection that is silent, stuck in a request, or doesn't read.
+    /// Checks whether a connection is silent, stuck in a request, or doesn't read.
     fn scan<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) -> PeerOutcome {
         let limits = self.limits;
         if !peer.may_be_read(&limits) {
-            // The rest of its request may be there.
+            // The rest of its request may already be in the socket.
             peer.partial_since = peer.partial_since.map(|_| now);
         }
         let longer = |since: Option<Time>, span| since.is_some_and(|since| now.since(since) > span);
-        // Whether it still has to take something or only to end its half.
+        // A peer with unsent bytes has the write timeout. Otherwise it only has to end its half.
         let ending = if peer.out.unsent() > 0 { limits.write_timeout } else { LINGER };
         let may_be_read_again = P::on_scan(&mut peer.connection) | peer.share.reset();
         let is_idle = P::unanswered(&peer.connection) == 0 && peer.out.unsent() == 0;
         if self.is_session_gone(peer, now) {
             return PeerOutcome::Close;
         }
-        let (stuck, behind) = self.backlog.timeouts(limits.write_timeout);
-        let takes_too_little = longer(peer.out.stuck_since(), stuck) || longer(peer.out.lagging_since(), behind);
+        let (stuck, lagging) = self.backlog.timeouts(limits.write_timeout);
+        let takes_too_little = longer(peer.out.stuck_since(), stuck) || longer(peer.out.lagging_since(), lagging);
         if takes_too_little || longer(peer.closing_since, ending) {
             return PeerOutcome::Close;
         }
         if peer.closing_since.is_some() {
             return PeerOutcome::Keep;
         }
-        if is_idle && limits.idle_timeout.is_some_and(|silence| now.since(peer.last_received) > silence) {
+        if is_idle && limits.idle_timeout.is_some_and(|timeout| now.since(peer.last_received) > timeout) {
             return self.end(peer, protocol, CloseReason::Silence, now);
         }
-        let part = if peer.receive_grant > 0 && self.receive_budget.is_short {
+        let timeout = if peer.receive_grant > 0 && self.receive_budget.is_short {
             limits.request_timeout.min(SHORTAGE_TIMEOUT)
         } else {
             limits.request_timeout
@@ -76,11 +79,11 @@ impl<P: Protocol> CoreState<P> {
             P::input(&mut peer.connection).release();
             peer.out.release();
             if peer.receive_grant > 0 {
-                // Others may have what it had.
+                // Other connections may have this memory.
                 let _ = peer.reserve_memory(&mut self.receive_budget);
             }
         }
-        if longer(peer.partial_since, part) {
+        if longer(peer.partial_since, timeout) {
             return self.end(peer, protocol, CloseReason::SlowRequest, now);
         }
         if may_be_read_again || std::mem::take(&mut peer.is_short_of_memory) {
@@ -91,12 +94,12 @@ impl<P: Protocol> CoreState<P> {
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
-    /// Ends connections that are silent, stuck in a request, or don't read, and pauses that are over.
+    /// Closes connections that are silent, stuck in a request, or don't read, and ends pauses.
     pub(super) fn scan(&mut self, now: Time) {
         for slot in 0..self.peers.slot_count() {
             let Some(peer) = self.peers.get_slot(slot) else { continue };
-            let fate = self.state.scan(peer, &mut self.protocol, now);
-            self.apply_outcome(slot, fate, now);
+            let outcome = self.state.scan(peer, &mut self.protocol, now);
+            self.apply_outcome(slot, outcome, now);
         }
         self.state.receive_budget.is_short = false;
         self.state.shares.reset();
@@ -107,11 +110,11 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             trim::give_back();
         }
         if let Some(inbound) = &mut self.inbound {
-            // A ration that was used up is there again.
+            // The time quota may have time again.
             inbound.validation_has_more = inbound.validation_socket.is_some();
         }
         self.scan_handshakes(now);
-        // Out of descriptors, the listener says nothing more by itself.
+        // After descriptors ran out, the listener reports no event by itself.
         self.accept(now);
     }
 }

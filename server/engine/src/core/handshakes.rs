@@ -1,5 +1,5 @@
-//! A core's new connections from their first byte to the end of their handshake. Never here: whose
-//! turn it is, and when a handshake is given up (`pending_handshakes`).
+//! A core's new connections from their first byte to the end of their handshake. Does not contain
+//! the order of handshakes or their timeouts (`pending_handshakes`).
 
 use super::closing::{DISCARDED, LINGER};
 use super::{Core, ReadyEvent};
@@ -13,26 +13,26 @@ use crate::stream::Stream;
 use leeward_core::units::Time;
 use std::sync::atomic::Ordering;
 
-/// Handshakes per core that may be pending; further connections stay with the listener.
+/// Maximum pending handshakes per core; further connections stay in the listener's queue.
 const PENDING: usize = 256;
 
-/// Bounds of a core's handshakes.
+/// Limits of a core's handshakes.
 pub(super) fn limits(limits: &Limits) -> HandshakeLimits {
     HandshakeLimits { timeout: limits.handshake_timeout, linger: LINGER, discarded: DISCARDED }
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
-    /// Whether one more handshake may be pending, on whichever core.
+    /// Returns whether one more handshake may be pending, on any core.
     pub(super) fn may_begin_handshake(&self) -> bool {
-        let common = &self.handle().engine;
-        common.encryption.is_none()
-            || common.handshakes.waiting.load(Ordering::Relaxed) < PENDING * common.mailboxes.cores()
+        let engine = &self.handle().engine;
+        engine.encryption.is_none()
+            || engine.handshakes.waiting.load(Ordering::Relaxed) < PENDING * engine.mailboxes.cores()
     }
 
-    /// Begins a handshake at a place that was reserved for it.
+    /// Begins a handshake in a slot that was reserved for it.
     pub(super) fn begin_handshake(&mut self, id: ConnectionId, socket: S, is_full: bool, now: Time) {
         let tally = &self.state.handle.engine.handshakes;
-        // No client pays for a handshake to hear that the server is full.
+        // A full server rejects a client before its handshake.
         if is_full || self.state.stopping_since.is_some() {
             tally.refuse(reason::FULL);
             return self.peers.release(id);
@@ -41,18 +41,18 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         self.handshakes.add(id, socket, now);
     }
 
-    /// The poll tells of a socket that is no peer's.
+    /// Handles a readiness event of a socket that belongs to no peer.
     pub(super) fn handshake_ready(&mut self, slot: u32, event: ReadyEvent) {
         self.handshakes.ready(slot, event.readable, event.writable, event.hung_up);
     }
 
-    /// Whether a handshake may take a step now.
+    /// Returns whether a handshake may take a step now.
     pub(super) fn may_handshake(&mut self, now: Time) -> bool {
         self.handshakes.has_ready() && self.state.shares.may_handshake(now)
     }
 
-    /// Gives the next handshake its turn, if there is time for it. One per poll: requests that come
-    /// meanwhile wait for it. Whether there was one.
+    /// Steps the next handshake, if the quota has time. At most one step per poll, since requests
+    /// that arrive meanwhile wait for it. Returns whether there was a step.
     pub(super) fn step_handshake(&mut self, now: Time) -> bool {
         let Some(encryption) = self.state.handle.engine.encryption.clone() else { return false };
         if !self.may_handshake(now) {
@@ -75,7 +75,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         true
     }
 
-    /// Counts a reason and closes a connection, as far as there are any.
+    /// Counts the reason and closes the connection, if they are given.
     fn give_up(&mut self, reason: Option<&'static str>, closed: Option<ClosedConnection<S>>) {
         if let Some(reason) = reason {
             self.state.handle.engine.handshakes.refuse(reason);
@@ -87,22 +87,22 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
     }
 
-    /// A handshake is no longer pending.
+    /// Counts one pending handshake less.
     fn forget_pending(&self) {
         self.state.handle.engine.handshakes.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Makes a peer of a connection whose handshake is over.
+    /// Makes a peer of a connection whose handshake is done.
     fn establish(&mut self, established: EstablishedConnection<S>, now: Time) {
         let EstablishedConnection { id, socket, channel, hung_up } = established;
         self.forget_pending();
-        let common = &self.state.handle.engine;
+        let engine = &self.state.handle.engine;
         let identity = channel.identity();
-        let tenant = identity.as_ref().map(|identity| common.tenants.find(identity));
+        let tenant = identity.as_ref().map(|identity| engine.tenants.find(identity));
         if tenant == Some(None) {
-            common.handshakes.refuse(reason::UNKNOWN_IDENTITY);
+            engine.handshakes.refuse(reason::UNKNOWN_IDENTITY);
         } else {
-            common.handshakes.complete(channel.as_ref(), identity.is_some());
+            engine.handshakes.complete(channel.as_ref(), identity.is_some());
         }
         self.open_connection(id, ConnectionIo::Encrypted(Box::new(EncryptedStream::new(socket, channel))), now);
         let Some(peer) = self.peers.get(id) else { return };
@@ -110,28 +110,28 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         match (identity, tenant.flatten()) {
             (Some(identity), Some(tenant)) => P::identify(&mut peer.connection, identity, tenant),
             (Some(_), None) => {
-                let fate = self.state.end(peer, &mut self.protocol, CloseReason::UnknownIdentity, now);
-                return self.apply_outcome(id.slot, fate, now);
+                let outcome = self.state.end(peer, &mut self.protocol, CloseReason::UnknownIdentity, now);
+                return self.apply_outcome(id.slot, outcome, now);
             }
             (None, _) => {}
         }
-        // Its first requests may be there: no socket will tell of what has been decrypted.
+        // Its first requests may be decrypted already, and no socket event reports these.
         self.state.read_later(peer);
     }
 
-    /// Tells a client in its protocol's own words that the port is encrypted.
+    /// Tells a client in its protocol that the port requires encryption.
     fn reject_plaintext(&mut self, closed: ClosedConnection<S>, now: Time) {
         let ClosedConnection { id, socket } = closed;
         self.forget_pending();
         self.open_connection(id, ConnectionIo::Stream(socket), now);
         if let Some(peer) = self.peers.get(id) {
-            let fate = self.state.end(peer, &mut self.protocol, CloseReason::Unencrypted, now);
-            self.apply_outcome(id.slot, fate, now);
+            let outcome = self.state.end(peer, &mut self.protocol, CloseReason::Unencrypted, now);
+            self.apply_outcome(id.slot, outcome, now);
         }
     }
 
-    /// Gives up handshakes whose time is over, and while all places are taken those that keep the
-    /// server waiting.
+    /// Gives up handshakes past their timeout. While all slots are taken, also those that make no
+    /// progress.
     pub(super) fn scan_handshakes(&mut self, now: Time) {
         let is_crowded = self.handshakes.count() >= PENDING || !self.may_begin_handshake();
         for (reason, closed) in self.handshakes.scan(is_crowded, now) {
@@ -139,7 +139,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
     }
 
-    /// Closes all connections with a pending handshake: the server stops.
+    /// Closes all connections with a pending handshake, when the server stops.
     pub(super) fn close_handshakes(&mut self) {
         for closed in self.handshakes.close() {
             self.give_up(None, Some(closed));

@@ -1,11 +1,12 @@
-//! A core: its peers, read, decided and answered by this core alone.
+//! A core: its connections, which only this core reads, decides about and answers.
 //!
-//! - `local`: all that a core has besides its peers. `peers`: the places of connections.
-//! - `reading`, `writing`, `ending`: what is done with one peer, or with several at once. `datagrams`: frames that come one by one.
-//! - `handshakes`: connections whose handshake is not over.
+//! - `state`: everything of a core besides its peers. `connection_table`: the connections' slots.
+//! - `reading`, `writing`, `closing`: work on one peer, or on several at once. `datagrams`: frames
+//!   that arrive one by one.
+//! - `handshakes`: connections whose handshake is not done.
 //!
-//! A peer is looked up once per event; what is done with it from there on has it by reference, and says at the end whether
-//! it stays ([`Fate`]).
+//! A peer is looked up once per event. Later functions get it by reference and return whether it
+//! stays ([`PeerOutcome`]).
 
 mod closing;
 mod connection_table;
@@ -47,48 +48,50 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// The poll's token of what is no connection.
+/// Token of the core's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
-/// The polls of parked cores, in the first core's.
+/// Token of parked cores' polls, in the first core's poll.
 const PARKED: Token = Token(usize::MAX - 2);
-/// Token of everything that is polled besides connections.
+/// Token of all event sources besides connections.
 const EVENT_SOURCE: Token = Token(usize::MAX - 3);
-/// The core's socket for datagrams, and the server's door for strangers.
+/// Tokens of the core's datagram socket and of the server's address validation socket.
 const DATAGRAMS: Token = Token(usize::MAX - 4);
 const VALIDATION: Token = Token(usize::MAX - 5);
-/// All tokens that name no connection.
+/// Tokens that name no connection.
 const RESERVED_TOKENS: [Token; 6] = [WAKER, LISTENER, PARKED, EVENT_SOURCE, DATAGRAMS, VALIDATION];
 
-/// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
+/// Connections that one poll reads before the core runs its tasks (the published server's budget is
+/// 16 packets).
 const BATCH: usize = 16;
-/// Explicit credits that one control tick may cause on a core.
+/// Maximum explicit credits per control tick and core.
 const WAKES_PER_TICK: usize = 64;
-/// An answer whose client has more calls under way waits for company this long, then goes out: a write costs as much as
-/// several microseconds of work.
+/// Time for which a response waits for others while its client has more calls in flight. A write
+/// costs as much as several microseconds of work.
 const COALESCE: Nanos = Nanos(20_000);
-/// An answer that took less than this to make waits for those of other connections, up to [`COALESCE`]: going out together
-/// spares each a microsecond or two, which is no bargain for a client that would have to wait longer than that.
+/// A response that took less than this waits for those of other connections, up to [`COALESCE`]. A
+/// shared write saves each a microsecond or two, which does not pay if the client waits longer than
+/// that.
 const QUICK: Nanos = Nanos(2_000);
-/// Handshakes for which there is no time yet are tried again after so long.
+/// Time after which handshakes without quota are tried again.
 const HANDSHAKES_WAIT: Nanos = Nanos(500_000);
-/// Look for silent and stuck peers this often.
+/// Period of the scan for silent and stuck peers.
 const SCAN_PERIOD: Nanos = Nanos::from_millis(100);
 
-/// Whether a peer stays.
+/// Whether a peer stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum PeerOutcome {
     Keep,
-    /// Nothing more can be read or said: its place is to be given back.
+    /// Nothing more can be read or sent. The slot is to be released.
     Close,
 }
 
-/// When an answer goes out of which no other of its connection can share the write.
+/// When a response is flushed if no other of its connection can share the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushMode {
     Immediate,
-    /// With other connections' in one call, if the kernel can.
+    /// With other connections' responses in one system call, if the kernel supports it.
     Batched,
 }
 
@@ -97,24 +100,24 @@ pub(crate) struct Core<P: Protocol, S> {
     peers: ConnectionTable<P, S>,
     state: CoreState<P>,
     poll: Poll,
-    /// The first core's poll, which this one's is part of while its core is parked.
+    /// The first core's poll, which watches this core's poll while this core is parked.
     first_registry: Option<Registry>,
     events: Events,
     acceptor: Acceptor,
     handshakes: PendingHandshakes<S>,
     event_sources: Vec<Box<dyn EventSource>>,
-    /// Whether a guest wants a turn though its descriptor does not say so.
+    /// Whether an event source needs a poll that its descriptor does not report.
     sources_are_busy: bool,
     messages: Vec<CoreMessage<P::Completion>>,
-    /// Connections that are read at the look under way, besides what the poll says.
+    /// Connections to read in the current poll, besides those with events.
     unread: Vec<ConnectionId>,
     ticks_seen: u64,
     next_scan: Time,
-    /// Watch over the number of connections.
+    /// High-water mark of the number of connections.
     connection_peak: HighWaterMark,
     inbound: Option<Box<InboundDatagrams>>,
-    /// Sessions over datagrams by their clients' addresses and nonces. Asked when a session begins and ends, and never walked
-    /// through.
+    /// Datagram sessions by client address and nonce. Accessed when a session begins and ends, and
+    /// never iterated over.
     datagram_sessions: HashMap<(SocketAddr, u64), ConnectionId>,
 }
 
@@ -125,10 +128,10 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         poll: Poll,
         first: Option<Registry>,
         listener: Option<TcpListener>,
-        guests: Vec<Box<dyn EventSource>>,
+        sources: Vec<Box<dyn EventSource>>,
     ) -> io::Result<Self> {
-        for guest in &guests {
-            poll.registry().register(&mut SourceFd(&guest.descriptor()), EVENT_SOURCE, Interest::READABLE)?;
+        for source in &sources {
+            poll.registry().register(&mut SourceFd(&source.descriptor()), EVENT_SOURCE, Interest::READABLE)?;
         }
         let acceptor = Acceptor::new(listener, poll.registry(), LISTENER)?;
         let handshakes = PendingHandshakes::new(handshakes::limits(&local.limits));
@@ -141,8 +144,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             events: Events::with_capacity(BATCH),
             acceptor,
             handshakes,
-            sources_are_busy: !guests.is_empty(),
-            event_sources: guests,
+            sources_are_busy: !sources.is_empty(),
+            event_sources: sources,
             messages: Vec::new(),
             unread: Vec::with_capacity(BATCH),
             ticks_seen: 0,
@@ -153,11 +156,11 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         })
     }
 
-    /// Has the core serve datagrams besides its connections; the first core has the door, too.
+    /// Serves datagrams besides the connections. The first core has the validation socket, too.
     pub(crate) fn serve_datagrams(&mut self, mut socket: UdpSocket, mut inbound: InboundDatagrams) -> io::Result<()> {
         self.poll.registry().register(&mut socket, DATAGRAMS, Interest::READABLE)?;
-        if let Some((door, ..)) = &mut inbound.validation_socket {
-            self.poll.registry().register(door, VALIDATION, Interest::READABLE)?;
+        if let Some((entry, ..)) = &mut inbound.validation_socket {
+            self.poll.registry().register(entry, VALIDATION, Interest::READABLE)?;
         }
         let outgoing = Outgoing::new(self.state.limits.datagram.bytes());
         self.state.outbound = Some(OutboundDatagrams { socket, outgoing, sent: (0, 0, 0) });
@@ -165,7 +168,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         Ok(())
     }
 
-    /// Whether datagrams may wait of which the poll does not tell again.
+    /// Returns whether datagrams may be pending that the poll does not report again.
     fn has_more_datagrams(&self) -> bool {
         self.inbound.as_ref().is_some_and(|inbound| inbound.has_more || inbound.validation_has_more)
     }
@@ -174,18 +177,18 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         &self.state.handle
     }
 
-    // ---- for a front ----
+    // ---- for an external event loop ----
 
     pub(crate) fn now(&self) -> Time {
         self.state.clock_now()
     }
 
-    /// The poll's own, which is readable while it has something to tell.
+    /// The poll's own descriptor, which is readable while the poll has events.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.poll.as_raw_fd()
     }
 
-    /// Whether the next look has something to do that no socket will tell of.
+    /// Returns whether the next poll has work that no socket reports.
     pub(crate) fn needs_poll(&self) -> bool {
         let has_more = self.acceptor.has_more() || self.sources_are_busy || self.has_more_datagrams();
         let has_more = has_more || self.handshakes.has_ready();
@@ -194,16 +197,16 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     // ---- connections ----
 
-    /// Takes what waits at the listener and deals it out. The sweep tries again for connections that are left.
+    /// Accepts pending connections and distributes them. The scan tries again for the rest.
     fn accept(&mut self, now: Time) {
         if !self.state.shares.may_connect(now) {
             return self.acceptor.wait();
         }
         let began = self.state.clock_now();
-        let mail = &self.state.handle.engine.mailboxes;
-        let may = mail.may_adopt() && self.may_begin_handshake();
-        let mail = &self.state.handle.engine.mailboxes;
-        for (core, stream) in self.acceptor.accept(mail.cores(), may) {
+        let mailboxes = &self.state.handle.engine.mailboxes;
+        let may = mailboxes.may_adopt() && self.may_begin_handshake();
+        let mailboxes = &self.state.handle.engine.mailboxes;
+        for (core, stream) in self.acceptor.accept(mailboxes.cores(), may) {
             if core == self.state.index {
                 self.adopt(stream, now);
             } else {
@@ -233,13 +236,13 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         self.open_connection(id, ConnectionIo::Stream(stream), now);
     }
 
-    /// Whether there are as many connections as there may be, besides the one for which a place has just been reserved.
+    /// Returns whether the connection limit is reached, not counting the slot just reserved.
     fn is_full(&self) -> bool {
         let others = self.peers.open() - 1 - self.handshakes.count();
         others.saturating_sub(self.state.closing.min(closing::LINGERING)) >= self.state.limits.connections
     }
 
-    /// Begins a connection at a place that was reserved for it.
+    /// Opens a connection in a slot that was reserved for it.
     fn open_connection(&mut self, id: ConnectionId, stream: ConnectionIo<S>, now: Time) {
         let is_full = self.is_full();
         let mut out = Vec::new();
@@ -249,23 +252,23 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let counters = self.state.counters();
         add(&counters.connections, 1);
         add(&counters.accepted, 1);
-        let refused = if is_full {
+        let rejected = if is_full {
             Some(CloseReason::ConnectionLimit)
         } else {
             self.state.stopping_since.map(|_| CloseReason::Stopping)
         };
-        let fate = match refused {
-            Some(why) => self.state.end(&mut peer, &mut self.protocol, why, now),
+        let outcome = match rejected {
+            Some(reason) => self.state.end(&mut peer, &mut self.protocol, reason, now),
             None => PeerOutcome::Keep,
         };
         self.peers.put(peer);
-        self.apply_outcome(id.slot, fate, now);
+        self.apply_outcome(id.slot, outcome, now);
     }
 
-    /// Gives a peer's place back, if that is its fate.
+    /// Releases a peer's slot, if the peer is to close.
     #[inline]
-    fn apply_outcome(&mut self, slot: u32, fate: PeerOutcome, now: Time) {
-        if fate == PeerOutcome::Close {
+    fn apply_outcome(&mut self, slot: u32, outcome: PeerOutcome, now: Time) {
+        if outcome == PeerOutcome::Close {
             self.remove(slot, now);
         }
     }
@@ -276,8 +279,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             let began = self.state.clock_now();
             peer.stream.deregister(self.poll.registry());
             self.state.close(&mut peer, &mut self.protocol, now);
-            if let Some(far) = peer.stream.datagram_session() {
-                self.end_datagram_session(far);
+            if let Some(session) = peer.stream.datagram_session() {
+                self.end_datagram_session(session);
             }
             self.peers.release(peer.id);
             drop(peer);
@@ -292,46 +295,47 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             if let Some(peer) = self.peers.get_slot(slot)
                 && peer.listed.flush()
             {
-                let fate = self.state.flush(peer, now);
-                self.apply_outcome(slot, fate, now);
+                let outcome = self.state.flush(peer, now);
+                self.apply_outcome(slot, outcome, now);
             }
         }
         self.state.send_datagrams();
     }
 
-    /// Reads what was put off.
+    /// Reads a connection that an earlier poll put off.
     fn read_now(&mut self, id: ConnectionId, now: Time) {
-        // Another may have its place by now.
+        // Another connection may have the slot by now.
         if let Some(peer) = self.peers.get(id) {
             peer.listed.read();
-            let fate = self.state.read(peer, &mut self.protocol, now);
-            self.apply_outcome(id.slot, fate, now);
+            let outcome = self.state.read(peer, &mut self.protocol, now);
+            self.apply_outcome(id.slot, outcome, now);
         }
     }
 
     // ---- calls ----
 
-    /// Brings the end of a call to the core that answers it.
-    fn deliver(&mut self, parcel: ReplyAddress, done: P::Completion, now: Time, flush: FlushMode) {
-        let ReplyAddress { core: home, connection: to } = parcel;
-        if home == self.state.index {
+    /// Delivers a completed call to the core that answers it.
+    fn deliver(&mut self, reply_to: ReplyAddress, done: P::Completion, now: Time, flush: FlushMode) {
+        let ReplyAddress { core: owner, connection: to } = reply_to;
+        if owner == self.state.index {
             self.answer(to, done, now, flush);
         } else {
             let Handle { engine: common, shared } = self.handle();
-            common.mailboxes.leave(home, CoreMessage::Completion(to, done));
-            // Asked afterwards: who comes back to its connections meanwhile looks at its messages first.
-            if !shared.is_polled_by(self.state.index, home) {
-                common.mailboxes.wake(home);
+            common.mailboxes.leave(owner, CoreMessage::Completion(to, done));
+            // Asked after the message is left: a core that resumes polling its connections reads
+            // its messages first.
+            if !shared.is_polled_by(self.state.index, owner) {
+                common.mailboxes.wake(owner);
             }
         }
     }
 
     pub(crate) fn answer(&mut self, to: ConnectionId, done: P::Completion, now: Time, flush: FlushMode) {
         self.state.shares.note_answer(now);
-        // Its client may have gone: then nobody waits for it.
+        // The client may have closed the connection.
         if let Some(peer) = self.peers.get(to) {
-            let fate = self.state.answer(peer, &mut self.protocol, done, now, flush);
-            self.apply_outcome(to.slot, fate, now);
+            let outcome = self.state.answer(peer, &mut self.protocol, done, now, flush);
+            self.apply_outcome(to.slot, outcome, now);
         }
     }
 
@@ -364,7 +368,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     fn handle_event(&mut self, token: Token, event: ReadyEvent, now: Time) {
         match token {
-            // Whoever looks at this poll looks at theirs next.
+            // The thread that polls this core polls the parked cores next.
             WAKER | PARKED => {}
             LISTENER => self.accept(now),
             EVENT_SOURCE => self.sources_are_busy = true,
@@ -379,20 +383,20 @@ impl<P: Protocol, S: Stream> Core<P, S> {
                 let Some(peer) = self.peers.get_slot(slot) else { return self.handshake_ready(slot, event) };
                 peer.hung_up |= event.hung_up;
                 peer.readable |= event.readable;
-                let mut fate = PeerOutcome::Keep;
+                let mut outcome = PeerOutcome::Keep;
                 if event.writable && peer.out.unsent() > 0 {
-                    fate = self.state.flush(peer, now);
+                    outcome = self.state.flush(peer, now);
                 }
-                if event.readable && fate == PeerOutcome::Keep {
-                    fate = self.state.read(peer, &mut self.protocol, now);
+                if event.readable && outcome == PeerOutcome::Keep {
+                    outcome = self.state.read(peer, &mut self.protocol, now);
                 }
-                self.apply_outcome(slot, fate, now);
+                self.apply_outcome(slot, outcome, now);
             }
         }
     }
 }
 
-/// Content of an event, apart from the poll that it is borrowed from.
+/// Readiness of an event, copied so that the poll's events are no longer borrowed.
 #[derive(Clone, Copy)]
 struct ReadyEvent {
     readable: bool,
@@ -418,12 +422,12 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         let Handle { engine: common, shared } = self.handle();
         let delays = || (shared.packets.delay(now), shared.queues.delay(now));
         let ticks = common.ticker.tick(now, || common.counts().load(), delays);
-        let has_mail = common.mailboxes.cores() > 1 || P::HAS_TASKS;
+        let has_messages = common.mailboxes.cores() > 1 || P::HAS_TASKS;
         if ticks != self.ticks_seen {
             self.ticks_seen = ticks;
             self.wake_sessions(now);
         }
-        if has_mail {
+        if has_messages {
             self.receive_messages(now);
         }
         let is_due =
@@ -472,8 +476,8 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             self.handle_event(event.token(), event.into(), now);
         }
         let has_datagrams = self.has_more_datagrams() && self.receive_datagrams(now);
-        let has_shaken = self.step_handshake(now);
-        let anything = !unread.is_empty() || !events.is_empty() || has_datagrams || has_shaken;
+        let has_stepped = self.step_handshake(now);
+        let anything = !unread.is_empty() || !events.is_empty() || has_datagrams || has_stepped;
         unread.clear();
         self.unread = unread;
         if self.sources_are_busy {
@@ -488,19 +492,19 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             let spent = self.state.clock_now().since(began);
             add(&self.state.counters().reading_ns, spent.0);
         }
-        // A server that stops does not wait for its clients to fall silent.
+        // A stopping server does not wait until its clients are silent.
         Ok((anything && self.state.stopping_since.is_none()).then_some(began))
     }
 
     fn run(&mut self, _: Time, job: Job<P::Call>) -> Option<ReadyTask> {
-        let Job { reply_to: parcel, arrival: arrived, queued, is_admitted, call } = job;
+        let Job { reply_to: address, arrival: arrived, queued, is_admitted, call } = job;
         let began = self.state.clock_now();
         let waited = began.since(arrived);
         if let Some(watch) = &self.state.handle.engine.watch {
             watch.record_wait(self.state.index, WaitStage::Worker, began.since(queued));
         }
         if is_admitted && let Verdict::Reject(reason) = self.state.admission.on_dequeue(waited) {
-            self.deliver(parcel, P::reject(call, reason), began, FlushMode::Batched);
+            self.deliver(address, P::reject(call, reason), began, FlushMode::Batched);
             return None;
         }
         let method = P::method(&call);
@@ -513,7 +517,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             watch.record_cost(self.state.index, method, now.since(began));
         }
         let flush = if now.since(began) < QUICK { FlushMode::Batched } else { FlushMode::Immediate };
-        self.deliver(parcel, done, now, flush);
+        self.deliver(address, done, now, flush);
         if now.since(began) >= COALESCE {
             self.flush_all(now);
         }
@@ -521,7 +525,8 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
     }
 
     fn next_timeout(&self) -> Time {
-        // Sessions without credit wait for the controller's ticks: with any session there is no long sleep.
+        // Sessions without credit wait for the controller's ticks, so a core with sessions sleeps
+        // no longer than that.
         let has_sessions = self.peers.open() > 0;
         let due = if has_sessions { self.next_scan.min(self.handle().engine.ticker.due()) } else { self.next_scan };
         let due = if self.handshakes.has_ready() { due.min(self.state.waits.polled() + HANDSHAKES_WAIT) } else { due };
@@ -530,10 +535,10 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
 
     fn is_drained(&mut self, now: Time) -> bool {
         let since = *self.state.stopping_since.get_or_insert(now);
-        let patience_is_over = now.since(since) > self.state.limits.drain_timeout;
-        // What was said to calls that have come just now is no reason to stay.
+        let timed_out = now.since(since) > self.state.limits.drain_timeout;
+        // Rejections of calls that have just arrived must not delay the stop.
         self.flush_all(now);
-        if self.peers.any(|peer| P::unanswered(&peer.connection) > 0 || peer.out.unsent() > 0) && !patience_is_over {
+        if self.peers.any(|peer| P::unanswered(&peer.connection) > 0 || peer.out.unsent() > 0) && !timed_out {
             return false;
         }
         for slot in 0..self.peers.slot_count() {

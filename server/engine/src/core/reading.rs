@@ -1,4 +1,4 @@
-//! Reading connections: the order of turns, the length of each, and how long the bytes have waited.
+//! Reads connections: the order, the quantum of each, and the wait of the bytes read.
 
 use super::{Core, CoreState, PeerOutcome, RESERVED_TOKENS, ReadyEvent};
 use crate::backlog;
@@ -19,29 +19,29 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remainder {
     Empty,
-    /// Other connections have their turn first.
+    /// Other connections are read first.
     Deferred,
-    /// The connection is not to be read.
+    /// The connection must not be read.
     HeldBack,
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
-    /// Reads those that are to be read now in one system call, if the kernel can and there are several. What came waits in
-    /// their buffers until it is their turn, in [`Local::read`].
+    /// Reads this poll's connections in one system call, if the kernel supports it and there are
+    /// several. The bytes stay in the protocols' buffers until [`CoreState::read`] handles them.
     pub(super) fn read_ahead(&mut self, unread: &[ConnectionId], events: &Events) {
         let Core { peers, state: local, .. } = self;
         let Some(batch) = &mut local.receiver.batch else { return };
         let put_off = unread.iter().map(|id| id.slot as usize);
         let readable = events.iter().filter(|event| ReadyEvent::from(*event).readable).map(|event| event.token());
         let found = readable.filter(|token| !RESERVED_TOKENS.contains(token)).map(|Token(slot)| slot);
-        let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
+        let (mut slots, mut sizes, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
         for slot in put_off.chain(found) {
             let Some(peer) = peers.get_slot(slot as u32) else { continue };
             if !peer.may_be_read_ahead(&local.limits) || peer.share.is_idle() {
                 continue;
             }
             if count < SOCKETS && !slots[..count].contains(&slot) {
-                (slots[count], rooms[count]) = (slot, P::input(&mut peer.connection).spare().len().min(BUFFER_BYTES));
+                (slots[count], sizes[count]) = (slot, P::input(&mut peer.connection).spare().len().min(BUFFER_BYTES));
                 count += 1;
             }
         }
@@ -50,13 +50,13 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
         let socket = |slot: usize| peers.peek(slot).and_then(|peer| peer.stream.raw());
         let Some(first) = socket(slots[0]) else { return };
-        // Places beyond `count` are there for the array's sake and not asked for.
-        let sockets: [_; SOCKETS] = std::array::from_fn(|at| (socket(slots[at]).unwrap_or(first), rooms[at]));
+        // Entries beyond `count` only fill the array and are not read.
+        let sockets: [_; SOCKETS] = std::array::from_fn(|at| (socket(slots[at]).unwrap_or(first), sizes[at]));
         batch.receive(&sockets[..count]);
         let mut longest = Nanos::ZERO;
         for at in 0..count {
             let Some(peer) = peers.get_slot(slots[at] as u32) else { continue };
-            peer.receive_ahead(rooms[at], batch.received(at));
+            peer.receive_ahead(sizes[at], batch.received(at));
             if let Some(Ok(received)) = &peer.ahead {
                 longest = longest.max(peer.queueing_delay(received, Nanos::ZERO, local.waits.polled()));
             }
@@ -69,13 +69,13 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 }
 
 impl<P: Protocol> CoreState<P> {
-    /// Whether this poll leaves a connection to the next one.
+    /// Returns whether this poll leaves a connection to the next one.
     fn is_put_off<S: Stream>(&mut self, peer: &Peer<P, S>) -> bool {
         let (clock, polled) = (&self.handle.shared.clock, self.waits.polled());
         self.shares.is_put_off(&peer.share, || clock.now().since(polled))
     }
 
-    /// Reads a connection once and handles what came.
+    /// Reads a connection once and handles the bytes.
     pub(super) fn read<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) -> PeerOutcome {
         if let Some(outcome) = peer.ahead.take() {
             return self.handle_read(peer, protocol, outcome, now);
@@ -84,14 +84,14 @@ impl<P: Protocol> CoreState<P> {
             return self.discard(peer);
         }
         if self.is_put_off(peer) {
-            // Its wait behind its own messages is no queueing delay of the server. From here on it waits for
-            // this core's tasks, as others do.
+            // Its wait for its own messages is no queueing delay of the server. From here on it
+            // waits for this core's tasks, as others do.
             peer.quantum_end = now;
             self.read_later(peer);
             return PeerOutcome::Keep;
         }
         if P::input(&mut peer.connection).buffered() > 0 {
-            // Besides the beginning of a request these may be requests that were left behind.
+            // Besides an incomplete request, these may be requests that an earlier quantum left.
             let waited = if peer.held_back { Nanos::ZERO } else { now.since(peer.quantum_end) };
             match self.handle_requests(peer, protocol, waited, now) {
                 PeerOutcome::Close => return PeerOutcome::Close,
@@ -107,7 +107,8 @@ impl<P: Protocol> CoreState<P> {
             || self.longest_answer(peer) == 0
         {
             peer.held_back = true;
-            // Its end is not seen as long as it is not read, but nothing can be sent to it any more.
+            // The end of an unread connection is not seen, but a broken one can receive nothing any
+            // more.
             return if peer.stream.is_broken() { PeerOutcome::Close } else { PeerOutcome::Keep };
         }
         if peer.has_ended {
@@ -126,19 +127,20 @@ impl<P: Protocol> CoreState<P> {
         now: Time,
     ) -> PeerOutcome {
         let Ok(received) = outcome else { return PeerOutcome::Close };
-        let ReadOutcome { state: came, bytes, .. } = received;
+        let ReadOutcome { state: read_state, bytes, .. } = received;
         peer.last_received = now;
         add(&self.counters().bytes_read, bytes as u64);
-        // An end that came together with the last bytes is no event of its own: only reading finds it.
-        let more = came == ReadState::More || (peer.hung_up && came != ReadState::End);
+        // An end that arrived together with the last bytes causes no event. Only another read finds
+        // it.
+        let more = read_state == ReadState::More || (peer.hung_up && read_state != ReadState::End);
         peer.readable = more;
         let waited = peer.queueing_delay(&received, self.waits.unseen(), now);
         peer.held_back &= more;
         self.note_wait(waited, now);
-        if came != ReadState::Empty {
+        if read_state != ReadState::Empty {
             self.shares.count_read(&mut peer.share, bytes.max(peer.stream.ciphertext_bytes()));
         }
-        // To take a record apart costs as much as to parse a message.
+        // Decrypting a record costs as much as parsing a message.
         let parts = peer.stream.parts();
         if parts > 0 {
             self.shares.count_messages(&mut peer.share, parts);
@@ -148,18 +150,18 @@ impl<P: Protocol> CoreState<P> {
             return fate;
         }
         if peer.receive_grant > 0 {
-            // What was granted and is not needed any more.
+            // Returns a grant that is no longer needed.
             let _ = peer.reserve_memory(&mut self.receive_budget);
         }
-        if came == ReadState::End && peer.closing_since.is_none() {
-            // A peer that has said farewell may still be owed answers.
+        if read_state == ReadState::End && peer.closing_since.is_none() {
+            // A peer that has ended its half may still wait for responses.
             if !P::answers_half_closed(&peer.connection) {
                 return PeerOutcome::Close;
             }
             peer.has_ended = true;
             return self.flush(peer, now);
         }
-        if came == ReadState::End {
+        if read_state == ReadState::End {
             return self.discard(peer);
         }
         if more {
@@ -168,8 +170,9 @@ impl<P: Protocol> CoreState<P> {
         PeerOutcome::Keep
     }
 
-    /// The longest answer to a connection's next request that there is memory for. One that is short may always be made for a
-    /// connection that does not wait to take one: a socket has room for it. Where there is none, the sweep tries again.
+    /// Longest response to the connection's next request for which there is memory. A short
+    /// response is always allowed for a connection whose socket is not full. For 0 the scan tries
+    /// again.
     fn longest_answer<S: Stream>(&self, peer: &mut Peer<P, S>) -> usize {
         let longest = match self.backlog.admits(peer.drains_output) {
             true if peer.out.exceeds_stalled_limit(self.limits.unsent) && !self.backlog.is_plentiful() => 0,
@@ -181,8 +184,8 @@ impl<P: Protocol> CoreState<P> {
         longest
     }
 
-    /// Handles the requests that are whole, as long as the connection may be read: what one read brings can be more than
-    /// a connection may have unanswered. The rest stays where it is.
+    /// Handles whole requests while the connection may be read. One read can bring more than a
+    /// connection may have unanswered; the rest stays in the buffer.
     pub(super) fn handle_requests<S: Stream>(
         &mut self,
         peer: &mut Peer<P, S>,
@@ -190,41 +193,41 @@ impl<P: Protocol> CoreState<P> {
         waited: Nanos,
         now: Time,
     ) -> PeerOutcome {
-        let (mut left, mut turn) = (Remainder::HeldBack, QuantumCounts::default());
-        let mut ending = None;
-        // What is held back may stand in its buffer already.
+        let (mut remainder, mut counts) = (Remainder::HeldBack, QuantumCounts::default());
+        let mut close = None;
+        // Requests of a held-back connection may already be in its buffer.
         let is_held_back = peer.closing_since.is_some() || peer.share.is_paused();
         let longest = if is_held_back { 0 } else { self.longest_answer(peer) };
         if longest > 0 {
             let unsent_max = peer.out.unsent_limit(self.limits.unsent).min(longest) + peer.out.sent();
             let (quantum, unsent) = (self.shares.quantum(), peer.out.unsent());
-            let mut visit = self.context(peer.id, waited, peer.out.bytes(), now);
-            visit.longest_answer = longest;
-            left = loop {
-                if visit.out.len() >= unsent_max || !P::may_read(&peer.connection) {
+            let mut context = self.context(peer.id, waited, peer.out.bytes(), now);
+            context.longest_answer = longest;
+            remainder = loop {
+                if context.out.len() >= unsent_max || !P::may_read(&peer.connection) {
                     break Remainder::HeldBack;
                 }
-                if turn.handled == quantum {
+                if counts.handled == quantum {
                     break Remainder::Deferred;
                 }
-                turn.handled += 1;
-                match protocol.next(&mut peer.connection, &mut visit) {
-                    ProtocolEvent::Handled => turn.messages += 1,
-                    // Others first, and a share of the time at most: a crowd of those that send much beyond their windows
-                    // would else have it all.
+                counts.handled += 1;
+                match protocol.next(&mut peer.connection, &mut context) {
+                    ProtocolEvent::Handled => counts.messages += 1,
+                    // Other connections first, and only within a share of the time. Many clients
+                    // that send far beyond their windows would otherwise take all of it.
                     ProtocolEvent::Violation => {
-                        if turn.violate() {
+                        if counts.violate() {
                             break Remainder::Deferred;
                         }
                     }
-                    ProtocolEvent::Rejected => turn.decided = true,
+                    ProtocolEvent::Rejected => counts.decided = true,
                     ProtocolEvent::Call { call, is_admitted } => {
-                        turn.decided = true;
-                        visit.queue(call, is_admitted);
+                        counts.decided = true;
+                        context.queue(call, is_admitted);
                     }
                     ProtocolEvent::Incomplete => break Remainder::Empty,
                     ProtocolEvent::Close(why) => {
-                        ending = Some(why);
+                        close = Some(why);
                         break Remainder::Empty;
                     }
                 }
@@ -232,28 +235,28 @@ impl<P: Protocol> CoreState<P> {
             peer.out.note_answer(peer.out.unsent().saturating_sub(unsent));
         }
         peer.quantum_end = now;
-        self.shares.end_quantum(&mut peer.share, &turn);
-        // What waits behind its messages while it is paused is nobody else's delay.
+        self.shares.end_quantum(&mut peer.share, &counts);
+        // Requests of a paused connection wait for its own messages, which is no delay of others.
         peer.held_back |= peer.share.is_paused();
         // Requests that are left count as unread.
-        peer.readable |= left != Remainder::Empty;
-        peer.held_back |= left == Remainder::HeldBack;
-        peer.partial_since = match left {
+        peer.readable |= remainder != Remainder::Empty;
+        peer.held_back |= remainder == Remainder::HeldBack;
+        peer.partial_since = match remainder {
             Remainder::Empty if P::input(&mut peer.connection).buffered() == 0 => None,
-            // The last look was at the request that is not whole.
-            Remainder::Empty if turn.handled > 1 => Some(now),
+            // The quantum got as far as the incomplete request.
+            Remainder::Empty if counts.handled > 1 => Some(now),
             Remainder::Empty => peer.partial_since.or(Some(now)),
             Remainder::Deferred | Remainder::HeldBack => None,
         };
-        if let Some(why) = ending {
+        if let Some(why) = close {
             return self.end(peer, protocol, why, now);
         }
-        if turn.violations > 0 {
-            self.shares.count_violations(&mut peer.share, turn.violations);
-            // What waits behind it is nobody else's delay.
+        if counts.violations > 0 {
+            self.shares.count_violations(&mut peer.share, counts.violations);
+            // Requests behind a violation wait for their own client, which is no delay of others.
             peer.held_back = true;
         }
-        if left == Remainder::Deferred && !peer.share.is_paused() {
+        if remainder == Remainder::Deferred && !peer.share.is_paused() {
             self.read_later(peer);
         }
         if peer.out.unsent() > 0 || P::is_closing(&peer.connection) {

@@ -1,4 +1,4 @@
-//! All that a core has besides its peers, and what it does with one peer that is handed in.
+//! Everything of a core besides its peers, and its work on one peer that is passed in.
 
 use super::{FlushMode, PeerOutcome};
 use crate::backlog::{self, Backlog};
@@ -32,16 +32,16 @@ pub(crate) struct CoreState<P: Protocol> {
     pub(super) free_buffers: FreeBuffers,
     /// Memory for long requests.
     pub(super) receive_budget: ReceiveBudget,
-    /// Memory of answers that peers have not taken.
+    /// Memory of responses that peers have not taken.
     pub(super) backlog: Backlog,
-    /// How many of the connections are ending.
+    /// Number of closing connections.
     pub(super) closing: usize,
     pub(super) readiness: Readiness,
     pub(super) waits: PollWaits,
     pub(super) stopping_since: Option<Time>,
-    /// Datagrams on their way out, if there are any.
+    /// Outgoing datagrams, if datagrams are served.
     pub(super) outbound: Option<OutboundDatagrams>,
-    /// Sessions over datagrams that have something to say again if it is not heard, and when the first of them has.
+    /// Sessions with pending retransmissions, and below the time of the first of them.
     pub(super) timed: Vec<ConnectionId>,
     pub(super) retransmit_due: Time,
 }
@@ -50,7 +50,8 @@ impl<P: Protocol> CoreState<P> {
     pub(crate) fn new(index: usize, handle: Handle<P>, admission: Box<dyn Admission>, limits: Limits) -> Self {
         CoreState {
             index,
-            // A rehearsal wants requests in about the order in which they came, also of connections that each have many waiting.
+            // Shadow mode needs requests in about their order of arrival, also those of connections
+            // with many pending.
             shares: FairShares::new(if handle.is_shadow() { 1 } else { P::QUANTUM }),
             handle,
             admission,
@@ -82,7 +83,7 @@ impl<P: Protocol> CoreState<P> {
         self.shared().clock.now()
     }
 
-    /// Visit for the protocol to work with. `out` is the connection's output.
+    /// Makes the context for a protocol. `out` is the connection's output.
     pub(super) fn context<'a>(
         &'a mut self,
         id: ConnectionId,
@@ -110,34 +111,34 @@ impl<P: Protocol> CoreState<P> {
 
     // ---- the delay of packets ----
 
-    /// The network is looked at: `awake` if the core has not slept for it.
+    /// Begins a poll. `awake`: the core has not slept in it.
     pub(super) fn begin_poll(&mut self, now: Time, awake: bool) {
         self.waits.begin(now, awake);
         self.shares.begin_poll();
-        // From here on the messages themselves tell how long they have waited.
+        // From here on the messages' own timestamps show how long they waited.
         self.shared().packets.publish(self.index, now, Nanos::ZERO, false);
     }
 
-    /// A message has waited for so long: known before the first decision that it bears on.
+    /// Notes a message's wait, before the first decision that it affects.
     pub(super) fn note_wait(&mut self, waited: Nanos, now: Time) {
         if let Some(waited) = self.waits.note(waited, now) {
             self.shared().packets.publish(self.index, now, waited, true);
         }
     }
 
-    /// Ends a look at the network. Messages that were read wait no longer. Messages that were left have waited as long
-    /// as those that were read before them. Messages that come while this core is busy with its tasks wait from the
-    /// moment at which it looked away.
+    /// Ends a poll. Messages that were read no longer wait. Messages that were left have waited as
+    /// long as those that were read before them. Messages that arrive while the core runs tasks
+    /// wait from the end of this poll.
     pub(super) fn end_poll(&mut self, now: Time, anything: bool, more: bool) {
         let left = if more { self.waits.found() } else { Nanos::ZERO };
         self.shared().packets.publish(self.index, now, left, anything);
-        // At a look that ends a sleep nothing is found to have waited for want of cores.
+        // A poll that ended a sleep finds no wait caused by a lack of cores.
         self.shared().packets.note_found(self.index, self.waits.found());
     }
 
     // ---- one peer ----
 
-    /// Has a connection read at the next look at the network: once, however often this is asked.
+    /// Lists a connection to be read at the next poll. Listing it again has no effect.
     pub(super) fn read_later<S: Stream>(&mut self, peer: &mut Peer<P, S>) {
         self.readiness.read_later(&mut peer.listed, peer.id);
     }
@@ -151,7 +152,7 @@ impl<P: Protocol> CoreState<P> {
         let writes = usize::from(peer.out.unsent() > 0);
         let sent = peer.send(now, &mut self.outbound).ok();
         if peer.stream.is_datagram() {
-            // Counted when the datagrams go.
+            // Counted when the datagrams are sent.
             self.queue_retransmit(peer);
         } else {
             self.count_writes(writes, sent.unwrap_or(0), began);
@@ -166,7 +167,7 @@ impl<P: Protocol> CoreState<P> {
         add(&counters.writing_ns, self.clock_now().since(began).0);
     }
 
-    /// A connection's socket has taken what it takes, or has failed.
+    /// Handles a connection whose socket took all it could, or failed.
     pub(super) fn after_flush<S: Stream>(&mut self, peer: &mut Peer<P, S>, is_well: bool) -> PeerOutcome {
         self.backlog.change(&mut peer.backlog, peer.out.held());
         if !is_well {
@@ -178,7 +179,7 @@ impl<P: Protocol> CoreState<P> {
             return self.close_or_linger(peer);
         }
         if peer.readable && peer.may_be_read(&self.limits) {
-            // It had not been read for want of room; now there is some.
+            // The connection was not read for lack of memory, which is free now.
             self.read_later(peer);
         }
         PeerOutcome::Keep
@@ -194,72 +195,73 @@ impl<P: Protocol> CoreState<P> {
         flush: FlushMode,
     ) -> PeerOutcome {
         let unsent = peer.out.unsent();
-        let mut visit = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
-        let after = protocol.answer(&mut peer.connection, done, &mut visit);
+        let mut context = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+        let after = protocol.answer(&mut peer.connection, done, &mut context);
         peer.out.note_answer(peer.out.unsent().saturating_sub(unsent));
         match after {
             AnswerOutcome::Continue => {}
             AnswerOutcome::Pause => peer.share.refuse(),
             AnswerOutcome::Close(why) => return self.end(peer, protocol, why, now),
         }
-        // Whether the socket has room for it is known first.
+        // The next requests run only once it is known whether the socket takes a long response.
         let is_long = peer.out.unsent() > backlog::SHORT_ANSWER;
         if P::IS_SERIAL && !is_long && P::input(&mut peer.connection).buffered() > 0 && peer.may_be_read(&self.limits) {
             peer.quantum_end = now;
             if FairShares::is_poll_due(now.since(self.waits.polled())) {
-                // Its turn is over: others may have something to say by now.
+                // The quantum is over: other connections may have requests by now.
                 peer.held_back = false;
                 self.read_later(peer);
             } else if self.handle_requests(peer, protocol, Nanos::ZERO, now) == PeerOutcome::Close {
-                // What stands behind it has waited for its own client's requests only, which is no queue of the server's.
+                // The next request has waited only for its own client's requests, which is no queue
+                // of the server.
                 return PeerOutcome::Close;
             }
         }
-        // Nothing of this client's is left that could share the write: waiting would win nothing.
+        // No other response is pending, so flush now.
         let is_last = P::unanswered(&peer.connection) == 0;
-        let is_far = peer.stream.is_datagram();
-        if is_last && (flush == FlushMode::Immediate || is_long || (self.receiver.batch.is_none() && !is_far)) {
-            let fate = self.flush(peer, now);
-            if is_far {
+        let is_datagram = peer.stream.is_datagram();
+        if is_last && (flush == FlushMode::Immediate || is_long || (self.receiver.batch.is_none() && !is_datagram)) {
+            let outcome = self.flush(peer, now);
+            if is_datagram {
                 self.send_datagrams();
             }
-            return fate;
+            return outcome;
         }
         self.mark_dirty(peer, now);
         PeerOutcome::Keep
     }
 
-    /// The controller gives this peer an explicit credit.
+    /// Passes an explicit credit of the controller to this peer.
     pub(super) fn credit<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) {
-        let mut visit = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
-        if protocol.send_credit(&mut peer.connection, &mut visit) {
+        let mut context = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+        if protocol.send_credit(&mut peer.connection, &mut context) {
             add(&self.counters().credits, 1);
             self.mark_dirty(peer, now);
         }
     }
 
-    /// Says why, sends what can be sent, and has the connection end.
+    /// Appends the reason, flushes, and closes the connection.
     pub(super) fn end<S: Stream>(
         &mut self,
         peer: &mut Peer<P, S>,
         protocol: &mut P,
-        why: CloseReason,
+        reason: CloseReason,
         now: Time,
     ) -> PeerOutcome {
         if peer.closing_since.is_none() {
             peer.closing_since = Some(now);
             self.closing += 1;
-            let mut visit = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
-            let abandoned = protocol.close_with(&mut peer.connection, why, &mut visit);
+            let mut context = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+            let abandoned = protocol.close_with(&mut peer.connection, reason, &mut context);
             add(&self.counters().abandoned, abandoned as u64);
         }
         self.flush(peer, now)
     }
 
-    /// The connection goes. Its session's window goes back to the pool, exactly once.
+    /// Removes a connection. Its session's window returns to the pool, exactly once.
     pub(super) fn close<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) {
-        let mut visit = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
-        let abandoned = protocol.close(&mut peer.connection, &mut visit);
+        let mut context = self.context(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+        let abandoned = protocol.close(&mut peer.connection, &mut context);
         self.receive_budget.resize(&mut peer.receive_grant, 0);
         self.backlog.change(&mut peer.backlog, 0);
         let counters = self.counters();

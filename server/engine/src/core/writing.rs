@@ -1,4 +1,4 @@
-//! Writing what several connections have for their peers in one system call.
+//! Writes the pending bytes of several connections in one system call.
 
 use super::Core;
 use crate::batch::SOCKETS;
@@ -8,7 +8,8 @@ use crate::stream::Stream;
 use leeward_core::units::Time;
 
 impl<P: Protocol, S: Stream> Core<P, S> {
-    /// Flushes as many of the dirty connections as can go together, if the kernel can; leaves the others dirty.
+    /// Flushes those dirty connections that can share a system call, if the kernel supports it.
+    /// Others stay dirty.
     pub(super) fn flush_together(&mut self, now: Time) {
         let mut left = self.state.readiness.dirty().len();
         while left > 1 && self.state.receiver.batch.is_some() {
@@ -18,13 +19,13 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
     }
 
-    /// Sends for those of `dirty[from..from + most]` that have something short to send.
+    /// Sends for those of `dirty[from..from + most]` with a short output.
     fn send_some(&mut self, from: usize, most: usize, now: Time) {
         let Core { peers, state: local, .. } = self;
         let Some(batch) = &mut local.receiver.batch else { return };
         let (mut slots, mut count) = ([0; SOCKETS], 0);
         for slot in local.readiness.dirty()[from..from + most].iter().map(|slot| *slot as usize) {
-            // A place that has a new connection may be in the list twice.
+            // A slot with a new connection may be in the list twice.
             if slots[..count].contains(&slot) {
                 continue;
             }
@@ -40,7 +41,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let began = local.handle.shared.clock.now();
         let socket = |slot: usize| peers.peek(slot).and_then(|peer| peer.stream.raw());
         let Some(first) = socket(slots[0]) else { return };
-        // Places beyond `count` are there for the array's sake and not asked for.
+        // Entries beyond `count` only fill the array and are not sent.
         let sockets: [_; SOCKETS] = std::array::from_fn(|at| socket(slots[at]).unwrap_or(first));
         batch.send(&sockets[..count]);
         let sent: [_; SOCKETS] = std::array::from_fn(|at| batch.sent(at));
@@ -55,12 +56,12 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             let _ = peer.listed.flush();
             let is_well = match sent {
                 Ok(bytes) => peer.finish_write(bytes, now).is_ok(),
-                // No room: the write below finds that too, and notes since when.
+                // The socket is full. The write below finds that too, and notes the time.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => peer.send(now, &mut None).is_ok(),
                 Err(_) => false,
             };
-            let fate = self.state.after_flush(peer, is_well);
-            self.apply_outcome(slot, fate, now);
+            let outcome = self.state.after_flush(peer, is_well);
+            self.apply_outcome(slot, outcome, now);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Fair shares of a core: how much of its time one connection, all idle clients, protocol
 //! violations, new connections and handshakes may take. Pure: no socket, and time is an argument.
 //!
-//! A core counts what its connections cost between two sweeps. A connection beyond its share is
-//! paused: the core does not read it until the next sweep. Never here: which connection is read
-//! next, and what bytes mean.
+//! A core counts the costs of its connections between two scans. A connection beyond its share is
+//! paused: the core does not read it until the next scan. Does not contain the order of
+//! connections, or the meaning of bytes.
 
 mod time_quota;
 
@@ -13,55 +13,53 @@ mod tests;
 use leeward_core::units::{Nanos, Time};
 use time_quota::TimeQuota;
 
-/// Bytes that one read takes from a socket: more would keep others waiting for as long as dozens of
-/// requests do.
+/// Maximum bytes of one read. More would delay other connections by dozens of requests.
 const READ: usize = 64 * 1024;
-/// The same after a turn of messages without a request. The kernel has a packet for each message:
-/// thousands of them in one read took a tenth of a millisecond.
+/// Maximum bytes of a read after a quantum of messages without a request. The kernel has a packet
+/// for each message: reading thousands of them at once took a tenth of a millisecond.
 const READ_OF_MESSAGES: usize = 512;
-/// A read of less than so many bytes that brings nothing to decide is an idle read: it costs as
-/// much as a request.
+/// A read of fewer bytes without a request is an idle read. It costs as much as a request.
 const IDLE_READ: usize = 1024;
 /// Messages that cost as much as one idle read: each is parsed, and many are answered.
 const MESSAGES_OF_READ: u32 = 16;
-/// Idle reads of all connections between two sweeps before connections are paused: a tenth of the
+/// Idle reads of all connections between two scans before connections are paused: a tenth of the
 /// core's time.
 const IDLE_READS: u32 = 1_000;
 /// Minimum quota of idle reads per connection.
 const IDLE_READS_OF_ONE: u32 = 4;
-/// The same for a connection that has made a request since its last pause: its next request may
-/// come in as many pieces.
+/// Minimum quota of a connection that has made a request since its last pause. Its next request may
+/// arrive in as many pieces.
 const PIECES: u32 = 16;
-/// Protocol violations of all connections between two sweeps before connections are paused.
+/// Protocol violations of all connections between two scans before connections are paused.
 const VIOLATIONS: u32 = 1_000;
-/// Protocol violations that end a connection's turn.
+/// Protocol violations that end a connection's quantum.
 const VIOLATIONS_PER_QUANTUM: u32 = 8;
-/// Refusals for want of memory that pause a connection.
+/// Rejections for lack of memory that pause a connection.
 const REFUSALS: u32 = 4;
-/// Time after which a poll puts idle clients off to the next poll, all but the first: 16 of them
-/// would else be a queueing delay for the requests that come meanwhile.
+/// Time after which a poll puts off idle clients, except the first, to the next poll. Otherwise 16
+/// of them would cause a queueing delay for requests that arrive meanwhile.
 const IDLE_CLIENTS_OF_POLL: Nanos = Nanos(20_000);
-/// A core polls at least this often before a connection's next request follows its last one: a
-/// client that sends many requests at once would else keep the core from reading others.
+/// A core polls at least this often before it handles a connection's next request. Otherwise a
+/// client that sends many requests at once would keep the core from reading others.
 const POLL: Nanos = Nanos(20_000);
-/// A core that has answered nothing for so long has nobody whom a handshake keeps waiting. Not a
-/// millisecond: a thousand requests per second leave gaps of that, and each request would find the
+/// A core without a response for this long is quiet: a handshake delays nobody. A millisecond would
+/// be too short. A thousand requests per second leave such gaps, and each request would find the
 /// core busy with handshakes.
 const QUIET: Nanos = Nanos::from_millis(5);
 
-/// Counts of a core, all since its last sweep.
+/// Counts of a core since its last scan.
 #[derive(Debug)]
 pub(crate) struct FairShares {
     quantum: usize,
     idle_reads: u32,
-    /// How often a connection without idle reads had its first.
+    /// Number of connections that have had idle reads.
     idle_clients: u32,
     violations: u32,
-    /// Whether the poll under way has read an idle client.
+    /// Whether the current poll has read an idle client.
     has_read_idle: bool,
-    /// When a call was answered last.
+    /// Time of the last response.
     answered: Time,
-    /// Time for connections that come and go.
+    /// Time quota for connections that open and close.
     connecting: TimeQuota,
     handshaking: TimeQuota,
 }
@@ -72,13 +70,13 @@ pub(crate) struct Share {
     idle_reads: u32,
     refusals: u32,
     is_paused: bool,
-    /// Whether it is new, or has made a request since its last pause.
+    /// Whether the connection is new, or has made a request since its last pause.
     has_asked: bool,
-    /// Whether its last turn brought messages and no request.
+    /// Whether its last quantum brought messages and no request.
     sends_messages: bool,
 }
 
-/// Counts of one turn of a connection.
+/// Counts of one quantum of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct QuantumCounts {
     /// Requests and messages, the incomplete one included.
@@ -92,7 +90,7 @@ pub(crate) struct QuantumCounts {
 }
 
 impl QuantumCounts {
-    /// Counts a protocol violation. Whether it ends the turn.
+    /// Counts a protocol violation. Returns whether it ends the quantum.
     #[inline]
     pub(crate) fn violate(&mut self) -> bool {
         self.violations += 1;
@@ -101,39 +99,39 @@ impl QuantumCounts {
 }
 
 impl Share {
-    /// The share of a new connection.
+    /// Makes the share of a new connection.
     pub(crate) fn new() -> Self {
         Share { idle_reads: 0, refusals: 0, is_paused: false, has_asked: true, sends_messages: false }
     }
 
-    /// Whether the connection is not read before the next sweep.
+    /// Returns whether the connection is paused until the next scan.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Whether the connection's last turn brought nothing to decide. If a request follows, it loses
-    /// the rest of a poll.
+    /// Returns whether the connection's last quantum brought nothing to decide. A request that
+    /// follows an idle read may wait for the next poll.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.idle_reads > 0
     }
 
-    /// Bytes that the next read of the connection may take.
+    /// Maximum bytes of the connection's next read.
     #[inline]
     pub(crate) fn read_bytes(&self) -> usize {
         if self.sends_messages { READ_OF_MESSAGES } else { READ }
     }
 
-    /// Counts a refusal for want of memory.
+    /// Counts a rejection for lack of memory.
     pub(crate) fn refuse(&mut self) {
         self.refusals += 1;
         self.is_paused |= self.refusals >= REFUSALS;
     }
 
-    /// A sweep begins new counts. Whether the connection was paused until now. A paused client of
-    /// messages has one idle read before its next pause: without it, a request in pieces would
-    /// never be whole.
+    /// Resets the counts for a new scan. Returns whether the connection was paused. A paused idle
+    /// client keeps one idle read before its next pause; without it, a request in pieces would
+    /// never be complete.
     pub(crate) fn reset(&mut self) -> bool {
         self.refusals = 0;
         let was_idle = self.is_paused && self.idle_reads > 0;
@@ -143,7 +141,7 @@ impl Share {
 }
 
 impl FairShares {
-    /// The shares of a new core, whose connections each have `quantum` requests handled in a turn.
+    /// Makes the shares of a new core, which handles `quantum` requests per connection and quantum.
     pub(crate) fn new(quantum: usize) -> Self {
         FairShares {
             quantum,
@@ -157,40 +155,41 @@ impl FairShares {
         }
     }
 
-    /// Requests of a connection that are handled before others have their turn.
+    /// Requests of a connection that are handled before other connections.
     #[inline]
     pub(crate) fn quantum(&self) -> usize {
         self.quantum
     }
 
-    /// A poll begins.
+    /// Begins a poll.
     #[inline]
     pub(crate) fn begin_poll(&mut self) {
         self.has_read_idle = false;
     }
 
-    /// A sweep begins new counts.
+    /// Resets the counts for a new scan.
     pub(crate) fn reset(&mut self) {
         (self.idle_reads, self.idle_clients, self.violations) = (0, 0, 0);
     }
 
-    // ---- turns of connections ----
+    // ---- quanta of connections ----
 
-    /// Whether a poll that takes [`IDLE_CLIENTS_OF_POLL`] puts this connection off to the next one.
-    /// `elapsed` tells how long the poll has taken; only the second idle client needs it.
+    /// Returns whether a poll that has taken [`IDLE_CLIENTS_OF_POLL`] puts this connection off to
+    /// the next one. `elapsed` returns the time since the poll began; only the second idle client
+    /// needs it.
     #[inline]
     pub(crate) fn is_put_off(&mut self, share: &Share, elapsed: impl FnOnce() -> Nanos) -> bool {
         share.is_idle() && std::mem::replace(&mut self.has_read_idle, true) && elapsed() > IDLE_CLIENTS_OF_POLL
     }
 
-    /// Whether a connection's next request waits for a poll, if the last one is so long ago.
+    /// Returns whether a connection's next request waits for a poll, given the time since the last
+    /// one.
     #[inline]
     pub(crate) fn is_poll_due(since_poll: Nanos) -> bool {
         since_poll >= POLL
     }
 
-    /// Counts a read of so many bytes, as an idle one if they are few: a request in them takes that
-    /// back.
+    /// Counts a read of `bytes`, as an idle one if they are few. A request in them undoes that.
     #[inline]
     pub(crate) fn count_read(&mut self, share: &mut Share, bytes: usize) {
         if bytes < IDLE_READ {
@@ -198,7 +197,7 @@ impl FairShares {
         }
     }
 
-    /// Counts messages without a request, or what costs as much as they do.
+    /// Counts messages without a request, or work of the same cost.
     #[inline]
     pub(crate) fn count_messages(&mut self, share: &mut Share, messages: u32) {
         self.count_idle(share, messages / MESSAGES_OF_READ);
@@ -210,45 +209,45 @@ impl FairShares {
         self.idle_reads = self.idle_reads.saturating_add(reads);
     }
 
-    /// Idle reads of a connection that are within its quota: a client whose request comes in pieces
-    /// does not pay for clients without requests.
+    /// Idle reads within a connection's quota. A client whose request arrives in pieces does not
+    /// pay for clients without requests.
     fn idle_reads_of_one(&self, share: &Share) -> u32 {
         if share.has_asked { (IDLE_READS / self.idle_clients.max(1)).max(PIECES) } else { IDLE_READS_OF_ONE }
     }
 
-    /// Counts a connection's turn, all but its violations. It may pause the connection.
+    /// Counts a connection's quantum, except its violations. May pause the connection.
     #[inline]
-    pub(crate) fn end_quantum(&mut self, share: &mut Share, turn: &QuantumCounts) {
-        share.sends_messages = turn.messages > 0 && !turn.decided;
-        if turn.decided {
+    pub(crate) fn end_quantum(&mut self, share: &mut Share, counts: &QuantumCounts) {
+        share.sends_messages = counts.messages > 0 && !counts.decided;
+        if counts.decided {
             share.idle_reads = 0;
         } else {
-            self.count_messages(share, turn.messages);
+            self.count_messages(share, counts.messages);
         }
         share.is_paused |= self.idle_reads > IDLE_READS && share.idle_reads > self.idle_reads_of_one(share);
-        share.has_asked = (share.has_asked || turn.decided) && !share.is_paused;
+        share.has_asked = (share.has_asked || counts.decided) && !share.is_paused;
     }
 
-    /// Counts a turn's protocol violations. They may pause the connection.
+    /// Counts a quantum's protocol violations. May pause the connection.
     pub(crate) fn count_violations(&mut self, share: &mut Share, violations: u32) {
         self.violations += violations;
         share.is_paused |= self.violations > VIOLATIONS;
     }
 
-    // ---- time for what no request has asked for ----
+    // ---- time quotas for work that no request has asked for ----
 
-    /// A call has been answered.
+    /// Notes that a call was answered.
     #[inline]
     pub(crate) fn note_answer(&mut self, now: Time) {
         self.answered = now;
     }
 
-    /// Whether a handshake keeps nobody waiting.
+    /// Returns whether a handshake would delay nobody.
     fn is_quiet(&self, now: Time) -> bool {
         now.since(self.answered) > QUIET
     }
 
-    /// Whether there is time for new connections.
+    /// Returns whether the quota has time for new connections.
     pub(crate) fn may_connect(&mut self, now: Time) -> bool {
         self.connecting.is_there(now)
     }
@@ -258,7 +257,7 @@ impl FairShares {
         self.connecting.spend(spent);
     }
 
-    /// Charges a connection that has come or gone. A storm of handshakes brings both, and pays for
+    /// Charges a connection that opened or closed. A storm of handshakes causes both, and pays for
     /// both.
     pub(crate) fn charge_connection(&mut self, spent: Nanos, now: Time) {
         self.connecting.spend(spent);
@@ -267,12 +266,12 @@ impl FairShares {
         }
     }
 
-    /// Whether there is time for a step of a handshake: always, on a quiet core.
+    /// Returns whether the quota has time for a handshake step. A quiet core always has.
     pub(crate) fn may_handshake(&mut self, now: Time) -> bool {
         self.is_quiet(now) || self.handshaking.is_there(now)
     }
 
-    /// Charges a step of a handshake in the poll of `now`, unless the core was quiet.
+    /// Charges a handshake step in the poll of `now`, unless the core was quiet.
     pub(crate) fn charge_handshake(&mut self, now: Time, spent: impl FnOnce() -> Nanos) {
         if !self.is_quiet(now) {
             self.handshaking.spend(spent());

@@ -1,14 +1,15 @@
-//! Fair shares in virtual time: what each quota lets through, and who pays beyond it.
+//! Tests of fair shares in virtual time: the amount that each quota lets through, and the
+//! connections that pay beyond it.
 
 use super::*;
 
-/// A turn of `messages` that brought a request, or did not.
+/// A quantum of `messages`, with or without a request.
 fn quantum(messages: u32, decided: bool) -> QuantumCounts {
     QuantumCounts { messages, decided, ..QuantumCounts::default() }
 }
 
-/// Reads one byte of a connection that begins no request, as often as it may be read, up to `most`
-/// times. How often that was.
+/// Reads one byte of a connection that begins no request, up to `most` times while the connection
+/// may be read. Returns the number of reads.
 fn idle_reads(shares: &mut FairShares, share: &mut Share, most: u32) -> u32 {
     for count in 0..most {
         if share.is_paused() {
@@ -20,7 +21,7 @@ fn idle_reads(shares: &mut FairShares, share: &mut Share, most: u32) -> u32 {
     most
 }
 
-/// A connection that has been paused for idle reads, and is read again.
+/// Returns a connection that was paused for idle reads, and is read again.
 fn idle_client(shares: &mut FairShares) -> Share {
     let mut share = Share::new();
     idle_reads(shares, &mut share, u32::MAX);
@@ -49,7 +50,7 @@ fn a_paused_client_goes_on_with_one_read_per_sweep_while_the_core_has_none_left(
         share.reset();
         other = Share::new();
     }
-    // A request gives it the quota of a client that asks.
+    // A request gives it the quota of a client with requests.
     idle_reads(&mut shares, &mut other, u32::MAX);
     shares.end_quantum(&mut share, &quantum(0, true));
     assert!(!share.is_idle());
@@ -63,7 +64,7 @@ fn a_request_in_pieces_does_not_pay_for_idle_clients() {
     for share in &mut crowd {
         idle_reads(&mut shares, share, 10);
     }
-    // The core's idle reads are used up: each connection still has those of a request in pieces.
+    // The core's idle reads are used up. Each connection still has those of a request in pieces.
     let mut share = Share::new();
     assert_eq!(idle_reads(&mut shares, &mut share, PIECES), PIECES);
     assert!(!share.is_paused());
@@ -122,12 +123,12 @@ fn violations_end_a_turn_and_pause_all_that_go_on() {
     let mut sum = 0;
     while !abusive.iter().any(Share::is_paused) {
         for share in &mut abusive {
-            let mut turn = QuantumCounts::default();
-            while !turn.violate() {}
-            assert_eq!(turn.violations, VIOLATIONS_PER_QUANTUM);
-            shares.end_quantum(share, &turn);
-            shares.count_violations(share, turn.violations);
-            sum += turn.violations;
+            let mut counts = QuantumCounts::default();
+            while !counts.violate() {}
+            assert_eq!(counts.violations, VIOLATIONS_PER_QUANTUM);
+            shares.end_quantum(share, &counts);
+            shares.count_violations(share, counts.violations);
+            sum += counts.violations;
         }
     }
     assert!(sum > VIOLATIONS && sum <= VIOLATIONS + 2 * VIOLATIONS_PER_QUANTUM, "{sum}");
@@ -178,7 +179,7 @@ fn handshakes_have_a_sixteenth_of_a_busy_core_and_all_of_a_quiet_one() {
     };
     let (quiet, busy) = (steps_of_a_second(false), steps_of_a_second(true));
     assert_eq!(quiet, 3_334);
-    // A sixteenth, and 20 ms that were saved.
+    // A sixteenth, and the 20 ms of saved quota.
     assert!((200..300).contains(&busy), "{busy}");
 }
 

@@ -1,24 +1,24 @@
-//! A quota of a core's time for what no request has asked for: connections that come and go, and
-//! handshakes. A storm of them would else take all of it from the requests that are there.
+//! A quota of a core's time for work that no request has asked for: opening and closing
+//! connections, and handshakes. A storm of these would otherwise take all the time from requests.
 
 use leeward_core::units::{Nanos, Time};
 
-/// The time, divided by what may be spent of it.
+/// Divisor of the time: one sixteenth may be spent.
 const SHARE: u64 = 16;
-/// Time that may be saved up, for a crowd that comes at once.
+/// Maximum saved time, for many connections at once.
 const SAVED: Nanos = Nanos::from_millis(20);
 
-/// Time that taking some connections, or giving up one, takes at most.
+/// Maximum charge for accepting some connections, or for closing one.
 const MOST: Nanos = Nanos::from_micros(200);
-/// Time that a handshake's step takes at most: a long chain of certificates with long keys.
+/// Maximum charge for a handshake step: a long chain of certificates with long keys.
 const MOST_OF_HANDSHAKE: Nanos = Nanos::from_millis(5);
 
-/// Account of a core.
+/// Time quota of a core.
 #[derive(Debug)]
 pub(super) struct TimeQuota {
     left: Nanos,
-    /// Time that was spent beyond what there was, and is earned first. Comings and goings are
-    /// short, and forgiven it.
+    /// Time spent beyond the quota, which must be earned first. Connections are short work and
+    /// incur no debt.
     debt: Nanos,
     since: Time,
     most: Nanos,
@@ -26,18 +26,18 @@ pub(super) struct TimeQuota {
 }
 
 impl TimeQuota {
-    /// A full account for comings and goings.
+    /// Makes a full quota for opening and closing connections.
     pub(super) fn connecting() -> Self {
         TimeQuota { left: SAVED, debt: Nanos::ZERO, since: Time::ZERO, most: MOST, may_owe: false }
     }
 
-    /// A full account for handshakes. A step may cost more than there is: then the next one waits
-    /// for longer.
+    /// Makes a full quota for handshakes. A step may cost more than is left. The next step then
+    /// waits longer.
     pub(super) fn handshaking() -> Self {
         TimeQuota { most: MOST_OF_HANDSHAKE, may_owe: true, ..TimeQuota::connecting() }
     }
 
-    /// Whether there is time left.
+    /// Returns whether time is left.
     pub(super) fn is_there(&mut self, now: Time) -> bool {
         let earned = Nanos(now.since(self.since).0 / SHARE);
         self.since = now;
@@ -47,8 +47,8 @@ impl TimeQuota {
         self.left > Nanos::ZERO
     }
 
-    /// So much was spent on one thing. What took longer than that can take was the system's doing:
-    /// a core that was put aside meanwhile would else keep everybody waiting at the door for it.
+    /// Charges `spent`, up to the maximum of one step. A longer time means that the system
+    /// preempted the core, and pending connections must not wait for that.
     pub(super) fn spend(&mut self, spent: Nanos) {
         let spent = spent.min(self.most);
         if self.may_owe {
@@ -104,7 +104,7 @@ mod tests {
         }
         let spent = Nanos(steps * step.0);
         let most = Nanos::from_secs(1).0 / SHARE + SAVED.0 + step.0;
-        // What is earned in a microsecond is rounded down.
+        // The earnings of a microsecond are rounded down.
         assert!(spent.0 <= most && spent.0 > most / 100 * 98, "{spent}");
     }
 }

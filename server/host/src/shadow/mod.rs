@@ -1,9 +1,11 @@
-//! Rehearsals of a server's controller: it decides on the queue that would be if its refusals happened, and they happen to a share of the
-//! clients, or to none. As a gate rehearses (decision 66). All cores decide under one mutex meanwhile.
+//! Shadow mode of a server's controller. The controller decides on the shadow queue that enforced
+//! rejections would leave. Its rejections are enforced for a share of the clients, or for none. A
+//! gate's shadow mode works alike (decision 66). All cores decide under one mutex meanwhile.
 //!
-//! - `state`: that queue, and the controller with sessions of its own. `work`: how long requests occupy a core.
+//! - `state`: the shadow queue, and the controller with sessions of its own. `cost`: the time for
+//!   which requests occupy a core.
 //!
-//! Clients hear neither of credits nor of thresholds: each sends as it likes. Never here: decisions.
+//! Clients get neither credits nor thresholds: each sends as it likes. Does not contain decisions.
 
 mod cost;
 mod state;
@@ -18,17 +20,17 @@ use leeward_observe::{DecisionReason, Watch};
 use state::ShadowState;
 use std::sync::{Arc, OnceLock};
 
-/// Time in which a server's cores have had nothing to do so far, all together.
+/// Returns the idle time of all of a server's cores so far.
 type Idle = Box<dyn Fn() -> Nanos + Send + Sync>;
 
-/// A rehearsal under way, for those who tell of it. Clones are the same one.
+/// A controller in shadow mode, with its counts. Clones share it.
 #[derive(Clone)]
 pub struct ShadowMode(Arc<Inner>);
 
 struct Inner {
-    /// Clients of a hundred to whom refusals happen.
+    /// Percentage of clients for which rejections are enforced.
     percent: u8,
-    /// Requests that would have been refused and were not, by the number of the reason.
+    /// Requests that were admitted although the controller rejected them, by index of the reason.
     shadow_rejections: [AtomicU64; DecisionReason::ALL.len()],
     idle: OnceLock<Idle>,
     watch: Option<Arc<Watch>>,
@@ -36,38 +38,39 @@ struct Inner {
 }
 
 impl ShadowMode {
-    /// Has a controller rehearse. Its refusals happen to `percent` of a hundred tenants (connections, where there are no tenants). A watch
-    /// is one that looks at these halves already.
+    /// Puts a controller into shadow mode. Its rejections are enforced for `percent` of 100 tenants
+    /// (connections, without tenants). `watch` must observe these halves already.
     pub fn of(halves: ServerHalves, percent: u8, watch: Option<Arc<Watch>>) -> (ServerHalves, ShadowMode) {
         let (cores, period) = (halves.cores.len(), halves.control.period());
-        let rehearsal = ShadowMode(Arc::new(Inner {
+        let shadow_mode = ShadowMode(Arc::new(Inner {
             percent,
             shadow_rejections: std::array::from_fn(|_| AtomicU64::new(0)),
             idle: OnceLock::new(),
             watch,
             state: Mutex::new(ShadowState::new(halves)),
         }));
-        let half = |core| -> Box<dyn Admission> { Box::new(ShadowAdmission { core, shadow: rehearsal.clone() }) };
-        let control = Box::new(ShadowLoop { period, shadow: rehearsal.clone() });
-        (ServerHalves { cores: (0..cores).map(half).collect(), control }, rehearsal)
+        let half = |core| -> Box<dyn Admission> { Box::new(ShadowAdmission { core, shadow: shadow_mode.clone() }) };
+        let control = Box::new(ShadowLoop { period, shadow: shadow_mode.clone() });
+        (ServerHalves { cores: (0..cores).map(half).collect(), control }, shadow_mode)
     }
 
-    /// How the time is learnt in which the cores have had nothing to do. Until that is known requests take the time of their handlers alone.
+    /// Sets the source of the cores' idle time. Until it is set, requests take only their handlers'
+    /// time.
     pub fn set_idle_source(&self, idle: impl Fn() -> Nanos + Send + Sync + 'static) {
         let _ = self.0.idle.set(Box::new(idle));
     }
 
-    /// Requests that would have been refused for this reason, and were not.
+    /// Requests that were admitted although the controller rejected them for this reason.
     pub fn shadow_rejections_for(&self, reason: DecisionReason) -> u64 {
         self.0.shadow_rejections[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Requests that would have been refused, and were not.
+    /// Requests that were admitted although the controller rejected them.
     pub fn shadow_rejections(&self) -> u64 {
         DecisionReason::ALL.iter().map(|reason| self.shadow_rejections_for(*reason)).sum()
     }
 
-    /// As metrics name it.
+    /// Mode name for metrics.
     pub fn name(&self) -> &'static str {
         if self.0.percent == 0 { "shadow" } else { "share" }
     }
@@ -86,7 +89,7 @@ impl std::fmt::Debug for ShadowMode {
     }
 }
 
-/// The plant's end of a fast half.
+/// The fast half that the plant sees.
 struct ShadowAdmission {
     core: usize,
     shadow: ShadowMode,
@@ -100,15 +103,15 @@ impl Admission for ShadowAdmission {
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         let inner = &*self.shadow.0;
         let mut state = lock(&inner.state);
-        let is_meant = state.enforces(inner.percent, self.core, session.slot, event.tenant);
+        let is_enforced = state.enforces(inner.percent, self.core, session.slot, event.tenant);
         if let Some(watch) = &inner.watch {
-            watch.set_shadow(self.core, !is_meant);
+            watch.set_shadow(self.core, !is_enforced);
         }
         let time = state.cost.time(self.core, event.method, inner.watch.as_deref());
         let verdict = state.decide(self.core, session.slot, event, time);
         drop(state);
         match verdict {
-            Verdict::Reject(reason) if !is_meant => {
+            Verdict::Reject(reason) if !is_enforced => {
                 self.shadow.count_rejection(reason);
                 Verdict::Admit
             }
@@ -125,7 +128,8 @@ impl Admission for ShadowAdmission {
     }
 }
 
-/// The plant's end of the slow half, which learns from it how long requests take. The controller's own has its turns by the clock of arrival.
+/// The slow half that the plant sees; its ticks update the cost estimate. The controller's own slow
+/// half ticks by the shadow queue's arrival clock.
 struct ShadowLoop {
     period: Nanos,
     shadow: ShadowMode,
@@ -152,7 +156,7 @@ impl ControlLoop for ShadowLoop {
         lock(&self.shadow.0.state).control().set_downstream(event);
     }
 
-    /// Clients have no credits, whatever the controller would give.
+    /// Clients have no credits, even if the controller gives some.
     fn gauges(&self) -> Gauges {
         Gauges { credit_pool: None, credits_issued: None, ..lock(&self.shadow.0.state).control().gauges() }
     }

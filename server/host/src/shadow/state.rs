@@ -1,4 +1,5 @@
-//! The queue that would be, and the controller that decides on it, with sessions of its own. Never here: what becomes of a decision.
+//! The shadow queue, and the controller that decides on it, with sessions of its own. Does not
+//! contain the enforcement of decisions.
 
 use super::cost::CostEstimator;
 use leeward_core::server::{
@@ -9,22 +10,23 @@ use leeward_core::shadow::{ShadowQueue, ShadowRequest, is_enforced};
 use leeward_core::units::{CreditId, Nanos, Tenant, Time};
 use std::collections::HashMap;
 
-/// Periods without a request that are made up for at once.
+/// Maximum periods without a request that one tick makes up for.
 const SILENT_TICKS: u64 = 1_000;
-/// Credits that are handed out after a tick.
+/// Maximum credits given out per core after a tick.
 const WAKES: usize = 64;
-/// Requests in the queue that would be: a controller that refuses nobody must not cost all memory.
+/// Maximum requests in the shadow queue. A controller that rejects nothing must not use up all
+/// memory.
 const MAX_QUEUED: usize = 1 << 18;
 
 type SessionKey = (CoreId, SessionSlot);
 
-/// A session of the controller's, and which of its place's it is.
+/// A session of the controller, and its number among all sessions.
 struct ShadowSession {
     session: Session,
     number: u64,
 }
 
-/// A request in the queue that would be.
+/// A request in the shadow queue.
 struct ShadowToken {
     key: SessionKey,
     number: u64,
@@ -38,11 +40,11 @@ pub(super) struct ShadowState {
     /// Sessions so far.
     opened: u64,
     queue: ShadowQueue<ShadowToken>,
-    /// Requests in it.
+    /// Requests in the shadow queue.
     in_flight: usize,
-    /// Newest time of it that the controller was told.
+    /// Latest shadow time that the controller was given.
     now: Time,
-    /// When the control loop has its next turn, by the clock of arrival.
+    /// Time of the control loop's next tick, by the arrival clock.
     next_tick: Time,
     since_tick: Signals,
     pub(super) cost: CostEstimator,
@@ -72,29 +74,30 @@ impl ShadowState {
         self.control.as_mut()
     }
 
-    pub(super) fn open(&mut self, place: SessionKey, event: &Registration) {
+    pub(super) fn open(&mut self, key: SessionKey, event: &Registration) {
         self.opened += 1;
-        let mut session = Session::new(place.1, place.0);
-        self.cores[place.0.0 as usize].open(&mut session, &Registration { now: self.now, ..*event });
-        self.sessions.insert(place, ShadowSession { session, number: self.opened });
+        let mut session = Session::new(key.1, key.0);
+        self.cores[key.0.0 as usize].open(&mut session, &Registration { now: self.now, ..*event });
+        self.sessions.insert(key, ShadowSession { session, number: self.opened });
     }
 
     pub(super) fn close(&mut self, core: usize, slot: SessionSlot) {
-        if let Some(mut known) = self.sessions.remove(&(CoreId(core as u32), slot)) {
-            self.cores[core].close(&mut known.session, self.now);
+        if let Some(mut shadow_session) = self.sessions.remove(&(CoreId(core as u32), slot)) {
+            self.cores[core].close(&mut shadow_session.session, self.now);
         }
     }
 
-    /// Whether refusals happen to a request's tenant, or to its session where it has none.
+    /// Returns whether rejections are enforced for a request's tenant, or for its session if it has
+    /// none.
     pub(super) fn enforces(&self, percent: u8, core: usize, slot: SessionSlot, tenant: Tenant) -> bool {
         let session = || self.sessions.get(&(CoreId(core as u32), slot)).map_or(0, |known| known.number);
         is_enforced(percent, if tenant == Tenant::DEFAULT { session() } else { tenant.0.into() })
     }
 
-    /// Asks the controller about a request that has been read and takes about so much `time` of a core.
+    /// Asks the controller about a request that was read and will take about `time` of a core.
     pub(super) fn decide(&mut self, core: usize, slot: SessionSlot, event: &Arrival, time: Nanos) -> Verdict {
-        let came = Time(event.now.0.saturating_sub(event.age.0));
-        let (now, delay, ended) = self.queue.poll(event.now, came);
+        let arrived = Time(event.now.0.saturating_sub(event.age.0));
+        let (now, delay, ended) = self.queue.poll(event.now, arrived);
         self.now = now;
         self.in_flight -= ended.len();
         for ShadowRequest { end: at, sojourn, token: ShadowToken { key: place, number, ticket }, .. } in ended {
@@ -126,7 +129,7 @@ impl ShadowState {
         verdict
     }
 
-    /// Gives the control loop its turn, if that has come.
+    /// Ticks the control loop, if a tick is due.
     fn tick(&mut self, now: Time, random: u64) {
         if now < self.next_tick {
             return;
@@ -135,11 +138,12 @@ impl ShadowState {
         let delay = self.queue.oldest();
         let missed = if delay == Nanos::ZERO { now.since(self.next_tick).0 / period.0 } else { 0 };
         self.control.tick(&Signals { now, packet_delay: delay, run_delay: Nanos::ZERO, ..self.since_tick });
-        // As on a server that sleeps (`Pulse`): a pool that grows by each period does so in silence.
+        // As on a server that sleeps (`ControlTicker`): a pool that grows in each period grows also
+        // while no requests arrive.
         (0..missed.min(SILENT_TICKS)).for_each(|_| self.control.tick(&Signals::idle(now)));
         (self.since_tick, self.next_tick) = (Signals::idle(now), now + period);
         for (core, half) in self.cores.iter_mut().enumerate() {
-            // Sessions that no client hears of are given their credits all the same.
+            // Sessions get their credits although no client is told.
             for _ in 0..WAKES {
                 let Some(slot) = half.next_to_wake(random) else { break };
                 if let Some(known) = self.sessions.get_mut(&(CoreId(core as u32), slot)) {
@@ -149,11 +153,11 @@ impl ShadowState {
         }
     }
 
-    /// Tells the controller how a request of the queue that would be has ended.
-    fn report(&mut self, place: SessionKey, ticket: PendingRequest, now: Time, outcome: Outcome, sojourn: Nanos) {
-        if let Some(known) = self.sessions.get_mut(&place) {
+    /// Reports the end of a request in the shadow queue to the controller.
+    fn report(&mut self, key: SessionKey, permit: PendingRequest, now: Time, outcome: Outcome, sojourn: Nanos) {
+        if let Some(known) = self.sessions.get_mut(&key) {
             let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
-            let _ = known.session.reply(self.cores[place.0.0 as usize].as_mut(), ticket, &departure);
+            let _ = known.session.reply(self.cores[key.0.0 as usize].as_mut(), permit, &departure);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Rehearsals in virtual time: a server of a few cores that reads requests when one of them is free. What a controller foresees in a server that
-//! drowns is held against what it refuses of the same requests in one that does not.
+//! Tests of shadow mode in virtual time: a server of a few cores that reads requests when one of
+//! them is free. They compare the rejections predicted in a server that serves all requests with
+//! the enforced ones for the same requests.
 
 use super::*;
 use leeward_core::params::Params;
@@ -11,7 +12,7 @@ use std::collections::BinaryHeap;
 
 const CORES: usize = 2;
 const MEAN_NS: f64 = 100_000.0;
-/// Reading, deciding and answering take as much of a core for each request, refused or not.
+/// Core time of each request for reading, deciding and answering, rejected or not.
 const BESIDE_NS: u64 = 5_000;
 const SLO: Nanos = Nanos::from_millis(2);
 const SESSIONS: u32 = 50;
@@ -42,26 +43,26 @@ struct Request {
     tenant: u32,
 }
 
-/// Method, tenant, and how much longer than others it takes.
+/// Method, tenant, and the factor of the service time.
 type RequestShape = fn(u64) -> (u32, u32, f64);
 
 const PLAIN: RequestShape = |_| (1, 0, 1.0);
 
-/// Requests of two seconds, at a demand over the capacity that depends on the time.
-fn requests(demand: fn(u64) -> f64, dress: RequestShape, mean_factor: f64) -> Vec<Request> {
-    let (mut draw, mut now, mut all) = (TestRng(7), 0.0, Vec::new());
+/// Makes requests for two seconds. `demand` is the factor of the capacity, by time.
+fn requests(demand: fn(u64) -> f64, shape: RequestShape, mean_factor: f64) -> Vec<Request> {
+    let (mut rng, mut now, mut all) = (TestRng(7), 0.0, Vec::new());
     let occupied = MEAN_NS * mean_factor + BESIDE_NS as f64;
     while now < 2e9 {
-        now += draw.exponential(occupied / CORES as f64 / demand(now as u64));
-        let (method, tenant, factor) = dress(draw.bits() >> 32);
-        let service = draw.exponential(MEAN_NS * factor) as u64 + 1;
-        let session = (draw.bits() >> 32) as u32 % SESSIONS;
+        now += rng.exponential(occupied / CORES as f64 / demand(now as u64));
+        let (method, tenant, factor) = shape(rng.bits() >> 32);
+        let service = rng.exponential(MEAN_NS * factor) as u64 + 1;
+        let session = (rng.bits() >> 32) as u32 % SESSIONS;
         all.push(Request { arrival: now as u64, service, session, method, tenant });
     }
     all
 }
 
-/// Fates of the requests that came in the second second.
+/// Outcomes of the requests that arrived in the second second.
 #[derive(Debug, Default)]
 struct Outcomes {
     arrivals: u64,
@@ -75,7 +76,8 @@ impl Outcomes {
     }
 }
 
-/// Plays requests to a controller that refuses (`None`), or rehearses and refuses this share.
+/// Simulates a controller that enforces all rejections (`None`), or one in shadow mode that
+/// enforces this percentage.
 fn simulate(name: &str, requests: &[Request], percent: Option<u8>) -> Outcomes {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(name).unwrap();
@@ -84,14 +86,14 @@ fn simulate(name: &str, requests: &[Request], percent: Option<u8>) -> Outcomes {
     let halves = algorithm.server(&Params::default(), &environment).unwrap();
     let mut halves = crate::with_watch(halves, &watch, crate::ControllerBounds::default());
     let idle = Arc::new(AtomicU64::new(0));
-    let mut rehearsal = None;
+    let mut shadow = None;
     if let Some(percent) = percent {
-        let (rehearsed, of) = ShadowMode::of(halves, percent, Some(Arc::clone(&watch)));
-        let told = Arc::clone(&idle);
-        of.set_idle_source(move || Nanos(told.load(Ordering::Relaxed)));
-        (halves, rehearsal) = (rehearsed, Some(of));
+        let (shadow_halves, of) = ShadowMode::of(halves, percent, Some(Arc::clone(&watch)));
+        let idle_ns = Arc::clone(&idle);
+        of.set_idle_source(move || Nanos(idle_ns.load(Ordering::Relaxed)));
+        (halves, shadow) = (shadow_halves, Some(of));
     }
-    let foreseen = || rehearsal.as_ref().map_or(0, ShadowMode::shadow_rejections);
+    let shadow_rejections = || shadow.as_ref().map_or(0, ShadowMode::shadow_rejections);
     let mut sessions: Vec<_> = (0..SESSIONS)
         .map(|number| {
             let core = CoreId(number % CORES as u32);
@@ -102,7 +104,7 @@ fn simulate(name: &str, requests: &[Request], percent: Option<u8>) -> Outcomes {
         .collect();
     let mut free: BinaryHeap<Reverse<u64>> = (0..CORES).map(|_| Reverse(0)).collect();
     let mut out = Vec::new();
-    let (mut draw, mut fates, mut signals, mut next_tick) =
+    let (mut rng, mut outcomes, mut signals, mut next_tick) =
         (TestRng(11), Outcomes::default(), Signals::idle(Time::ZERO), 0);
     let mut before = None;
     for request in requests {
@@ -111,12 +113,12 @@ fn simulate(name: &str, requests: &[Request], percent: Option<u8>) -> Outcomes {
         idle.fetch_add(now - worker, Ordering::Relaxed);
         out.sort_by_key(|(ends, ..): &(u64, usize, _, u64)| Reverse(*ends));
         while out.last().is_some_and(|(ends, ..)| *ends <= now) {
-            let (ends, of, ticket, came) = out.pop().unwrap();
+            let (ends, of, permit, arrived) = out.pop().unwrap();
             signals.completions += 1;
-            let sojourn = Nanos(ends - came);
+            let sojourn = Nanos(ends - arrived);
             let departure = Departure { now: Time(ends), outcome: Outcome::Completed, sojourn, credit: CreditId::NONE };
             let session: &mut Session = &mut sessions[of];
-            let _ = session.reply(halves.cores[session.core.0 as usize].as_mut(), ticket, &departure);
+            let _ = session.reply(halves.cores[session.core.0 as usize].as_mut(), permit, &departure);
         }
         let age = Nanos(now - request.arrival);
         signals.arrivals += 1;
@@ -125,7 +127,7 @@ fn simulate(name: &str, requests: &[Request], percent: Option<u8>) -> Outcomes {
             (signals, next_tick) = (Signals::idle(Time::ZERO), now + halves.control.period().0);
             for (core, half) in halves.cores.iter_mut().enumerate() {
                 for _ in 0..64 {
-                    let Some(slot) = half.next_to_wake(draw.bits()) else { break };
+                    let Some(slot) = half.next_to_wake(rng.bits()) else { break };
                     let session =
                         sessions.iter_mut().find(|session| session.slot == slot && session.core.0 as usize == core);
                     let Some(session) = session else { break };
@@ -135,46 +137,46 @@ fn simulate(name: &str, requests: &[Request], percent: Option<u8>) -> Outcomes {
         }
         let counts = request.arrival > SECOND;
         if counts && before.is_none() {
-            before = Some(foreseen());
+            before = Some(shadow_rejections());
         }
         let of = request.session as usize;
         let core = sessions[of].core.0 as usize;
         let arrival = Arrival::new(Time(now))
             .with_delay(age)
             .with_age(age)
-            .with_random(draw.bits())
+            .with_random(rng.bits())
             .with_method(Method(request.method))
             .with_tenant(Tenant(request.tenant));
-        let (mut verdict, ticket) = sessions[of].request(halves.cores[core].as_mut(), &arrival);
+        let (mut verdict, permit) = sessions[of].request(halves.cores[core].as_mut(), &arrival);
         if verdict == Verdict::Admit {
             verdict = halves.cores[core].on_dequeue(age);
         }
-        fates.arrivals += u64::from(counts);
+        outcomes.arrivals += u64::from(counts);
         if verdict == Verdict::Admit {
             watch.record_answer(core, Method(request.method), leeward_observe::Answer::InTime);
             watch.record_cost(core, Method(request.method), Nanos(request.service));
             let ends = now + BESIDE_NS + request.service;
             free.push(Reverse(ends));
-            out.push((ends, of, ticket, request.arrival));
+            out.push((ends, of, permit, request.arrival));
         } else {
-            fates.refused += u64::from(counts);
+            outcomes.refused += u64::from(counts);
             signals.rejections += 1;
             let departure =
                 Departure { now: Time(now), outcome: Outcome::Rejected, sojourn: age, credit: CreditId::NONE };
-            let _ = sessions[of].reply(halves.cores[core].as_mut(), ticket, &departure);
+            let _ = sessions[of].reply(halves.cores[core].as_mut(), permit, &departure);
             free.push(Reverse(now + BESIDE_NS));
         }
     }
-    fates.shadow_rejected = foreseen() - before.unwrap_or(0);
-    fates
+    outcomes.shadow_rejected = shadow_rejections() - before.unwrap_or(0);
+    outcomes
 }
 
 const STEADY: fn(u64) -> f64 = |_| 1.5;
-/// Twice the capacity for 20 ms in each 100 ms, and half of it between.
+/// Three times the capacity for 20 ms in each 100 ms, and 0.7 of it between.
 const BURSTS: fn(u64) -> f64 = |now| if now % 100_000_000 < 20_000_000 { 3.0 } else { 0.7 };
 
 #[test]
-fn a_rehearsal_foresees_what_enforcement_refuses() {
+fn shadow_mode_foresees_what_enforcement_rejects() {
     // One request of ten takes twenty times as long, and has a method of its own.
     const MIXED: RequestShape = |bits| if bits.is_multiple_of(10) { (2, 0, 10.0) } else { (1, 0, 0.5) };
     // Half of the requests are one tenant's.
@@ -186,13 +188,13 @@ fn a_rehearsal_foresees_what_enforcement_refuses() {
         ("tenants", STEADY, TENANTS, 1.0),
     ];
     for name in ["edge", "auto"] {
-        for (scene, demand, dress, factor) in scenes {
-            let requests = requests(demand, dress, factor);
-            let (enforced, rehearsed) = (simulate(name, &requests, None), simulate(name, &requests, Some(0)));
-            let (refused, foreseen) = (enforced.share(enforced.refused), rehearsed.share(rehearsed.shadow_rejected));
-            println!("{name} {scene}: {:.1} % refused, {:.1} % foreseen", refused * 100.0, foreseen * 100.0);
-            assert!(refused > 0.05 && rehearsed.refused == 0, "{name} {scene}: {enforced:?} {rehearsed:?}");
-            assert!((0.8..=1.2).contains(&(foreseen / refused)), "{name} {scene}: {enforced:?} {rehearsed:?}");
+        for (scene, demand, shape, factor) in scenes {
+            let requests = requests(demand, shape, factor);
+            let (enforced, shadowed) = (simulate(name, &requests, None), simulate(name, &requests, Some(0)));
+            let (rejected, predicted) = (enforced.share(enforced.refused), shadowed.share(shadowed.shadow_rejected));
+            println!("{name} {scene}: {:.1} % refused, {:.1} % foreseen", rejected * 100.0, predicted * 100.0);
+            assert!(rejected > 0.05 && shadowed.refused == 0, "{name} {scene}: {enforced:?} {shadowed:?}");
+            assert!((0.8..=1.2).contains(&(predicted / rejected)), "{name} {scene}: {enforced:?} {shadowed:?}");
         }
     }
 }
@@ -211,8 +213,8 @@ fn refusals_happen_to_a_share_and_to_the_same() {
 fn nothing_is_foreseen_where_nothing_would_be_refused() {
     let requests = requests(|_| 0.5, PLAIN, 1.0);
     for name in ["edge", "auto"] {
-        let fates = simulate(name, &requests, Some(0));
-        assert!(fates.arrivals > 1_000 && fates.shadow_rejected * 1_000 < fates.arrivals, "{name}: {fates:?}");
+        let ends = simulate(name, &requests, Some(0));
+        assert!(ends.arrivals > 1_000 && ends.shadow_rejected * 1_000 < ends.arrivals, "{name}: {ends:?}");
     }
 }
 
@@ -221,20 +223,20 @@ fn a_session_that_has_gone_is_no_concern_of_the_next_in_its_place() {
     let registry = leeward_controllers::builtin();
     let environment = Environment::new(1, Nanos::from_micros(10), SLO);
     let halves = registry.find("auto").unwrap().server(&Params::default(), &environment).unwrap();
-    let (mut halves, rehearsal) = ShadowMode::of(halves, 0, None);
+    let (mut halves, shadow) = ShadowMode::of(halves, 0, None);
     let half = &mut halves.cores[0];
     for number in 0..1_000_u64 {
         let now = Time(number * 3_000);
         let mut session = Session::new(SessionSlot(0), CoreId(0));
         half.open(&mut session, &Registration { now, demand: 0 });
-        // A debug build's tickets know their session.
-        let (verdict, ticket) = session.request(half.as_mut(), &Arrival::new(now));
+        // In a debug build a permit knows its session.
+        let (verdict, permit) = session.request(half.as_mut(), &Arrival::new(now));
         assert_eq!(verdict, Verdict::Admit);
         if number % 3 > 0 {
             let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos(1), credit: CreditId::NONE };
-            assert_eq!(session.reply(half.as_mut(), ticket, &departure), Feedback::NONE);
+            assert_eq!(session.reply(half.as_mut(), permit, &departure), Feedback::NONE);
         }
         half.close(&mut session, now);
     }
-    assert_eq!((halves.control.gauges().credit_pool, rehearsal.name()), (None, "shadow"));
+    assert_eq!((halves.control.gauges().credit_pool, shadow.name()), (None, "shadow"));
 }

@@ -1,12 +1,13 @@
-//! The parser alone: each row's first answer, targets, pieces, and mutants against a naive reading.
+//! Tests of the parser alone: each row's first answer, targets, split requests, and mutants against
+//! a naive parser.
 
 use crate::requests::rows;
 use leeward_http1::{Fault, NO_FIELDS, Request, request, response};
 use leeward_testkit::fuzz::FuzzSearch;
 use std::path::Path;
 
-/// Status that a port gives for `/healthz`, and whether its connection goes on; `None`: the head is
-/// not whole.
+/// Status of a port for `/healthz`, and whether its connection stays open; `None`: the head is not
+/// whole.
 fn answer(bytes: &[u8]) -> Option<(u16, bool)> {
     let mut fields = NO_FIELDS;
     match request(bytes, &mut fields) {
@@ -53,7 +54,7 @@ fn targets_have_a_host_a_path_and_a_query() {
     }
 }
 
-/// Reads an accepted head anew, line by line, and checks all that its framing stands on.
+/// Parses an accepted head again, line by line, and checks all conditions of its framing.
 fn check(head: &[u8], request: &Request<'_, '_>) {
     let text = head.trim_ascii_start();
     assert!(head.ends_with(b"\r\n\r\n"), "the head does not end");
@@ -79,8 +80,8 @@ fn check(head: &[u8], request: &Request<'_, '_>) {
 fn mutants_of_the_rows_are_framed_without_doubt() {
     let rows: Vec<Vec<u8>> = rows().into_iter().map(|(bytes, ..)| bytes).filter(|bytes| bytes.len() < 1_000).collect();
     let findings = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let hunt = FuzzSearch { name: "http1", findings, iterations: 200_000 };
-    hunt.run(
+    let search = FuzzSearch { name: "http1", findings, iterations: 200_000 };
+    search.run(
         |random| {
             let mut bytes = rows[random.below(rows.len())].clone();
             for _ in 0..=random.below(3) {

@@ -1,4 +1,4 @@
-//! Heads and framing by tables, and by mutants of those.
+//! Tests of heads and framing by tables, and by mutants of their rows.
 
 mod heads;
 mod requests;

@@ -1,15 +1,15 @@
-//! Requests and the right answers to them by RFC 9110 and 9112, for every port of ours that has
-//! `GET /healthz`. Tests of those ports include this file.
+//! Requests with the correct answers by RFC 9110 and 9112, for every port of this project with `GET
+//! /healthz`. Tests of those ports include this file.
 
-/// Bytes that a client sends, the statuses of all answers in their order, and whether the
-/// connection takes another request afterwards.
+/// Bytes that a client sends, the statuses of all answers in order, and whether the connection
+/// accepts another request afterwards.
 pub(crate) type Row = (Vec<u8>, Vec<u16>, bool);
 
-/// A request that nobody has sent, where it stands in another one's content.
+/// A request that no client has sent, in the content of another one.
 const INNER: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// Fields of a `GET /healthz HTTP/1.1`, with lines that end in CR LF; its status; whether the
-/// connection goes on.
+/// Fields of a `GET /healthz HTTP/1.1`, with lines that end in CR LF; the status; whether the
+/// connection stays open.
 const FIELDS: &[(&str, u16, bool)] = &[
     ("host: localhost\r\n", 200, true),
     // Options of the connection: a list, in any case, over several lines (RFC 9110 §7.6.1).
@@ -112,8 +112,8 @@ const FIELDS: &[(&str, u16, bool)] = &[
     ("host: localhost\r\nx:\ty\t \u{fc} \t\r\ny:\r\n", 200, true),
 ];
 
-/// Request lines, with their end, before `host: localhost`; the status; whether the connection goes
-/// on.
+/// Request lines with their line ends, before `host: localhost`; the status; whether the connection
+/// stays open.
 const LINES: &[(&str, u16, bool)] = &[
     // The four forms of a target (RFC 9112 §3.2).
     ("GET http://localhost/healthz HTTP/1.1\r\n", 200, true),
@@ -148,7 +148,7 @@ const LINES: &[(&str, u16, bool)] = &[
     ("GET /healthz ICAP/1.0\r\n", 400, false),
     ("GET /healthz\r\n", 400, false),
     ("GET /healthz \r\n", 400, false),
-    // Blanks and ends of line.
+    // Blanks and line ends.
     ("\r\nGET /healthz HTTP/1.1\r\n", 200, true),
     ("\r\n\r\nGET /healthz HTTP/1.1\r\n", 200, true),
     ("\nGET /healthz HTTP/1.1\r\n", 400, false),

@@ -1,4 +1,4 @@
-//! The generator against a real server on loopback. No test says how fast anything must be: bounds are counts, and
+//! The generator against a real server on loopback. No test asserts a speed: bounds are counts, and
 //! lower bounds of time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use leeward_load::{LoadConfig, LoadError, Plan, Polling, RunResults, Schedule, r
 use leeward_rpc::wire::Regime;
 use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 
-/// Makes an algorithm's client sides.
+/// Builds client halves of an algorithm.
 fn clients(name: &str) -> impl FnMut() -> Result<ClientParts, ParamError> {
     let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
@@ -38,11 +38,11 @@ fn config(server: &Server) -> LoadConfig {
 }
 
 fn run_checked(config: &LoadConfig, plan: &Plan, algorithm: &str) -> RunResults {
-    let recording = run(config, plan, clients(algorithm), &AtomicBool::new(false), |_| {}).unwrap();
-    let report = &recording.report;
+    let results = run(config, plan, clients(algorithm), &AtomicBool::new(false), |_| {}).unwrap();
+    let report = &results.report;
     assert_eq!(report.totals.offered, report.totals.total(), "{report:#?}");
     assert_eq!(report.violations, Vec::<String>::new());
-    recording
+    results
 }
 
 fn planned(plan: &Plan) -> u64 {
@@ -67,8 +67,8 @@ fn every_request_is_offered_and_counted_once() {
         assert_eq!(report.failures["Failed"], totals.failed);
         assert_eq!(server.calls(), totals.offered);
         let Plan::Open(schedule) = &plan else { unreachable!() };
-        let asked: u64 = schedule.requests().iter().map(|request| request.service.0).sum();
-        assert_eq!(server.service_ns(), asked, "the service times travel as they were drawn");
+        let planned_ns: u64 = schedule.requests().iter().map(|request| request.service.0).sum();
+        assert_eq!(server.service_ns(), planned_ns, "the service times travel as they were drawn");
         let in_windows: u64 = report.windows.iter().map(|window| window.counts.total()).sum();
         assert_eq!(in_windows, totals.offered);
         assert_eq!(report.windows.iter().map(|window| window.latency.count).sum::<u64>(), totals.completed);
@@ -81,20 +81,22 @@ fn every_request_is_offered_and_counted_once() {
 fn a_stall_shows_in_every_request_that_was_due_in_it() {
     let stall = Duration::from_millis(50);
     let server = Server::start(Behaviour { stall: Some((200, stall)), ..Behaviour::default() });
-    // One connection, so that an answer can't overtake the stall; more room than requests.
+    // One connection, so that no answer overtakes the stall; its queue is longer than the number of
+    // requests.
     let plan = open(1, 2_000.0, 400);
-    let recording = run_checked(&config(&server), &plan, "none");
-    // 2,000/s: about 100 requests were due in 50 ms, and had to wait half of it on average. A generator that waits for
-    // answers before it sends on would see one slow request.
-    let latency = recording.latency.histogram();
+    let results = run_checked(&config(&server), &plan, "none");
+    // 2,000/s: about 100 requests were due in 50 ms, and had to wait half of it on average. A
+    // generator that waits for each answer before its next request would see one slow request.
+    let latency = results.latency.histogram();
     let slow = latency.count_between(25_000_000, u64::MAX);
     assert!(slow >= 35, "{slow} requests waited 25 ms or longer");
-    assert!(recording.report.latency.max.0 >= 49_000_000);
+    assert!(results.report.latency.max.0 >= 49_000_000);
 }
 
 #[test]
 fn a_client_that_may_not_send_waits_from_the_intended_time_on() {
-    // A window of one: during the stall requests wait here, and time from the sending would not show it.
+    // A window of one: during the stall requests wait at the client, which latency from the sending
+    // would not show.
     let stall = Duration::from_millis(50);
     let behaviour = Behaviour { regime: Regime::Credits, window: 1, stall: Some((100, stall)), ..Behaviour::default() };
     let server = Server::start(behaviour);
@@ -107,9 +109,9 @@ fn a_client_that_may_not_send_waits_from_the_intended_time_on() {
         (parts.config.queue, parts.config.max_delay) = (10_000, Nanos::MAX);
         Ok(parts)
     };
-    let recording = run(&config(&server), &plan, parts, &AtomicBool::new(false), |_| {}).unwrap();
+    let results = run(&config(&server), &plan, parts, &AtomicBool::new(false), |_| {}).unwrap();
     let slow = |of: &leeward_load::recorder::Distribution| of.histogram().count_between(25_000_000, u64::MAX);
-    let (intended, sent) = (slow(&recording.latency), slow(&recording.latency_from_send));
+    let (intended, sent) = (slow(&results.latency), slow(&results.latency_from_send));
     assert!(intended >= 15, "{intended} of about 25 requests");
     assert!(intended >= sent + 10, "{intended} from the intended time, {sent} from the sending");
 }
@@ -123,16 +125,16 @@ fn a_generator_that_is_late_says_so_and_skips_nothing() {
     let once = |progress: &leeward_load::Progress| {
         if !stalled && progress.counts.offered > 0 {
             stalled = true;
-            // The generator's thread is kept from its work.
+            // Blocks the generator's thread.
             std::thread::sleep(stall);
         }
     };
-    let recording = run(&config(&server), &plan, clients("none"), &AtomicBool::new(false), once).unwrap();
-    let report = &recording.report;
+    let results = run(&config(&server), &plan, clients("none"), &AtomicBool::new(false), once).unwrap();
+    let report = &results.report;
     assert_eq!(report.totals.completed, planned(&plan));
     assert!(report.totals.late >= 70, "{} of about 100", report.totals.late);
     assert!(report.adherence.lateness.max.0 >= 45_000_000 && report.adherence.late_share > 0.0);
-    let slow = recording.latency.histogram().count_between(25_000_000, u64::MAX);
+    let slow = results.latency.histogram().count_between(25_000_000, u64::MAX);
     assert!(slow >= 35, "{slow} requests waited 25 ms or longer, here");
 }
 
@@ -154,7 +156,7 @@ fn a_trace_is_replayed_on_a_cpu_of_ones_own() {
 #[test]
 fn a_killed_server_ends_everything_at_once() {
     let server = Server::start(Behaviour { die_after: Some(500), ..Behaviour::default() });
-    // It would go on for an hour.
+    // The run would take an hour.
     let plan = Plan::Closed {
         connections: 8,
         outstanding: 4,
@@ -196,7 +198,7 @@ fn a_stopped_run_still_balances() {
     assert_eq!(report.ending, RunEndReason::Stopped);
     assert!(report.totals.offered < report.planned);
     assert_eq!(report.totals.total(), report.totals.offered);
-    // Rates are over the time that there was, not over the 20 s that were planned.
+    // Rates are over the actual time, not over the planned 20 s.
     assert!(report.duration_ns < 20_000_000_000, "{}", report.duration_ns);
     let seconds = report.duration_ns as f64 / 1e9;
     assert!((report.throughput_per_s * seconds - report.measured.completed as f64).abs() < 0.5);
@@ -205,25 +207,26 @@ fn a_stopped_run_still_balances() {
 
 #[test]
 fn progress_goes_on_while_no_answer_comes() {
-    // Windows are over whether something came in them or not.
+    // A window ends even without a response in it.
     let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
     let length = Nanos::from_millis(20);
     let config =
         LoadConfig { drain: Nanos::from_millis(1), window: Some(length), progress_every: length, ..config(&server) };
     let mut seen = Vec::new();
-    let told = |progress: &leeward_load::Progress| seen.push((progress.elapsed, progress.latest));
-    let report = run(&config, &open(2, 1_000.0, 200), clients("none"), &AtomicBool::new(false), told).unwrap().report;
+    let on_progress = |progress: &leeward_load::Progress| seen.push((progress.elapsed, progress.latest));
+    let report =
+        run(&config, &open(2, 1_000.0, 200), clients("none"), &AtomicBool::new(false), on_progress).unwrap().report;
     assert_eq!(report.totals.completed, 0);
     assert!(seen.len() > 1);
     for (elapsed, latest) in seen {
-        let over = (elapsed.0 / length.0).checked_sub(1);
-        assert_eq!(latest.map(|window| window.start.0), over.map(|index| index * length.0), "after {elapsed}");
+        let last_ended = (elapsed.0 / length.0).checked_sub(1);
+        assert_eq!(latest.map(|window| window.start.0), last_ended.map(|index| index * length.0), "after {elapsed}");
     }
 }
 
 #[test]
 fn the_algorithms_client_ends_requests_too() {
-    // A window of 0 that nobody ever raises: whatever leaves the queue has expired or overflowed.
+    // The window stays 0: a request that leaves the queue has expired or overflowed.
     let server = Server::start(Behaviour { regime: Regime::Credits, window: 0, ..Behaviour::default() });
     let plan = open(2, 2_000.0, 200);
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
@@ -259,7 +262,7 @@ fn a_closed_loop_keeps_its_requests_under_way() {
 #[test]
 fn a_closed_loop_has_as_many_under_way_as_it_says_and_payloads_of_any_length() {
     for (outstanding, payload) in [(1, 8), (3, 64), (40, 8), (40, 5_000)] {
-        // One that answers nothing: what it has been asked is what is under way.
+        // The server never answers, so its received calls are the calls in flight.
         let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
         let service = ServiceTime::Constant(Nanos::from_micros(1));
         let plan = Plan::Closed { connections: 3, outstanding, service, seed: 1, duration: Nanos::from_millis(200) };
@@ -303,17 +306,17 @@ fn what_can_not_be_measured_is_said() {
     let service = ServiceTime::Constant(Nanos::from_micros(1));
     let closed = Plan::Closed { connections: 2, outstanding: 1, service, seed: 1, duration: Nanos::from_millis(100) };
     let never = AtomicBool::new(false);
-    let refuse = |behaviour| {
+    let error_of = |behaviour| {
         let server = Server::start(behaviour);
         let config = LoadConfig { drain: Nanos::from_millis(50), ..config(&server) };
         let schedule = |_: Rate| -> Result<Schedule, _> { panic!("there is no capacity") };
         run_scaled(&config, &closed, 2, schedule, clients("none"), &never, |_| {}).unwrap_err().to_string()
     };
-    let mute = refuse(Behaviour { mute: true, ..Behaviour::default() });
+    let mute = error_of(Behaviour { mute: true, ..Behaviour::default() });
     assert!(mute.contains("never answered"), "{mute}");
-    let dead = refuse(Behaviour { die_after: Some(20), ..Behaviour::default() });
+    let dead = error_of(Behaviour { die_after: Some(20), ..Behaviour::default() });
     assert!(dead.contains("closed connections"), "{dead}");
-    let drops = refuse(Behaviour { drop_every: 1, ..Behaviour::default() });
+    let drops = error_of(Behaviour { drop_every: 1, ..Behaviour::default() });
     assert!(drops.contains("nothing was answered"), "{drops}");
 }
 
@@ -347,7 +350,7 @@ fn a_closed_loop_waits_for_its_credits() {
         Ok(parts)
     };
     let totals = run(&config(&server), &plan, parts, &AtomicBool::new(false), |_| {}).unwrap().report.totals;
-    // When the loop is over, those that wait expire as they would in an open loop.
+    // At the end of the loop, waiting requests expire as in an open loop.
     assert!(totals.expired <= 100 && totals.completed > 100, "{totals:?}");
 }
 
@@ -397,7 +400,7 @@ fn what_keeps_a_run_from_beginning_is_said() {
     let error = run(&LoadConfig::new(nobody, Nanos(1)), &plan, clients("none"), &never, |_| {}).unwrap_err();
     assert!(matches!(error, LoadError::Connect { number: 1, of: 2, .. }), "{error}");
 
-    // Accepts, and says nothing.
+    // Accepts connections, and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let config = LoadConfig {
         connect_timeout: Nanos::from_millis(50),
@@ -415,13 +418,13 @@ fn what_keeps_a_run_from_beginning_is_said() {
 #[test]
 fn the_report_is_json() {
     let server = Server::start(Behaviour::default());
-    let recording = run_checked(&config(&server), &open(2, 1_000.0, 50), "none");
+    let results = run_checked(&config(&server), &open(2, 1_000.0, 50), "none");
     let mut json = Vec::new();
-    leeward_load::output::write_json(&recording.report, &mut json).unwrap();
+    leeward_load::output::write_json(&results.report, &mut json).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(value["ending"], "finished");
-    assert_eq!(value["totals"]["offered"], recording.report.totals.offered);
+    assert_eq!(value["totals"]["offered"], results.report.totals.offered);
     let mut hgrm = Vec::new();
-    leeward_load::output::write_hgrm(recording.latency.histogram(), &mut hgrm).unwrap();
+    leeward_load::output::write_hgrm(results.latency.histogram(), &mut hgrm).unwrap();
     assert!(hgrm.len() > 100);
 }

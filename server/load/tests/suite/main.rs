@@ -1,4 +1,4 @@
-//! The generator from outside, in one program.
+//! Tests of the generator's public interface, in one program.
 
 mod loopback;
 mod recording;

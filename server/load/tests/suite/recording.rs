@@ -1,4 +1,5 @@
-//! A real server under load, recorded: replayed, its controller decides the same. No time is asserted.
+//! Recordings of a real server under load: replayed, its controller makes the same decisions. No
+//! test asserts a time.
 
 use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::Environment;
@@ -29,7 +30,7 @@ impl Write for File {
 fn params(name: &str) -> Params {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(name).unwrap();
-    // A target within reach of a busy test machine, so that the pool goes both ways.
+    // A target within reach of a busy test machine, so that the pool grows and shrinks.
     let pairs: &[(&str, RawParam)] =
         if name == "breakwater" { &[("target", RawParam::Text("100us".into()))] } else { &[] };
     algorithm.params(pairs).unwrap()
@@ -38,7 +39,8 @@ fn params(name: &str) -> Params {
 const RTT: Nanos = Nanos::from_micros(50);
 const SLO: Nanos = Nanos::from_millis(1);
 
-/// Loads a recorded server; `during` looks on before it stops.
+/// Loads a recorded server; calls `during` before the server stops. Returns the number of received
+/// requests.
 fn run_recorded(name: &str, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
     run_recorded_with(name, params(name), cores, recording, during)
 }
@@ -74,8 +76,8 @@ fn run_recorded_with(
     };
     let plan = Plan::Open(Schedule::draw(&workload, 7, Nanos::from_millis(300)).unwrap());
     let environment = Environment::new(1, RTT, SLO);
-    let (told, config) = (params, LoadConfig::new(server.address(), SLO));
-    let client = || (algorithm.build_client)(&told, &environment);
+    let (client_params, config) = (params, LoadConfig::new(server.address(), SLO));
+    let client = || (algorithm.build_client)(&client_params, &environment);
     run(&config, &plan, client, &AtomicBool::new(false), |_| {}).unwrap();
     during(&server);
     let received = server.counts().received;
@@ -119,10 +121,10 @@ fn a_real_run_replays_to_the_same_decisions() {
     }
 }
 
-/// Nothing is ever fresh enough to be executed: every turn is a late rejection, on whichever core it comes.
+/// Every request is late at its dequeue, and so rejected, on each core.
 #[test]
 fn late_rejections_of_a_real_run_replay() {
-    // Credit schemes reject late ones of an overload alone.
+    // Credit schemes only reject late requests under overload.
     let edge = leeward_controllers::builtin().find("edge").unwrap().clone();
     let late = edge.params(&[("lateness", RawParam::Text("1ns".into()))]).unwrap();
     let file = File::default();
@@ -144,7 +146,7 @@ fn a_recording_may_end_before_its_server() {
     assert_eq!(counts.entries, recorded.unwrap().end.entries);
 }
 
-/// A disk that hangs until it is let go, and one that is full.
+/// A disk that blocks until it is released.
 struct BlockedDisk(Arc<Mutex<()>>, File);
 
 impl Write for BlockedDisk {

@@ -1,4 +1,4 @@
-//! A client's settings, and starting it.
+//! Builds a client from its settings, and starts it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -24,47 +24,47 @@ use super::settings::{Replica, Settings};
 use super::shared::SharedState;
 use crate::wire::PayloadLimit;
 
-/// The most replicas, and the most connections to each.
+/// Maximum number of replicas, and of connections to each.
 pub const REPLICAS_MAX: usize = 64;
 
-/// A client that can't start.
+/// Error that prevents a client from starting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// None was given, or too many.
+    /// The list of replicas is empty or too long.
     #[error("{count} replicas; a client takes 1 to {REPLICAS_MAX}")]
     Replicas {
-        /// How many.
+        /// Number of replicas.
         count: usize,
     },
-    /// No address, or a name that can't be resolved.
+    /// A replica's address is missing or does not resolve.
     #[error("`{address}` is no replica's address: {source}")]
     Address {
-        /// Address that was given.
+        /// The given address.
         address: String,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// The replica's host is no name that a certificate can have.
+    /// The replica's host can't be a name in a certificate.
     #[cfg(feature = "tls")]
     #[error(transparent)]
     Tls(#[from] leeward_tls::LoadError),
-    /// The replica is asked by datagrams, which are never encrypted.
+    /// The replica uses datagrams, which are never encrypted.
     #[cfg(feature = "tls")]
     #[error("`{address}` is asked by datagrams, which TLS does not encrypt: ask it over TCP, or without TLS")]
     Unencrypted {
-        /// Address that was given.
+        /// The given address.
         address: String,
     },
-    /// The controller refuses its parameters.
+    /// The controller rejects its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
-    /// The system has no thread, poll or descriptor to give.
+    /// The system has no thread, poll or descriptor left.
     #[error("can't start the client's thread: {0}")]
     System(#[from] io::Error),
 }
 
-/// A replica as its address was given.
+/// Address of a replica, as the caller gave it.
 #[derive(Clone, Debug)]
 struct ReplicaAddress {
     transport: Transport,
@@ -72,7 +72,7 @@ struct ReplicaAddress {
     address: String,
 }
 
-/// A client to be. Every setting but the replicas has a default.
+/// Builder of a client. Every setting except the replicas has a default.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -86,7 +86,7 @@ pub struct Builder {
 }
 
 impl Client {
-    /// A client to be; it needs at least one replica.
+    /// Creates a builder; it needs at least one replica.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -122,20 +122,24 @@ impl Builder {
         }
     }
 
-    /// Adds a replica of the server, as `host:port`. Names are resolved once, when the client is built.
+    /// Adds a replica of the server, as `host:port`. The client resolves names once, when it is
+    /// built.
     pub fn replica(self, address: impl Into<String>) -> Self {
         self.add(Transport::Tcp, false, address.into())
     }
 
-    /// Adds a replica of the server that is asked by datagrams, as `host:port` of its door for them. Calls that do not fit a
-    /// datagram go to a replica that is asked by TCP; without one they end as too long.
+    /// Adds a replica of the server over datagrams, as the `host:port` of its UDP socket.
+    ///
+    /// Calls that do not fit a datagram go to a TCP replica; without one they end as too long.
     pub fn udp(self, address: impl Into<String>) -> Self {
         self.add(Transport::Udp, false, address.into())
     }
 
-    /// Adds the TCP address of a server that is asked by datagrams, for what these can't carry: calls that do not fit one, calls
-    /// [by stream](super::CallOptions::by_stream), and all calls while no other connection is up. It is no replica besides: a call
-    /// that the server has refused is not asked there again.
+    /// Adds the TCP address of a server that the client calls by datagrams.
+    ///
+    /// It serves calls that do not fit a datagram, calls [over TCP](super::CallOptions::over_tcp),
+    /// and all calls while no other connection is up. It is no further replica: a call that the
+    /// server has rejected is not sent there again.
     pub fn fallback(self, address: impl Into<String>) -> Self {
         self.add(Transport::Tcp, true, address.into())
     }
@@ -145,111 +149,136 @@ impl Builder {
         self
     }
 
-    /// Connects to all replicas with TLS. Each server must prove the name that its replica was added by, unless the TLS has another.
+    /// Connects to all replicas with TLS.
+    ///
+    /// Each server must prove the name of its replica's address, unless the TLS settings name
+    /// another.
     #[cfg(feature = "tls")]
     pub fn tls(self, tls: leeward_tls::ClientTls) -> Self {
         self.encryption(tls.into())
     }
 
-    /// Encrypts connections to all replicas, or none, as somebody else has decided.
+    /// Sets the encryption of connections to all replicas, or none.
     pub fn encryption(mut self, encryption: Encryption) -> Self {
         self.encryption = encryption;
         self
     }
 
-    /// Connections to each replica, 1 to [`REPLICAS_MAX`]; default 1. Each is a session with credits and a queue of its own,
-    /// so more are not simply better.
+    /// Sets the number of connections to each replica, 1 to [`REPLICAS_MAX`]. Default: 1.
+    ///
+    /// Each connection is a session with its own credits and queue, so more are not simply better.
     pub fn connections(mut self, connections: usize) -> Self {
         self.settings.connections = connections.clamp(1, REPLICAS_MAX);
         self
     }
 
-    /// The admission controller, whose client half works here, and its parameters: the same as the server's. Default: no
+    /// Sets the admission controller, whose client half runs here, and its parameters. Default: no
     /// control.
+    ///
+    /// Both must be the same as the server's.
     pub fn admission(mut self, algorithm: &Algorithm, params: Params) -> Self {
         self.settings.algorithm = algorithm.clone();
         self.settings.params = params;
         self
     }
 
-    /// Sets the network's round trip and the objective for the controller: the same as the server's. Default: the
-    /// papers' 10 µs and 200 µs.
+    /// Sets the network's round trip and the objective for the controller. Default: the papers' 10
+    /// µs and 200 µs.
+    ///
+    /// Both must be the same as the server's.
     pub fn objective(mut self, rtt: Nanos, slo: Nanos) -> Self {
         self.settings.rtt = rtt;
         self.settings.slo = slo;
         self
     }
 
-    /// The longest datagram that is sent and asked for. Default: 1,400 bytes. Of a server and a client the smaller size holds.
+    /// Sets the longest datagram, for both directions. Default: 1,400 bytes.
+    ///
+    /// The smaller size of client and server holds.
     pub fn datagram_size(mut self, size: DatagramSize) -> Self {
         self.settings.datagram = size;
         self
     }
 
-    /// The longest argument and the longest result. Default: 1 MiB.
+    /// Sets the longest argument and the longest result. Default: 1 MiB.
     pub fn payload_limit(mut self, limit: PayloadLimit) -> Self {
         self.payload_max = limit;
         self.settings.payload_max = limit;
         self
     }
 
-    /// How long a call may take in all, unless it says otherwise. Default: 10 s.
+    /// Sets the timeout of a call, unless its options have one. Default: 10 s.
     pub fn timeout(mut self, timeout: Nanos) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Calls that may wait at a connection for permission to leave, and as many while there is no connection; the oldest
-    /// ends for one more. Default: the controller's `client_queue`.
+    /// Sets how many calls may wait for credit at a connection. Default: the controller's
+    /// `client_queue`.
+    ///
+    /// As many may wait while there is no connection. A full queue ends its oldest call for a new
+    /// one.
     pub fn queue(mut self, calls: usize) -> Self {
         self.settings.queue = Some(calls.clamp(1, 1 << 20));
         self
     }
 
-    /// How long a call may wait at a connection for permission to leave. Default: the controller's `client_delay`.
+    /// Sets the longest wait of a call for credit at a connection. Default: the controller's
+    /// `client_delay`.
     pub fn expiry(mut self, expiry: Nanos) -> Self {
         self.settings.expiry = Some(expiry);
         self
     }
 
-    /// How long a call may wait for a connection while there is none. Default: 1 s. Not the expiry, because that is about
-    /// overload and may be shorter than a handshake.
-    pub fn connection_wait(mut self, patience: Nanos) -> Self {
-        self.settings.connection_wait = patience;
+    /// Sets the longest wait of a call for a connection while there is none. Default: 1 s.
+    ///
+    /// This is not the expiry, which concerns overload and may be shorter than a handshake.
+    pub fn connection_wait(mut self, limit: Nanos) -> Self {
+        self.settings.connection_wait = limit;
         self
     }
 
-    /// How long a replica may take from the beginning of a connection to its welcome. Default: 3 s.
+    /// Sets the longest time from the start of a connection to the replica's welcome. Default: 3 s.
     pub fn connect_timeout(mut self, timeout: Nanos) -> Self {
         self.settings.connect_timeout = timeout.max(Nanos(1));
         self
     }
 
-    /// After a lost or failed connection the next attempt waits between half of a span and the whole, by chance; the span
-    /// begins with `least` and doubles up to `most`. Default: 10 ms to 2 s.
+    /// Sets the backoff after a lost or failed connection. Default: 10 ms to 2 s.
+    ///
+    /// The backoff begins with `least` and doubles up to `most`. The next attempt waits for a
+    /// random time between half of the backoff and all of it.
     pub fn backoff(mut self, least: Nanos, most: Nanos) -> Self {
         let least = least.max(Nanos::from_millis(1));
         self.settings.backoff = (least, most.max(least));
         self
     }
 
-    /// A connection that has been silent for `interval` is asked for a sign of life; if there is none for `patience`, it is
-    /// given up. Default: 15 s and 10 s.
+    /// Sets the keep-alive of connections. Default: 15 s and 10 s.
+    ///
+    /// After a silence of `interval` the client pings the server. Without a reply within `patience`
+    /// it closes the connection.
     pub fn keep_alive(mut self, interval: Nanos, patience: Nanos) -> Self {
         let least = Nanos::from_millis(1);
         self.settings.keep_alive = (interval.max(least), patience.max(least));
         self
     }
 
-    /// How often a rejected call may be sent to another replica (default: once), and for how many of a hundred calls that
-    /// may happen in the long run (default: 10), so that retries can't multiply an overload. 0 of either: never.
+    /// Sets the retries of rejected calls at other replicas, so that retries can't multiply an
+    /// overload.
+    ///
+    /// - `each`: retries per call. Default: 1.
+    /// - `percent`: long-run share of calls that are retried. Default: 10.
+    ///
+    /// 0 of either disables retries.
     pub fn retries(mut self, each: u32, percent: u32) -> Self {
         self.settings.retries_max = each;
         self.settings.retry_percent = percent.min(100);
         self
     }
 
-    /// Where the client's chances (choice of connections, jitter, priorities) begin. Default: different for each client.
+    /// Sets the seed of random choices (connections, jitter, priorities). Default: different for
+    /// each client.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -257,13 +286,14 @@ impl Builder {
 
     /// Sets the name of the client's thread. Default: `leeward-client`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
-        // A name with a zero byte is none.
+        // The system rejects names with a zero byte.
         self.thread_name = name.into().replace('\0', "");
         self
     }
 
-    /// Resolves the replicas' names and starts the client's thread, which begins to connect. A replica that can't be reached
-    /// is no error here: it may be up later.
+    /// Resolves the replicas' names and starts the client's thread, which begins to connect.
+    ///
+    /// An unreachable replica is no error: it may come up later.
     ///
     /// # Errors
     /// See [`BuildError`].
@@ -274,9 +304,11 @@ impl Builder {
         Ok(client)
     }
 
-    /// As [`Builder::build`], without a thread: a server's core polls the connections, by
-    /// [`poll_also`](crate::server::Builder::poll_also). For a server that calls others: an answer comes on the core that
-    /// polls, and no thread stands between. Until the server has started, calls wait.
+    /// Builds the client without a thread: a server's core polls the connections, by
+    /// [`poll_also`](crate::server::Builder::poll_also).
+    ///
+    /// For a server that calls others: responses arrive on the polling core, without another
+    /// thread. Calls wait until the server has started.
     ///
     /// # Errors
     /// See [`BuildError`].
@@ -297,13 +329,13 @@ impl Builder {
         }
         let config = settings.parts()?.config;
         let links = settings.replicas.len() * settings.connections;
-        let each = config.queue.saturating_add(config.max_outstanding as usize);
-        let limit = links.saturating_mul(each).saturating_add(config.queue);
+        let per_link = config.queue.saturating_add(config.max_outstanding as usize);
+        let limit = links.saturating_mul(per_link).saturating_add(config.queue);
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), driver::WAKER)?;
         let (inbox, counters, clock) = (Inbox::new(limit, waker), Counters::default(), Clock::start());
         let shared = Arc::new(SharedState { inbox, counters, clock });
-        // Clients that begin alike would reconnect in step.
+        // Clients with equal seeds would reconnect in step.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let driver = Driver::new(settings, config, poll, Arc::clone(&shared), seed)?;
         let client = Client::new(Arc::clone(&shared), timeout, payload_max);
@@ -344,8 +376,8 @@ mod tests {
     fn what_can_not_be_called_is_refused() {
         assert!(matches!(Client::builder().build(), Err(BuildError::Replicas { count: 0 })));
         for address in ["", "nowhere", "127.0.0.1", "127.0.0.1:99999"] {
-            let refused = Client::builder().replica(address).build();
-            assert!(matches!(refused, Err(BuildError::Address { .. })), "{address}: {refused:?}");
+            let result = Client::builder().replica(address).build();
+            assert!(matches!(result, Err(BuildError::Address { .. })), "{address}: {result:?}");
         }
         let mut crowd = Client::builder();
         for _ in 0..=REPLICAS_MAX {

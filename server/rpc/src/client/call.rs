@@ -1,4 +1,6 @@
-//! A call as its caller sees it: its options, and the result. Never here: waiting for that (`response_future`).
+//! A call as its caller sees it: its options and its result.
+//!
+//! Does not contain the wait for the result (`response_future`).
 
 use leeward_core::units::{Nanos, Priority};
 
@@ -14,33 +16,36 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
-    /// The client's time-out, no budget, a priority by chance.
+    /// Creates the defaults: the client's timeout, no budget, a random priority.
     pub fn new() -> Self {
         CallOptions::default()
     }
 
-    /// How important it is. Without it each call gets one of the 128 by chance, as DAGOR does.
+    /// Sets the priority. By default, each call gets a random one of 128, as in DAGOR.
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self
     }
 
-    /// Queueing delay that the call may cause in all, its wait at this client included: the server learns what is left.
+    /// Sets the total queueing delay that the call may cause.
+    ///
+    /// It includes the wait at this client; the server learns the rest.
     #[must_use]
     pub fn budget(mut self, budget: Nanos) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Goes over TCP, where the client has a replica or a fallback of that kind: for a result that does not fit a datagram.
+    /// Sends the call over TCP, if the client has a TCP replica or a fallback: for a result that
+    /// does not fit a datagram.
     #[must_use]
     pub fn over_tcp(mut self) -> Self {
         self.over_tcp = true;
         self
     }
 
-    /// How long the caller waits in all, instead of the client's own time-out.
+    /// Sets the caller's total wait, instead of the client's timeout.
     #[must_use]
     pub fn timeout(mut self, timeout: Nanos) -> Self {
         self.timeout = Some(timeout);
@@ -48,23 +53,24 @@ impl CallOptions {
     }
 }
 
-/// A result, and how it came about.
+/// Result of a call, with its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Response {
     /// The result.
     pub payload: Vec<u8>,
-    /// From when the call was made to when its answer was here: all that the caller waits for, but for its own wake-up.
+    /// Time from the call to the arrival of its response: the caller's wait, except for its
+    /// wake-up.
     pub latency: Nanos,
-    /// The part of it from when the call left to now: the network and the server.
+    /// Time from sending the call to the arrival of its response: network and server.
     pub round_trip: Nanos,
-    /// The server's part of that.
+    /// The server's part of the round trip.
     pub sojourn: Nanos,
-    /// Which replica answered, counted in the order in which they were given to the builder.
+    /// Index of the replica that responded, in the order of the builder.
     pub replica: usize,
-    /// How often the call had been rejected elsewhere before.
+    /// Number of rejections by other replicas before.
     pub retries: u32,
 }
 
-/// How a call ends.
+/// Outcome of a call.
 pub(super) type Outcome = Result<Response, CallError>;

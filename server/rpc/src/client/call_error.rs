@@ -1,58 +1,58 @@
-//! How a call can end without a result.
+//! Errors of calls that end without a result.
 
 use leeward_core::units::Nanos;
 
 use crate::wire::{PayloadLimit, RejectCode};
 
-/// Whether a call that has no result may have had an effect all the same.
+/// Whether a call without a result may have had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// The call was not begun: it can be made again without doing anything twice.
+    /// The call was not begun: a repetition does nothing twice.
     Excluded,
-    /// The call was sent, and its fate is unknown.
+    /// The call was sent, and its outcome is unknown.
     Possible,
 }
 
-/// Why a call has no result. `waited` counts from when the call was made.
+/// Reason for a call without a result. `waited` is the time since the call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server rejected it: overload, most of the time. Send less, or elsewhere.
+    /// The server rejected the call, mostly because of overload. Send less, or elsewhere.
     #[error("rejected by the server after {waited}: {reason:?}{}{}", message_suffix(.message), hint(.retry_after))]
     Rejected {
         /// The server's reason.
         reason: RejectCode,
-        /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+        /// Details for people: the lock's name for [`RejectCode::Lock`]; mostly empty.
         message: String,
-        /// How long the server asks this client to send nothing, if it does.
+        /// Time for which the server asks this client to send nothing, if it does.
         retry_after: Option<Nanos>,
-        /// Since the call was made.
+        /// Time since the call.
         waited: Nanos,
     },
     /// Not sent: this client's controller expects the server to reject it.
     #[error("not sent: the server would reject it")]
     Throttled,
-    /// Not sent: it waited here for permission longer than it may.
+    /// Not sent: the call waited too long for credit at the client.
     #[error("not sent: expired after {waited} at the client")]
     Expired {
-        /// Since the call was made.
+        /// Time since the call.
         waited: Nanos,
     },
-    /// Not sent: too many waited, and the oldest made room, or as many were under way as may be.
+    /// Not sent: the call was the oldest in a full queue, or too many calls were in flight.
     #[error("not sent: the client's queue was full (after {waited})")]
     QueueFull {
-        /// Since the call was made.
+        /// Time since the call.
         waited: Nanos,
     },
-    /// The connection is gone, or no replica could be reached for as long as a call may wait for that.
+    /// The connection was lost, or no replica was reachable within the wait for a connection.
     #[error("{}: {reason}", lost(.effect))]
     Disconnected {
-        /// Whether it may have been executed.
+        /// Whether the server may have executed the call.
         effect: Effect,
         /// Cause of the loss, for people.
         reason: String,
     },
-    /// The server said something that the protocol does not allow, after this call was sent.
+    /// The server violated the protocol after this call was sent.
     #[error("the server broke the protocol (the call may have been executed): {violation}")]
     Protocol {
         /// Description of the violation, for people.
@@ -61,38 +61,38 @@ pub enum CallError {
     /// The argument is too long.
     #[error("not sent: an argument of {length} B; accepted: {} B", limit.bytes())]
     TooLarge {
-        /// Its length in bytes.
+        /// Length of the argument in bytes.
         length: usize,
         /// Limit of this client, or of the server.
         limit: PayloadLimit,
     },
-    /// The result is longer than this client accepts; the call was executed.
+    /// The result is longer than this client accepts; the server executed the call.
     #[error("the result is longer than this client accepts")]
     ResponseTooLarge,
-    /// No answer within the time that the call was given.
+    /// No response arrived within the call's timeout.
     #[error("timed out after {waited}{}", executed(.effect))]
     TimedOut {
-        /// Whether it may have been executed.
+        /// Whether the server may have executed the call.
         effect: Effect,
-        /// Since the call was made.
+        /// Time since the call.
         waited: Nanos,
     },
-    /// The server executed it, and has no result.
+    /// The server executed the call, without a result.
     #[error("failed at the server: {message}")]
     Failed {
-        /// The handler's words.
+        /// The handler's message.
         message: String,
     },
     /// The server has no such method.
     #[error("the server has no such method: {message}")]
     UnknownMethod {
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
     /// The client was shut down, before the call or during it.
     #[error("the client was shut down{}", executed(.effect))]
     ShutDown {
-        /// Whether the call may have been executed.
+        /// Whether the server may have executed the call.
         effect: Effect,
     },
 }
@@ -120,8 +120,9 @@ fn executed(effect: &Effect) -> &'static str {
 }
 
 impl CallError {
-    /// Whether the call may have been executed, wholly or in part. What is [`Effect::Excluded`] may be made again whatever
-    /// it does.
+    /// Whether the server may have executed the call, wholly or in part.
+    ///
+    /// A call with [`Effect::Excluded`] is always safe to repeat.
     pub fn effect(&self) -> Effect {
         match self {
             CallError::Rejected { reason, .. } => effect_of(*reason),
@@ -137,7 +138,7 @@ impl CallError {
         }
     }
 
-    /// Whether it is a sign of overload, which more calls would make worse.
+    /// Whether the error is a sign of overload, which more calls would make worse.
     pub fn is_overload(&self) -> bool {
         matches!(
             self,
@@ -150,7 +151,7 @@ impl CallError {
     }
 }
 
-/// Effect of a dropped call by docs/protocol.md: begun, or not.
+/// Effect of a rejected call, by docs/protocol.md: begun, or not.
 pub(super) fn effect_of(reason: RejectCode) -> Effect {
     match reason {
         RejectCode::Delay

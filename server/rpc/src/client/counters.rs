@@ -1,4 +1,4 @@
-//! How many calls ended how: for monitoring, and for the books of tests.
+//! Counters of calls by outcome, for monitoring and for the accounting in tests.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -7,8 +7,10 @@ use super::call_error::CallError;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// Calls so far, by how they ended, and what was done for them. All but `calls`, `retries` and `connects` are
-        /// ends: `calls` less their sum ([`ClientCounts::ended`]) is under way.
+        /// Calls so far by outcome, with related counters.
+        ///
+        /// All except `calls`, `retries` and `connects` are outcomes. The difference between
+        /// `calls` and their sum ([`ClientCounts::ended`]) is in flight.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct ClientCounts {
@@ -18,13 +20,14 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(super) struct Counters {
             $(pub(super) $name: AtomicU64,)+
-            /// Connections that have been welcomed and live.
+            /// Open connections that the server has welcomed.
             pub(super) connected: AtomicUsize,
         }
 
         impl Counters {
             pub(super) fn counts(&self) -> ClientCounts {
-                // Ends before calls: a call that ends meanwhile is never an end too many.
+                // Read outcomes before calls: a call that ends meanwhile is never one outcome too
+                // many.
                 ClientCounts { $($name: self.$name.load(Ordering::Acquire),)+ }
             }
         }
@@ -34,33 +37,33 @@ macro_rules! counters {
 counters! {
     /// Ended with a result.
     completed,
-    /// Rejected by a server, in the end.
+    /// Rejected by a server, after all retries.
     rejected,
     /// Not sent because this client's controller expected a rejection.
     throttled,
-    /// Expired here.
+    /// Expired at the client.
     expired,
-    /// Displaced or refused because too many waited.
+    /// Displaced or rejected because too many calls waited.
     queue_full,
-    /// Lost with a connection, or there was none.
+    /// Lost with a connection, or without any connection.
     disconnected,
-    /// Lost because the server broke the protocol.
+    /// Lost because the server violated the protocol.
     protocol,
-    /// Too long an argument or a result.
+    /// Argument or result too long.
     too_large,
     /// Timed out.
     timed_out,
-    /// Executed without a result, or of no known method.
+    /// Executed without a result, or of an unknown method.
     failed,
-    /// Their future was dropped.
+    /// Cancelled: the future was dropped.
     cancelled,
-    /// Ended by the client's end.
+    /// Ended by the client's shutdown.
     shut_down,
     /// Calls made.
     calls,
-    /// Times that a rejected call was sent to another replica.
+    /// Retries of rejected calls at another replica.
     retries,
-    /// Connections that were welcomed.
+    /// Connections that a server has welcomed.
     connects,
 }
 
@@ -82,13 +85,13 @@ impl ClientCounts {
     }
 }
 
-/// ClientCounts an event.
+/// Counts an event.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::AcqRel);
 }
 
 impl Counters {
-    /// ClientCounts an end.
+    /// Counts an outcome.
     pub(super) fn record_outcome(&self, outcome: &Outcome) {
         match outcome {
             Ok(_) => count(&self.completed),
@@ -96,7 +99,7 @@ impl Counters {
         }
     }
 
-    /// ClientCounts an end without a result.
+    /// Counts an outcome without a result.
     pub(super) fn record_error(&self, error: &CallError) {
         count(match error {
             CallError::Rejected { .. } => &self.rejected,

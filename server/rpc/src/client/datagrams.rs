@@ -1,4 +1,5 @@
-//! A socket for datagrams that behaves like a stream of frames: what [`leeward_datagram`] knows, moved by a socket.
+//! A UDP socket that behaves like a stream of frames: the protocol of [`leeward_datagram`] over a
+//! socket.
 
 use leeward_core::units::{Nanos, Time};
 use leeward_datagram::DatagramSize;
@@ -7,17 +8,18 @@ use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-/// A transport of a connection's frames.
+/// Transport of a connection's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// A TCP connection.
     #[default]
     Tcp,
-    /// Datagrams: cheaper for the server, and for calls and answers that fit one (`docs/datagrams.md`).
+    /// Datagrams: cheaper for the server, for calls and responses that fit one
+    /// (`docs/datagrams.md`).
     Udp,
 }
 
-/// A session over datagrams: frames go in and come out whole.
+/// A session over datagrams that reads and writes whole frames.
 #[derive(Debug)]
 pub struct DatagramStream {
     socket: UdpSocket,
@@ -28,11 +30,12 @@ pub struct DatagramStream {
 }
 
 impl DatagramStream {
-    /// Begins a session at `address`, in datagrams of `size` at most. `nonce` is random: it names the session until the server has
-    /// given it a key.
+    /// Begins a session with `address`, in datagrams of at most `size`.
+    ///
+    /// `nonce` is random: it identifies the session until the server has assigned a key.
     ///
     /// # Errors
-    /// The system has no socket to give.
+    /// The system has no socket left.
     pub fn connect(address: SocketAddr, nonce: u64, size: DatagramSize, now: Time) -> io::Result<Self> {
         let any = match address {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -41,18 +44,19 @@ impl DatagramStream {
         let socket = UdpSocket::bind(any)?;
         socket.connect(address)?;
         socket.set_nonblocking(true)?;
-        // A byte more than any lawful datagram has.
+        // One byte more than any valid datagram.
         let buffer = vec![0; size.bytes() + 1].into_boxed_slice();
         let mut stream = DatagramStream { socket, address, link: Link::new(nonce, size, now), buffer, lost: None };
         stream.on_timer(now);
         Ok(stream)
     }
 
-    /// Takes the next frame: into `into`, which has room for any. The clock is read after the datagram. 0 is the end, as of a
-    /// stream.
+    /// Reads the next frame into `into`, which must hold any frame. 0 is the end, as for a stream.
+    ///
+    /// Reads the clock after the datagram.
     ///
     /// # Errors
-    /// The socket's, [`ErrorKind::WouldBlock`] among them.
+    /// The socket's errors, [`ErrorKind::WouldBlock`] among them.
     pub fn read(&mut self, clock: impl Fn() -> Time, into: &mut [u8]) -> io::Result<usize> {
         while self.lost.is_none() {
             let count = self.socket.recv(&mut self.buffer[..])?;
@@ -70,7 +74,7 @@ impl DatagramStream {
         Ok(0)
     }
 
-    /// Goes on with the handshake, if that is where it is.
+    /// Continues the handshake, if it is in progress.
     fn continue_handshake(&mut self, now: Time) -> io::Result<()> {
         if let Some(port) = self.link.take_port() {
             self.address.set_port(port);
@@ -80,10 +84,11 @@ impl DatagramStream {
         Ok(())
     }
 
-    /// Sends the whole frames at the beginning of `bytes`, as many as may leave now; how long those are.
+    /// Sends as many whole frames from the start of `bytes` as may leave now, and returns their
+    /// length.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if none may: the next time is when something has come.
+    /// [`ErrorKind::WouldBlock`] if none may leave: try again after the next input.
     pub fn write(&mut self, now: Time, bytes: &[u8]) -> io::Result<usize> {
         let DatagramStream { socket, link, .. } = self;
         match link.send(now, bytes, &mut |datagram: &[u8]| send(socket, datagram)) {
@@ -92,41 +97,43 @@ impl DatagramStream {
         }
     }
 
-    /// Ends a turn: tells the server that its words have come, unless something that was written has done so.
+    /// Ends a round: acknowledges the server's frames, unless something written has done so.
     pub fn finish(&mut self) {
         let DatagramStream { socket, link, .. } = self;
         link.flush(&mut |datagram: &[u8]| send(socket, datagram));
     }
 
-    /// Sends what is due; a spurious call does nothing. A server that is gone ends the stream: [`DatagramStream::read`] says so.
+    /// Sends due datagrams; a spurious call does nothing.
+    ///
+    /// A dead server ends the stream; [`DatagramStream::read`] returns the end.
     pub fn on_timer(&mut self, now: Time) {
         let DatagramStream { socket, link, lost, .. } = self;
-        if let Err(why) = link.on_timer(now, &mut |datagram: &[u8]| send(socket, datagram)) {
-            *lost = Some(why);
+        if let Err(error) = link.on_timer(now, &mut |datagram: &[u8]| send(socket, datagram)) {
+            *lost = Some(error);
         }
     }
 
-    /// When [`DatagramStream::on_timer`] has something to do; perhaps earlier.
+    /// Time at which [`DatagramStream::on_timer`] has work next; perhaps earlier.
     pub fn next_timeout(&self) -> Time {
         self.link.next_timeout()
     }
 
-    /// Why the stream is at its end, if it is.
+    /// Reason for the end of the stream, if it has ended.
     pub fn lost(&self) -> Option<LinkError> {
         self.lost
     }
 
-    /// Calls that may be under way: fewer after a loss.
+    /// Calls that may be in flight: fewer after a loss.
     pub fn congestion_window(&self) -> u32 {
         self.link.congestion_window()
     }
 
-    /// Datagrams that were sent again, and those that came again.
+    /// Counts of retransmitted and of duplicate datagrams.
     pub fn counts(&self) -> LinkCounts {
         self.link.counts()
     }
 
-    /// The smoothed round trip; zero before anything was measured.
+    /// Smoothed round trip; zero before the first measurement.
     pub fn round_trip(&self) -> Nanos {
         self.link.round_trip()
     }
@@ -152,7 +159,7 @@ impl AsRawFd for DatagramStream {
     }
 }
 
-/// Sends a datagram. One that the system does not take is lost, as it might be on its way.
+/// Sends a datagram. A datagram that the system rejects counts as lost, as on the network.
 fn send(socket: &UdpSocket, datagram: &[u8]) {
     let _ = socket.send(datagram);
 }

@@ -1,4 +1,5 @@
-//! Encryption of a client's connections, as a value that there is with the feature `tls` and without: without, there is only none.
+//! Encryption of a client's connections. Without the feature `tls`, the type exists with no
+//! encryption.
 
 /// Encryption of connections to a server, or none.
 #[derive(Clone, Debug, Default)]

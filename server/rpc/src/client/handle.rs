@@ -1,4 +1,4 @@
-//! The client that applications hold: makes calls, looks at the counters, ends.
+//! The client that applications hold: makes calls, reads the counters, shuts down.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,33 +15,38 @@ use super::response_future::ResponseFuture;
 use super::shared::{Command, NewCall, SharedState};
 use crate::wire::{Method, PayloadLimit};
 
-/// Calls procedures at one or more replicas of a server, under the client half of an admission controller. Cheap to
-/// clone; clones share connections, queues and budgets. One thread of its own does all I/O.
+/// Calls procedures at one or more replicas of a server, under the client half of an admission
+/// controller.
 ///
-/// When the last clone is dropped, calls under way still end, each no later than its time-out; then the connections are
-/// closed and the thread ends. [`Client::shut_down`] does that at once.
+/// Clones are cheap, and share connections, queues and budgets. A dedicated thread does all I/O.
+///
+/// After the last clone is dropped, calls in flight still end, each within its timeout. Then the
+/// thread closes the connections and ends. [`Client::shut_down`] does that at once.
 ///
 /// # Example
 /// ```
 /// use leeward_core::params::Params;
 /// use leeward_core::units::Nanos;
-/// use leeward_rpc::client::{CallError, Client};
-/// use leeward_rpc::server::{Failed, Request, Server};
+/// use leeward_rpc::client::Client;
+/// use leeward_rpc::server::{HandlerError, Request, Server};
 /// use leeward_rpc::wire::Method;
-/// use leeward_runtime::Idle;
+/// use leeward_runtime::IdlePolicy;
 ///
 /// let breakwater = leeward_controllers::builtin().find("breakwater")?.clone();
 /// let (rtt, slo) = (Nanos::from_micros(30), Nanos::from_millis(50));
 /// let server = Server::builder()
 ///     .admission(&breakwater, Params::default())
 ///     .objective(rtt, slo)
-///     .idle(Idle::Block)
-///     .start("127.0.0.1:0", |request: &Request<'_>, reply: &mut Vec<u8>| -> Result<(), Failed> {
-///         reply.extend_from_slice(request.payload);
-///         Ok(())
-///     })?;
+///     .idle(IdlePolicy::Block)
+///     .start(
+///         "127.0.0.1:0",
+///         |request: &Request<'_>, reply: &mut Vec<u8>| -> Result<(), HandlerError> {
+///             reply.extend_from_slice(request.payload);
+///             Ok(())
+///         },
+///     )?;
 ///
-/// // The same controller and objective as the server's: half of it works here.
+/// // The server's controller and objective: the client half runs here.
 /// let client = Client::builder()
 ///     .replica(server.address().to_string())
 ///     .admission(&breakwater, Params::default())
@@ -51,7 +56,7 @@ use crate::wire::{Method, PayloadLimit};
 /// // In an async function it would be `client.call(Method(1), "hello").await`.
 /// match client.call_blocking(Method(1), "hello") {
 ///     Ok(response) => assert_eq!(response.payload, b"hello"),
-///     Err(error @ (CallError::Rejected { .. } | CallError::Expired { .. })) => println!("overload: {error}"),
+///     Err(error) if error.is_overload() => println!("overload: {error}"),
 ///     Err(error) => println!("{error}; may have been executed: {:?}", error.effect()),
 /// }
 /// # server.stop()?;
@@ -62,7 +67,7 @@ pub struct Client {
     handle: Arc<Handle>,
 }
 
-/// Handle that the clones of a client share. Its drop is the client's end.
+/// Handle that the clones of a client share. Its drop closes the client.
 struct Handle {
     shared: Arc<SharedState>,
     timeout: Nanos,
@@ -74,19 +79,21 @@ impl Client {
         Client { handle: Arc::new(Handle { shared, timeout, payload_max }) }
     }
 
-    /// Calls `method` with `argument`. The call is made at once; the future waits for its end, which comes exactly once and
-    /// no later than the time-out.
+    /// Calls `method` with `argument`.
+    ///
+    /// The call is made at once. The future waits for its outcome, which comes exactly once, within
+    /// the timeout.
     ///
     /// # Errors
-    /// The future gives a [`CallError`] where there is no result.
+    /// The future returns a [`CallError`] if there is no result.
     pub fn call(&self, method: Method, argument: impl Into<Vec<u8>>) -> ResponseFuture {
         self.call_with(method, argument, CallOptions::new())
     }
 
-    /// [`Client::call`] with a priority, a budget or a time-out of its own.
+    /// Like [`Client::call`], with its own priority, budget or timeout.
     ///
     /// # Errors
-    /// The future gives a [`CallError`] where there is no result.
+    /// The future returns a [`CallError`] if there is no result.
     pub fn call_with(&self, method: Method, argument: impl Into<Vec<u8>>, options: CallOptions) -> ResponseFuture {
         let shared = &self.handle.shared;
         let payload = argument.into();
@@ -111,19 +118,20 @@ impl Client {
         ResponseFuture::rejected(error)
     }
 
-    /// [`Client::call`] for plain threads: waits here for the end. Don't use it in async tasks and server handlers,
-    /// whose thread it would hold.
+    /// Like [`Client::call`], for plain threads: blocks until the call ends.
+    ///
+    /// Don't use it in async tasks and server handlers, because it blocks their thread.
     ///
     /// # Errors
-    /// A [`CallError`] where there is no result.
+    /// A [`CallError`] if there is no result.
     pub fn call_blocking(&self, method: Method, argument: impl Into<Vec<u8>>) -> Result<Response, CallError> {
         pollster::block_on(self.call(method, argument))
     }
 
-    /// [`Client::call_with`] for plain threads.
+    /// Like [`Client::call_with`], for plain threads.
     ///
     /// # Errors
-    /// A [`CallError`] where there is no result.
+    /// A [`CallError`] if there is no result.
     pub fn call_blocking_with(
         &self,
         method: Method,
@@ -133,18 +141,20 @@ impl Client {
         pollster::block_on(self.call_with(method, argument, options))
     }
 
-    /// How many calls ended how, so far.
+    /// Counters of calls by outcome, so far.
     pub fn counts(&self) -> ClientCounts {
         self.handle.shared.counters.counts()
     }
 
-    /// Connections that are up: welcomed by their server, and not lost since.
+    /// Number of open connections that their server has welcomed.
     pub fn connected(&self) -> usize {
         self.handle.shared.counters.connected.load(Ordering::Relaxed)
     }
 
-    /// Ends all calls under way with [`CallError::ShutDown`], closes the connections and ends the thread, for all clones.
-    /// Does not wait for that.
+    /// Ends all calls in flight with [`CallError::ShutDown`], closes the connections and ends the
+    /// thread, for all clones.
+    ///
+    /// Returns without waiting for that.
     pub fn shut_down(&self) {
         self.handle.shared.inbox.close(InboxMode::Aborting);
     }

@@ -1,45 +1,50 @@
-//! How callers hand work to the client's thread: a list behind a mutex, and a wake-up when it was empty. Bounded by a
-//! number of calls that may be under way, from the moment they are put in to the moment they end.
+//! Hands work from callers to the client's thread: a list behind a mutex, with a wake-up if it was
+//! empty.
+//!
+//! A limit bounds the calls in flight, from submission to their end.
 
 use leeward_host::sync::{AtomicUsize, Mutex, Ordering, lock};
 
-/// Ends the sleep of the thread that takes from an inbox. A wake-up while it is awake makes its next sleep a short one.
+/// Wakes the thread that takes from an inbox. A wake-up while the thread is awake shortens its next
+/// sleep.
 pub(super) trait Wake {
     fn wake(&self);
 }
 
 impl Wake for mio::Waker {
     fn wake(&self) {
-        // Fails only if the descriptor is broken, which nobody can mend; what is in the list is found at the next turn.
+        // Fails only if the descriptor is broken, which has no remedy; the next round finds the
+        // list's contents.
         let _ = mio::Waker::wake(self);
     }
 }
 
-/// Mode of the client: what callers may still expect.
+/// Mode of the client, from open to closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum InboxMode {
-    /// Calls are taken.
+    /// Accepts calls.
     Open,
-    /// No more calls; those under way go on.
+    /// Accepts no more calls; those in flight continue.
     Closing,
-    /// No more calls; those under way are to end at once.
+    /// Accepts no more calls; those in flight end at once.
     Aborting,
-    /// The inbox is read no more.
+    /// No thread reads the inbox any more.
     Closed,
 }
 
-/// Why a call is not taken.
+/// Reason for not accepting a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SubmitError {
-    /// As many are under way as may be.
+    /// Too many calls are in flight.
     Full,
-    /// See [`Mode`].
+    /// The client is closing or closed; see [`InboxMode`].
     Closed,
 }
 
 pub(super) struct Inbox<C, W> {
     list: Mutex<List<C>>,
-    /// Calls under way. Rises only under the lock, so it never exceeds the limit; falls whenever one ends.
+    /// Calls in flight. Rises only under the lock, so it never exceeds the limit; falls whenever a
+    /// call ends.
     live: AtomicUsize,
     limit: usize,
     waker: W,
@@ -52,13 +57,13 @@ struct List<C> {
 }
 
 impl<C, W: Wake> Inbox<C, W> {
-    /// An inbox for `limit` calls under way.
+    /// Creates an inbox for `limit` calls in flight.
     pub(super) fn new(limit: usize, waker: W) -> Self {
         let list = List { commands: Vec::new(), next: 0, mode: InboxMode::Open };
         Inbox { list: Mutex::new(list), live: AtomicUsize::new(0), limit, waker }
     }
 
-    /// Puts a call in, under a number that no other call of this inbox has.
+    /// Submits a call, under a number that is unique in this inbox.
     pub(super) fn submit(&self, command: impl FnOnce(u64) -> C) -> Result<u64, SubmitError> {
         let (number, was_empty) = {
             let mut list = lock(&self.list);
@@ -80,7 +85,7 @@ impl<C, W: Wake> Inbox<C, W> {
         Ok(number)
     }
 
-    /// Puts something in about a call. At most one for each, or the list has no bound.
+    /// Sends a command about a call. At most one per call, or the list has no bound.
     pub(super) fn send(&self, command: C) {
         let was_empty = {
             let mut list = lock(&self.list);
@@ -95,27 +100,28 @@ impl<C, W: Wake> Inbox<C, W> {
         }
     }
 
-    /// Takes what is there, in order, into `commands`, which is empty.
+    /// Moves the commands, in order, into `commands`, which is empty.
     pub(super) fn take(&self, commands: &mut Vec<C>) -> InboxMode {
         let mut list = lock(&self.list);
         std::mem::swap(&mut list.commands, commands);
         list.mode
     }
 
-    /// Counts the end of a call. Called before the caller is told, because the caller may have the next call ready.
+    /// Counts the end of a call. Runs before the caller gets the outcome, because the caller may
+    /// have the next call ready.
     pub(super) fn finish_call(&self) {
         self.live.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Goes on to `mode`; there is no way back.
+    /// Advances to `mode`; a later mode never reverts.
     pub(super) fn close(&self, mode: InboxMode) {
-        let left = {
+        let remaining = {
             let mut list = lock(&self.list);
             list.mode = list.mode.max(mode);
             if list.mode == InboxMode::Closed { std::mem::take(&mut list.commands) } else { Vec::new() }
         };
-        // Outside the lock: what a command holds may say something of its own when it is dropped.
-        drop(left);
+        // Outside the lock: dropping a command may send another.
+        drop(remaining);
         self.waker.wake();
     }
 }
@@ -172,8 +178,8 @@ mod model {
         }
     }
 
-    /// Two callers, and a thread that sleeps whenever it has found nothing: every call taken in is found, in time. A lost
-    /// wake-up would be a deadlock, which loom reports.
+    /// Two callers, and a thread that sleeps after an empty take: the thread finds every accepted
+    /// call in time. A lost wake-up would be a deadlock, which loom reports.
     #[test]
     fn what_is_put_in_is_found_and_nothing_sleeps_beside_it() {
         loom::model(|| {
@@ -200,7 +206,8 @@ mod model {
         });
     }
 
-    /// The limit holds whatever the callers' order, and a call that has ended leaves its place before its caller knows.
+    /// The limit holds for any order of callers, and a call that has ended frees its slot before
+    /// its caller knows.
     #[test]
     fn the_limit_holds() {
         loom::model(|| {
@@ -217,7 +224,8 @@ mod model {
         });
     }
 
-    /// A call and the end at the same time: it is refused, taken, or thrown away with what was left; never forgotten.
+    /// A call races with the close: it is rejected, taken, or dropped with the remaining commands;
+    /// never forgotten.
     #[test]
     fn a_call_that_meets_the_end_is_not_forgotten() {
         loom::model(|| {

@@ -1,12 +1,12 @@
 //! The client's side of the protocol, at two levels.
 //!
-//! - [`Client`] is for applications: asynchronous calls at one or more replicas, typed errors, reconnection, retries. A
-//!   thread of its own does the I/O. See `docs/client.md`.
-//! - [`Connection`] is for those who need less or want the last microsecond: one connection, sans I/O, of
-//!   [`leeward_session::client`], where an example stands.
+//! - [`Client`] is for applications: asynchronous calls to one or more replicas, typed errors,
+//!   reconnection, retries. A dedicated thread does the I/O. See `docs/client.md`.
+//! - [`Connection`] is for callers that need less, or the last microsecond: one connection without
+//!   I/O, from [`leeward_session::client`], which has an example.
 //!
-//! What may leave, and when, is decided by the client half of a `leeward-core` algorithm inside
-//! `leeward_core::client::Client`: the same code as in the simulator. Never here: a decision of that kind.
+//! The client half of a `leeward-core` algorithm inside `leeward_core::client::Client` decides when
+//! a call may leave: the same code as in the simulator. Does not contain such decisions.
 
 mod builder;
 mod call;
@@ -41,7 +41,7 @@ pub use response_future::ResponseFuture;
 #[cfg(feature = "tls")]
 pub use tls::TlsStream;
 
-/// The guide's examples compile.
+/// Compiles the guide's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/client.md")]
 struct Guide;

@@ -1,4 +1,4 @@
-//! A client without a thread of its own: a server's core polls it.
+//! A client without a dedicated thread: a server's core polls it.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -8,11 +8,13 @@ use leeward_engine::{EventSource, PollStatus};
 use super::driver::{CloseGuard, Driver, WaitMode};
 use super::shared::SharedState;
 
-/// Rounds of one turn: what the first makes possible (an answer, a call that waited) the next does.
+/// Rounds of one poll: each round does the work (a response, a waiting call) that the one before
+/// made possible.
 const ROUNDS: usize = 4;
 
-/// The connections of a client that a server's core is to poll: see [`super::Builder::build_polled`]. Dropped, every call
-/// ends and the replicas are told.
+/// Connections of a client that a server's core polls: see [`super::Builder::build_polled`].
+///
+/// Dropping it ends every call and sends farewells to the replicas.
 pub struct PolledClient {
     driver: Driver,
     close_guard: Option<CloseGuard>,
@@ -33,8 +35,8 @@ impl EventSource for PolledClient {
         for _ in 0..ROUNDS {
             match self.driver.poll(WaitMode::Never) {
                 Ok(PollStatus::Busy) => {}
-                Ok(turn) => return turn,
-                // A poll that fails is as good as the client's end.
+                Ok(status) => return status,
+                // A failed poll ends the client.
                 Err(_) => return PollStatus::Done,
             }
         }
@@ -44,7 +46,7 @@ impl EventSource for PolledClient {
 
 impl Drop for PolledClient {
     fn drop(&mut self) {
-        // Whatever has happened, nobody shall wait for it.
+        // In any case, no call may wait for a client that has ended.
         let _gone = self.close_guard.take();
         self.driver.end();
     }

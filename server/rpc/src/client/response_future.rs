@@ -1,4 +1,4 @@
-//! A call under way as a future: waits for the outcome, and cancels the call when it is dropped.
+//! A call in flight as a future: waits for the outcome, and cancels the call when dropped.
 
 use std::fmt;
 use std::future::Future;
@@ -12,8 +12,10 @@ use super::call::Outcome;
 use super::call_error::{CallError, Effect};
 use super::shared::{Command, SharedState};
 
-/// A call under way. Works in any executor. The call is made already: this only waits for its end. Dropping it cancels
-/// the call: a place in the queue is free at once, an answer that comes later is discarded.
+/// A call in flight, for any executor.
+///
+/// The call has been made already; the future only waits for its end. Dropping it cancels the call:
+/// its slot in the queue is free at once, and a later response is discarded.
 #[must_use = "dropping it cancels the call"]
 pub struct ResponseFuture {
     state: State,
@@ -29,7 +31,7 @@ impl ResponseFuture {
         ResponseFuture { state: State::InFlight { number, answer, shared } }
     }
 
-    /// A call that ends before it has begun.
+    /// Creates the future of a call that ends before it has begun.
     pub(super) fn rejected(error: CallError) -> Self {
         ResponseFuture { state: State::Rejected(Some(error)) }
     }
@@ -38,10 +40,10 @@ impl ResponseFuture {
 impl Future for ResponseFuture {
     type Output = Outcome;
 
-    /// Polled again after it is ready it says [`CallError::ShutDown`].
+    /// A poll after the future was ready returns [`CallError::ShutDown`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let outcome = match &mut self.state {
-            // Without an answer the client's thread has ended.
+            // Without an outcome, the client's thread has ended.
             State::InFlight { answer, .. } => {
                 ready!(Pin::new(answer).poll(context)).unwrap_or(Err(CallError::ShutDown { effect: Effect::Possible }))
             }

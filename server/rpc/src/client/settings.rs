@@ -1,4 +1,6 @@
-//! Settings of a client's thread, and the replicas' addresses. Never here: how they are set (`builder`).
+//! Settings of a client's thread, and the replicas' addresses.
+//!
+//! Does not contain the setters (`builder`).
 
 use std::net::SocketAddr;
 
@@ -22,7 +24,7 @@ pub(super) struct Settings {
     pub(super) queue: Option<usize>,
     pub(super) expiry: Option<Nanos>,
     pub(super) replicas: Vec<Replica>,
-    /// Per replica.
+    /// Connections per replica.
     pub(super) connections: usize,
     pub(super) payload_max: PayloadLimit,
     pub(super) datagram: DatagramSize,
@@ -34,34 +36,35 @@ pub(super) struct Settings {
     pub(super) retry_percent: u32,
 }
 
-/// A server's addresses: one that answers is enough.
+/// Addresses of a server; one that responds is enough.
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
     pub(super) name: String,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) transport: Transport,
-    /// Whether it is the same server as another one, by TCP, for what datagrams can't carry.
+    /// Whether this is the TCP address of another replica's server, for calls that datagrams can't
+    /// carry.
     pub(super) is_fallback: bool,
-    /// Encryption, and the name that the server must prove.
+    /// TLS settings, and the name that the server must prove.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<(leeward_tls::ClientTls, leeward_tls::ServerName)>,
 }
 
 impl Settings {
-    /// Whether calls of any length can be asked somewhere.
+    /// Whether some replica accepts calls of any length.
     pub(super) fn has_tcp(&self) -> bool {
         self.replicas.iter().any(|replica| replica.transport == Transport::Tcp)
     }
 
-    /// Limits of a connection in this version.
+    /// Limits of a connection in this protocol version.
     pub(super) fn limits(&self, version: Version) -> ConnectionLimits {
         let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
         ConnectionLimits { payload_max, connect_timeout, keep_alive, version, datagrams: None }
     }
 
-    /// The client side of the algorithm, for one connection.
+    /// Client half of the controller, for one connection.
     pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
-        // The number of cores concerns the server's side.
+        // The number of cores matters only on the server's side.
         let environment = Environment::new(1, self.rtt, self.slo);
         let mut parts = (self.algorithm.build_client)(&self.params, &environment)?;
         parts.config.queue = self.queue.unwrap_or(parts.config.queue).max(1);

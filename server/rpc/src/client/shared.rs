@@ -1,4 +1,4 @@
-//! State that callers share with the client's thread, and what they tell it.
+//! State that callers share with the client's thread, and their commands to it.
 
 use futures_channel::oneshot;
 use leeward_core::units::Time;
@@ -16,13 +16,13 @@ pub(super) struct SharedState {
     pub(super) clock: Clock,
 }
 
-/// From a caller to the client's thread.
+/// Command from a caller to the client's thread.
 pub(super) enum Command {
     Call { number: u64, call: Box<NewCall> },
     Cancel(u64),
 }
 
-/// A call as it is made.
+/// A call as its caller submitted it.
 pub(super) struct NewCall {
     pub(super) method: Method,
     pub(super) payload: Vec<u8>,

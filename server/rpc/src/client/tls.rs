@@ -1,22 +1,26 @@
-//! A socket with TLS around it, on the client's side: what [`leeward_tls`] knows, moved by a socket that never waits.
+//! A socket with TLS on the client's side: the session of [`leeward_tls`] over a non-blocking
+//! socket.
 
 use leeward_tls::Session;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// Receives of one read that bring nothing to read, such as empty records: then others have their turn.
+/// Receives per read without plaintext, such as empty records; then other connections get their
+/// turn.
 const RECEIVES: u32 = 64;
 
-/// A socket whose bytes are encrypted. It reads and writes as the socket does, and never waits if that doesn't.
+/// A socket whose bytes are encrypted. It reads and writes like the socket, and blocks only if the
+/// socket does.
 #[derive(Debug)]
 pub struct TlsStream<T> {
     socket: T,
     session: Session,
-    /// Bytes that are encrypted and have not left as a whole: the caller still has them.
+    /// Length of the encrypted bytes that have not left completely; the caller still holds their
+    /// plaintext.
     sealed: usize,
 }
 
 impl<T: Read + Write> TlsStream<T> {
-    /// Puts a session that has just begun around a socket. The handshake goes on whenever something is read or written.
+    /// Wraps a socket with a new session. Reads and writes drive the handshake.
     pub fn new(socket: T, session: Session) -> Self {
         TlsStream { socket, session, sealed: 0 }
     }
@@ -26,25 +30,27 @@ impl<T: Read + Write> TlsStream<T> {
         &self.socket
     }
 
-    /// The socket, to register it.
+    /// The socket, for registration.
     pub fn socket_mut(&mut self) -> &mut T {
         &mut self.socket
     }
 
-    /// Whether there are bytes that no socket will tell of.
+    /// Whether plaintext waits that the socket's readiness does not announce.
     pub fn holds_plaintext(&self) -> bool {
         self.session.holds_plaintext()
     }
 
-    /// Whether bytes wait for room in the socket.
+    /// Whether bytes wait for space in the socket.
     pub fn wants_send(&self) -> bool {
         self.session.wants_send()
     }
 }
 
 impl<T: Read + Write> Read for TlsStream<T> {
-    /// Reads what there is. An error of TLS is [`ErrorKind::InvalidData`] and says in words what was wrong;
-    /// [`ErrorKind::Interrupted`] is to be tried again.
+    /// Reads available bytes.
+    ///
+    /// A TLS error is [`ErrorKind::InvalidData`] with a message. After [`ErrorKind::Interrupted`],
+    /// read again.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         for _ in 0..RECEIVES {
             let count = self.session.take(into);
@@ -56,14 +62,14 @@ impl<T: Read + Write> Read for TlsStream<T> {
             }
             let received = self.session.receive(&mut self.socket);
             if self.session.wants_send() {
-                // Words of the handshake, or why it has failed; what finds no room goes with the next write.
+                // Handshake messages, or a failure alert; the next write sends the rest.
                 let _ = self.session.send(&mut self.socket);
             }
             match received {
                 Ok(0) if self.session.is_handshaking() => {
-                    let words = "the server has closed the connection within the TLS handshake: it has no room or no time \
+                    let message = "the server has closed the connection within the TLS handshake: it has no room or no time \
                                  for one more, or another server stands there";
-                    return Err(io::Error::new(ErrorKind::ConnectionAborted, words));
+                    return Err(io::Error::new(ErrorKind::ConnectionAborted, message));
                 }
                 Ok(0) => return Ok(0),
                 Ok(_) => {}
@@ -75,14 +81,15 @@ impl<T: Read + Write> Read for TlsStream<T> {
 }
 
 impl<T: Read + Write> Write for TlsStream<T> {
-    /// Writes the beginning of `bytes`. After [`ErrorKind::WouldBlock`] the next call must begin with the same bytes.
+    /// Writes the beginning of `bytes`. After [`ErrorKind::WouldBlock`] the next call must begin
+    /// with the same bytes.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.sealed == 0 && !bytes.is_empty() {
             self.sealed = self.session.seal(bytes);
         }
         self.session.send(&mut self.socket)?;
         match std::mem::take(&mut self.sealed) {
-            // The handshake goes on first.
+            // The handshake continues first.
             0 if !bytes.is_empty() => Err(ErrorKind::WouldBlock.into()),
             count => Ok(count),
         }

@@ -1,4 +1,4 @@
-//! Starting a server.
+//! Builds and starts a server.
 
 use super::async_handler::AsyncHandler;
 use super::executor::{CallExecutor, InlineExecutor, TaskExecutor};
@@ -15,7 +15,7 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A server to be.
+/// Builder of a server.
 #[derive(Clone, Debug)]
 pub struct Builder {
     port: Config,
@@ -27,22 +27,23 @@ pub struct Builder {
 pub struct Server(leeward_engine::Server);
 
 impl From<leeward_engine::Server> for Server {
-    /// A server that stands around another, such as one that has its leaves with it.
+    /// Wraps an engine's server, such as a tier with its leaves.
     fn from(server: leeward_engine::Server) -> Self {
         Server(server)
     }
 }
 
 impl Server {
-    /// A core that spins, no admission control, the papers' objective; every part can be set.
+    /// Creates a builder with one spinning core, no admission control and the papers' objective.
     pub fn builder() -> Builder {
         Builder { port: Config::default(), payload: PayloadLimit::DEFAULT, policy_factory: None }
     }
 
-    /// Takes no more connections and calls, sends the answers that it owes, and ends. Returns what became of all requests.
+    /// Stops the server: it accepts no more connections and calls, and sends the responses that it
+    /// owes. Returns the final counts of requests.
     ///
     /// # Errors
-    /// What made a core end before its time.
+    /// A core has ended early: its error.
     pub fn stop(self) -> io::Result<RequestCounts> {
         self.0.stop()
     }
@@ -63,42 +64,45 @@ impl Builder {
         (self.port, self.payload)
     }
 
-    /// The settings that servers of any protocol have: for a second port beside this server.
+    /// Settings that servers of any protocol share: for a second port beside this server.
     pub fn config(&self) -> &Config {
         &self.port
     }
 
-    /// Has a policy change the threading of the tier that is started, unless its options name one.
+    /// Sets the policy that changes the threading of a tier, unless the tier's options have one.
     #[must_use]
-    pub fn threading_policy(mut self, governed: PolicyFactory) -> Self {
-        self.policy_factory = Some(governed);
+    pub fn threading_policy(mut self, factory: PolicyFactory) -> Self {
+        self.policy_factory = Some(factory);
         self
     }
 
-    /// Describes what is served, for whoever asks for statistics: tiers look whether their leaves are the right ones.
+    /// Sets the description of the service in the statistics; tiers validate their leaves with it.
     #[must_use]
     pub fn service_info(mut self, about: ServiceInfo) -> Self {
         self.port.about = about;
         self
     }
 
-    /// Serves datagrams at `address`, too: the same sessions, in front of the same controller. A call or an answer that does not
-    /// fit a datagram ends in words that say so; TCP carries it.
+    /// Serves datagrams at `address`, too: the same sessions, under the same controller.
+    ///
+    /// A call or a response that does not fit a datagram ends with an error message; TCP carries
+    /// it.
     #[must_use]
     pub fn udp(mut self, address: impl Into<String>) -> Self {
         self.port.datagrams = Some(address.into());
         self
     }
 
-    /// The longest datagram that is sent and asked for; 1,400 bytes unless it is said. Of the server and a client the smaller size
-    /// holds.
+    /// Sets the longest datagram, for both directions. Default: 1,400 bytes.
+    ///
+    /// The smaller size of server and client holds.
     #[must_use]
     pub fn datagram_size(mut self, size: DatagramSize) -> Self {
         self.port.limits.datagram = size;
         self
     }
 
-    /// Encrypts all connections: clients connect with TLS, or are told so. Datagrams are never encrypted.
+    /// Encrypts all connections; clients without TLS get an error. Datagrams are never encrypted.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: leeward_tls::ServerTls) -> Self {
@@ -106,7 +110,8 @@ impl Builder {
         self
     }
 
-    /// Tenants of clients by the names in their certificates. Unless it is set, each name is a tenant of its own.
+    /// Sets the tenants of clients by the names in their certificates. Default: each name is its
+    /// own tenant.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tenants(mut self, table: leeward_engine::TenantTable) -> Self {
@@ -114,22 +119,25 @@ impl Builder {
         self
     }
 
-    /// How long a client may take for its handshake with TLS, its wait for a turn included. 3 s unless set.
+    /// Sets the time limit of a client's TLS handshake, queueing included. Default: 3 s.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn handshake_limit(mut self, patience: Nanos) -> Self {
-        self.port.limits.handshake_timeout = patience;
+    pub fn handshake_limit(mut self, limit: Nanos) -> Self {
+        self.port.limits.handshake_timeout = limit;
         self
     }
 
-    /// The longest argument that is accepted.
+    /// Sets the longest accepted argument.
     #[must_use]
     pub fn payload_limit(mut self, limit: PayloadLimit) -> Self {
         self.payload = limit;
         self
     }
 
-    /// How long a connection may be silent or take for one frame, and how long a peer may take nothing of what waits for it.
+    /// Sets two time limits of connections.
+    ///
+    /// - `silence`: longest silence of a connection, and longest time for one frame.
+    /// - `stuck`: longest time in which a peer takes none of its pending output.
     #[must_use]
     pub fn timeouts(mut self, silence: Nanos, stuck: Nanos) -> Self {
         let limits = &mut self.port.limits;
@@ -146,7 +154,7 @@ impl Builder {
         self.start_with(address, |_| InlineExecutor::new(&handler))
     }
 
-    /// Listens on `address` and starts the cores, with a handler whose requests are tasks.
+    /// Listens on `address` and starts the cores, with an asynchronous handler.
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -155,7 +163,8 @@ impl Builder {
         self.start_with(address, |handle| TaskExecutor::new(handle, &handler))
     }
 
-    /// Listens on `address` and starts a tier: a service that answers by asking leaves, under a threading model.
+    /// Listens on `address` and starts a tier: a service that calls leaves before it responds,
+    /// under a threading model.
     ///
     /// # Errors
     /// See [`TierError`].
@@ -163,7 +172,7 @@ impl Builder {
         tier::start(self, address, options, service)
     }
 
-    /// `execute` makes each core's way of executing.
+    /// Starts the server; `execute` creates each core's executor.
     fn start_with<E: CallExecutor>(
         self,
         address: &str,

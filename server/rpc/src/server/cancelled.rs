@@ -1,54 +1,57 @@
-//! Calls that their clients have cancelled, until their turn has come: whichever thread takes a call from the queue asks here. Never here: what
-//! a cancelled call's answer is (`protocol`).
+//! Calls that their clients have cancelled and that still wait in the queue: each thread that
+//! dequeues a call checks here.
+//!
+//! Does not contain the response to a cancelled call (`protocol`).
 
 use crate::wire::RequestId;
 use leeward_engine::ConnectionId;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Cancelled calls that are kept at a time. A further one is executed as if it had not been cancelled.
+/// Maximum number of recorded calls. A further cancelled call is executed all the same.
 const CANCELLED_MAX: usize = 1_024;
 
-/// Name of a call among all of a server's.
+/// Identifies a call among all calls of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallKey {
-    /// The connection's core.
+    /// Core of the connection.
     pub(crate) core: u32,
-    /// The connection.
+    /// Connection of the call.
     pub(crate) connection: ConnectionId,
-    /// The call on it.
+    /// Request id on the connection.
     pub(crate) request: RequestId,
 }
 
 /// Cancelled calls of a server.
 #[derive(Debug, Default)]
 pub(crate) struct CancelledCalls {
-    /// How many there are: mostly none, and then no thread takes the lock. A thread that misses one executes a call in vain.
+    /// Number of keys: mostly 0, and then no thread takes the lock. A thread that misses a key
+    /// executes one call needlessly.
     count: AtomicUsize,
     keys: Mutex<Vec<CallKey>>,
 }
 
 impl CancelledCalls {
-    /// Notes a cancelled call. `false`: there is no room.
-    pub(crate) fn note(&self, mark: CallKey) -> bool {
-        let mut marks = self.lock();
-        let has_room = marks.len() < CANCELLED_MAX;
-        if has_room {
-            marks.push(mark);
-            self.count.store(marks.len(), Ordering::Relaxed);
+    /// Records a cancelled call. Returns `false` if the list is full.
+    pub(crate) fn note(&self, key: CallKey) -> bool {
+        let mut keys = self.lock();
+        let has_space = keys.len() < CANCELLED_MAX;
+        if has_space {
+            keys.push(key);
+            self.count.store(keys.len(), Ordering::Relaxed);
         }
-        has_room
+        has_space
     }
 
-    /// Whether the call was cancelled. It is asked for once: its mark goes.
-    pub(crate) fn take(&self, mark: &CallKey) -> bool {
+    /// Removes the key of a dequeued call. Returns whether the call was cancelled.
+    pub(crate) fn take(&self, key: &CallKey) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let mut marks = self.lock();
-        let Some(place) = marks.iter().position(|one| one == mark) else { return false };
-        marks.swap_remove(place);
-        self.count.store(marks.len(), Ordering::Relaxed);
+        let mut keys = self.lock();
+        let Some(index) = keys.iter().position(|other| other == key) else { return false };
+        keys.swap_remove(index);
+        self.count.store(keys.len(), Ordering::Relaxed);
         true
     }
 
@@ -62,8 +65,8 @@ mod tests {
     use super::*;
 
     fn mark(slot: u32, request: u64) -> CallKey {
-        let to = ConnectionId { slot, generation: 3 };
-        CallKey { core: 1, connection: to, request: RequestId::new(request).unwrap() }
+        let connection_id = ConnectionId { slot, generation: 3 };
+        CallKey { core: 1, connection: connection_id, request: RequestId::new(request).unwrap() }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! How a core executes what it has admitted: in one go, or as tasks whose handles stay with their connection.
+//! Execution of admitted calls on a core: inline, or as tasks whose handles stay with their
+//! connection.
 
 use super::async_handler::{AsyncHandler, OwnedRequest};
 use super::handler::{Handler, HandlerError, Request};
@@ -11,25 +12,26 @@ use leeward_session::server::Permit;
 use leeward_threading::ArrivalRing;
 use std::sync::Arc;
 
-/// Execution of calls, with a value per core.
+/// Executes calls; each core has its own value.
 pub(crate) trait CallExecutor: Sized + Send + 'static {
-    /// Whether calls are tasks.
+    /// Whether calls run as tasks.
     const HAS_TASKS: bool;
-    /// Whether calls are executed by threads that are not the engine's.
+    /// Whether threads outside the engine execute the calls.
     const IS_EXTERNAL: bool = false;
 
-    /// A request that came at `at` was read, whatever becomes of it.
+    /// Records the arrival of a request at `at`, rejected or not.
     fn on_arrival(&self, _at: Time) {}
 
-    /// Makes a task of an admitted call of the connection `to` on the core `home`, if that is how calls are executed. The
-    /// call has the task then, and the connection keeps the ticket beside the task's handle.
+    /// Makes an admitted call of connection `to` a task of core `home`, if calls run as tasks.
+    ///
+    /// The call holds the task then. The connection keeps the permit beside the task's handle.
     fn spawn(&self, call: &mut Call, home: usize, to: ConnectionId) -> Option<(Permit, TaskHandle)>;
 
-    /// Executes a call in one go.
+    /// Executes a call inline.
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError>;
 }
 
-/// In one go.
+/// Executes calls inline.
 pub(super) struct InlineExecutor<H>(Arc<H>);
 
 impl<H> InlineExecutor<H> {
@@ -50,9 +52,9 @@ impl<H: Handler> CallExecutor for InlineExecutor<H> {
     }
 }
 
-/// By threads that take the calls out of the engine's queue: a tier's.
+/// Leaves the calls to threads that take them from the engine's queue: a tier's.
 pub(crate) struct ExternalExecutor {
-    /// Where arrivals are noted, if anybody wants to know.
+    /// Ring that records arrivals for a threading policy, if there is one.
     pub(crate) arrivals: Option<Arc<ArrivalRing>>,
 }
 
@@ -71,18 +73,19 @@ impl CallExecutor for ExternalExecutor {
     }
 
     fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), HandlerError> {
-        // The engine has no thread that would ask for this.
+        // No thread of the engine executes calls here.
         Err(HandlerError::UnknownMethod)
     }
 }
 
-/// As tasks: an admitted call is one from the start, so that its connection has the handle wherever it will run.
+/// Executes calls as tasks. An admitted call is a task from the start, so its connection has the
+/// handle wherever the task runs.
 pub(super) struct TaskExecutor<H: AsyncHandler> {
     spawner: Spawner,
     context: Arc<TaskContext<H>>,
 }
 
-/// Home of a core's tasks, which they hold on to. A home per core, because references are counted with every task.
+/// Shared state of a core's tasks. Each core has its own, because every task counts a reference.
 struct TaskContext<H: AsyncHandler> {
     handler: Arc<H>,
     handle: Handle<Rpc<TaskExecutor<H>>>,
@@ -90,8 +93,8 @@ struct TaskContext<H: AsyncHandler> {
 
 impl<H: AsyncHandler> TaskExecutor<H> {
     pub(super) fn new(handle: &Handle<Rpc<TaskExecutor<H>>>, handler: &Arc<H>) -> Self {
-        let home = TaskContext { handler: Arc::clone(handler), handle: handle.clone() };
-        TaskExecutor { spawner: Spawner::new(handle.shared()), context: Arc::new(home) }
+        let shared = TaskContext { handler: Arc::clone(handler), handle: handle.clone() };
+        TaskExecutor { spawner: Spawner::new(handle.shared()), context: Arc::new(shared) }
     }
 }
 
@@ -99,29 +102,29 @@ impl<H: AsyncHandler> CallExecutor for TaskExecutor<H> {
     const HAS_TASKS: bool = true;
 
     fn spawn(&self, call: &mut Call, core: usize, to: ConnectionId) -> Option<(Permit, TaskHandle)> {
-        let ticket = call.call_ref.become_task()?;
-        let (request, payload) = (ticket.request(), std::mem::take(&mut call.payload));
+        let permit = call.call_ref.become_task()?;
+        let (request, payload) = (permit.request(), std::mem::take(&mut call.payload));
         let (method, budget, peer) = (call.method, call.budget, call.peer.take());
-        let owned = OwnedRequest { method, payload, arrival: ticket.arrival(), budget, peer };
-        let home = Arc::clone(&self.context);
-        let future = budget::scope(call.queue_budget, async move { home.handler.call(owned).await });
-        let home = Arc::clone(&self.context);
-        let ended = move |outcome: Result<Result<Vec<u8>, HandlerError>, TaskPanic>| {
+        let owned = OwnedRequest { method, payload, arrival: permit.arrival(), budget, peer };
+        let context = Arc::clone(&self.context);
+        let future = budget::scope(call.queue_budget, async move { context.handler.call(owned).await });
+        let context = Arc::clone(&self.context);
+        let on_end = move |outcome: Result<Result<Vec<u8>, HandlerError>, TaskPanic>| {
             let (outcome, reply) = match outcome {
                 Ok(Ok(reply)) => (Ok(()), reply),
                 Ok(Err(failed)) => (Err(failed), Vec::new()),
                 Err(TaskPanic) => (Err(HandlerError::panicked()), Vec::new()),
             };
-            let end = CallOutcome::Executed { outcome, reply };
-            home.handle.finish(
+            let executed = CallOutcome::Executed { outcome, reply };
+            context.handle.finish(
                 core,
                 to,
-                CompletedCall { call_ref: CallRef::Task(request), outcome: end, spare: Vec::new() },
+                CompletedCall { call_ref: CallRef::Task(request), outcome: executed, spare: Vec::new() },
             );
         };
-        let (task, handle) = self.spawner.spawn(future, ended);
+        let (task, handle) = self.spawner.spawn(future, on_end);
         call.task = Some(task);
-        Some((ticket, handle))
+        Some((permit, handle))
     }
 
     fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), HandlerError> {

@@ -5,30 +5,33 @@ use leeward_core::units::Time;
 use leeward_engine::PeerIdentity;
 use leeward_runtime::locks::Congested;
 
-/// A request as its handler sees it.
+/// A request as its handler gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Which procedure.
+    /// Method to execute.
     pub method: Method,
-    /// Its argument.
+    /// Argument.
     pub payload: &'a [u8],
-    /// When its packet was read, on the server's clock.
+    /// Time at which the server read the request's packet, on the server's clock.
     pub arrival: Time,
-    /// Queueing delay that it might still spend when it arrived. [`leeward_runtime::budget::current`] says what is left.
+    /// Queueing delay that the request might still spend on arrival.
+    /// [`leeward_runtime::budget::current`] returns the rest.
     pub budget: Budget,
-    /// Identity that the client has proven by its certificate; `None` where none is asked for.
+    /// Identity that the client's certificate has proven; `None` if the server requires none.
     pub peer: Option<&'a PeerIdentity>,
 }
 
-/// A request that was executed without a result, or given up.
+/// Error of a request that was executed without a result, or aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandlerError {
-    /// There is no such procedure.
+    /// The method is unknown.
     UnknownMethod,
-    /// The handler says no; the words go to the client.
+    /// The handler fails with a message to the client.
     Message(String),
-    /// The request was refused a lock that it could not wait for. That is no failure but a drop, like one before it was
-    /// begun: the client may try elsewhere. The handler must undo its changes so far.
+    /// A lock rejected the request, which could not wait for it.
+    ///
+    /// The client gets a rejection, as before execution, and may try elsewhere. The handler must
+    /// undo its changes so far.
     Congested(Congested),
 }
 
@@ -44,12 +47,12 @@ impl HandlerError {
     }
 }
 
-/// Executes requests, on any core: shared by all of them.
+/// Executes requests on any core; all cores share the handler.
 pub trait Handler: Send + Sync + 'static {
     /// Executes `request` and appends the result to `reply`, which is empty.
     ///
     /// # Errors
-    /// What goes to the client as a failure. A panic counts as one.
+    /// The client gets the error as a failure. A panic counts as an error.
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError>;
 }
 

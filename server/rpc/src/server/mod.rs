@@ -1,12 +1,13 @@
 //! The server: Leeward's protocol on the engine of `leeward-engine`.
 //!
-//! - [`Server`], [`Builder`]: starting, stopping, looking at it.
-//! - [`Handler`]: what a request does. [`AsyncHandler`]: the same for one that waits meanwhile.
-//! - `protocol`: the engine's [`Protocol`](leeward_engine::Protocol) over the pure connection of `leeward-session`.
-//! - `execute`: how a core executes what it has admitted: at once, or as tasks.
+//! - [`Server`], [`Builder`]: start, observe and stop a server.
+//! - [`Handler`]: executes requests. [`AsyncHandler`]: the same for requests that wait meanwhile.
+//! - `protocol`: the engine's [`Protocol`](leeward_engine::Protocol) over the pure connection of
+//!   `leeward-session`.
+//! - `executor`: execution of admitted calls on a core: inline, or as tasks.
 //!
-//! Never here: sockets and cores (`leeward-engine`), the rules of a connection (`leeward-session`), whether a request is
-//! admitted and how many credits a session holds (`leeward-core`).
+//! Does not contain sockets and cores (`leeward-engine`), the rules of a connection
+//! (`leeward-session`), or the decisions about admission and credits (`leeward-core`).
 
 mod async_handler;
 mod builder;

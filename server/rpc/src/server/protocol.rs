@@ -1,4 +1,5 @@
-//! Leeward's protocol for the engine: the pure connection of `leeward-session`, with calls that handlers execute.
+//! Leeward's protocol for the engine: the pure connection of `leeward-session`, with calls that
+//! handlers execute.
 
 use super::cancelled::{CallKey, CancelledCalls};
 use super::executor::CallExecutor;
@@ -17,71 +18,71 @@ use leeward_session::server::{Event, Permit, Reply, ServerConfig, ServerConnecti
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Calls that a connection may have unanswered; it is not read while it has.
+/// Maximum number of unanswered calls of a connection; the server stops reading it there.
 const UNANSWERED: usize = 256;
-/// How old statistics may be: putting them together takes as long as many requests.
+/// Maximum age of cached statistics: collecting them takes as long as many requests.
 const STATISTICS_MAX_AGE: Nanos = Nanos::from_millis(10);
 
-/// Protocol of a core.
+/// Protocol of one core.
 pub(crate) struct Rpc<E: CallExecutor> {
     execute: E,
     handle: Handle<Self>,
     payload: PayloadLimit,
     cancels: Arc<CancelledCalls>,
-    /// The last statistics that were told, and when they were put together.
+    /// Last statistics sent, with their time of collection.
     statistics: Option<(Time, String)>,
 }
 
-/// A connection: its rules, and the tasks of its calls.
+/// A connection: its session, and the tasks of its calls.
 pub(crate) struct RpcConnection {
     session: ServerConnection,
-    /// As many as it has calls unanswered, which is few.
+    /// One entry per unanswered call with a task, so few.
     tasks: Vec<(Permit, TaskHandle)>,
-    /// Unanswered calls that the client has cancelled and that may yet be in the queue.
+    /// Unanswered calls that the client has cancelled and that may still be in the queue.
     cancelled: Vec<CallKey>,
-    /// Identity of the client, if it has proven one.
+    /// Identity of the client, if proven.
     peer: Option<Arc<PeerIdentity>>,
 }
 
 /// An admitted call on its way to a handler.
 pub(crate) struct Call {
     pub(crate) call_ref: CallRef,
-    /// Name of the call among all of the server's.
+    /// Key of the call among all calls of the server.
     pub(crate) key: CallKey,
     pub(crate) method: Method,
     pub(crate) budget: wire::Budget,
-    /// Queueing delay that it may spend in here, what it has come through already included.
+    /// Queueing delay that the call may spend in this server, past delay already deducted.
     pub(crate) queue_budget: Budget,
     pub(crate) payload: Vec<u8>,
-    /// Buffer for the result, where the call is executed by threads that have no buffers of their own.
+    /// Buffer for the result, if threads without their own buffers execute the call.
     pub(crate) reply: Vec<u8>,
-    /// Identity of its client, if that has proven one.
+    /// Identity of the client, if proven.
     pub(crate) peer: Option<Arc<PeerIdentity>>,
-    /// Executes it, if it is a task: the task has the payload then.
+    /// Task of the call, if calls run as tasks; the task holds the payload then.
     pub(crate) task: Option<ReadyTask>,
 }
 
-/// Which call is meant.
+/// Reference to a call.
 pub(crate) enum CallRef {
-    /// The call that this ticket came with.
+    /// The call with this permit.
     Permit(Permit),
-    /// The call whose ticket its connection keeps, beside the task's handle.
+    /// The call whose permit its connection keeps, beside the task's handle.
     Task(RequestId),
 }
 
 impl CallRef {
-    /// Leaves the ticket to the connection. `None` if it has it already.
+    /// Hands the permit over to the connection. `None` if the connection has it already.
     pub(crate) fn become_task(&mut self) -> Option<Permit> {
-        let CallRef::Permit(ticket) = self else { return None };
-        let request = ticket.request();
+        let CallRef::Permit(permit) = self else { return None };
+        let request = permit.request();
         match std::mem::replace(self, CallRef::Task(request)) {
-            CallRef::Permit(ticket) => Some(ticket),
+            CallRef::Permit(permit) => Some(permit),
             CallRef::Task(_) => None,
         }
     }
 }
 
-/// A call's end, and its argument's buffer, which is used again.
+/// Outcome of a call, with the argument's buffer for reuse.
 pub(crate) struct CompletedCall {
     pub(crate) call_ref: CallRef,
     pub(crate) outcome: CallOutcome,
@@ -90,9 +91,9 @@ pub(crate) struct CompletedCall {
 
 /// How a call has ended.
 pub(crate) enum CallOutcome {
-    /// The controller said no when its turn had come.
+    /// The controller rejected the call when it was dequeued.
     Rejected(RejectCode),
-    /// A handler was asked.
+    /// A handler executed the call.
     Executed {
         /// Whether there is a result.
         outcome: Result<(), HandlerError>,
@@ -106,48 +107,55 @@ impl<E: CallExecutor> Rpc<E> {
         Rpc { execute, handle, payload, cancels: Arc::clone(cancels), statistics: None }
     }
 
-    /// The client waits for a call no more. A task ends here; a call in the queue is dropped in its turn; one that has begun goes on.
-    fn cancel(&mut self, conversation: &mut RpcConnection, request: RequestId, visit: &mut PollContext<'_, Call>) {
-        let RpcConnection { session, tasks, cancelled, .. } = conversation;
-        if let Some(place) = tasks.iter().position(|(ticket, _)| ticket.request() == request) {
-            let (ticket, _task) = tasks.swap_remove(place);
-            return settle(session, ticket, Reply::Reject(RejectCode::Cancelled, ""), visit);
+    /// Cancels a call: a task ends here, a queued call is rejected when dequeued, a running one
+    /// continues.
+    fn cancel(&mut self, connection: &mut RpcConnection, request: RequestId, context: &mut PollContext<'_, Call>) {
+        let RpcConnection { session, tasks, cancelled, .. } = connection;
+        if let Some(index) = tasks.iter().position(|(permit, _)| permit.request() == request) {
+            let (permit, _task) = tasks.swap_remove(index);
+            return settle(session, permit, Reply::Reject(RejectCode::Cancelled, ""), context);
         }
-        let mark = CallKey { core: visit.core as u32, connection: visit.id, request };
-        if !cancelled.contains(&mark) && self.cancels.note(mark) {
-            cancelled.push(mark);
+        let key = CallKey { core: context.core as u32, connection: context.id, request };
+        if !cancelled.contains(&key) && self.cancels.note(key) {
+            cancelled.push(key);
         }
     }
 
-    fn forget_cancelled(&self, conversation: &mut RpcConnection) {
-        conversation.cancelled.drain(..).for_each(|mark| _ = self.cancels.take(&mark));
+    fn forget_cancelled(&self, connection: &mut RpcConnection) {
+        connection.cancelled.drain(..).for_each(|key| _ = self.cancels.take(&key));
     }
 
-    /// Answers a question for the server's statistics. It needs no core's queue: a user who looks at a slow server must not
-    /// wait behind its requests.
+    /// Answers a query for the server's statistics.
+    ///
+    /// This bypasses the cores' queues: users inspect slow servers, and must not wait for queued
+    /// requests.
     fn send_statistics(
         &mut self,
-        conversation: &mut RpcConnection,
-        question: StatisticsQuery,
-        visit: &mut PollContext<'_, Call>,
+        connection: &mut RpcConnection,
+        query: StatisticsQuery,
+        context: &mut PollContext<'_, Call>,
     ) {
-        // Put together seldom, however often it is asked for.
-        if self.statistics.as_ref().is_none_or(|(then, _)| visit.now.since(*then) >= STATISTICS_MAX_AGE) {
-            self.statistics = Some((visit.now, self.handle.statistics().to_json()));
+        // Collect them rarely, however often clients ask.
+        if self
+            .statistics
+            .as_ref()
+            .is_none_or(|(collected_at, _)| context.now.since(*collected_at) >= STATISTICS_MAX_AGE)
+        {
+            self.statistics = Some((context.now, self.handle.statistics().to_json()));
         }
-        let told = self.statistics.as_ref().map_or("", |(_, told)| told);
-        conversation.session.answer_query(question, told.as_bytes(), visit);
+        let json = self.statistics.as_ref().map_or("", |(_, json)| json);
+        connection.session.answer_query(query, json.as_bytes(), context);
     }
 }
 
 /// Answers a call and counts it.
-fn settle(session: &mut ServerConnection, ticket: Permit, reply: Reply<'_>, visit: &mut PollContext<'_, Call>) {
-    if let Some(answered) = session.answer(ticket, reply, visit) {
+fn settle(session: &mut ServerConnection, permit: Permit, reply: Reply<'_>, context: &mut PollContext<'_, Call>) {
+    if let Some(answered) = session.answer(permit, reply, context) {
         let is_known = answered.failure != Some(FailureCode::UnknownMethod);
         let method = is_known.then_some(units::Method(answered.method.0));
         match answered.rejection {
-            Some(reason) => visit.count_refused(reason, answered.sojourn),
-            None => visit.count_completed(method, answered.failure.is_none(), answered.sojourn),
+            Some(reason) => context.count_refused(reason, answered.sojourn),
+            None => context.count_completed(method, answered.failure.is_none(), answered.sojourn),
         }
     }
 }
@@ -162,11 +170,11 @@ impl<E: CallExecutor> Protocol for Rpc<E> {
     const IS_SERIAL: bool = false;
     const HAS_TASKS: bool = E::HAS_TASKS;
 
-    fn open(&mut self, visit: &mut PollContext<'_, Call>) -> RpcConnection {
+    fn open(&mut self, context: &mut PollContext<'_, Call>) -> RpcConnection {
         let has_credits = self.handle.gauges().credit_pool.is_some();
         let session = ServerConnection::new(ServerConfig {
-            slot: SessionSlot(visit.id.slot),
-            core: CoreId(visit.core as u32),
+            slot: SessionSlot(context.id.slot),
+            core: CoreId(context.core as u32),
             regime: if has_credits { Regime::Credits } else { Regime::Open },
             payload_max: self.payload,
             unanswered_max: UNANSWERED,
@@ -176,13 +184,13 @@ impl<E: CallExecutor> Protocol for Rpc<E> {
         RpcConnection { session, tasks: Vec::new(), cancelled: Vec::new(), peer: None }
     }
 
-    fn identify(conversation: &mut RpcConnection, peer: PeerIdentity, tenant: Tenant) {
-        conversation.session.set_tenant(tenant);
-        conversation.peer = Some(Arc::new(peer));
+    fn identify(connection: &mut RpcConnection, peer: PeerIdentity, tenant: Tenant) {
+        connection.session.set_tenant(tenant);
+        connection.peer = Some(Arc::new(peer));
     }
 
-    fn next(&mut self, conversation: &mut RpcConnection, visit: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
-        let event = match conversation.session.next(visit.wait, visit) {
+    fn next(&mut self, connection: &mut RpcConnection, context: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
+        let event = match connection.session.next(context.wait, context) {
             Ok(event) => event,
             Err(fatal) => {
                 return ProtocolEvent::Close(CloseReason::Protocol {
@@ -194,42 +202,42 @@ impl<E: CallExecutor> Protocol for Rpc<E> {
         match event {
             Event::Incomplete => return ProtocolEvent::Incomplete,
             Event::Other => {}
-            Event::Query(question) => self.send_statistics(conversation, question, visit),
-            Event::Demand => add(&visit.counters.demands, 1),
-            Event::Cancel(request) => self.cancel(conversation, request, visit),
+            Event::Query(query) => self.send_statistics(connection, query, context),
+            Event::Demand => add(&context.counters.demands, 1),
+            Event::Cancel(request) => self.cancel(connection, request, context),
             Event::Rejected(reason) => {
-                visit.count_received();
-                visit.count_refused(reason, visit.wait);
+                context.count_received();
+                context.count_refused(reason, context.wait);
                 if reason != RejectCode::NoCredit {
-                    self.execute.on_arrival(visit.arrival());
+                    self.execute.on_arrival(context.arrival());
                     return ProtocolEvent::Rejected;
                 }
-                add(&visit.counters.without_credit, 1);
+                add(&context.counters.without_credit, 1);
                 return ProtocolEvent::Violation;
             }
             Event::Call(call) => {
-                visit.count_received();
+                context.count_received();
                 self.execute.on_arrival(call.permit.arrival());
-                let (ticket, method, budget) = (call.permit, call.method, call.budget);
-                let mut payload = visit.free_buffers.take();
+                let (permit, method, budget) = (call.permit, call.method, call.budget);
+                let mut payload = context.free_buffers.take();
                 payload.extend_from_slice(call.payload);
-                let may_spend = budget.remaining().map_or(visit.limits.budget, Budget::new);
-                let mark = CallKey { core: visit.core as u32, connection: visit.id, request: ticket.request() };
-                let whose = CallRef::Permit(ticket);
-                let reply = if E::IS_EXTERNAL { visit.free_buffers.take() } else { Vec::new() };
-                let peer = conversation.peer.clone();
+                let delay_budget = budget.remaining().map_or(context.limits.budget, Budget::new);
+                let call_key = CallKey { core: context.core as u32, connection: context.id, request: permit.request() };
+                let reference = CallRef::Permit(permit);
+                let reply = if E::IS_EXTERNAL { context.free_buffers.take() } else { Vec::new() };
+                let peer = connection.peer.clone();
                 let mut call = Call {
-                    call_ref: whose,
-                    key: mark,
+                    call_ref: reference,
+                    key: call_key,
                     method,
                     budget,
-                    queue_budget: may_spend,
+                    queue_budget: delay_budget,
                     payload,
                     reply,
                     peer,
                     task: None,
                 };
-                conversation.tasks.extend(self.execute.spawn(&mut call, visit.core, visit.id));
+                connection.tasks.extend(self.execute.spawn(&mut call, context.core, context.id));
                 return ProtocolEvent::Call { call, is_admitted: true };
             }
         }
@@ -238,52 +246,52 @@ impl<E: CallExecutor> Protocol for Rpc<E> {
 
     fn answer(
         &mut self,
-        conversation: &mut RpcConnection,
-        done: CompletedCall,
-        visit: &mut PollContext<'_, Call>,
+        connection: &mut RpcConnection,
+        completed: CompletedCall,
+        context: &mut PollContext<'_, Call>,
     ) -> AnswerOutcome {
-        let RpcConnection { session, tasks, cancelled, .. } = conversation;
-        let ticket = match done.call_ref {
-            CallRef::Permit(ticket) => Some(ticket),
+        let RpcConnection { session, tasks, cancelled, .. } = connection;
+        let permit = match completed.call_ref {
+            CallRef::Permit(permit) => Some(permit),
             CallRef::Task(request) => {
-                let place = tasks.iter().position(|(ticket, _)| ticket.request() == request);
-                place.map(|place| tasks.swap_remove(place).0)
+                let index = tasks.iter().position(|(permit, _)| permit.request() == request);
+                index.map(|index| tasks.swap_remove(index).0)
             }
         };
-        if let Some(ticket) = ticket {
-            // One that had begun when it was cancelled.
-            if let Some(place) = cancelled.iter().position(|mark| mark.request == ticket.request()) {
-                self.cancels.take(&cancelled.swap_remove(place));
+        if let Some(permit) = permit {
+            // The call had begun when it was cancelled.
+            if let Some(index) = cancelled.iter().position(|key| key.request == permit.request()) {
+                self.cancels.take(&cancelled.swap_remove(index));
             }
-            let reply = match &done.outcome {
+            let reply = match &completed.outcome {
                 CallOutcome::Rejected(reason) => Reply::Reject(*reason, ""),
                 CallOutcome::Executed { outcome: Ok(()), reply } => Reply::Result(reply),
                 CallOutcome::Executed { outcome: Err(failed), .. } => match failed {
                     HandlerError::Congested(congested) => Reply::Reject(RejectCode::Lock, congested.lock),
                     HandlerError::UnknownMethod => Reply::Failure(FailureCode::UnknownMethod, "no such method"),
-                    HandlerError::Message(words) => Reply::Failure(FailureCode::Failed, words),
+                    HandlerError::Message(message) => Reply::Failure(FailureCode::Failed, message),
                 },
             };
-            settle(session, ticket, reply, visit);
+            settle(session, permit, reply, context);
         }
-        if let CallOutcome::Executed { reply, .. } = done.outcome {
-            visit.free_buffers.keep(reply);
+        if let CallOutcome::Executed { reply, .. } = completed.outcome {
+            context.free_buffers.keep(reply);
         }
-        visit.free_buffers.keep(done.spare);
+        context.free_buffers.keep(completed.spare);
         AnswerOutcome::Continue
     }
 
-    fn send_credit(&mut self, conversation: &mut RpcConnection, visit: &mut PollContext<'_, Call>) -> bool {
-        conversation.session.send_credit(visit)
+    fn send_credit(&mut self, connection: &mut RpcConnection, context: &mut PollContext<'_, Call>) -> bool {
+        connection.session.send_credit(context)
     }
 
     fn close_with(
         &mut self,
-        conversation: &mut RpcConnection,
-        why: CloseReason,
-        visit: &mut PollContext<'_, Call>,
+        connection: &mut RpcConnection,
+        reason: CloseReason,
+        context: &mut PollContext<'_, Call>,
     ) -> usize {
-        let (code, words) = match &why {
+        let (code, text) = match &reason {
             CloseReason::ConnectionLimit => {
                 (ErrorCode::ConnectionLimit, "this server has as many connections as it takes")
             }
@@ -297,42 +305,42 @@ impl<E: CallExecutor> Protocol for Rpc<E> {
             CloseReason::UnknownIdentity => {
                 (ErrorCode::Unexpected, "this server takes no client of this certificate's name")
             }
-            CloseReason::Protocol { code, message: words } => {
-                (ErrorCode::from_number(*code).unwrap_or(ErrorCode::Malformed), words.as_str())
+            CloseReason::Protocol { code, message: text } => {
+                (ErrorCode::from_number(*code).unwrap_or(ErrorCode::Malformed), text.as_str())
             }
         };
-        self.forget_cancelled(conversation);
-        conversation.session.close(code, words, visit)
+        self.forget_cancelled(connection);
+        connection.session.close(code, text, context)
     }
 
-    fn close(&mut self, conversation: &mut RpcConnection, visit: &mut PollContext<'_, Call>) -> usize {
-        self.forget_cancelled(conversation);
-        conversation.session.abandon(visit)
+    fn close(&mut self, connection: &mut RpcConnection, context: &mut PollContext<'_, Call>) -> usize {
+        self.forget_cancelled(connection);
+        connection.session.abandon(context)
     }
 
-    fn input(conversation: &mut RpcConnection) -> &mut wire::Decoder {
-        conversation.session.decoder()
+    fn input(connection: &mut RpcConnection) -> &mut wire::Decoder {
+        connection.session.decoder()
     }
 
-    fn may_read(conversation: &RpcConnection) -> bool {
-        conversation.session.may_read()
+    fn may_read(connection: &RpcConnection) -> bool {
+        connection.session.may_read()
     }
 
-    fn unanswered(conversation: &RpcConnection) -> usize {
-        conversation.session.unanswered()
+    fn unanswered(connection: &RpcConnection) -> usize {
+        connection.session.unanswered()
     }
 
-    fn is_closing(conversation: &RpcConnection) -> bool {
-        conversation.session.is_closing()
+    fn is_closing(connection: &RpcConnection) -> bool {
+        connection.session.is_closing()
     }
 
-    fn answers_half_closed(conversation: &RpcConnection) -> bool {
+    fn answers_half_closed(connection: &RpcConnection) -> bool {
         // docs/protocol.md, "The life of a connection".
-        conversation.session.is_closing()
+        connection.session.is_closing()
     }
 
-    fn on_scan(conversation: &mut RpcConnection) -> bool {
-        conversation.session.on_scan()
+    fn on_scan(connection: &mut RpcConnection) -> bool {
+        connection.session.on_scan()
     }
 
     fn method(call: &Call) -> units::Method {
@@ -342,39 +350,39 @@ impl<E: CallExecutor> Protocol for Rpc<E> {
     fn execute(
         &self,
         call: Call,
-        arrived: Time,
-        waited: Nanos,
-        spares: &mut FreeBuffers,
+        arrived_at: Time,
+        wait: Nanos,
+        buffers: &mut FreeBuffers,
     ) -> ExecuteOutcome<CompletedCall> {
         let Call {
-            call_ref: whose,
-            key: mark,
+            call_ref: reference,
+            key: call_key,
             method,
             budget,
-            queue_budget: mut may_spend,
+            queue_budget: mut delay_budget,
             payload,
             reply: _,
             peer,
             task,
         } = call;
         if let Some(task) = task {
-            budget::note_run_wait(waited);
+            budget::note_run_wait(wait);
             return ExecuteOutcome::Task(task);
         }
-        if self.cancels.take(&mark) {
+        if self.cancels.take(&call_key) {
             return ExecuteOutcome::Done(CompletedCall {
-                call_ref: whose,
+                call_ref: reference,
                 outcome: CallOutcome::Rejected(RejectCode::Cancelled),
                 spare: payload,
             });
         }
-        may_spend.charge(waited);
-        let mut reply = spares.take();
-        let request = Request { method, payload: &payload, arrival: arrived, budget, peer: peer.as_deref() };
-        let call = AssertUnwindSafe(|| budget::with(may_spend, || self.execute.call(&request, &mut reply)).0);
+        delay_budget.charge(wait);
+        let mut reply = buffers.take();
+        let request = Request { method, payload: &payload, arrival: arrived_at, budget, peer: peer.as_deref() };
+        let call = AssertUnwindSafe(|| budget::with(delay_budget, || self.execute.call(&request, &mut reply)).0);
         let outcome = catch_unwind(call).unwrap_or_else(|_| Err(HandlerError::panicked()));
         ExecuteOutcome::Done(CompletedCall {
-            call_ref: whose,
+            call_ref: reference,
             outcome: CallOutcome::Executed { outcome, reply },
             spare: payload,
         })

@@ -1,4 +1,6 @@
-//! TLS for the engine: the sessions of `leeward-tls` behind the engine's seam. Never here: a certificate's meaning.
+//! TLS for the engine: sessions of `leeward-tls` as the engine's channels.
+//!
+//! Does not contain the meaning of certificates.
 
 use leeward_engine::{Encryption, EncryptionError, PeerIdentity, SecureChannel};
 use leeward_tls::{Identity, ServerTls, Session};
@@ -8,11 +10,11 @@ use std::io::{self, Write};
 #[derive(Debug)]
 pub(super) struct Tls(pub(super) ServerTls);
 
-/// A connection's session.
+/// TLS session of one connection.
 struct TlsChannel(Session);
 
-fn tls_error(broken: leeward_tls::TlsError) -> EncryptionError {
-    EncryptionError { reason: broken.reason.name(), message: broken.message }
+fn tls_error(error: leeward_tls::TlsError) -> EncryptionError {
+    EncryptionError { reason: error.reason.name(), message: error.message }
 }
 
 impl Encryption for Tls {

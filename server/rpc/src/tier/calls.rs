@@ -1,12 +1,12 @@
-//! Calls of one step on their way to the leaves: arguments in one buffer, which is used again.
+//! Calls of one step on their way to the leaves, with their arguments in one reusable buffer.
 
 use super::service::{CALLS_MAX, LeafId};
 use crate::wire::Method;
 
-/// Bytes of a buffer that is kept; a larger one is given back.
+/// Largest buffer that is kept for reuse, in bytes; a larger one is freed.
 pub(super) const BUFFER_MAX: usize = 64 * 1024;
 
-/// Calls, in their order.
+/// Calls of one step, in the order in which the service made them.
 #[derive(Debug, Default)]
 pub(super) struct CallList {
     calls: Vec<Entry>,
@@ -17,15 +17,15 @@ pub(super) struct CallList {
 pub(super) struct Entry {
     leaf: LeafId,
     method: Method,
-    /// Whether it may be executed twice, or given up: it changes nothing.
+    /// Whether the leaf may execute the call twice, or never: the call changes nothing.
     pub(super) is_repeatable: bool,
-    /// Another leaf that has the same.
+    /// Another leaf with the same data.
     pub(super) alternate: Option<LeafId>,
     from: usize,
     to: usize,
 }
 
-/// A call of the list.
+/// A call of the list, with its argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallEntry<'a> {
     pub(super) leaf: LeafId,
@@ -44,7 +44,7 @@ impl CallList {
         }
     }
 
-    /// Appends a call, and returns it for what else is to be said of it; `None` if there are too many.
+    /// Appends a call and returns it for further settings; `None` if there are too many calls.
     pub(super) fn push(
         &mut self,
         leaf: LeafId,
@@ -52,12 +52,12 @@ impl CallList {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Option<&mut Entry> {
         let from = self.bytes.len();
-        // One more than there may be is counted, and ends refused.
+        // One call over the limit is recorded, so that it ends as invalid.
         if self.calls.len() > CALLS_MAX {
             return None;
         }
         write(&mut self.bytes);
-        // A service that shortens the buffer shortens its own argument alone.
+        // A service that shortens the buffer shortens only its own argument.
         let to = self.bytes.len().max(from);
         self.bytes.resize(to, 0);
         self.calls.push(Entry { leaf, method, is_repeatable: false, alternate: None, from, to });
@@ -68,9 +68,9 @@ impl CallList {
         self.calls.len()
     }
 
-    /// The call at a place.
-    pub(super) fn get(&self, place: usize) -> Option<CallEntry<'_>> {
-        let Entry { leaf, method, is_repeatable, alternate: other, from, to } = *self.calls.get(place)?;
+    /// The call at an index of the list.
+    pub(super) fn get(&self, index: usize) -> Option<CallEntry<'_>> {
+        let Entry { leaf, method, is_repeatable, alternate: other, from, to } = *self.calls.get(index)?;
         Some(CallEntry { leaf, method, is_repeatable, alternate: other, payload: &self.bytes[from..to] })
     }
 }

@@ -1,5 +1,7 @@
-//! Requests that wait for the credits of their leaves before they begin: work for a request that a leaf then refuses would be lost. Never
-//! here: how credits are set aside (`shard::reserve`).
+//! Requests that wait for credits of their leaves before they begin.
+//!
+//! Without the wait, the tier would do work for a request that a leaf rejects later. Does not
+//! contain how credits are reserved (`shard::reserve`).
 
 use super::gather::Gather;
 use super::runtime::{ThreadState, TierRuntime};
@@ -11,50 +13,56 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A request that can begin, and the shard that its credits are of.
+/// A request that can begin, and the index of the shard that holds its credits.
 type Startable<S> = (Box<Gather<S>>, Option<usize>);
 
 impl<M: MidTier> TierRuntime<M> {
-    /// Has the service name the leaves that a request needs. Whether it needs any, where that matters.
+    /// Asks the service for the leaves that a request needs.
+    ///
+    /// Returns whether the request needs any, always `false` if the tier does not reserve credits.
     fn find_required_leaves(&self, gather: &mut Gather<M::State>) -> bool {
         if !self.settings.reserves {
             return false;
         }
-        let Gather { inbound: Some(owner), required_leaves: needs, .. } = gather else { return false };
-        needs.clear();
-        let mut named = RequiredLeaves { required: needs, leaf_count: self.settings.parts_of_data() as u16 };
-        let name = || self.service.required_leaves(&owner.request(), &mut named);
-        // A panic is told of when the request begins.
+        let Gather { inbound: Some(inbound), required_leaves: leaves, .. } = gather else { return false };
+        leaves.clear();
+        let mut named = RequiredLeaves { required: leaves, leaf_count: self.settings.parts_of_data() as u16 };
+        let name = || self.service.required_leaves(&inbound.request(), &mut named);
+        // The request reports a panic when it begins.
         catch_unwind(AssertUnwindSafe(name)).is_ok() && !gather.required_leaves.is_empty()
     }
 
-    /// When a request stops waiting for credits: after half of the objective, for the other half is for what is behind; within its
-    /// budget; and before its leaves' own time would be over.
+    /// Time at which a request stops waiting for credits.
+    ///
+    /// The earliest of three: half of the objective (the leaves need the other half), the end of
+    /// the request's budget, and the leaves' timeout.
     fn credit_deadline(&self, gather: &Gather<M::State>) -> Time {
         let now = self.clock.now();
-        let arrived = gather.inbound.as_ref().map_or(now, |owner| owner.arrival);
+        let arrived = gather.inbound.as_ref().map_or(now, |inbound| inbound.arrival);
         let timeout = self.settings.timeout.unwrap_or(self.objective);
-        let left = gather.budget().remaining().unwrap_or(Nanos::MAX).min(timeout);
-        (arrived + self.objective / 2).min(now + left)
+        let remaining = gather.budget().remaining().unwrap_or(Nanos::MAX).min(timeout);
+        (arrived + self.objective / 2).min(now + remaining)
     }
 
-    /// Waits, on this thread, until a request has a credit at each leaf that it needs; `false`: for too long.
-    pub(super) fn await_credits(&self, hand: &mut ThreadState<M::State>, gather: &mut Gather<M::State>) -> bool {
+    /// Blocks this thread until a request has a credit at each leaf that it needs.
+    ///
+    /// Returns `false` if the deadline has passed.
+    pub(super) fn await_credits(&self, state: &mut ThreadState<M::State>, gather: &mut Gather<M::State>) -> bool {
         if !self.find_required_leaves(gather) {
             return true;
         }
         let until = self.credit_deadline(gather);
-        let Some(own) = &mut hand.shard else { return true };
-        if own.reserve(gather) {
+        let Some(shard) = &mut state.shard else { return true };
+        if shard.reserve(gather) {
             return true;
         }
         self.gathering.fetch_add(1, Ordering::Relaxed);
         self.notify_blocking();
-        own.set_waiting(1);
-        // What leaves have said since this thread looked last is news.
+        shard.set_waiting(1);
+        // The first poll does not wait: leaves may have sent credits since this thread's last poll.
         let mut wait = Duration::ZERO;
         let has_all = loop {
-            if own.poll(Some(wait)).is_err() || own.reserve(gather) {
+            if shard.poll(Some(wait)).is_err() || shard.reserve(gather) {
                 break true;
             }
             let now = self.clock.now();
@@ -63,35 +71,38 @@ impl<M: MidTier> TierRuntime<M> {
             }
             wait = Duration::from_nanos(until.since(now).0);
         };
-        own.set_waiting(0);
+        shard.set_waiting(0);
         self.gathering.fetch_sub(1, Ordering::Relaxed);
         self.notify_blocking();
-        hand.last_used = self.clock.now();
+        state.last_used = self.clock.now();
         has_all
     }
 
-    /// Sets a request's credits aside on the next of so many shards, which is told if it was asked; `None`: it waits there.
+    /// Reserves a request's credits on the next of `shards` shards.
+    ///
+    /// Returns the shard's index if the request asked for credits. `None`: the request waits in the
+    /// shard.
     pub(super) fn reserve_or_park(
         &self,
-        hand: &mut ThreadState<M::State>,
+        state: &mut ThreadState<M::State>,
         shards: usize,
         mut gather: Box<Gather<M::State>>,
     ) -> Option<Startable<M::State>> {
         if !self.find_required_leaves(&mut gather) {
             return Some((gather, None));
         }
-        let (index, until) = (self.next_shard(hand, shards), self.credit_deadline(&gather));
+        let (index, until) = (self.next_shard(state, shards), self.credit_deadline(&gather));
         let shared = &self.shards[index];
         let mut shard = shared.lock();
         if shard.has_no_parked() && shard.reserve(&mut gather) {
             return Some((gather, Some(index)));
         }
-        // It is owed from now on, as calls are: some thread has to look at the shard.
+        // The request counts as owed from now on, as calls do: some thread has to poll the shard.
         self.control.begin_calls();
-        let refused = shard.park(gather, until);
+        let rejected = shard.park(gather, until);
         let has_work = shard.has_work();
         drop(shard);
-        if let Some(gather) = refused {
+        if let Some(gather) = rejected {
             self.reject_waiting(gather);
             self.control.end_calls();
         }
@@ -100,10 +111,10 @@ impl<M: MidTier> TierRuntime<M> {
         None
     }
 
-    /// Drops a request before it has begun.
+    /// Rejects a request before it has begun.
     pub(super) fn reject_waiting(&self, mut gather: Box<Gather<M::State>>) {
-        if let Some((to, done)) = gather.reject(RejectCode::Delay)
-            && self.event_loop.answer(to, done)
+        if let Some((client, completed)) = gather.reject(RejectCode::Delay)
+            && self.event_loop.answer(client, completed)
         {
             self.control.notify(Tasks::RECEIVE);
         }

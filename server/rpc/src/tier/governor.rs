@@ -1,5 +1,7 @@
-//! A threading policy inside a running tier: what it is told, when it is asked, and what becomes of its answer. The policies are
-//! those of [`leeward_threading`]; none is here.
+//! Threading policy inside a running tier: collects its inputs, schedules its decisions and returns
+//! the setup that it wants.
+//!
+//! Does not contain policies (see [`leeward_threading`]).
 
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_threading::{
@@ -9,10 +11,10 @@ use leeward_threading::{
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Requests of a window of latencies, as [`Latencies`] says.
+/// Requests per latency window, as [`LatencyWindow`] describes.
 const WINDOW: usize = 500;
 
-/// A policy and its senses.
+/// A policy and its inputs.
 pub(super) struct Governor {
     ring: Arc<ArrivalRing>,
     pace: PollSchedule,
@@ -20,11 +22,13 @@ pub(super) struct Governor {
     cpus: u16,
     slo: Nanos,
     policy: Mutex<PolicyState>,
-    /// Arrivals when the policy was last asked.
+    /// Arrivals at the policy's last decision.
     last_arrivals: AtomicU64,
-    /// When it is to be asked though nothing comes.
+    /// Time of the next decision if no request arrives.
     next: AtomicU64,
-    /// A window of latencies that fills up. Its lock is tried, not waited for: a sample more or less is no matter.
+    /// Latencies of the current window.
+    ///
+    /// Threads only try the lock: a lost sample does not matter.
     latencies: Mutex<Vec<u64>>,
     /// Whether the setup has changed since the window began.
     is_stale: AtomicBool,
@@ -39,7 +43,7 @@ struct PolicyState {
     rejected: u64,
 }
 
-/// State of the tier that the policy asks for.
+/// State of the tier that the policy reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TierView {
     pub(super) current: Setup,
@@ -54,14 +58,14 @@ impl Governor {
     pub(super) fn new(policy: Box<dyn ThreadingPolicy>, ring: Arc<ArrivalRing>, cpus: u16, slo: Nanos) -> Self {
         let (pace, window) = (policy.poll_schedule(), policy.window());
         let next = Governor::next_decision(pace, &*policy, Time::ZERO);
-        let brain = PolicyState { policy, since: Time::ZERO, seen: LatencyWindow::default(), rejected: 0 };
+        let state = PolicyState { policy, since: Time::ZERO, seen: LatencyWindow::default(), rejected: 0 };
         Governor {
             ring,
             pace,
             window,
             cpus,
             slo,
-            policy: Mutex::new(brain),
+            policy: Mutex::new(state),
             last_arrivals: AtomicU64::new(0),
             next: AtomicU64::new(next.0),
             latencies: Mutex::new(Vec::with_capacity(WINDOW)),
@@ -76,64 +80,67 @@ impl Governor {
         policy.next_timeout().min(tick)
     }
 
-    /// When the policy is to be asked though nothing comes.
+    /// Time of the next decision if no request arrives.
     pub(super) fn next_timeout(&self) -> Time {
         Time(self.next.load(Ordering::Relaxed))
     }
 
-    /// Whether it is to be asked whenever a thread blocks or goes on.
+    /// Whether the policy decides whenever a thread blocks or continues.
     pub(super) fn wants_blocking(&self) -> bool {
         self.pace == PollSchedule::Blocking
     }
 
-    /// Asks the policy if that is due and no other thread is at it. The setup it wants instead of the one that holds.
+    /// Runs the policy if a decision is due and no other thread runs it.
+    ///
+    /// Returns the new setup, or `None` to keep the current one.
     pub(super) fn decide_if_due(&self, now: Time, view: impl FnOnce() -> TierView) -> Option<Setup> {
-        let has_come = match self.pace {
+        let enough_arrivals = match self.pace {
             PollSchedule::Arrivals(every) => {
                 self.ring.total().saturating_sub(self.last_arrivals.load(Ordering::Relaxed)) >= u64::from(every)
             }
             PollSchedule::Periodic(_) | PollSchedule::Blocking | PollSchedule::Never => false,
         };
-        if has_come || now >= self.next_timeout() { self.decide(now, view) } else { None }
+        if enough_arrivals || now >= self.next_timeout() { self.decide(now, view) } else { None }
     }
 
-    /// Asks the policy unless another thread is at it.
+    /// Runs the policy unless another thread runs it.
     pub(super) fn decide(&self, now: Time, view: impl FnOnce() -> TierView) -> Option<Setup> {
-        let mut brain = self.policy.try_lock().ok()?;
+        let mut state = self.policy.try_lock().ok()?;
         self.last_arrivals.store(self.ring.total(), Ordering::Relaxed);
         let view = view();
-        let signals = self.signals(now, &view, &brain);
-        brain.rejected = view.rejected;
-        let wish = brain.policy.decide(&signals).and_then(|threading| threading.setup());
-        self.next.store(Governor::next_decision(self.pace, &*brain.policy, now).0, Ordering::Relaxed);
-        let wish = wish.filter(|setup| *setup != view.current)?;
-        brain.since = now;
+        let signals = self.signals(now, &view, &state);
+        state.rejected = view.rejected;
+        let wanted = state.policy.decide(&signals).and_then(|threading| threading.setup());
+        self.next.store(Governor::next_decision(self.pace, &*state.policy, now).0, Ordering::Relaxed);
+        let wanted = wanted.filter(|setup| *setup != view.current)?;
+        state.since = now;
         self.is_stale.store(true, Ordering::Relaxed);
-        Some(wish)
+        Some(wanted)
     }
 
-    fn signals(&self, now: Time, view: &TierView, brain: &PolicyState) -> ThreadSignals {
+    fn signals(&self, now: Time, view: &TierView, state: &PolicyState) -> ThreadSignals {
         let mut signals = ThreadSignals::idle(now, ThreadingSetup::Setup(view.current));
         let is_blind = self.pace == PollSchedule::Blocking;
         signals.arrivals = if is_blind { ArrivalWindow::EMPTY } else { self.ring.window(self.window) };
-        // What was dropped arrived, too. What clients hold back for want of credit is not seen.
+        // Rejected requests count as arrivals. Requests that clients hold back for lack of credit
+        // are not seen.
         signals.offered = signals.arrivals.rate(self.window, now).unwrap_or(Rate(0.0));
-        signals.rejected = view.rejected.saturating_sub(brain.rejected);
+        signals.rejected = view.rejected.saturating_sub(state.rejected);
         signals.oldest_wait = view.oldest;
         signals.waiting = u32::try_from(view.waiting).unwrap_or(u32::MAX);
         signals.completions = self.ended.load(Ordering::Relaxed);
         signals.late = self.late.load(Ordering::Relaxed);
-        let owed = view.received.saturating_sub(view.rejected + signals.completions + view.waiting);
-        signals.in_flight = u32::try_from(owed).unwrap_or(u32::MAX);
+        let in_flight = view.received.saturating_sub(view.rejected + signals.completions + view.waiting);
+        signals.in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         signals.blocked = u16::try_from(view.blocked).unwrap_or(u16::MAX);
         signals.runnable = (view.current.threads() as u16).saturating_sub(signals.blocked);
         signals.cpus = self.cpus;
-        signals.latencies = brain.seen;
-        signals.current_since = brain.since;
+        signals.latencies = state.seen;
+        signals.current_since = state.since;
         signals
     }
 
-    /// A request has ended after so long.
+    /// Records the latency of a request that has ended.
     pub(super) fn record_latency(&self, latency: Nanos) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         self.late.fetch_add(u64::from(latency > self.slo), Ordering::Relaxed);
@@ -145,14 +152,14 @@ impl Governor {
         if latencies.len() < WINDOW {
             return;
         }
-        // The policy's lock is tried, too: a window that finds it taken is lost.
-        if let Ok(mut brain) = self.policy.try_lock() {
+        // Threads only try the policy's lock, too: a window that finds the lock taken is lost.
+        if let Ok(mut state) = self.policy.try_lock() {
             let mut quantile = |permille: usize| {
-                let place = (WINDOW * permille / 1_000).min(WINDOW - 1);
-                Nanos(*latencies.select_nth_unstable(place).1)
+                let index = (WINDOW * permille / 1_000).min(WINDOW - 1);
+                Nanos(*latencies.select_nth_unstable(index).1)
             };
             let (p50, p99) = (quantile(500), quantile(990));
-            brain.seen = LatencyWindow { window: brain.seen.window + 1, samples: WINDOW as u32, p50, p99 };
+            state.seen = LatencyWindow { window: state.seen.window + 1, samples: WINDOW as u32, p50, p99 };
         }
         latencies.clear();
     }
@@ -161,7 +168,7 @@ impl Governor {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The policy's state.
+    /// The policy's gauges.
     pub(super) fn gauges(&self) -> ThreadGauges {
         self.lock().policy.gauges()
     }

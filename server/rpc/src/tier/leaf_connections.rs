@@ -1,9 +1,13 @@
-//! Connections to a leaf, as the shards of a tier have seen them last. A shard that asks nothing notices nothing, so the first loss that any of
-//! them notices ends what the others have told; they tell again when they look and their own connection is there.
+//! Connections to one leaf, as the shards of a tier saw them last.
+//!
+//! A shard that sends nothing notices no loss. So the first loss that any shard notices invalidates
+//! all other reports. A shard reports again when it polls and its own connection is open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Connections that are there, and a number that each loss changes. One word, so that both are of one moment.
+/// Number of open connections, and an epoch that each loss advances.
+///
+/// Both share one word, so a reader gets a consistent pair.
 #[derive(Debug, Default)]
 pub(super) struct LeafConnections(AtomicU64);
 
@@ -14,34 +18,36 @@ fn epoch_of(word: u64) -> u32 {
 }
 
 impl LeafConnections {
-    /// Number of losses so far: what was told at another number holds no more.
+    /// Number of losses so far; a report from another epoch no longer counts.
     pub(super) fn epoch(&self) -> u32 {
         epoch_of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Connections that are there.
+    /// Number of open connections.
     pub(super) fn connections(&self) -> u64 {
         self.0.load(Ordering::Relaxed) & CONNECTIONS
     }
 
-    /// A shard's connection is there. The age at which that was told.
+    /// Adds a shard's open connection and returns the epoch of the report.
     pub(super) fn add(&self) -> u32 {
         epoch_of(self.0.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A connection that was told at an age is lost: nobody knows of the others before they look.
-    pub(super) fn invalidate(&self, told: u32) {
-        self.change(told, |_| u64::from(told.wrapping_add(1)) << 32);
+    /// Records the loss of a connection reported in epoch `reported`.
+    ///
+    /// All other reports of that epoch become invalid until their shards poll again.
+    pub(super) fn invalidate(&self, reported: u32) {
+        self.change(reported, |_| u64::from(reported.wrapping_add(1)) << 32);
     }
 
-    /// A shard goes, and with it its connection, which was told at an age.
-    pub(super) fn remove(&self, told: u32) {
-        self.change(told, |word| if word & CONNECTIONS > 0 { word - 1 } else { word });
+    /// Removes the connection of a shard that ends, reported in epoch `reported`.
+    pub(super) fn remove(&self, reported: u32) {
+        self.change(reported, |word| if word & CONNECTIONS > 0 { word - 1 } else { word });
     }
 
-    fn change(&self, told: u32, to: impl Fn(u64) -> u64) {
-        let next = |word: u64| (epoch_of(word) == told).then(|| to(word));
-        // Of another age: somebody else has noticed before.
+    fn change(&self, reported: u32, to: impl Fn(u64) -> u64) {
+        let next = |word: u64| (epoch_of(word) == reported).then(|| to(word));
+        // A different epoch means that another shard has noticed the loss before.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }
@@ -53,12 +59,12 @@ mod tests {
     #[test]
     fn the_first_who_notices_a_loss_tells_for_all() {
         let leaf = LeafConnections::default();
-        let told = [leaf.add(), leaf.add(), leaf.add()];
-        assert_eq!((leaf.connections(), told), (3, [0; 3]));
-        leaf.invalidate(told[1]);
+        let epochs = [leaf.add(), leaf.add(), leaf.add()];
+        assert_eq!((leaf.connections(), epochs), (3, [0; 3]));
+        leaf.invalidate(epochs[1]);
         assert_eq!((leaf.connections(), leaf.epoch()), (0, 1));
-        leaf.invalidate(told[0]);
-        leaf.remove(told[2]);
+        leaf.invalidate(epochs[0]);
+        leaf.remove(epochs[2]);
         assert_eq!((leaf.connections(), leaf.epoch()), (0, 1), "told already");
         let again = leaf.add();
         assert_eq!((leaf.connections(), again), (1, 1));

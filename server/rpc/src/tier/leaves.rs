@@ -1,4 +1,6 @@
-//! The leaves of a tier: their addresses, and how they are asked. Never here: sockets (`link`), which leaf a request needs (the service's).
+//! Leaves of a tier: their addresses and the settings of calls to them.
+//!
+//! Does not contain sockets (`link`), or the leaves that a request needs (the service names them).
 
 use super::validation::{LeafValidation, LeafValidator};
 use crate::client::driver::socket_connection::ConnectionLimits;
@@ -13,47 +15,50 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Leaves that a tier may have: answers say in a byte how many were asked.
+/// Maximum number of leaves: a response reports the number of called leaves in one byte.
 pub const LEAVES_MAX: usize = 255;
 
-/// Time that a request waits where nobody has said anything, and that a call waits for permission where the objective says.
+/// Default timeout of requests, and the longest wait of a call for credit under a timeout by
+/// objective.
 const TIMEOUT: Nanos = Nanos::from_secs(1);
-/// Calls of one connection that may wait for permission to leave: a leaf that is slow makes them wait, and only a flood ends them.
+/// Calls of one connection that may wait for credit.
+///
+/// A slow leaf makes them wait; only a flood reaches the limit.
 const WAITING_MAX: usize = 4_096;
 
-/// Leaves that can't be asked.
+/// Error in the list of leaves or their settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeavesError {
-    /// None, or too many.
+    /// The list is empty or too long.
     #[error("{count} leaves; accepted: 1 to {LEAVES_MAX}")]
     Count {
-        /// How many there were.
+        /// Number of leaves in the list.
         count: usize,
     },
-    /// An address can't be resolved.
+    /// An address does not resolve.
     #[error("leaf `{address}`: {reason}; accepted: HOST:PORT, such as 127.0.0.1:5300 or [::1]:5300")]
     Address {
         /// The address.
         address: String,
-        /// Why, as the system says it.
+        /// The system's error.
         reason: io::Error,
     },
-    /// Two leaves are the same.
+    /// Two leaves share an address.
     #[error("leaf `{address}` is there twice; accepted: each leaf once")]
     Duplicate {
-        /// The address of the second.
+        /// Address of the second leaf.
         address: String,
     },
-    /// The leaves can't be copies of each other.
+    /// The number of leaves is not a multiple of the copies.
     #[error("{count} leaves can't have {copies} copies of each part; accepted: a number that divides them")]
     Copies {
-        /// How many leaves there are.
+        /// Number of leaves.
         count: usize,
-        /// How many copies each part shall have.
+        /// Requested copies of each part.
         copies: usize,
     },
-    /// The controller refuses its parameters.
+    /// The controller rejects its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
 }
@@ -61,18 +66,19 @@ pub enum LeavesError {
 /// Connections of an async setup to its leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// A connection per leaf for each response thread; a request takes those of the next in turn.
+    /// A connection per leaf for each response thread; requests take the sets in turn.
     #[default]
     Sharded,
-    /// A connection per leaf for all response threads, which contend for what comes (µTune §3.1: one completion queue).
+    /// One connection per leaf for all response threads, which contend for replies (µTune §3.1: one
+    /// completion queue).
     Shared,
 }
 
-/// The leaves of a tier, in their order.
+/// Leaves of a tier, in the order of the list.
 #[derive(Clone, Debug)]
 pub struct Leaves(pub(super) Settings);
 
-/// How leaves are asked.
+/// Settings of calls to the leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) leaves: Vec<Leaf>,
@@ -82,30 +88,30 @@ pub(super) struct Settings {
     /// Objective of the leaves; `None`: the tier's own.
     pub(super) slo: Option<Nanos>,
     pub(super) payload_max: PayloadLimit,
-    /// Said wait for leaves; `None`: it follows from the tier's objective.
+    /// Configured timeout of requests; `None`: it follows from the tier's objective.
     pub(super) timeout: Option<Nanos>,
-    /// The tier's objective, once it is known.
+    /// Objective of the tier, set when the tier starts.
     pub(super) objective: Nanos,
     pub(super) connect_timeout: Nanos,
     pub(super) backoff: (Nanos, Nanos),
     pub(super) keep_alive: (Nanos, Nanos),
     pub(super) links: Links,
-    /// Leaves that have the same part of the data.
+    /// Leaves per part of the data.
     pub(super) copies: usize,
-    /// Which leaves may be asked.
+    /// Check of each leaf before the first call.
     pub(super) validation: LeafValidation,
-    /// Whether requests begin only with a credit at each leaf that they need.
+    /// Whether a request begins only with a credit at each leaf that it needs.
     pub(super) reserves: bool,
 }
 
-/// A leaf's addresses: one that answers is enough.
+/// Addresses of one leaf; one that responds is enough.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl Leaves {
-    /// Resolves the leaves' addresses. A leaf that can't be reached is no error: it may be up later.
+    /// Resolves the leaves' addresses. An unreachable leaf is no error: it may come up later.
     ///
     /// # Errors
     /// See [`LeavesError`].
@@ -114,7 +120,7 @@ impl Leaves {
         let mut count = 0;
         for address in addresses {
             count += 1;
-            // No name is looked up of a list that is too long in any case.
+            // Resolve nothing more once the list is too long.
             if count > LEAVES_MAX {
                 continue;
             }
@@ -146,13 +152,15 @@ impl Leaves {
         }))
     }
 
-    /// How many leaves there are.
+    /// Number of leaves.
     pub fn count(&self) -> usize {
         self.0.leaves.len()
     }
 
-    /// The controller that the leaves run, whose client half each connection is, with the round trip to them and their objective (`None`: the
-    /// tier's). Default: none.
+    /// Sets the leaves' controller, the round trip to them and their objective. Default: no
+    /// controller.
+    ///
+    /// Each connection runs the controller's client half. Objective `None`: the tier's.
     #[must_use]
     pub fn admission(
         mut self,
@@ -165,35 +173,44 @@ impl Leaves {
         self
     }
 
-    /// Whether a request begins only when each leaf that it needs lets a call of it go ([`MidTier::needs`](super::MidTier::needs)): it waits
-    /// for that within half of the tier's objective, and is dropped then, before any work was done for it. Under `CORE<n>` none waits.
-    /// Default: no. Leaves without a controller have nothing to set aside, and let every call go.
+    /// Sets whether a request begins only with a credit at each leaf that it needs. Default: no.
+    ///
+    /// [`MidTier::required_leaves`](super::MidTier::required_leaves) names these leaves. A request
+    /// waits at most half of the tier's objective. Then the tier rejects it, before any work was
+    /// done for it. Under `CORE<n>` no request waits. Leaves without a controller have no credits
+    /// and accept every call.
     #[must_use]
     pub fn reserve_credits(mut self, reserves: bool) -> Self {
         self.0.reserves = reserves;
         self
     }
 
-    /// How long a request waits for its leaves at most. A leaf that owes answers and has said nothing for so long counts as away until it says
-    /// something. Default: 1 s.
+    /// Sets the longest wait of a request for its leaves. Default: 1 s.
+    ///
+    /// A leaf that owes responses and has sent nothing for this long counts as unreachable until it
+    /// sends something.
     #[must_use]
     pub fn timeout(mut self, timeout: Nanos) -> Self {
         self.0.timeout = Some(timeout.max(Nanos(1)));
         self
     }
 
-    /// Has requests wait for as long as the tier's objective allows, and through a pause while no leaf is slow ([`Waits`]).
+    /// Derives the timeout from the tier's objective, and extends it in a pause while no leaf is
+    /// slow ([`LeafTimeouts`]).
     #[must_use]
     pub fn timeout_by_objective(mut self) -> Self {
         self.0.timeout = None;
         self
     }
 
-    /// Has so many leaves for each part of the data: the first copies of all parts stand first in the list, then the second ones. A
-    /// service names parts; a repeatable call goes to one of a part's copies, and to another if that takes long. Default: 1.
+    /// Sets the number of leaves per part of the data. Default: 1.
+    ///
+    /// The list begins with the first copies of all parts, followed by the second copies. A service
+    /// names parts. A repeatable call goes to one copy of a part, and to another if the first takes
+    /// long.
     ///
     /// # Errors
-    /// The leaves are no multiple of that.
+    /// The number of leaves is not a multiple of `copies`.
     pub fn copies(mut self, copies: usize) -> Result<Self, LeavesError> {
         let count = self.count();
         if copies == 0 || !count.is_multiple_of(copies) {
@@ -203,43 +220,48 @@ impl Leaves {
         Ok(self)
     }
 
-    /// Asks leaves only that this finds to be the right ones: each connection asks first what its leaf serves, and calls over it end as
-    /// if the leaf was away until that is known. Under `CORE<n>` leaves are asked when the tier starts. Default: all leaves are right.
+    /// Sets the validator of leaves; without one, the tier accepts every leaf.
+    ///
+    /// Each connection first asks its leaf for a description of its service. Until the validator
+    /// accepts it, calls end as if the leaf were unreachable. Under `CORE<n>` the tier asks the
+    /// leaves when it starts.
     #[must_use]
-    pub fn validator(mut self, fit: Arc<dyn LeafValidator>) -> Self {
-        self.0.validation = LeafValidation::new(fit);
+    pub fn validator(mut self, validator: Arc<dyn LeafValidator>) -> Self {
+        self.0.validation = LeafValidation::new(validator);
         self
     }
 
-    /// Words about leaves that are not right, and warnings about others, since this was asked last.
+    /// Takes the messages about rejected leaves, and warnings about others, since the last call.
     pub fn take_reports(&self) -> Vec<String> {
         self.0.validation.take_reports()
     }
 
-    /// The addresses of the leaf at this place, as they were resolved.
+    /// Resolved addresses of the leaf at this index.
     pub fn addresses(&self, leaf: usize) -> &[SocketAddr] {
         self.0.leaves.get(leaf).map_or(&[], |leaf| &leaf.addresses)
     }
 
-    /// Name of the controller that the connections to the leaves speak to.
+    /// Name of the leaves' controller.
     pub fn controller(&self) -> &'static str {
         self.0.algorithm.name
     }
 
-    /// Parts of the data that the leaves have.
+    /// Number of parts of the data.
     pub fn parts(&self) -> usize {
         self.0.parts_of_data()
     }
 
-    /// Connections of async setups. Default: sharded.
+    /// Sets the connections of async setups. Default: sharded.
     #[must_use]
     pub fn links(mut self, links: Links) -> Self {
         self.0.links = links;
         self
     }
 
-    /// After a lost or failed connection the next attempt waits between half of a span and the whole, by chance; the span begins with
-    /// `least` and doubles up to `most`. Default: 10 ms to 2 s.
+    /// Sets the backoff after a lost or failed connection. Default: 10 ms to 2 s.
+    ///
+    /// The backoff begins with `least` and doubles up to `most`. The next attempt waits for a
+    /// random time between half of the backoff and all of it.
     #[must_use]
     pub fn backoff(mut self, least: Nanos, most: Nanos) -> Self {
         let least = least.max(Nanos::from_millis(1));
@@ -249,30 +271,30 @@ impl Leaves {
 }
 
 impl Settings {
-    /// Parts of the data: what a service knows as leaves.
+    /// Number of parts of the data: a service knows each part as a leaf.
     pub(super) fn parts_of_data(&self) -> usize {
         self.leaves.len() / self.copies.max(1)
     }
 
-    /// These leaves, under a tier with this objective.
+    /// Sets the objective of the tier.
     pub(super) fn with_objective(self, objective: Nanos) -> Self {
         Settings { objective, ..self }
     }
 
-    /// How long requests wait for them, before any has answered.
+    /// Initial timeouts of requests, before any leaf has responded.
     pub(super) fn waits(&self) -> LeafTimeouts {
         LeafTimeouts::new(self.timeout, self.objective, self.leaves.len())
     }
 
-    /// Limits of a connection in this version.
+    /// Limits of a connection in this protocol version.
     pub(super) fn limits(&self, version: Version) -> ConnectionLimits {
         let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
         ConnectionLimits { payload_max, connect_timeout, keep_alive, version, datagrams: None }
     }
 
-    /// The client side of the leaves' algorithm, for one connection.
+    /// Client half of the leaves' controller, for one connection.
     pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
-        // The number of cores concerns the server's side.
+        // The number of cores matters only on the server's side.
         let environment = Environment::new(1, self.rtt, self.slo.unwrap_or(self.objective));
         let mut parts = (self.algorithm.build_client)(&self.params, &environment)?;
         parts.config.queue = parts.config.queue.max(WAITING_MAX);
@@ -287,17 +309,17 @@ fn quoted(address: &str) -> String {
 }
 
 fn resolve(address: &str) -> Result<Leaf, LeavesError> {
-    let refused = |reason| LeavesError::Address { address: quoted(address), reason };
-    Ok(Leaf { addresses: crate::address::resolve(address).map_err(refused)? })
+    let address_error = |reason| LeavesError::Address { address: quoted(address), reason };
+    Ok(Leaf { addresses: crate::address::resolve(address).map_err(address_error)? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(addresses: &[&str], told: &str) {
+    fn check(addresses: &[&str], expected: &str) {
         let error = Leaves::resolve(addresses).map(|leaves| leaves.count()).unwrap_err().to_string();
-        assert!(error.contains(told) && error.lines().count() == 1, "{error}");
+        assert!(error.contains(expected) && error.lines().count() == 1, "{error}");
     }
 
     #[test]

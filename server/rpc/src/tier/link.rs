@@ -1,5 +1,7 @@
-//! A tier's connection to one leaf, over its lives. As the client's link, but for what it is for: the bytes of a result go where the request
-//! is, without a copy of their own, and calls may be submitted before the leaf's welcome.
+//! A tier's connection to one leaf, with its reconnections.
+//!
+//! It differs from the client's link in two ways. Result bytes go straight to the request, without
+//! a copy. Calls may be submitted before the leaf's welcome message.
 
 use super::leaves::Settings;
 use crate::client::driver::connect_attempts::ConnectAttempts;
@@ -16,43 +18,44 @@ use mio::{Registry, Token};
 use std::io;
 use std::sync::Arc;
 
-/// Outcome of asking for permission.
+/// Outcome of a request for credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReserveOutcome {
-    /// A call may leave, in this life.
+    /// A call may leave, in this generation of the connection.
     Reserved(u32),
-    /// None may leave now.
+    /// No credit is available now.
     NoCredit,
-    /// The leaf is not there, and holds nobody back.
+    /// The leaf is unreachable, and holds no request back.
     Unavailable,
 }
 
 pub(super) struct Link<T> {
-    /// The leaf's place in the list, and the poll's token.
+    /// Index of the leaf in the list, also the poll token.
     leaf: usize,
     settings: Arc<Settings>,
     socket_connection: Option<Box<SocketConnection<T>>>,
-    /// Whether the leaf of this life is known to be the right one.
+    /// Whether the validator has accepted the leaf of this generation.
     is_validated: bool,
-    /// How many lives there were: a reservation ends with its life.
+    /// Number of connections opened so far; a reservation ends with its generation.
     generation: u32,
-    /// Since when the leaf has had something to answer, if it has.
+    /// Time since which the leaf has owed a response, if it owes one.
     owing_since: Time,
-    /// Whether a permission was asked for and not given while it had nothing to answer.
+    /// Whether a call was denied credit while the leaf owed nothing.
     was_denied: bool,
-    /// Whether it has said nothing for too long: it counts as away until it does.
+    /// Whether the leaf has been silent for too long; it counts as unreachable until it sends
+    /// something.
     is_silent: bool,
-    /// Life that a request has waited for already.
+    /// Generation that a request has waited for already.
     awaited_generation: u32,
-    /// Whether a connection that was up is lost, and none has been tried since.
+    /// Whether an open connection was lost, without an attempt since.
     needs_attempt: bool,
-    /// Name of the question what the leaf serves.
+    /// Token of the validation call.
     validation_token: T,
     attempts: ConnectAttempts,
 }
 
 impl<T: Copy + PartialEq> Link<T> {
-    /// A link whose own question has this name, which no call has.
+    /// Creates a link. No other call may use the token `question`.
     pub(super) fn new(leaf: usize, settings: &Arc<Settings>, question: T) -> Self {
         let attempts = ConnectAttempts::new(settings.backoff);
         let settings = Arc::clone(settings);
@@ -72,13 +75,14 @@ impl<T: Copy + PartialEq> Link<T> {
         }
     }
 
-    /// Whether the leaf is there, the right one, and not silent.
+    /// Whether the leaf is connected, validated and not silent.
     pub(super) fn is_up(&self) -> bool {
-        self.is_validated && !self.is_silent && self.socket_connection.as_ref().is_some_and(|life| life.is_ready())
+        self.is_validated && !self.is_silent && self.socket_connection.as_ref().is_some_and(|socket| socket.is_ready())
     }
 
-    /// Whether the leaf is not there, and a request that waits until then may find it: each life is waited for once, and the first attempt after a
-    /// loss.
+    /// Whether the leaf is down, but may connect before `until`.
+    ///
+    /// A request waits once for each generation, and for the first attempt after a loss.
     pub(super) fn may_connect(&self, until: Time) -> bool {
         !self.is_up()
             && !self.is_silent
@@ -88,12 +92,12 @@ impl<T: Copy + PartialEq> Link<T> {
             }
     }
 
-    /// A request has waited for as long as it may.
+    /// Records that a request has waited as long as it may.
     pub(super) fn mark_awaited(&mut self) {
         (self.awaited_generation, self.needs_attempt) = (self.generation, false);
     }
 
-    /// Makes the next attempt due: others have a connection to the leaf.
+    /// Makes the next attempt due now, because other shards have a connection to the leaf.
     pub(super) fn expedite(&mut self, now: Time) {
         if self.socket_connection.is_none() {
             self.needs_attempt |= self.attempts.next_at() > now;
@@ -101,7 +105,7 @@ impl<T: Copy + PartialEq> Link<T> {
         }
     }
 
-    /// Submits a call. It leaves with the next [`Link::exchange`], waits, or ends here.
+    /// Submits a call, which leaves with the next [`Link::exchange`], waits, or ends here.
     pub(super) fn submit(
         &mut self,
         now: Time,
@@ -110,114 +114,120 @@ impl<T: Copy + PartialEq> Link<T> {
         budget: Budget,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        let Some(life) = self.socket_connection.as_mut().filter(|_| self.is_validated && !self.is_silent) else {
+        let Some(socket) = self.socket_connection.as_mut().filter(|_| self.is_validated && !self.is_silent) else {
             events(Event::Disconnected { token, stage: RequestStage::Waiting });
             return None;
         };
-        self.owing_since = owes_since(life, self.owing_since, now);
+        self.owing_since = owes_since(socket, self.owing_since, now);
         match budget.remaining() {
-            None => life.writer().submit(now, token, request, events),
-            Some(left) => life.writer().submit_within(now, token, request, wire::Budget::of(left), events),
+            None => socket.writer().submit(now, token, request, events),
+            Some(remaining) => socket.writer().submit_within(now, token, request, wire::Budget::of(remaining), events),
         }
     }
 
-    /// Sets the permission for a call aside.
+    /// Reserves the credit for a call.
     pub(super) fn reserve(&mut self, now: Time) -> ReserveOutcome {
-        let lives = self.generation;
-        let Some(life) = self.up() else { return ReserveOutcome::Unavailable };
-        if life.connection().reserve(now) {
-            return ReserveOutcome::Reserved(lives);
+        let generation = self.generation;
+        let Some(socket) = self.up() else { return ReserveOutcome::Unavailable };
+        if socket.connection().reserve(now) {
+            return ReserveOutcome::Reserved(generation);
         }
-        // One that has stopped with all its permissions taken back owes nothing, and would hold everybody back.
-        if life.connection().in_flight() == 0 && !self.was_denied {
+        // A leaf that has stopped and revoked all its credits owes nothing, and would block every
+        // request.
+        if socket.connection().in_flight() == 0 && !self.was_denied {
             (self.owing_since, self.was_denied) = (now, true);
         }
         ReserveOutcome::NoCredit
     }
 
-    /// Gives a reservation back, which was made in this life.
-    pub(super) fn release(&mut self, now: Time, life: u32, events: &mut impl FnMut(Event<'_, T>)) {
-        if let Some(there) = self.socket_connection.as_mut().filter(|_| self.generation == life) {
+    /// Returns a reservation of `generation`.
+    pub(super) fn release(&mut self, now: Time, generation: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if let Some(there) = self.socket_connection.as_mut().filter(|_| self.generation == generation) {
             there.writer().release(now, events);
         }
     }
 
-    /// Submits a call on a reservation that was made in this life; without it as any other.
+    /// Submits a call on a reservation of `generation`; if that is over, as an ordinary call.
     pub(super) fn submit_reserved(
         &mut self,
         now: Time,
         token: T,
-        (request, life): (&Request<'_>, u32),
+        (request, generation): (&Request<'_>, u32),
         budget: Budget,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        match self.socket_connection.as_mut().filter(|_| self.generation == life) {
+        match self.socket_connection.as_mut().filter(|_| self.generation == generation) {
             None => self.submit(now, token, request, budget, events),
-            Some(life) => {
-                self.owing_since = owes_since(life, self.owing_since, now);
+            Some(socket) => {
+                self.owing_since = owes_since(socket, self.owing_since, now);
                 let budget = budget.remaining().map(wire::Budget::of);
-                life.writer().submit_reserved(now, token, request, budget, events)
+                socket.writer().submit_reserved(now, token, request, budget, events)
             }
         }
     }
 
-    /// Tells the leaf of so many requests that wait elsewhere for permission here.
+    /// Reports to the leaf the number of requests that wait elsewhere for credit here.
     pub(super) fn set_waiting(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
-        // One that is silent, too: it will read that when it goes on.
-        if let Some(life) = self.socket_connection.as_mut().filter(|life| self.is_validated && life.is_ready()) {
-            life.writer().set_waiting_elsewhere(now, requests, events);
+        // Silent leaves get the report, too: they read it when they continue.
+        if let Some(socket) = self.socket_connection.as_mut().filter(|socket| self.is_validated && socket.is_ready()) {
+            socket.writer().set_waiting_elsewhere(now, requests, events);
         }
     }
 
-    /// Gives a call up. Whether it had no end yet; it has none then.
+    /// Cancels a call. Returns whether the call had not ended; no event follows then.
     pub(super) fn cancel(&mut self, now: Time, request: RequestId, events: &mut impl FnMut(Event<'_, T>)) -> bool {
-        self.socket_connection.as_mut().is_some_and(|life| life.writer().cancel(now, request, events).is_some())
+        self.socket_connection.as_mut().is_some_and(|socket| socket.writer().cancel(now, request, events).is_some())
     }
 
-    /// Notes whether a leaf of which something is wanted has said nothing for so long, a sign of life included: half of it passes before it is asked for
-    /// one, for a single call may take long. To be called when all that has come was read. Whether it has changed, or has a question to send.
+    /// Updates whether the leaf is silent: it owes something and has sent nothing for `silence`,
+    /// not even a reply to a ping.
+    ///
+    /// The ping leaves after half of that time, because a single call may take long. The caller
+    /// must have read all input before. Returns whether the state has changed or a ping waits to be
+    /// sent.
     pub(super) fn check_silence(&mut self, now: Time, silence: Nanos) -> bool {
         let before = self.is_silent;
         self.is_silent = false;
-        let Some(life) = self.socket_connection.as_mut() else { return before };
-        if !life.is_ready() {
-            // A thread that has looked at nothing for a while finds the welcome late, and no leaf is to blame: one request waits for it first.
+        let Some(socket) = self.socket_connection.as_mut() else { return before };
+        if !socket.is_ready() {
+            // A thread that has not polled for a while finds the welcome late, and the leaf is not
+            // at fault. So one request waits for it first.
             self.is_silent = self.awaited_generation == self.generation;
             return before != self.is_silent;
         }
-        let is_wanted = self.was_denied || life.connection().in_flight() > 0;
-        self.was_denied &= life.last_received() < self.owing_since;
+        let is_wanted = self.was_denied || socket.connection().in_flight() > 0;
+        self.was_denied &= socket.last_received() < self.owing_since;
         let half = silence / 2;
-        if !is_wanted || now.since(life.last_received().max(self.owing_since)) <= half {
+        if !is_wanted || now.since(socket.last_received().max(self.owing_since)) <= half {
             return before;
         }
-        let asked = life.ping(now);
-        self.is_silent = asked < now && now.since(asked) >= half;
-        before != self.is_silent || asked == now
+        let pinged_at = socket.ping(now);
+        self.is_silent = pinged_at < now && now.since(pinged_at) >= half;
+        before != self.is_silent || pinged_at == now
     }
 
-    /// The life of a leaf that is there, the right one, and not silent.
+    /// The connection of a leaf that is connected, validated and not silent.
     fn up(&mut self) -> Option<&mut Box<SocketConnection<T>>> {
-        self.socket_connection.as_mut().filter(|life| self.is_validated && !self.is_silent && life.is_ready())
+        self.socket_connection.as_mut().filter(|socket| self.is_validated && !self.is_silent && socket.is_ready())
     }
 
-    /// Calls that are unanswered; as many as there may be if the leaf is not there.
+    /// Number of unanswered calls; the maximum if the leaf is not up.
     pub(super) fn in_flight(&mut self) -> u32 {
-        self.up().map_or(u32::MAX, |life| life.connection().in_flight())
+        self.up().map_or(u32::MAX, |socket| socket.connection().in_flight())
     }
 
-    /// The leaf's window; `None` if it does not bind, or the leaf is not there.
+    /// Window of the leaf; `None` if it does not limit the calls, or the leaf is not up.
     pub(super) fn window(&mut self) -> Option<u32> {
-        let life = self.up()?;
-        Some(life.connection().window()).filter(|allowed| *allowed < u32::MAX)
+        let socket = self.up()?;
+        Some(socket.connection().window()).filter(|allowed| *allowed < u32::MAX)
     }
 
-    /// Calls that the leaf allows to be unanswered; 0 if it is not there.
+    /// Number of calls that may be unanswered; 0 if the leaf is not up.
     pub(super) fn allowed(&mut self) -> u32 {
-        self.up().map_or(0, |life| life.connection().window())
+        self.up().map_or(0, |socket| socket.connection().window())
     }
 
-    /// Does what is due: the next attempt at a connection, its limit, a sign of life, calls that expire.
+    /// Runs due work: the next connection attempt, its time limit, a ping, expiring calls.
     pub(super) fn on_timer(
         &mut self,
         now: Time,
@@ -225,7 +235,7 @@ impl<T: Copy + PartialEq> Link<T> {
         random: &mut Random,
         events: &mut impl FnMut(Event<'_, T>),
     ) {
-        let Some(life) = &mut self.socket_connection else {
+        let Some(socket) = &mut self.socket_connection else {
             if now >= self.attempts.next_at() {
                 self.connect(now, registry, random);
             }
@@ -237,14 +247,14 @@ impl<T: Copy + PartialEq> Link<T> {
                 events(event);
             }
         };
-        if life.on_timer(now, others).is_err() {
+        if socket.on_timer(now, others).is_err() {
             self.disconnect(now, random, events);
         }
     }
 
-    /// When [`Link::on_timer`] has something to do next.
+    /// Time at which [`Link::on_timer`] has work next.
     pub(super) fn next_timeout(&mut self, now: Time) -> Time {
-        self.socket_connection.as_mut().map_or(self.attempts.next_at(), |life| life.next_timeout(now))
+        self.socket_connection.as_mut().map_or(self.attempts.next_at(), |socket| socket.next_timeout(now))
     }
 
     fn connect(&mut self, now: Time, registry: &Registry, random: &mut Random) {
@@ -255,43 +265,44 @@ impl<T: Copy + PartialEq> Link<T> {
         match parts.and_then(|parts| {
             SocketConnection::open(address, parts, self.settings.limits(self.attempts.version()), at, now)
         }) {
-            Ok(mut life) => {
+            Ok(mut socket) => {
                 self.generation = self.generation.wrapping_add(1);
                 (self.is_silent, self.was_denied) = (false, false);
                 self.is_validated = !self.settings.validation.is_enabled();
                 if !self.is_validated {
-                    // It goes with the registration: that the leaf is right is known when its welcome is.
+                    // The call leaves with the registration. The welcome message follows before the
+                    // leaf is validated.
                     let question = Request {
                         method: statistics::METHOD,
                         payload: &[],
                         priority: Priority::HIGHEST,
                         random: random.draw(),
                     };
-                    life.writer().submit(now, self.validation_token, &question, &mut |_| {});
+                    socket.writer().submit(now, self.validation_token, &question, &mut |_| {});
                 }
-                self.socket_connection = Some(Box::new(life));
+                self.socket_connection = Some(Box::new(socket));
             }
             Err(_) => self.schedule_reconnect(now, random),
         }
     }
 
-    /// The poll says something about the socket.
+    /// Records readiness of the socket, as the poll reports it.
     pub(super) fn on_readiness(&mut self, readiness: &Readiness) {
-        if let Some(life) = &mut self.socket_connection {
-            life.on_readiness(readiness);
+        if let Some(socket) = &mut self.socket_connection {
+            socket.on_readiness(readiness);
         }
     }
 
-    /// Whether [`Link::exchange`] has something to do, as far as is known.
+    /// Whether [`Link::exchange`] has known work.
     pub(super) fn is_busy(&self) -> bool {
-        self.socket_connection.as_ref().is_some_and(|life| life.is_busy())
+        self.socket_connection.as_ref().is_some_and(|socket| socket.is_busy())
     }
 
-    /// Moves bytes, as many as there are up to a bound.
+    /// Reads and writes bytes, up to a limit per call.
     pub(super) fn exchange(&mut self, clock: &Clock, random: &mut Random, events: &mut impl FnMut(Event<'_, T>)) {
         let Link {
-            socket_connection: Some(life),
-            is_validated: is_known,
+            socket_connection: Some(socket),
+            is_validated: is_accepted,
             validation_token: question,
             settings,
             leaf,
@@ -301,15 +312,15 @@ impl<T: Copy + PartialEq> Link<T> {
             return;
         };
         let (question, mut verdict) = (*question, Ok(()));
-        let moved = life.exchange(clock, &mut |event| {
+        let moved = socket.exchange(clock, &mut |event| {
             if *event.token() != question {
                 return events(event);
             }
-            // One that ends otherwise ends with its connection.
+            // Any other outcome ends with the connection.
             if let Event::Completed { payload, .. } = event {
-                let told = Statistics::parse(payload).ok().map(|statistics| statistics.about);
-                verdict = settings.validation.validate(*leaf, told.as_ref());
-                *is_known = verdict.is_ok();
+                let info = Statistics::parse(payload).ok().map(|statistics| statistics.about);
+                verdict = settings.validation.validate(*leaf, info.as_ref());
+                *is_accepted = verdict.is_ok();
             }
         });
         if moved.is_err() || verdict.is_err() {
@@ -317,23 +328,24 @@ impl<T: Copy + PartialEq> Link<T> {
         }
     }
 
-    /// The connection is over, and so is all that it had.
+    /// Closes the connection and ends all its calls.
     fn disconnect(&mut self, now: Time, random: &mut Random, events: &mut impl FnMut(Event<'_, T>)) {
-        let life = self.socket_connection.take();
-        self.needs_attempt |= life.as_ref().is_some_and(|life| life.has_lasted(now, Nanos::ZERO));
+        let socket = self.socket_connection.take();
+        self.needs_attempt |= socket.as_ref().is_some_and(|socket| socket.has_lasted(now, Nanos::ZERO));
         let question = self.validation_token;
         let events = &mut |event: Event<'_, T>| {
             if *event.token() != question {
                 events(event);
             }
         };
-        let refuses_version = life.as_ref().is_some_and(|life| life.refuses_version());
-        if let Some(life) = life {
-            // A leaf that accepts connections and never says its welcome has not held.
-            if life.has_lasted(now, self.attempts.stable_after()) {
+        let refuses_version = socket.as_ref().is_some_and(|socket| socket.refuses_version());
+        if let Some(socket) = socket {
+            // A leaf that accepts connections and never sends its welcome does not reset the
+            // backoff.
+            if socket.has_lasted(now, self.attempts.stable_after()) {
                 self.attempts.reset();
             }
-            life.close(now, events);
+            socket.close(now, events);
         }
         self.schedule_reconnect(now, random);
         if refuses_version {
@@ -345,11 +357,11 @@ impl<T: Copy + PartialEq> Link<T> {
         self.attempts.record_end(now, self.settings.leaves[self.leaf].addresses.len(), random);
     }
 
-    /// The tier ends: says good-bye if the leaf listens.
+    /// Ends the link with the tier, and sends a farewell if the leaf is connected.
     pub(super) fn leave(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         let question = self.validation_token;
-        if let Some(life) = self.socket_connection.take() {
-            life.leave(now, &mut |event: Event<'_, T>| {
+        if let Some(socket) = self.socket_connection.take() {
+            socket.leave(now, &mut |event: Event<'_, T>| {
                 if *event.token() != question {
                     events(event);
                 }
@@ -358,7 +370,8 @@ impl<T: Copy + PartialEq> Link<T> {
     }
 }
 
-/// Since when a leaf that is called now has had something to answer: it was called before at a time, and may owe that still.
-fn owes_since<T: Copy + PartialEq>(life: &mut SocketConnection<T>, before: Time, now: Time) -> Time {
-    if life.connection().in_flight() == 0 { now } else { before }
+/// Time since which a leaf that is called now owes a response: the earlier time if it still owes
+/// one.
+fn owes_since<T: Copy + PartialEq>(socket: &mut SocketConnection<T>, since: Time, now: Time) -> Time {
+    if socket.connection().in_flight() == 0 { now } else { since }
 }

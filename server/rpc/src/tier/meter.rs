@@ -1,16 +1,16 @@
-//! CPU time of a crew's thread, which it tells now and then: asking the system costs as much as a small request.
+//! CPU time of a pool's thread, read at intervals: a reading costs as much as a small request.
 
 use leeward_core::units::{Nanos, Time};
 use leeward_runtime::Clock;
 use nix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The system is asked no more often than this.
+/// Shortest time between two readings.
 const EVERY: Nanos = Nanos::from_millis(1);
-/// A thread that polls looks at the clock once in so many turns.
+/// Number of polls between two looks at the clock.
 const TURNS: u32 = 1_024;
 
-/// CPU time that a thread has told.
+/// CPU time that a thread has reported.
 #[derive(Debug, Default)]
 pub(super) struct CpuMeter {
     reported: Nanos,
@@ -19,7 +19,7 @@ pub(super) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// A turn of a thread that may never sleep.
+    /// Counts a poll of a thread that may never sleep.
     pub(super) fn on_poll(&mut self, clock: &Clock, sum: &AtomicU64) {
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(TURNS) {
@@ -34,7 +34,7 @@ impl CpuMeter {
             return;
         }
         self.read_at = now;
-        // A system that does not tell has threads without CPU time.
+        // Without this clock, threads report no CPU time.
         let Ok(time) = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID) else { return };
         let used = Nanos(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64);
         sum.fetch_add(used.saturating_sub(self.reported).0, Ordering::Relaxed);

@@ -1,15 +1,22 @@
-//! Tiers: servers that answer by asking leaves, under any of the paper's threading models (µTune, OSDI'18), which may change while they serve.
+//! Tiers: servers that call leaves before they respond, under any of the threading models of µTune
+//! (OSDI'18). The model may change at run time.
 //!
-//! - [`MidTier`]: the service, one code for sync and async models. [`Leaves`]: whom it asks.
-//! - [`Options`], [`Tier`], [`Switch`]: starting, stopping, changing the model. [`crate::server::Builder::start_tier`] starts one.
-//! - `duties`: what the crew's threads do. `shard`, `link`: connections to the leaves. `gather`, `calls`, `replies`, `slab`, `pool`: a
-//!   request on its way.
-//! - `credits`: requests that wait for credits before they begin. `purses`: credits at the leaves. `governor`: a policy's senses, and when it is asked; [`Governed`]: how it is made. `meter`: CPU time.
-//! - [`Fit`]: which leaves may be asked. `inquiry`: what they serve, asked before a tier starts.
-//! - `on_cores`: the same service on today's server, the ninth model.
+//! - [`MidTier`]: the service, one code for sync and async models. [`Leaves`]: the servers that it
+//!   calls.
+//! - [`Options`], [`Tier`], [`Switch`]: start, stop and change the model.
+//!   [`crate::server::Builder::start_tier`] starts a tier.
+//! - `runtime`: roles of the pool's threads. `shard`, `link`: connections to the leaves. `gather`,
+//!   `calls`, `replies`, `slab`, `pool`: a request on its way.
+//! - `credits`: requests that wait for credits before they begin. `backend_credits`: credits at the
+//!   leaves.
+//! - `governor`: inputs of a policy and the times of its decisions. [`PolicyFactory`]: makes a
+//!   policy. `meter`: CPU time.
+//! - [`LeafValidator`]: accepts or rejects leaves. `startup_check`: asks the leaves before a tier
+//!   starts.
+//! - `on_cores`: the same service on the server's cores, the ninth model.
 //!
-//! Never here: which model fits the load (`leeward-core`), threads and how they switch (`leeward-runtime`), clients' sockets
-//! (`leeward-engine`).
+//! Does not contain the choice of the model (`leeward-threading`), threads and their switching
+//! (`leeward-runtime`), or clients' sockets (`leeward-engine`).
 
 mod backend_credits;
 mod calls;
@@ -35,7 +42,7 @@ mod validation;
 
 use crate::server::Builder;
 
-/// Starts a tier with the model that its options name.
+/// Starts a tier with the model of its options.
 pub(crate) fn start<M: MidTier>(
     builder: Builder,
     address: &str,

@@ -1,5 +1,7 @@
-//! The ninth model, `CORE<n>`: a tier's service on today's server, whose cores each receive, execute and ask leaves, and steal from each other.
-//! Requests are tasks and calls are a client's, which the cores poll. It allocates per request, as tasks do.
+//! The ninth model, `CORE<n>`: a tier's service on the server's cores.
+//!
+//! Each core receives, executes, calls leaves and steals work. Requests are tasks; clients make the
+//! calls, and the cores poll the clients. Each request allocates, as tasks do.
 
 use super::backend_credits::LeafCounts;
 use super::calls::{CallEntry, CallList};
@@ -28,18 +30,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-/// The longest wait of any call, where nobody has said one.
+/// Longest timeout of a call if none is configured.
 const CALL_MAX: Nanos = Nanos::from_secs(60);
 
-/// A service as a handler of tasks.
+/// Runs a tier's service as an asynchronous handler.
 struct TierHandler<M> {
     service: M,
-    /// Clients, a single one per leaf.
+    /// One client per part of the data.
     clients: Vec<Client>,
     counts: Arc<Counts>,
-    /// Said wait for leaves.
+    /// Configured timeout of requests.
     fixed_timeout: Option<Nanos>,
-    /// Waits for the parts of the data. Tasks of all cores ask and tell, for some tens of nanoseconds each.
+    /// Timeouts for the parts of the data. Tasks of all cores read and update them, for some tens
+    /// of nanoseconds each.
     waits: Mutex<LeafTimeouts>,
 }
 
@@ -47,7 +50,7 @@ struct TierHandler<M> {
 struct Counts {
     gathers: AtomicU64,
     calls: AtomicU64,
-    /// Of each leaf.
+    /// Calls per leaf.
     by_leaf: Box<[AtomicU64]>,
 }
 
@@ -56,15 +59,15 @@ impl<M: MidTier> TierHandler<M> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a request waits. A task does not know how long it has waited for its core: as long as one that has not.
+    /// Timeout of a request. A task does not know its wait for a core, so the timeout assumes none.
     fn gather_timeout(&self) -> Nanos {
         self.fixed_timeout.unwrap_or_else(|| self.waits().timeout(Nanos::ZERO))
     }
 
-    /// Has the waits told of a call's leaf, where they follow from what leaves take.
-    fn update_waits(&self, calls: &CallList, place: usize, tell: impl FnOnce(&mut LeafTimeouts, usize)) {
-        if let (None, Some(CallEntry { leaf: LeafId(leaf), .. })) = (self.fixed_timeout, calls.get(place)) {
-            tell(&mut self.waits(), usize::from(leaf));
+    /// Passes the leaf of a call to `update`, unless the timeout is configured.
+    fn update_waits(&self, calls: &CallList, index: usize, update: impl FnOnce(&mut LeafTimeouts, usize)) {
+        if let (None, Some(CallEntry { leaf: LeafId(leaf), .. })) = (self.fixed_timeout, calls.get(index)) {
+            update(&mut self.waits(), usize::from(leaf));
         }
     }
 
@@ -74,56 +77,56 @@ impl<M: MidTier> TierHandler<M> {
         replies.begin(calls.len());
         self.counts.gathers.fetch_add(1, Ordering::Relaxed);
         self.counts.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        let patience = enough.timeout(self.gather_timeout());
+        let timeout = enough.timeout(self.gather_timeout());
         let mut wanted = enough.wanted(calls.len());
-        let mut of_all = match enough {
+        let mut good_enough_timer = match enough {
             GatherCondition::GoodEnough { within, .. } => Some(Box::pin(sleep(within))),
             _ => None,
         };
-        let mut under_way: Vec<Option<ResponseFuture>> = Vec::with_capacity(calls.len());
-        for place in 0..calls.len() {
-            let Some(CallEntry { leaf: LeafId(leaf), method, payload, .. }) = calls.get(place) else { continue };
-            let Some(client) = self.clients.get(usize::from(leaf)).filter(|_| place < CALLS_MAX) else {
-                replies.note(place, ReplyState::Failed(LeafError::Invalid));
-                under_way.push(None);
+        let mut futures: Vec<Option<ResponseFuture>> = Vec::with_capacity(calls.len());
+        for index in 0..calls.len() {
+            let Some(CallEntry { leaf: LeafId(leaf), method, payload, .. }) = calls.get(index) else { continue };
+            let Some(client) = self.clients.get(usize::from(leaf)).filter(|_| index < CALLS_MAX) else {
+                replies.note(index, ReplyState::Failed(LeafError::Invalid));
+                futures.push(None);
                 continue;
             };
             if let Some(calls) = self.counts.by_leaf.get(usize::from(leaf)) {
                 calls.fetch_add(1, Ordering::Relaxed);
             }
-            let mut options = CallOptions::new().timeout(patience);
-            if let Some(left) = budget::current().remaining() {
-                options = options.budget(left);
+            let mut options = CallOptions::new().timeout(timeout);
+            if let Some(remaining) = budget::current().remaining() {
+                options = options.budget(remaining);
             }
-            under_way.push(Some(client.call_with(method, payload, options)));
+            futures.push(Some(client.call_with(method, payload, options)));
         }
         let mut results = 0;
         poll_fn(|context| {
-            let mut left = false;
-            for (place, call) in under_way.iter_mut().enumerate() {
+            let mut has_pending = false;
+            for (index, call) in futures.iter_mut().enumerate() {
                 let Some(future) = call else { continue };
                 let Poll::Ready(outcome) = Pin::new(future).poll(context) else {
-                    left = true;
+                    has_pending = true;
                     continue;
                 };
                 *call = None;
                 results += usize::from(outcome.is_ok());
                 match outcome {
                     Ok(response) => {
-                        self.update_waits(calls, place, |waits, leaf| waits.record_response(leaf, response.round_trip));
-                        replies.result(place, &response.payload);
+                        self.update_waits(calls, index, |waits, leaf| waits.record_response(leaf, response.round_trip));
+                        replies.result(index, &response.payload);
                     }
                     Err(CallError::TimedOut { .. }) => {
-                        self.update_waits(calls, place, |waits, leaf| waits.record_timeout(leaf, patience))
+                        self.update_waits(calls, index, |waits, leaf| waits.record_timeout(leaf, timeout))
                     }
-                    Err(error) => _ = replies.note(place, ReplyState::Failed(leaf_error(&error))),
+                    Err(error) => _ = replies.note(index, ReplyState::Failed(leaf_error(&error))),
                 }
             }
-            if of_all.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready()) {
-                of_all = None;
+            if good_enough_timer.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready()) {
+                good_enough_timer = None;
                 wanted = enough.good_enough(calls.len());
             }
-            if left && results < wanted { Poll::Pending } else { Poll::Ready(()) }
+            if has_pending && results < wanted { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
         replies
@@ -148,22 +151,22 @@ impl<M: MidTier> AsyncHandler for TierHandler<M> {
         let mut calls = Calls { list: &mut list, leaf_count: leaves };
         let mut step = self.service.begin(&request.as_request(), &mut state, &mut calls, &mut reply)?;
         while let Step::Gather(enough) = step {
-            let came = self.gather(&list, enough).await;
+            let replies = self.gather(&list, enough).await;
             list.clear();
             let mut calls = Calls { list: &mut list, leaf_count: leaves };
-            step = self.service.resume(&mut state, &Replies(&came), &mut calls, &mut reply)?;
+            step = self.service.resume(&mut state, &Replies(&replies), &mut calls, &mut reply)?;
         }
         Ok(reply)
     }
 }
 
-/// Clients of all leaves, which the server's cores poll in turn.
+/// Creates one client per part of the data; the server's cores poll the clients.
 fn clients(mut builder: Builder, leaves: &Leaves) -> Result<(Builder, Vec<Client>), TierError> {
     let mut clients = Vec::new();
     let (parts, copies) = (leaves.parts(), leaves.0.copies);
     let Settings { leaves, algorithm, params, rtt, slo, timeout, objective, backoff, payload_max, .. } = &leaves.0;
-    // Each call says for itself how long it is waited for.
-    let most = timeout.unwrap_or(CALL_MAX);
+    // Each call sets its own timeout.
+    let call_timeout = timeout.unwrap_or(CALL_MAX);
     for core in 0..parts {
         let of_part = (0..copies).map(|copy| leaves[core + copy * parts].addresses[0].to_string());
         let (client, polled) = of_part
@@ -171,10 +174,10 @@ fn clients(mut builder: Builder, leaves: &Leaves) -> Result<(Builder, Vec<Client
             .admission(algorithm, params.clone())
             .objective(*rtt, slo.unwrap_or(*objective))
             .payload_limit(*payload_max)
-            .timeout(most)
-            .connection_wait(most)
+            .timeout(call_timeout)
+            .connection_wait(call_timeout)
             .backoff(backoff.0, backoff.1)
-            // Copies have the same, and what was rejected was not begun.
+            // Copies hold the same data, and a rejected call was not begun.
             .retries(u32::from(copies > 1), 10)
             .build_polled()
             .map_err(|error| TierError::Client(error.to_string()))?;
@@ -184,7 +187,7 @@ fn clients(mut builder: Builder, leaves: &Leaves) -> Result<(Builder, Vec<Client
     Ok((builder, clients))
 }
 
-/// Starts a tier on so many cores.
+/// Starts a tier on `cores` cores.
 pub(super) fn start<M: MidTier>(
     builder: Builder,
     address: &str,
@@ -198,14 +201,14 @@ pub(super) fn start<M: MidTier>(
     let addresses = options.leaves.0.leaves.iter().filter_map(|leaf| leaf.addresses.first().copied()).collect();
     let cores = CoreSwitch { cores, clients: clients.clone(), addresses, counts: Arc::clone(&counts) };
     let waits = Mutex::new(options.leaves.0.waits());
-    let asker = TierHandler { service, clients, counts, fixed_timeout: options.leaves.0.timeout, waits };
-    let server = builder.start_async(address, asker)?;
+    let handler = TierHandler { service, clients, counts, fixed_timeout: options.leaves.0.timeout, waits };
+    let server = builder.start_async(address, handler)?;
     let switch = Switch(Arc::new(cores));
     let server = Server::from(leeward_engine::Server::of(CoreTier { server, switch: switch.clone() }));
     Ok(Tier::new(server, switch))
 }
 
-/// The server, which tells of its leaves, too.
+/// Server that also reports its leaves.
 struct CoreTier {
     server: Server,
     switch: Switch,
@@ -259,7 +262,7 @@ impl RunningServer for CoreTier {
 
 struct CoreSwitch {
     cores: u16,
-    /// A client per part of the data, whose copies it knows.
+    /// One client per part of the data; the client knows all copies.
     clients: Vec<Client>,
     addresses: Vec<SocketAddr>,
     counts: Arc<Counts>,
@@ -289,11 +292,11 @@ impl Switchable for CoreSwitch {
 
     fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)> {
         let clients = self.clients.iter().zip(&self.counts.by_leaf);
-        let told = clients.map(|(client, calls)| LeafCounts {
+        let counts = clients.map(|(client, calls)| LeafCounts {
             calls: calls.load(Ordering::Relaxed),
             connections: client.connected() as u64,
             credits: None,
         });
-        self.addresses.iter().copied().zip(told).collect()
+        self.addresses.iter().copied().zip(counts).collect()
     }
 }

@@ -1,10 +1,13 @@
-//! A policy of threading for whichever tier a builder starts: who starts a service need not know which one it is. Never here: the policy.
+//! Factory of threading policies for the tier that a builder starts; the caller need not know the
+//! service.
+//!
+//! Does not contain policies.
 
 use leeward_threading::ThreadingPolicy;
 use std::fmt;
 use std::sync::Arc;
 
-/// How a policy of threading is made, and the CPUs that it decides about.
+/// Makes threading policies for a number of CPUs.
 #[derive(Clone)]
 pub struct PolicyFactory {
     make: Arc<dyn Fn() -> Box<dyn ThreadingPolicy> + Send + Sync>,
@@ -12,12 +15,12 @@ pub struct PolicyFactory {
 }
 
 impl PolicyFactory {
-    /// Policies that `make` makes, one per tier, on so many CPUs.
+    /// Creates a factory that calls `make` once per tier, for `cpus` CPUs.
     pub fn new(cpus: u16, make: impl Fn() -> Box<dyn ThreadingPolicy> + Send + Sync + 'static) -> Self {
         PolicyFactory { make: Arc::new(make), cpus }
     }
 
-    /// A policy, and its CPUs.
+    /// Makes a policy, and returns it with its number of CPUs.
     pub(super) fn policy(&self) -> (Box<dyn ThreadingPolicy>, u16) {
         ((self.make)(), self.cpus)
     }

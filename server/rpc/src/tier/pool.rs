@@ -1,12 +1,13 @@
-//! Records of requests, which are used again: one request's buffers are the next one's.
+//! Pool of request records: a request reuses the buffers of an earlier one.
 
 use super::gather::Gather;
 use std::sync::{Mutex, PoisonError};
 
-/// Records that are kept; more are given back.
+/// Records that the pool keeps; more are freed.
 const POOL_MAX: usize = 4_096;
 
-/// Spare records of a tier. Threads that begin requests take them, and those that end requests bring them back.
+/// Spare records of a tier. Threads take one to begin a request, and return it when the request
+/// ends.
 pub(super) struct Pool<S>(Mutex<Vec<Box<Gather<S>>>>);
 
 impl<S: Default> Pool<S> {

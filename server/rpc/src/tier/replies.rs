@@ -1,29 +1,29 @@
-//! Replies to the calls of one step: results in one buffer, which is used again.
+//! Replies to the calls of one step, with the results in one reusable buffer.
 
 use super::calls::BUFFER_MAX;
 use super::service::LeafError;
 use crate::client::Event;
 
-/// Replies, by the places of their calls.
+/// Replies, in the order of their calls.
 #[derive(Debug, Default)]
 pub(super) struct ReplyList {
     pub(super) replies: Vec<ReplyState>,
     pub(super) bytes: Vec<u8>,
 }
 
-/// State of a call, as far as it is known.
+/// State of a call, as far as the tier knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyState {
-    /// Nothing yet.
+    /// No reply so far.
     Missing,
-    /// A result, at this place of the buffer.
+    /// A result, with its range in the buffer.
     Result { from: usize, to: usize },
     /// The call has ended without a result.
     Failed(LeafError),
 }
 
 impl ReplyList {
-    /// Nothing has come of so many calls.
+    /// Starts over for `calls` calls without replies.
     pub(super) fn begin(&mut self, calls: usize) {
         self.replies.clear();
         self.replies.resize(calls, ReplyState::Missing);
@@ -33,9 +33,11 @@ impl ReplyList {
         }
     }
 
-    /// The call at `place` has ended. Whether that is news, and whether it is a result.
-    pub(super) fn record_event<T>(&mut self, place: usize, event: &Event<'_, T>) -> Option<bool> {
-        let came = match event {
+    /// Records the end of the call at `index`.
+    ///
+    /// Returns whether it has a result; `None` if it had ended before.
+    pub(super) fn record_event<T>(&mut self, index: usize, event: &Event<'_, T>) -> Option<bool> {
+        let state = match event {
             Event::Completed { payload, .. } => {
                 let from = self.bytes.len();
                 self.bytes.extend_from_slice(payload);
@@ -47,21 +49,21 @@ impl ReplyList {
             Event::TooLong { .. } => ReplyState::Failed(LeafError::Invalid),
             Event::Disconnected { .. } => ReplyState::Failed(LeafError::Disconnected),
         };
-        self.note(place, came).then_some(matches!(came, ReplyState::Result { .. }))
+        self.note(index, state).then_some(matches!(state, ReplyState::Result { .. }))
     }
 
-    /// The call at `place` has this result.
-    pub(super) fn result(&mut self, place: usize, payload: &[u8]) {
+    /// Records a result of the call at `index`.
+    pub(super) fn result(&mut self, index: usize, payload: &[u8]) {
         let from = self.bytes.len();
         self.bytes.extend_from_slice(payload);
-        self.note(place, ReplyState::Result { from, to: self.bytes.len() });
+        self.note(index, ReplyState::Result { from, to: self.bytes.len() });
     }
 
-    /// Notes what became of a call, once. Whether it was the first news.
-    pub(super) fn note(&mut self, place: usize, came: ReplyState) -> bool {
-        match self.replies.get_mut(place) {
+    /// Records the state of a call once. Returns `false` if the call had ended before.
+    pub(super) fn note(&mut self, index: usize, state: ReplyState) -> bool {
+        match self.replies.get_mut(index) {
             Some(entry @ ReplyState::Missing) => {
-                *entry = came;
+                *entry = state;
                 true
             }
             _ => false,

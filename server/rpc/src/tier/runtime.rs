@@ -1,5 +1,8 @@
-//! Duties of a tier's crew: clients are looked at through the front, requests are executed by the service, leaves are looked at through
-//! shards. Never here: which thread does what (the crew), the rules of a gather (`gather`).
+//! Roles of the threads of a tier's pool: polling clients through the event loop, executing
+//! requests, polling leaves through shards.
+//!
+//! Does not contain the assignment of roles to threads (the thread pool), or the rules of a gather
+//! (`gather`).
 
 use super::calls::CallList;
 use super::gather::{Gather, NextAction};
@@ -27,20 +30,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// A thread at the clients' sockets looks at the clock in whole milliseconds, as a core's poll does: the controller's period would
-/// else keep an idle server awake.
+/// Shortest sleep of a thread at the clients' sockets, which wakes in whole milliseconds like a
+/// core's poll.
+///
+/// Otherwise the controller's period would keep an idle server awake.
 const TICK: Duration = Duration::from_millis(1);
-/// A sync thread that has not used its connections for so long looks at them before it does.
+/// Idle time after which a sync thread polls its connections before it uses them.
 const STALE: Nanos = Nanos::from_secs(1);
 
-/// A tier, as its crew works at it.
+/// A tier, as the threads of its pool run it.
 pub(super) struct TierRuntime<M: MidTier> {
     pub(super) event_loop: ExternalEventLoop<Rpc<ExternalExecutor>>,
     pub(super) cancels: Arc<CancelledCalls>,
     pub(super) control: Arc<PoolControl>,
     pub(super) service: M,
     pub(super) settings: Arc<Settings>,
-    /// The tier's own objective.
+    /// Objective of the tier itself.
     pub(super) objective: Nanos,
     pub(super) clock: Clock,
     pub(super) alarms: Arc<[ThreadWaker]>,
@@ -52,36 +57,36 @@ pub(super) struct TierRuntime<M: MidTier> {
     pub(super) seed: u64,
     pub(super) observer: Option<Mutex<Observer>>,
     pub(super) governor: Option<Governor>,
-    /// Sync threads that wait for leaves.
+    /// Number of sync threads that wait for leaves.
     pub(super) gathering: AtomicUsize,
-    /// CPU time of the crew's threads, as far as they have told.
+    /// CPU time that the pool's threads have reported, in nanoseconds.
     pub(super) cpu_ns: AtomicU64,
 }
 
-/// Hears the argument of each request in the order in which threads take them.
+/// Receives the argument of each request, in the order in which threads take requests.
 pub(super) type Observer = Box<dyn FnMut(&[u8]) + Send>;
 
 /// A shard that several threads use.
 pub(super) struct SharedShard<S> {
     shard: Mutex<Shard<S>>,
     descriptor: RawFd,
-    /// Whether a look is due that the descriptor may not tell of.
+    /// Whether a poll is due that the descriptor may not announce.
     has_work: AtomicBool,
 }
 
-/// Counts of requests and calls besides what the server counts.
+/// Counters of requests and calls beyond those of the server.
 #[derive(Debug, Default)]
 pub(super) struct WorkCounters {
     pub(super) gathers: AtomicU64,
     pub(super) calls: AtomicU64,
-    /// Shards that could not be made or looked at.
+    /// Shards that could not be created or polled.
     pub(super) system_errors: AtomicU64,
 }
 
-/// Things of one thread.
+/// State of one thread.
 pub(super) struct ThreadState<S> {
     thread: usize,
-    /// Its own connections, for sync setups.
+    /// The thread's own connections, for sync setups.
     pub(super) shard: Option<Shard<S>>,
     pub(super) last_used: Time,
     calls: CallList,
@@ -100,7 +105,7 @@ impl<S> SharedShard<S> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a look be due, if there is something that the descriptor may not tell of.
+    /// Requests a poll if the shard has work that the descriptor may not announce.
     pub(super) fn request_poll(&self, has_work: bool) {
         if has_work {
             self.has_work.store(true, Ordering::Relaxed);
@@ -117,25 +122,33 @@ impl<S> SharedShard<S> {
 }
 
 impl<M: MidTier> TierRuntime<M> {
-    /// Runs a step of the service. Its calls are in the hand's list then.
+    /// Runs the first step of the service, which fills `calls`.
     fn begin(&self, calls: &mut CallList, gather: &mut Gather<M::State>) -> Result<Step, HandlerError> {
         calls.clear();
-        let Gather { inbound: owner, state, reply, .. } = gather;
-        let Some(owner) = owner else { return Ok(Step::Done) };
+        let Gather { inbound: inbound_call, state, reply, .. } = gather;
+        let Some(inbound_call) = inbound_call else { return Ok(Step::Done) };
         let mut calls = Calls { list: calls, leaf_count: self.settings.parts_of_data() as u16 };
         let step = || {
-            budget::with(owner.call.queue_budget, || self.service.begin(&owner.request(), state, &mut calls, reply)).0
+            budget::with(inbound_call.call.queue_budget, || {
+                self.service.begin(&inbound_call.request(), state, &mut calls, reply)
+            })
+            .0
         };
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(HandlerError::panicked()))
     }
 
     fn resume(&self, calls: &mut CallList, gather: &mut Gather<M::State>) -> Result<Step, HandlerError> {
         calls.clear();
-        let Gather { inbound: owner, state, reply, replies, .. } = gather;
-        let Some(owner) = owner else { return Ok(Step::Done) };
+        let Gather { inbound: inbound_call, state, reply, replies, .. } = gather;
+        let Some(inbound_call) = inbound_call else { return Ok(Step::Done) };
         let mut calls = Calls { list: calls, leaf_count: self.settings.parts_of_data() as u16 };
-        let came = Replies(replies);
-        let step = || budget::with(owner.call.queue_budget, || self.service.resume(state, &came, &mut calls, reply)).0;
+        let replies_view = Replies(replies);
+        let step = || {
+            budget::with(inbound_call.call.queue_budget, || {
+                self.service.resume(state, &replies_view, &mut calls, reply)
+            })
+            .0
+        };
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(HandlerError::panicked()))
     }
 
@@ -153,43 +166,43 @@ impl<M: MidTier> TierRuntime<M> {
         }
     }
 
-    /// Asks the policy, if there is one and it wants to be asked, and does what it wants.
-    fn apply_policy(&self, ask: impl FnOnce(&Governor, Time) -> Option<Setup>) {
+    /// Lets the policy decide, if there is one, and switches to the setup that it wants.
+    fn apply_policy(&self, decide: impl FnOnce(&Governor, Time) -> Option<Setup>) {
         if let Some(governor) = &self.governor
-            && let Some(setup) = ask(governor, self.clock.now())
+            && let Some(setup) = decide(governor, self.clock.now())
         {
             self.control.switch_setup(&setup);
         }
     }
 
-    /// A thread has blocked, or goes on.
+    /// Notifies the policy that a thread has blocked or continues.
     pub(super) fn notify_blocking(&self) {
         if self.governor.as_ref().is_some_and(Governor::wants_blocking) {
             self.apply_policy(|governor, now| governor.decide(now, || self.view()));
         }
     }
 
-    /// The request has ended.
+    /// Sends the response of a request that has ended.
     fn finish(&self, mut gather: Box<Gather<M::State>>, outcome: Result<(), HandlerError>) {
-        if let (Some(governor), Some(owner)) = (&self.governor, &gather.inbound) {
-            governor.record_latency(self.clock.now().since(owner.arrival));
+        if let (Some(governor), Some(inbound_call)) = (&self.governor, &gather.inbound) {
+            governor.record_latency(self.clock.now().since(inbound_call.arrival));
         }
-        if let Some((to, done)) = gather.answer(outcome)
-            && self.event_loop.answer(to, done)
+        if let Some((client, completed)) = gather.answer(outcome)
+            && self.event_loop.answer(client, completed)
         {
             self.control.notify(Tasks::RECEIVE);
         }
         self.pool.keep(gather);
     }
 
-    /// A thread has a request until its end, and blocks while leaves are asked (µTune §3, Sync).
-    fn run_sync(&self, hand: &mut ThreadState<M::State>, mut gather: Box<Gather<M::State>>) {
-        if !self.await_credits(hand, &mut gather) {
+    /// Runs a request to its end on one thread, which blocks while leaves work (µTune §3, Sync).
+    fn run_sync(&self, state: &mut ThreadState<M::State>, mut gather: Box<Gather<M::State>>) {
+        if !self.await_credits(state, &mut gather) {
             return self.reject_waiting(gather);
         }
-        let mut step = self.begin(&mut hand.calls, &mut gather);
-        if let (Ok(Step::Done) | Err(_), Some(own)) = (&step, &mut hand.shard) {
-            own.release(&mut gather);
+        let mut step = self.begin(&mut state.calls, &mut gather);
+        if let (Ok(Step::Done) | Err(_), Some(shard)) = (&step, &mut state.shard) {
+            shard.release(&mut gather);
         }
         loop {
             let enough = match step {
@@ -197,85 +210,86 @@ impl<M: MidTier> TierRuntime<M> {
                 Ok(Step::Done) => return self.finish(gather, Ok(())),
                 Err(failed) => return self.finish(gather, Err(failed)),
             };
-            self.count(&hand.calls);
-            let Some(own) = &mut hand.shard else {
+            self.count(&state.calls);
+            let Some(shard) = &mut state.shard else {
                 return self
                     .finish(gather, Err(HandlerError::Message("this server has no connections to give".into())));
             };
-            let mut came = own.start(gather, &hand.calls, enough);
+            let mut result = shard.start(gather, &state.calls, enough);
             self.gathering.fetch_add(1, Ordering::Relaxed);
             self.notify_blocking();
-            while own.ready().is_empty() && came.is_ok() {
-                came = own.poll(None).map(|_| ());
+            while shard.ready().is_empty() && result.is_ok() {
+                result = shard.poll(None).map(|_| ());
             }
             self.gathering.fetch_sub(1, Ordering::Relaxed);
             self.notify_blocking();
-            hand.last_used = self.clock.now();
-            if came.is_err() {
-                // The poll itself fails: every call ends with its connection, and the next request finds none.
+            state.last_used = self.clock.now();
+            if result.is_err() {
+                // The poll itself fails: every call ends with its connection, and the next request
+                // finds none.
                 self.counts.system_errors.fetch_add(1, Ordering::Relaxed);
-                own.leave();
+                shard.leave();
             }
-            let next = own.ready().pop();
-            if came.is_err() {
-                hand.shard = None;
+            let next = shard.ready().pop();
+            if result.is_err() {
+                state.shard = None;
             }
             let Some(next) = next else { return };
             gather = next;
-            step = self.resume(&mut hand.calls, &mut gather);
+            step = self.resume(&mut state.calls, &mut gather);
         }
     }
 
-    /// Begins a request that response threads go on with (µTune §3, Async).
-    fn run_async(&self, hand: &mut ThreadState<M::State>, post: &Assignment, gather: Box<Gather<M::State>>) {
-        let shards = usize::from(post.setup.response);
-        if let Some((gather, shard)) = self.reserve_or_park(hand, shards, gather) {
-            self.begin_on(hand, shards, shard, gather);
+    /// Begins a request that response threads continue (µTune §3, Async).
+    fn run_async(&self, state: &mut ThreadState<M::State>, assignment: &Assignment, gather: Box<Gather<M::State>>) {
+        let shards = usize::from(assignment.setup.response);
+        if let Some((gather, shard)) = self.reserve_or_park(state, shards, gather) {
+            self.begin_on(state, shards, shard, gather);
         }
-        self.resume_ready(hand, shards);
+        self.resume_ready(state, shards);
     }
 
-    /// Begins a request, whose credits are of this shard if there is one.
+    /// Begins a request; `shard` holds its reserved credits, if any.
     fn begin_on(
         &self,
-        hand: &mut ThreadState<M::State>,
+        state: &mut ThreadState<M::State>,
         shards: usize,
         shard: Option<usize>,
         mut gather: Box<Gather<M::State>>,
     ) {
-        let step = self.begin(&mut hand.calls, &mut gather);
+        let step = self.begin(&mut state.calls, &mut gather);
         if let (Ok(Step::Done) | Err(_), Some(shared)) = (&step, shard.and_then(|shard| self.shards.get(shard))) {
             shared.lock().release(&mut gather);
         }
         match step {
-            Ok(Step::Gather(enough)) => self.start(hand, shards, shard, gather, enough),
+            Ok(Step::Gather(enough)) => self.start(state, shards, shard, gather, enough),
             Ok(Step::Done) => self.finish(gather, Ok(())),
             Err(failed) => self.finish(gather, Err(failed)),
         }
     }
 
-    /// The next of so many shards, in turn.
-    pub(super) fn next_shard(&self, hand: &mut ThreadState<M::State>, shards: usize) -> usize {
-        hand.next_shard = hand.next_shard.wrapping_add(1);
-        hand.next_shard % shards.clamp(1, self.shards.len())
+    /// Index of the next of `shards` shards, in turn.
+    pub(super) fn next_shard(&self, state: &mut ThreadState<M::State>, shards: usize) -> usize {
+        state.next_shard = state.next_shard.wrapping_add(1);
+        state.next_shard % shards.clamp(1, self.shards.len())
     }
 
-    /// Makes a request's calls on this shard, or on the next of so many.
+    /// Makes a request's calls on this shard, or on the next of `shards`.
     fn start(
         &self,
-        hand: &mut ThreadState<M::State>,
+        state: &mut ThreadState<M::State>,
         shards: usize,
         shard: Option<usize>,
         gather: Box<Gather<M::State>>,
         enough: GatherCondition,
     ) {
-        self.count(&hand.calls);
+        self.count(&state.calls);
         self.control.begin_calls();
-        let shared = &self.shards[shard.unwrap_or_else(|| self.next_shard(hand, shards))];
+        let shared = &self.shards[shard.unwrap_or_else(|| self.next_shard(state, shards))];
         let mut shard = shared.lock();
-        // Its timer is armed again at the next look.
-        let _ = shard.start(gather, &hand.calls, enough);
-        hand.ready.append(shard.ready());
+        // The next poll arms the timer again.
+        let _ = shard.start(gather, &state.calls, enough);
+        state.ready.append(shard.ready());
         if shard.has_work() {
             shared.has_work.store(true, Ordering::Relaxed);
             drop(shard);
@@ -283,14 +297,14 @@ impl<M: MidTier> TierRuntime<M> {
         }
     }
 
-    /// Goes on with requests whose replies have come.
-    fn resume_ready(&self, hand: &mut ThreadState<M::State>, shards: usize) {
-        while let Some(mut gather) = hand.ready.pop() {
+    /// Continues ready requests.
+    fn resume_ready(&self, state: &mut ThreadState<M::State>, shards: usize) {
+        while let Some(mut gather) = state.ready.pop() {
             match std::mem::replace(&mut gather.next, NextAction::Resume) {
-                NextAction::Begin(shard) => self.begin_on(hand, shards, Some(shard), gather),
+                NextAction::Begin(shard) => self.begin_on(state, shards, Some(shard), gather),
                 NextAction::Reject => self.reject_waiting(gather),
-                NextAction::Resume => match self.resume(&mut hand.calls, &mut gather) {
-                    Ok(Step::Gather(enough)) => self.start(hand, shards, None, gather, enough),
+                NextAction::Resume => match self.resume(&mut state.calls, &mut gather) {
+                    Ok(Step::Gather(enough)) => self.start(state, shards, None, gather, enough),
                     Ok(Step::Done) => self.finish(gather, Ok(())),
                     Err(failed) => self.finish(gather, Err(failed)),
                 },
@@ -301,7 +315,7 @@ impl<M: MidTier> TierRuntime<M> {
 
     fn take(&self) -> Option<AdmittedRequest<Rpc<ExternalExecutor>>> {
         let Some(observer) = &self.observer else { return self.take_uncancelled() };
-        // One at a time, so that the order that is heard is the order of taking.
+        // One thread at a time, so that the observer sees the order of taking.
         let mut observe = observer.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = self.take_uncancelled();
         if let Some(taken) = &taken {
@@ -317,37 +331,38 @@ impl<M: MidTier> TierRuntime<M> {
             if !self.cancels.take(&taken.call.key) {
                 return Some(taken);
             }
-            let AdmittedRequest { connection: to, call: Call { call_ref: whose, payload, .. }, .. } = taken;
-            let done = CompletedCall {
-                call_ref: whose,
+            let AdmittedRequest { connection: client, call: Call { call_ref: reply_ref, payload, .. }, .. } = taken;
+            let completed = CompletedCall {
+                call_ref: reply_ref,
                 outcome: CallOutcome::Rejected(RejectCode::Cancelled),
                 spare: payload,
             };
-            if self.event_loop.answer(to, done) {
+            if self.event_loop.answer(client, completed) {
                 self.control.notify(Tasks::RECEIVE);
             }
         }
     }
 
-    /// Tells the controller of the narrowest leaf if its tick is due: the same tick knows it.
+    /// Reports the narrowest leaf to the controller if its tick is due, so that this tick uses it.
     fn report_downstream(&self) {
         if self.clock.now() >= self.event_loop.next_timeout()
-            && let Some(news) = self.fanout_counters.credits.take_narrowest()
+            && let Some(narrowest) = self.fanout_counters.credits.take_narrowest()
         {
             let counts = self.event_loop.handle().counts();
             let ended = counts.completed + counts.rejected + counts.abandoned;
-            // Credits that lie with idle clients hold nothing back: the controller compares with what is in the server.
-            self.event_loop.handle().downstream(&news.with_in_flight(counts.received.saturating_sub(ended)));
+            // Credits that idle clients hold limit nothing: the controller compares with the
+            // requests in the server.
+            self.event_loop.handle().downstream(&narrowest.with_in_flight(counts.received.saturating_sub(ended)));
         }
     }
 
-    /// Drops a request whose budget was spent in the queue: its leaves would be asked in vain.
+    /// Rejects a request whose budget the queue has used up: calls to its leaves would be useless.
     fn reject_if_spent(&self, gather: &mut Box<Gather<M::State>>) -> bool {
         if !gather.budget().is_spent() {
             return false;
         }
-        if let Some((to, done)) = gather.reject(RejectCode::Delay)
-            && self.event_loop.answer(to, done)
+        if let Some((client, completed)) = gather.reject(RejectCode::Delay)
+            && self.event_loop.answer(client, completed)
         {
             self.control.notify(Tasks::RECEIVE);
         }
@@ -359,22 +374,24 @@ impl<M: MidTier> TierRuntime<M> {
         self.counts.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
     }
 
-    /// Shards that the thread of this post looks at: those of its place, and of places that this setup has not.
-    fn shards_of(&self, post: &Assignment) -> impl Iterator<Item = &SharedShard<M::State>> {
+    /// Shards that the thread of this assignment polls: those of its index, and of indices that the
+    /// setup does not have.
+    fn shards_of(&self, assignment: &Assignment) -> impl Iterator<Item = &SharedShard<M::State>> {
         let (from, step) = match self.settings.links {
             Links::Shared => (0, 1),
-            Links::Sharded => (usize::from(post.index), usize::from(post.count.max(1))),
+            Links::Sharded => (usize::from(assignment.index), usize::from(assignment.count.max(1))),
         };
         self.shards.iter().skip(from).step_by(step)
     }
 
-    /// Makes a thread's connections as soon as it has a post that needs them, not with its first request.
-    fn prepare(&self, hand: &mut ThreadState<M::State>, post: &Assignment) {
-        if post.setup.fanout != Fanout::Sync || hand.shard.is_some() {
+    /// Opens a thread's connections as soon as its assignment needs them, not with the first
+    /// request.
+    fn prepare(&self, state: &mut ThreadState<M::State>, assignment: &Assignment) {
+        if assignment.setup.fanout != Fanout::Sync || state.shard.is_some() {
             return;
         }
-        match Shard::new(&self.settings, &self.clock, self.seed ^ hand.thread as u64, &self.fanout_counters) {
-            Ok(shard) => hand.shard = Some(shard),
+        match Shard::new(&self.settings, &self.clock, self.seed ^ state.thread as u64, &self.fanout_counters) {
+            Ok(shard) => state.shard = Some(shard),
             Err(_) => _ = self.counts.system_errors.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -396,74 +413,74 @@ impl<M: MidTier> RoleHandler for TierRuntime<M> {
         }
     }
 
-    fn run(&self, hand: &mut Self::ThreadState, post: &Assignment) -> bool {
-        self.prepare(hand, post);
-        let Some(AdmittedRequest { connection: to, arrival: arrived, wait: waited, call }) = self.take() else {
+    fn run(&self, state: &mut Self::ThreadState, assignment: &Assignment) -> bool {
+        self.prepare(state, assignment);
+        let Some(AdmittedRequest { connection: client, arrival: arrived, wait: waited, call }) = self.take() else {
             return false;
         };
         if self.event_loop.has_queued() {
             self.control.notify_parked(Tasks::EXECUTE);
         }
         let mut gather = self.pool.take();
-        gather.take(to, arrived, waited, call);
+        gather.take(client, arrived, waited, call);
         if self.reject_if_spent(&mut gather) {
             self.pool.keep(gather);
             return true;
         }
         self.fanout_counters.credits.request();
-        match post.setup.fanout {
-            Fanout::Async => self.run_async(hand, post, gather),
+        match assignment.setup.fanout {
+            Fanout::Async => self.run_async(state, assignment, gather),
             Fanout::Sync => {
-                if let Some(own) = &mut hand.shard
-                    && self.clock.now().since(hand.last_used) > STALE
+                if let Some(shard) = &mut state.shard
+                    && self.clock.now().since(state.last_used) > STALE
                 {
-                    // A leaf may have gone meanwhile.
-                    let _ = own.poll(Some(Duration::ZERO));
+                    // A leaf may have gone since the last use.
+                    let _ = shard.poll(Some(Duration::ZERO));
                 }
-                self.run_sync(hand, gather);
+                self.run_sync(state, gather);
             }
         }
         true
     }
 
-    fn receive(&self, hand: &mut Self::ThreadState, post: &Assignment) -> bool {
-        hand.meter.on_poll(&self.clock, &self.cpu_ns);
+    fn receive(&self, state: &mut Self::ThreadState, assignment: &Assignment) -> bool {
+        state.meter.on_poll(&self.clock, &self.cpu_ns);
         self.report_downstream();
         let found = self.event_loop.poll() == Some(true);
         self.apply_policy(|governor, now| governor.decide_if_due(now, || self.view()));
-        if found && !post.role.tasks.contains(Tasks::EXECUTE) && self.event_loop.has_queued() {
+        if found && !assignment.role.tasks.contains(Tasks::EXECUTE) && self.event_loop.has_queued() {
             self.control.notify(Tasks::EXECUTE);
         }
         found
     }
 
-    fn gather(&self, hand: &mut Self::ThreadState, post: &Assignment) -> bool {
-        hand.meter.on_poll(&self.clock, &self.cpu_ns);
-        let mut anything = false;
-        for shared in self.shards_of(post) {
+    fn gather(&self, state: &mut Self::ThreadState, assignment: &Assignment) -> bool {
+        state.meter.on_poll(&self.clock, &self.cpu_ns);
+        let mut has_work = false;
+        for shared in self.shards_of(assignment) {
             let Some(mut shard) = shared.try_lock() else { continue };
             match shard.poll(Some(Duration::ZERO)) {
-                Ok(found) => anything |= found,
+                Ok(found) => has_work |= found,
                 Err(_) => _ = self.counts.system_errors.fetch_add(1, Ordering::Relaxed),
             }
-            hand.ready.append(shard.ready());
+            state.ready.append(shard.ready());
             shared.has_work.store(shard.has_work(), Ordering::Relaxed);
         }
-        anything |= !hand.ready.is_empty();
-        self.resume_ready(hand, usize::from(post.count));
-        anything
+        has_work |= !state.ready.is_empty();
+        self.resume_ready(state, usize::from(assignment.count));
+        has_work
     }
 
-    fn has_work(&self, post: &Assignment) -> bool {
-        let roles = post.role.tasks;
+    fn has_work(&self, assignment: &Assignment) -> bool {
+        let roles = assignment.role.tasks;
         (roles.contains(Tasks::EXECUTE) && self.event_loop.has_queued())
             || (roles.contains(Tasks::RECEIVE) && self.event_loop.needs_poll())
             || (roles.contains(Tasks::AWAIT_LEAVES)
-                && self.shards_of(post).any(|shared| shared.has_work.load(Ordering::Relaxed)))
+                && self.shards_of(assignment).any(|shared| shared.has_work.load(Ordering::Relaxed)))
     }
 
-    fn sleep(&self, hand: &mut Self::ThreadState, post: &Assignment, longest: Duration) {
-        let roles = post.role.tasks;
+    fn sleep(&self, state: &mut Self::ThreadState, assignment: &Assignment, longest: Duration) {
+        let roles = assignment.role.tasks;
         let mut descriptors = [0; 64];
         let mut count = 0;
         let mut longest = longest;
@@ -471,22 +488,24 @@ impl<M: MidTier> RoleHandler for TierRuntime<M> {
             descriptors[0] = self.event_loop.descriptor();
             count = 1;
             let now = self.clock.now();
-            let asks = self.governor.as_ref().map_or(Time::NEVER, Governor::next_timeout);
+            let next_decision = self.governor.as_ref().map_or(Time::NEVER, Governor::next_timeout);
             let due = self.event_loop.next_timeout().since(now);
-            longest = longest.min(Duration::from_nanos(due.0).max(TICK)).min(Duration::from_nanos(asks.since(now).0));
+            longest = longest
+                .min(Duration::from_nanos(due.0).max(TICK))
+                .min(Duration::from_nanos(next_decision.since(now).0));
         }
         if roles.contains(Tasks::AWAIT_LEAVES) {
-            for (place, shared) in descriptors[count..].iter_mut().zip(self.shards_of(post)) {
-                *place = shared.descriptor;
+            for (descriptor, shared) in descriptors[count..].iter_mut().zip(self.shards_of(assignment)) {
+                *descriptor = shared.descriptor;
                 count += 1;
             }
         }
-        wait(&self.alarms[hand.thread], &descriptors[..count], longest);
+        wait(&self.alarms[state.thread], &descriptors[..count], longest);
     }
 
-    fn set_waiting(&self, hand: &mut Self::ThreadState, is_pausing: bool) {
+    fn set_waiting(&self, state: &mut Self::ThreadState, is_pausing: bool) {
         if is_pausing {
-            hand.meter.read(&self.clock, &self.cpu_ns);
+            state.meter.read(&self.clock, &self.cpu_ns);
         }
         self.notify_blocking();
     }

@@ -1,4 +1,4 @@
-//! Starting a tier, looking at it, changing its threading model, stopping it.
+//! Starts a tier, observes it, changes its threading model and stops it.
 
 use super::backend_credits::{BackendCredits, LeafCounts};
 use super::governor::Governor;
@@ -27,41 +27,41 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Sets of connections that async setups share, at most: response threads beyond them look at the same ones.
+/// Maximum number of shards in async setups; further response threads share them.
 const SHARDS_MAX: u16 = 16;
 
-/// A tier that can't start.
+/// Error that prevents a tier from starting or switching.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TierError {
-    /// The server.
+    /// The server fails to start.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The leaves' controller refuses its parameters.
+    /// The leaves' controller rejects its parameters.
     #[error("the leaves' controller: {0}")]
     Params(#[from] ParamError),
-    /// A client of a leaf can't be made; in words.
+    /// A client of a leaf can't be built; with the reason.
     #[error("a client of a leaf: {0}")]
     Client(String),
-    /// A leaf is not the one that the service needs; in words.
+    /// The validator rejects a leaf; with the reason.
     #[error("{0}")]
     WrongLeaf(String),
-    /// The setup needs more threads than the tier shall have.
+    /// The setup needs more threads than the tier has.
     #[error("{setup} needs {needed} threads; accepted: up to {most}")]
     Threads {
         /// The setup.
         setup: Setup,
-        /// Threads that it needs.
+        /// Threads that the setup needs.
         needed: u32,
-        /// Threads that there may be.
+        /// Threads that the tier has.
         most: u32,
     },
-    /// Cores of today's server can't become threads of a model while it runs, nor the other way round.
+    /// A running tier can't switch between cores and setups.
     #[error("{asked} while {running} runs; accepted: setups instead of setups")]
     Kind {
-        /// Model that was asked for.
+        /// Requested model.
         asked: ThreadingSetup,
-        /// Model that runs.
+        /// Current model.
         running: ThreadingSetup,
     },
 }
@@ -72,7 +72,7 @@ impl From<io::Error> for TierError {
     }
 }
 
-/// How a tier works.
+/// Options of a tier.
 pub struct Options {
     pub(super) leaves: Leaves,
     pub(super) threading: ThreadingSetup,
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Options {
 }
 
 impl Options {
-    /// Asks these leaves, at first with this threading model.
+    /// Creates options with these leaves and an initial threading model.
     pub fn new(leaves: Leaves, threading: impl Into<ThreadingSetup>) -> Self {
         Options {
             leaves,
@@ -106,7 +106,7 @@ impl Options {
         }
     }
 
-    /// Asks these leaves, with whatever setups the policy wants, on so many CPUs.
+    /// Creates options whose policy chooses the setups, for `cpus` CPUs.
     pub fn with_policy(leaves: Leaves, policy: Box<dyn ThreadingPolicy>, cpus: u16) -> Self {
         let most = policy.choices().iter().map(ThreadingSetup::threads).max();
         Options { max_threads: most, cpus, ..Options::new(leaves, policy.initial()) }.set_policy(policy)
@@ -117,11 +117,11 @@ impl Options {
         self
     }
 
-    /// The same with a policy, unless there is one.
-    pub(super) fn or_policy(self, governed: Option<&PolicyFactory>) -> Self {
-        match governed {
-            Some(governed) if self.policy.is_none() => {
-                let (policy, cpus) = governed.policy();
+    /// Adds the factory's policy, unless the options have one.
+    pub(super) fn or_policy(self, factory: Option<&PolicyFactory>) -> Self {
+        match factory {
+            Some(factory) if self.policy.is_none() => {
+                let (policy, cpus) = factory.policy();
                 let most = policy.choices().iter().map(ThreadingSetup::threads).max().max(self.max_threads);
                 Options { max_threads: most, cpus, threading: policy.initial(), policy: Some(policy), ..self }
             }
@@ -129,22 +129,27 @@ impl Options {
         }
     }
 
-    /// Threads that any setup of this tier may need, at most: as many and two more are there from the start, and parked while they have
-    /// nothing to do. Default: those of the first setup.
+    /// Sets the largest number of threads that any setup of this tier may need. Default: that of
+    /// the first setup.
+    ///
+    /// The tier starts as many threads and two more, and parks idle ones.
     #[must_use]
     pub fn max_threads(mut self, most: u32) -> Self {
         self.max_threads = Some(most);
         self
     }
 
-    /// Has the argument of each request told in the order in which threads take them, one at a time: for tests, which it slows down.
+    /// Calls `observer` with the argument of each request, in the order in which threads take
+    /// requests.
+    ///
+    /// For tests: threads take requests one at a time then, which is slower.
     #[must_use]
     pub fn observe(mut self, observer: impl FnMut(&[u8]) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Where the tier's chances (jitter of connections, choices of controllers) begin.
+    /// Sets the seed of random choices (jitter of connections, choices of controllers).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -152,7 +157,7 @@ impl Options {
     }
 }
 
-/// Counts of calls that did not go the plain way, over all threads of a tier.
+/// Counters of unusual calls, over all threads of a tier.
 #[derive(Debug, Default)]
 pub(super) struct FanoutCounters {
     pub(super) late: AtomicU64,
@@ -162,28 +167,28 @@ pub(super) struct FanoutCounters {
     pub(super) credits: BackendCredits,
 }
 
-/// Requests of a tier and their calls.
+/// Counters of a tier's requests and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierCounts {
-    /// Steps that asked leaves.
+    /// Steps that called leaves.
     pub gathers: u64,
-    /// Calls of leaves.
+    /// Calls to leaves.
     pub calls: u64,
     /// Requests of async setups that wait for leaves.
     pub waiting: u64,
-    /// Replies that came after their request had gone on.
+    /// Replies that arrived after their request had continued.
     pub late: u64,
-    /// Calls that were made again because they took long.
+    /// Calls that were repeated because they took long.
     pub hedged: u64,
-    /// Calls that were made again because they were rejected.
+    /// Calls that were repeated because a leaf rejected them.
     pub retried: u64,
-    /// Calls that were given up because enough had come.
+    /// Calls that were cancelled because enough replies had arrived.
     pub cancelled: u64,
-    /// Connections of async setups that are there.
+    /// Open connections of async setups.
     pub connected: u64,
     /// Changes of setup.
     pub switches: u64,
-    /// Times that the system refused what connections need.
+    /// System errors while opening or polling connections.
     pub system_errors: u64,
 }
 
@@ -198,20 +203,21 @@ impl Tier {
         Tier { server, switch }
     }
 
-    /// Switch that changes its threading model.
+    /// Switch of the threading model.
     pub fn switch(&self) -> &Switch {
         &self.switch
     }
 
-    /// The server, for those who don't change its model, or have a [`Switch`].
+    /// Converts into the server, for callers that don't change the model or have a [`Switch`].
     pub fn into_server(self) -> Server {
         self.server
     }
 
-    /// Takes no more connections and calls, sends the answers that it owes, and ends. Returns what became of all requests.
+    /// Stops the tier: it accepts no more connections and calls, and sends the responses that it
+    /// owes. Returns the final counts of requests.
     ///
     /// # Errors
-    /// What made a thread end before its time.
+    /// A thread has ended early: its error.
     pub fn stop(self) -> io::Result<leeward_host::RequestCounts> {
         self.server.stop()
     }
@@ -225,11 +231,11 @@ impl Deref for Tier {
     }
 }
 
-/// Changes the threading model of a running tier, from any thread. Clones are the same one.
+/// Changes the threading model of a running tier, from any thread. Clones share the tier.
 #[derive(Clone)]
 pub struct Switch(pub(super) Arc<dyn Switchable>);
 
-/// A running tier, whatever its service.
+/// A running tier with any service.
 pub(super) trait Switchable: Send + Sync {
     fn threading(&self) -> ThreadingSetup;
     fn change(&self, setup: &Setup) -> Result<(), TierError>;
@@ -242,12 +248,12 @@ pub(super) trait Switchable: Send + Sync {
 }
 
 impl Switch {
-    /// The model that holds.
+    /// Current threading model.
     pub fn threading(&self) -> ThreadingSetup {
         self.0.threading()
     }
 
-    /// Changes the setup. Requests under way end as they began.
+    /// Changes the setup. Requests in progress end under their old setup.
     ///
     /// # Errors
     /// The setup needs more threads than the tier has, or the tier runs on cores.
@@ -259,22 +265,22 @@ impl Switch {
         }
     }
 
-    /// Counts of threads by what they do; `None` for cores.
+    /// Numbers of threads by activity; `None` for cores.
     pub fn thread_counts(&self) -> Option<ThreadCounts> {
         self.0.thread_counts()
     }
 
-    /// State of the policy; `None` without one.
+    /// Gauges of the policy; `None` without one.
     pub fn gauges(&self) -> Option<ThreadGauges> {
         self.0.gauges()
     }
 
-    /// Requests and calls so far.
+    /// Counters of requests and calls so far.
     pub fn counts(&self) -> TierCounts {
         self.0.counts()
     }
 
-    /// The leaves in their order, by the first address of each.
+    /// Leaves in the order of the list, each by its first address.
     pub fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)> {
         self.0.leaves()
     }
@@ -283,7 +289,7 @@ impl Switch {
 struct RunningTier<M: MidTier> {
     runtime: Arc<Duties<M>>,
     thread_pool: ThreadPool,
-    /// CPUs that the crew may use.
+    /// CPUs that the thread pool may use.
     cpus: u64,
 }
 
@@ -293,7 +299,7 @@ struct TierHandle<M: MidTier> {
     max_threads: u32,
 }
 
-/// Starts a tier with a crew.
+/// Starts a tier with a thread pool.
 pub(super) fn start<M: MidTier>(
     builder: Builder,
     address: &str,
@@ -302,10 +308,10 @@ pub(super) fn start<M: MidTier>(
     service: M,
 ) -> Result<Tier, TierError> {
     let (port, payload) = builder.into_parts();
-    let most = options.max_threads.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
-    check(&setup, most)?;
+    let max = options.max_threads.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
+    check(&setup, max)?;
     let settings = Arc::new(options.leaves.0.with_objective(port.slo));
-    // Asked once here: a connection that could not be made later would be an unreachable leaf.
+    // Check the parameters once here: a later failure would look like an unreachable leaf.
     let _ = settings.parts()?;
     let cpus = port.options.cpus.clone();
     let count_of_cpus = port.options.cores as u64;
@@ -313,26 +319,26 @@ pub(super) fn start<M: MidTier>(
     let ring = options.policy.is_some().then(|| Arc::new(ArrivalRing::new()));
     let cancels = Arc::default();
     let execute = || ExternalExecutor { arrivals: ring.clone() };
-    let front = port.start_event_loop(address, |handle| Rpc::new(execute(), handle.clone(), payload, &cancels))?;
+    let driver = port.start_event_loop(address, |handle| Rpc::new(execute(), handle.clone(), payload, &cancels))?;
     let governor = options.policy.zip(ring).map(|(policy, ring)| Governor::new(policy, ring, options.cpus, slo));
-    let clock = front.handle().shared().clock.clone();
-    let threads = pool_size(most);
+    let clock = driver.handle().shared().clock.clone();
+    let threads = pool_size(max);
     let alarms: Arc<[ThreadWaker]> = (0..threads).map(|_| ThreadWaker::new()).collect::<io::Result<_>>()?;
-    let rung = Arc::clone(&alarms);
-    let control = Arc::new(PoolControl::new(threads, &setup, move |thread| rung[thread].wake()));
+    let wakers = Arc::clone(&alarms);
+    let control = Arc::new(PoolControl::new(threads, &setup, move |thread| wakers[thread].wake()));
     let count = match settings.links {
         Links::Shared => 1,
-        Links::Sharded => u32::from(SHARDS_MAX).min(most).max(1),
+        Links::Sharded => u32::from(SHARDS_MAX).min(max).max(1),
     };
-    let fan_out =
+    let fanout =
         Arc::new(FanoutCounters { credits: BackendCredits::new(settings.leaves.len()), ..FanoutCounters::default() });
     let shard = |index: u32| {
-        let shard = Shard::new(&settings, &clock, options.seed ^ (u64::from(index) << 32), &fan_out);
+        let shard = Shard::new(&settings, &clock, options.seed ^ (u64::from(index) << 32), &fanout);
         shard.map(|shard| SharedShard::new(shard.with_index(index as usize)))
     };
     let shards = (0..count).map(shard).collect::<io::Result<Vec<_>>>()?;
-    let duties = Arc::new(Duties {
-        event_loop: front,
+    let tier_runtime = Arc::new(Duties {
+        event_loop: driver,
         cancels: Arc::clone(&cancels),
         control: Arc::clone(&control),
         service,
@@ -343,16 +349,17 @@ pub(super) fn start<M: MidTier>(
         shards,
         pool: Pool::new(),
         counts: WorkCounters::default(),
-        fanout_counters: Arc::clone(&fan_out),
+        fanout_counters: Arc::clone(&fanout),
         seed: options.seed,
         observer: options.observer.map(Mutex::new),
         governor,
         gathering: AtomicUsize::new(0),
         cpu_ns: AtomicU64::new(0),
     });
-    let crew = ThreadPool::start(&control, &duties, &clock, &cpus)?;
-    let switch = TierHandle::switch(&duties, most);
-    let server = leeward_engine::Server::of(RunningTier { runtime: duties, thread_pool: crew, cpus: count_of_cpus });
+    let pool = ThreadPool::start(&control, &tier_runtime, &clock, &cpus)?;
+    let switch = TierHandle::switch(&tier_runtime, max);
+    let server =
+        leeward_engine::Server::of(RunningTier { runtime: tier_runtime, thread_pool: pool, cpus: count_of_cpus });
     Ok(Tier::new(Server::from(server), switch))
 }
 
@@ -381,12 +388,12 @@ impl<M: MidTier> Switchable for TierHandle<M> {
     }
 
     fn counts(&self) -> TierCounts {
-        let WorkCounters { gathers, calls, system_errors: broken } = &self.runtime.counts;
+        let WorkCounters { gathers, calls, system_errors: errors } = &self.runtime.counts;
         let FanoutCounters { late, hedged, retried, cancelled, .. } = &*self.runtime.fanout_counters;
         let mut counts = TierCounts {
             gathers: gathers.load(Ordering::Relaxed),
             calls: calls.load(Ordering::Relaxed),
-            system_errors: broken.load(Ordering::Relaxed),
+            system_errors: errors.load(Ordering::Relaxed),
             late: late.load(Ordering::Relaxed),
             hedged: hedged.load(Ordering::Relaxed),
             retried: retried.load(Ordering::Relaxed),
@@ -410,8 +417,8 @@ impl<M: MidTier> Switchable for TierHandle<M> {
 }
 
 impl<M: MidTier> TierHandle<M> {
-    fn switch(duties: &Arc<Duties<M>>, most: u32) -> Switch {
-        Switch(Arc::new(TierHandle { runtime: Arc::clone(duties), max_threads: most }))
+    fn switch(tier_runtime: &Arc<Duties<M>>, most: u32) -> Switch {
+        Switch(Arc::new(TierHandle { runtime: Arc::clone(tier_runtime), max_threads: most }))
     }
 }
 
@@ -433,9 +440,10 @@ impl<M: MidTier> RunningServer for RunningTier<M> {
     }
 
     fn idle(&self) -> Nanos {
-        // The crew has as many CPUs as the server was given; what its threads have not used of them was idle.
-        let had = Nanos(self.runtime.clock.now().0.saturating_mul(self.cpus));
-        had.saturating_sub(Nanos(self.runtime.cpu_ns.load(Ordering::Relaxed)))
+        // The pool has as many CPUs as the server was given; CPU time that its threads have not
+        // used was idle.
+        let available = Nanos(self.runtime.clock.now().0.saturating_mul(self.cpus));
+        available.saturating_sub(Nanos(self.runtime.cpu_ns.load(Ordering::Relaxed)))
     }
 
     fn core_usage(&self) -> Option<CoreUsage> {
@@ -457,15 +465,15 @@ impl<M: MidTier> RunningServer for RunningTier<M> {
     }
 
     fn stop(self: Box<Self>) -> io::Result<leeward_host::RequestCounts> {
-        let RunningTier { runtime: duties, thread_pool: crew, cpus: _ } = *self;
-        duties.event_loop.stop();
-        duties.control.stop();
-        crew.join()?;
-        for shared in &duties.shards {
+        let RunningTier { runtime: tier_runtime, thread_pool: pool, cpus: _ } = *self;
+        tier_runtime.event_loop.stop();
+        tier_runtime.control.stop();
+        pool.join()?;
+        for shared in &tier_runtime.shards {
             shared.lock().leave();
         }
-        duties.event_loop.handle().shared().close();
-        duties.event_loop.outcome()?;
-        Ok(duties.event_loop.handle().counts())
+        tier_runtime.event_loop.handle().shared().close();
+        tier_runtime.event_loop.outcome()?;
+        Ok(tier_runtime.event_loop.handle().counts())
     }
 }

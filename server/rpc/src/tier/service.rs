@@ -1,5 +1,7 @@
-//! The seam between a tier and its service: what to ask of the leaves, and what to make of what came. Sans I/O, so every threading model
-//! can run it. Never here: threads, sockets, how replies are gathered.
+//! Interface between a tier and its service: calls to the leaves, and the use of their replies.
+//!
+//! It does no I/O, so every threading model can run a service. Does not contain threads, sockets,
+//! or the gathering of replies.
 
 use super::calls::{CallList, Entry};
 use super::replies::{ReplyList, ReplyState};
@@ -7,49 +9,74 @@ use crate::server::{HandlerError, Request};
 use crate::wire::{FailureCode, Method, RejectCode};
 use leeward_core::units::Nanos;
 
-/// A service that answers by asking leaves: one code for all threading models, sync and async ones (µTune §4 has an interface for each).
+/// A service that calls leaves before it responds: one code for sync and async threading models
+/// (µTune §4 has an interface for each).
 ///
-/// Neither method may block: an async model runs it on threads that others wait for.
+/// No method may block: an async model runs it on threads that other requests wait for.
 ///
 /// ```
-/// use leeward_rpc::server::{Failed, Request};
-/// use leeward_rpc::tier::{Calls, Enough, MidTier, Replies, Reply, Step};
+/// use leeward_rpc::server::{HandlerError, Request};
+/// use leeward_rpc::tier::{Calls, GatherCondition, MidTier, Replies, Reply, Step};
 ///
-/// /// Asks every leaf the same and adds the lengths of what they say.
+/// /// Sends every leaf the same argument, and adds the lengths of the results.
 /// struct Lengths;
 ///
 /// impl MidTier for Lengths {
 ///     type State = ();
 ///
-///     fn begin(&self, request: &Request<'_>, (): &mut (), calls: &mut Calls<'_>, _: &mut Vec<u8>) -> Result<Step, Failed> {
+///     fn begin(
+///         &self,
+///         request: &Request<'_>,
+///         (): &mut (),
+///         calls: &mut Calls<'_>,
+///         _: &mut Vec<u8>,
+///     ) -> Result<Step, HandlerError> {
 ///         for leaf in calls.leaves() {
-///             calls.call(leaf, request.method, |argument| argument.extend_from_slice(request.payload));
+///             let write = |argument: &mut Vec<u8>| argument.extend_from_slice(request.payload);
+///             calls.call(leaf, request.method, write);
 ///         }
-///         Ok(Step::Gather(Enough::All))
+///         Ok(Step::Gather(GatherCondition::All))
 ///     }
 ///
-///     fn resume(&self, (): &mut (), came: &Replies<'_>, _: &mut Calls<'_>, reply: &mut Vec<u8>) -> Result<Step, Failed> {
-///         let length = |reply| if let Reply::Result(bytes) = reply { bytes.len() as u64 } else { 0 };
-///         reply.extend(came.iter().map(length).sum::<u64>().to_le_bytes());
+///     fn resume(
+///         &self,
+///         (): &mut (),
+///         replies: &Replies<'_>,
+///         _: &mut Calls<'_>,
+///         reply: &mut Vec<u8>,
+///     ) -> Result<Step, HandlerError> {
+///         let length = |reply| match reply {
+///             Reply::Result(bytes) => bytes.len() as u64,
+///             Reply::Failed(_) | Reply::Missing => 0,
+///         };
+///         reply.extend(replies.iter().map(length).sum::<u64>().to_le_bytes());
 ///         Ok(Step::Done)
 ///     }
 /// }
 /// ```
 pub trait MidTier: Send + Sync + 'static {
-    /// State of a request between its steps. It is used again by later requests, so that its buffers are: [`MidTier::begin`] meets it as
-    /// the last request left it.
+    /// State of a request between its steps.
+    ///
+    /// Later requests reuse the state with its buffers: [`MidTier::begin`] gets it as the last
+    /// request left it.
     type State: Default + Send + 'static;
 
-    /// Names the leaves that a request will ask, as far as that can be told before its work: where leaves hand out credits, the request
-    /// begins only when each of them lets a call go. Calls of others wait for their credits after the work. Default: all leaves.
+    /// Names the leaves that a request will call, as far as they are known before its work.
+    /// Default: all leaves.
+    ///
+    /// If leaves grant credits, the request begins only when each of these leaves accepts a call.
+    /// Calls to other leaves wait for credit after the work.
     fn required_leaves(&self, _: &Request<'_>, needs: &mut RequiredLeaves<'_>) {
         needs.all();
     }
 
-    /// Begins a request: says what to ask, and how much of it is needed. The calls leave when this returns. `reply` is empty.
+    /// Begins a request: makes calls, and returns the replies that it needs. `reply` is empty.
+    ///
+    /// The calls leave when this method returns.
     ///
     /// # Errors
-    /// What goes to the client as a failure; calls that were made do not leave. A panic counts as one.
+    /// The client gets the error as a failure, and the calls do not leave. A panic counts as an
+    /// error.
     fn begin(
         &self,
         request: &Request<'_>,
@@ -58,49 +85,50 @@ pub trait MidTier: Send + Sync + 'static {
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError>;
 
-    /// Goes on with a request whose replies have come, or whose time for them is over. `reply` is as the last step left it. Further
-    /// calls are a further gather.
+    /// Continues a request after its replies have arrived, or the time for them is over.
+    ///
+    /// `reply` is as the last step left it. Further calls start a further gather.
     ///
     /// # Errors
-    /// What goes to the client as a failure. A panic counts as one.
+    /// The client gets the error as a failure. A panic counts as an error.
     fn resume(
         &self,
         state: &mut Self::State,
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         calls: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError>;
 }
 
-/// How a request goes on.
+/// Next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The calls are to be made, and the request goes on when this has come.
+    /// Make the calls, and continue when the condition holds.
     Gather(GatherCondition),
-    /// The reply stands.
+    /// The reply is complete.
     Done,
 }
 
-/// How much of what was asked for is needed.
+/// Replies that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatherCondition {
-    /// A reply or a failure of every call, by the leaves' time-out at the latest.
+    /// A reply or a failure of every call, at most for the leaves' timeout.
     All,
-    /// So many results, or the end of every call.
+    /// This number of results, or the end of every call.
     Quorum(u16),
-    /// All that has come after so long.
+    /// All replies that arrive within this time.
     Within(Nanos),
-    /// Everything, or after so long as many results as are good enough.
+    /// All replies; after a time, a good-enough number of results.
     GoodEnough {
         /// Results that are good enough, in percent of the calls.
         percent: u8,
-        /// How long everything is waited for.
+        /// Time for which the request waits for all replies.
         within: Nanos,
     },
 }
 
 impl GatherCondition {
-    /// Results after which a request goes on, of so many calls.
+    /// Results after which a request with `calls` calls continues.
     pub(super) fn wanted(self, calls: usize) -> usize {
         match self {
             GatherCondition::Quorum(results) => usize::from(results).min(calls),
@@ -108,7 +136,7 @@ impl GatherCondition {
         }
     }
 
-    /// Results that are good enough in the end, of so many calls.
+    /// Results that suffice at the end, for `calls` calls.
     pub(super) fn good_enough(self, calls: usize) -> usize {
         match self {
             GatherCondition::GoodEnough { percent, .. } => (calls * usize::from(percent.min(100))).div_ceil(100),
@@ -116,13 +144,13 @@ impl GatherCondition {
         }
     }
 
-    /// How long a request waits at most, where leaves have so long.
+    /// Longest wait of a request if the leaves' timeout is `timeout`.
     pub(super) fn timeout(self, timeout: Nanos) -> Nanos {
         if let GatherCondition::Within(span) = self { span.min(timeout) } else { timeout }
     }
 }
 
-/// A leaf, by its place in the list of leaves.
+/// Index of a leaf in the list of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafId(pub u16);
 
@@ -134,17 +162,17 @@ pub struct RequiredLeaves<'a> {
 }
 
 impl RequiredLeaves<'_> {
-    /// Leaves that there are.
+    /// All leaves of the tier.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
         (0..self.leaf_count).map(LeafId)
     }
 
-    /// All leaves.
+    /// Requires all leaves.
     pub fn all(&mut self) {
         (0..self.leaf_count).for_each(|leaf| self.leaf(LeafId(leaf)));
     }
 
-    /// This leaf, for a call. One that there is not is not needed.
+    /// Requires this leaf, for one call. Unknown leaves are ignored.
     pub fn leaf(&mut self, leaf: LeafId) {
         if leaf.0 < self.leaf_count && self.required.len() < CALLS_MAX {
             self.required.push(leaf);
@@ -160,24 +188,26 @@ pub struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// All leaves.
+    /// All leaves of the tier.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
         (0..self.leaf_count).map(LeafId)
     }
 
-    /// Calls `method` of a leaf. `write` appends the argument. A call of a leaf that there is not, or beyond [`CALLS_MAX`], ends as
-    /// [`LeafError::Refused`].
+    /// Calls `method` of a leaf; `write` appends the argument.
+    ///
+    /// A call to an unknown leaf, or beyond [`CALLS_MAX`], ends with [`LeafError::Invalid`].
     pub fn call(&mut self, leaf: LeafId, method: Method, write: impl FnOnce(&mut Vec<u8>)) -> CallBuilder<'_> {
         CallBuilder(self.list.push(leaf, method, write))
     }
 }
 
-/// A call that was made, for what else is to be said of it.
+/// A call that was made, for further settings.
 #[derive(Debug)]
 pub struct CallBuilder<'a>(Option<&'a mut Entry>);
 
 impl CallBuilder<'_> {
-    /// The call changes nothing: it may be executed twice, and it may be cancelled when enough others have come.
+    /// Marks the call as changing nothing: it may run twice, and the tier may cancel it when enough
+    /// other replies have arrived.
     pub fn repeatable(mut self) -> Self {
         if let Some(call) = &mut self.0 {
             call.is_repeatable = true;
@@ -185,8 +215,10 @@ impl CallBuilder<'_> {
         self
     }
 
-    /// `leaf` has the same: a call that takes long, or is rejected, is made there, too. So this makes the call repeatable, as
-    /// [`Asked::repeatable`] does.
+    /// Names another leaf with the same data. The tier repeats the call there if it takes long or
+    /// is rejected.
+    ///
+    /// The call becomes repeatable, as with [`CallBuilder::repeatable`].
     pub fn or(mut self, leaf: LeafId) -> Self {
         if let Some(call) = &mut self.0 {
             (call.is_repeatable, call.alternate) = (true, Some(leaf));
@@ -195,7 +227,7 @@ impl CallBuilder<'_> {
     }
 }
 
-/// Calls of one step, at most.
+/// Maximum number of calls of one step.
 pub const CALLS_MAX: usize = 4_096;
 
 /// Replies to the calls of one step, one per call and in the calls' order.
@@ -203,7 +235,7 @@ pub const CALLS_MAX: usize = 4_096;
 pub struct Replies<'a>(pub(super) &'a ReplyList);
 
 impl<'a> Replies<'a> {
-    /// How many calls there were.
+    /// Number of calls.
     pub fn len(&self) -> usize {
         self.0.replies.len()
     }
@@ -213,49 +245,50 @@ impl<'a> Replies<'a> {
         self.0.replies.is_empty()
     }
 
-    /// Reply to the call at this place; [`Reply::Missing`] if there was none.
-    pub fn get(&self, place: usize) -> Reply<'a> {
-        match self.0.replies.get(place) {
+    /// Reply to the call at this index; [`Reply::Missing`] if there was none.
+    pub fn get(&self, index: usize) -> Reply<'a> {
+        match self.0.replies.get(index) {
             Some(ReplyState::Result { from, to }) => Reply::Result(&self.0.bytes[*from..*to]),
             Some(ReplyState::Failed(error)) => Reply::Failed(*error),
             Some(ReplyState::Missing) | None => Reply::Missing,
         }
     }
 
-    /// All of them, in the order of calls.
+    /// All replies, in the order of the calls.
     pub fn iter(&self) -> impl Iterator<Item = Reply<'a>> {
-        (0..self.len()).map(|place| self.get(place))
+        (0..self.len()).map(|index| self.get(index))
     }
 }
 
-/// End of a call, as its request sees it.
+/// Outcome of a call, as its request sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// The leaf's result.
     Result(&'a [u8]),
-    /// The call has ended without one.
+    /// The call has ended without a result.
     Failed(LeafError),
-    /// Nothing has come, and the request goes on without.
+    /// No reply has arrived, and the request continues without one.
     Missing,
 }
 
-/// Why a call has ended without a result.
+/// Reason for a call without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeafError {
-    /// The leaf has rejected it.
+    /// The leaf has rejected the call.
     #[error("the leaf has rejected the call: {0:?}")]
     Rejected(RejectCode),
-    /// The leaf has executed it in vain.
+    /// The leaf has executed the call without a result.
     #[error("the leaf has no result: {0:?}")]
     Failed(FailureCode),
-    /// The call has not left: it waited too long for permission, or too many did.
+    /// The call has not left: it waited too long for credit, or too many calls waited.
     #[error("the call has not left")]
     NotSent,
-    /// There is no connection, or it was lost.
+    /// The connection is missing or was lost.
     #[error("no connection to the leaf")]
     Disconnected,
-    /// The argument is longer than the leaf accepts, there is no such leaf, or there are too many calls.
+    /// The argument is longer than the leaf accepts, the leaf is unknown, or there are too many
+    /// calls.
     #[error("a call that can't be made")]
     Invalid,
 }

@@ -1,6 +1,7 @@
-//! Places with generations: a key of something that has gone finds nothing, though its place be used again.
+//! Slots with generations: the key of a removed value finds nothing, even if its slot is used
+//! again.
 
-/// A place, and which of its successive tenants is meant.
+/// Index of a slot, and the generation of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     index: u32,
@@ -8,11 +9,11 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// A key of nothing: there are fewer places.
+    /// Key without a value: a slab has fewer slots.
     pub(super) const NONE: Key = Key { index: u32::MAX, generation: u32::MAX };
 }
 
-/// Things by their keys. Its memory is used again.
+/// Values by key; the memory is reused.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
@@ -29,19 +30,19 @@ impl<T> Slab<T> {
             self.places.push((0, None));
             self.places.len() as u32 - 1
         });
-        let (generation, place) = &mut self.places[index as usize];
-        *place = Some(value);
+        let (generation, slot) = &mut self.places[index as usize];
+        *slot = Some(value);
         Key { index, generation: *generation }
     }
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let (generation, place) = self.places.get_mut(key.index as usize)?;
-        place.as_mut().filter(|_| *generation == key.generation)
+        let (generation, slot) = self.places.get_mut(key.index as usize)?;
+        slot.as_mut().filter(|_| *generation == key.generation)
     }
 
     pub(super) fn remove(&mut self, key: Key) -> Option<T> {
-        let (generation, place) = self.places.get_mut(key.index as usize)?;
-        let value = place.take_if(|_| *generation == key.generation)?;
+        let (generation, slot) = self.places.get_mut(key.index as usize)?;
+        let value = slot.take_if(|_| *generation == key.generation)?;
         *generation = generation.wrapping_add(1);
         self.free.push(key.index);
         Some(value)

@@ -1,4 +1,6 @@
-//! A tier as those who watch it see it: its server, and the leaves behind. Never here: what a request does.
+//! Observation of a tier: its server, and the leaves downstream.
+//!
+//! Does not contain the progress of a request.
 
 use super::server::Switch;
 use leeward_engine::observe::explain::DecisionContext;
@@ -6,14 +8,14 @@ use leeward_engine::observe::snapshot::{Leaf, Tier};
 use leeward_engine::observe::{Decision, DecisionId, Snapshot, Source};
 use std::sync::Arc;
 
-/// The server of a tier, with its leaves.
+/// Observation source of a tier's server and its leaves.
 pub(super) struct TierSource {
     server: Arc<dyn Source>,
     switch: Switch,
 }
 
 impl TierSource {
-    /// Everything that is known of the server, and its leaves.
+    /// Adds the leaves to the server's source.
     pub(super) fn around(server: Arc<dyn Source>, tier: Switch) -> Arc<dyn Source> {
         Arc::new(TierSource { server, switch: tier })
     }

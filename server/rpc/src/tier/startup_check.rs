@@ -1,5 +1,7 @@
-//! Questions to leaves about themselves before a tier starts: a leaf that must not be asked is a reason not to start. Never here: leaves that come later
-//! (`link`), and those that are not there, which is no reason.
+//! Asks the leaves for their descriptions before a tier starts. A leaf that the validator rejects
+//! prevents the start.
+//!
+//! Unreachable leaves do not. Does not contain the check of leaves that connect later (`link`).
 
 use super::leaves::Settings;
 use super::server::TierError;
@@ -9,40 +11,41 @@ use leeward_core::units::Nanos;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a leaf may take to accept a connection.
+/// Time limit for a leaf to accept the connection.
 const CONNECTING: Duration = Duration::from_millis(250);
-/// How long it may take to answer. One that is slower is asked again by each connection.
+/// Time limit for the response. Each connection asks a slower leaf again.
 const ANSWERING: Nanos = Nanos::from_millis(500);
-/// Leaves that are asked at the same time.
+/// Leaves asked at the same time.
 const PARALLEL_MAX: usize = 32;
 
-/// Asks all leaves that are there, and judges what they tell.
+/// Asks all reachable leaves, and validates their descriptions.
 ///
 /// # Errors
-/// A leaf must not be asked: why, the first in the order of leaves.
+/// The validator rejects a leaf: the reason, for the first such leaf in the list.
 pub(super) fn check(settings: &Settings) -> Result<(), TierError> {
     if !settings.validation.is_enabled() {
         return Ok(());
     }
     let mut verdict = Ok(());
     for (group, leaves) in settings.leaves.chunks(PARALLEL_MAX).enumerate() {
-        let told: Vec<Option<ServiceInfo>> = std::thread::scope(|scope| {
-            let asked: Vec<_> = leaves.iter().map(|leaf| scope.spawn(|| fetch_info(&leaf.addresses))).collect();
-            asked.into_iter().map(|asked| asked.join().ok().flatten()).collect()
+        let infos: Vec<Option<ServiceInfo>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = leaves.iter().map(|leaf| scope.spawn(|| fetch_info(&leaf.addresses))).collect();
+            threads.into_iter().map(|threads| threads.join().ok().flatten()).collect()
         });
-        for (place, about) in told.into_iter().enumerate() {
-            if let (Some(about), true) = (about, verdict.is_ok()) {
-                verdict = settings.validation.validate(group * PARALLEL_MAX + place, Some(&about));
+        for (index, info) in infos.into_iter().enumerate() {
+            if let (Some(info), true) = (info, verdict.is_ok()) {
+                verdict = settings.validation.validate(group * PARALLEL_MAX + index, Some(&info));
             }
         }
     }
     verdict.map_err(TierError::WrongLeaf)
 }
 
-/// Description that the first of these addresses gives that answers.
+/// Description from the first address that responds.
 fn fetch_info(addresses: &[SocketAddr]) -> Option<ServiceInfo> {
     addresses.iter().find_map(|address| {
-        // A client tries again and again; whether anybody listens shows at once.
+        // The client retries until its timeout; a plain connection shows at once whether a server
+        // listens.
         TcpStream::connect_timeout(address, CONNECTING).ok()?;
         let client = Client::builder().replica(address.to_string()).retries(0, 0).timeout(ANSWERING).build().ok()?;
         let answer = client.call_blocking(METHOD, Vec::new()).ok()?;

@@ -1,20 +1,23 @@
-//! Whether a leaf is the one that a tier needs: each connection asks its leaf what it serves before any call goes over it, for a leaf with
-//! other data would answer as well, and wrongly. Never here: what a service needs ([`Fit`]), sockets (`link`).
+//! Checks that a leaf is the one that a tier needs, before any call goes to it.
+//!
+//! Each connection asks its leaf for a description first: a leaf with other data would return wrong
+//! results. Does not contain the service's requirements ([`LeafValidator`]), or sockets (`link`).
 
 use crate::statistics::ServiceInfo;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Judgement of a service on its leaves.
+/// Accepts or rejects a service's leaves.
 pub trait LeafValidator: Send + Sync {
-    /// Whether the leaf at this place may be asked, which tells this of itself. The text is a warning about a leaf that may.
+    /// Checks the description of the leaf at this index. The returned text is a warning about an
+    /// accepted leaf.
     ///
     /// # Errors
-    /// Why the leaf must not be asked, in one line.
+    /// The leaf is rejected: the reason, in one line.
     fn validate(&self, leaf: usize, about: &ServiceInfo) -> Result<Option<String>, String>;
 }
 
-/// Judgements on a tier's leaves, and what there is to tell of them.
+/// Validator of a tier's leaves, with its reports.
 #[derive(Clone, Default)]
 pub(super) struct LeafValidation(Option<Arc<ValidationState>>);
 
@@ -25,13 +28,13 @@ struct ValidationState {
 
 #[derive(Default)]
 struct LeafReports {
-    /// Last words about each leaf: nothing is told twice.
+    /// Last message about each leaf; a repeated message is not reported again.
     latest: Vec<Option<String>>,
-    /// Words that nobody has taken yet.
+    /// Messages not yet taken.
     unread: Vec<String>,
 }
 
-/// Words that wait to be taken at most; later ones are lost.
+/// Messages that wait to be taken at most; later ones are lost.
 const NEWS_MAX: usize = 256;
 
 impl fmt::Debug for LeafValidation {
@@ -41,36 +44,36 @@ impl fmt::Debug for LeafValidation {
 }
 
 impl LeafValidation {
-    pub(super) fn new(fit: Arc<dyn LeafValidator>) -> Self {
-        LeafValidation(Some(Arc::new(ValidationState { validator: fit, reports: Mutex::default() })))
+    pub(super) fn new(leaf_validator: Arc<dyn LeafValidator>) -> Self {
+        LeafValidation(Some(Arc::new(ValidationState { validator: leaf_validator, reports: Mutex::default() })))
     }
 
-    /// Whether leaves are asked what they serve at all.
+    /// Whether leaves are validated at all.
     pub(super) fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Judges a leaf by what it tells; `None`: nothing that could be read.
+    /// Validates a leaf by its description; `None`: the description was unreadable.
     ///
     /// # Errors
-    /// Why it must not be asked.
+    /// The leaf is rejected: the reason.
     pub(super) fn validate(&self, leaf: usize, about: Option<&ServiceInfo>) -> Result<(), String> {
-        let Some(judge) = &self.0 else { return Ok(()) };
+        let Some(state) = &self.0 else { return Ok(()) };
         let verdict = match about {
-            Some(about) => judge.validator.validate(leaf, about),
+            Some(about) => state.validator.validate(leaf, about),
             None => Err(format!("leaf {} does not tell what it serves", leaf + 1)),
         };
-        let (words, verdict) = match verdict {
+        let (message, verdict) = match verdict {
             Ok(warning) => (warning, Ok(())),
-            Err(words) => (Some(words.clone()), Err(words)),
+            Err(message) => (Some(message.clone()), Err(message)),
         };
-        judge.report(leaf, words);
+        state.report(leaf, message);
         verdict
     }
 
-    /// Words about leaves since this was asked last.
+    /// Takes the messages about leaves since the last call.
     pub(super) fn take_reports(&self) -> Vec<String> {
-        let lock = |judge: &Arc<ValidationState>| std::mem::take(&mut judge.lock().unread);
+        let lock = |state: &Arc<ValidationState>| std::mem::take(&mut state.lock().unread);
         self.0.as_ref().map(lock).unwrap_or_default()
     }
 }
@@ -80,20 +83,20 @@ impl ValidationState {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, leaf: usize, words: Option<String>) {
-        let mut told = self.lock();
-        if told.latest.len() <= leaf {
-            told.latest.resize(leaf + 1, None);
+    fn report(&self, leaf: usize, message: Option<String>) {
+        let mut reports = self.lock();
+        if reports.latest.len() <= leaf {
+            reports.latest.resize(leaf + 1, None);
         }
-        if told.latest[leaf] == words {
+        if reports.latest[leaf] == message {
             return;
         }
-        if let Some(words) = &words
-            && told.unread.len() < NEWS_MAX
+        if let Some(message) = &message
+            && reports.unread.len() < NEWS_MAX
         {
-            told.unread.push(words.clone());
+            reports.unread.push(message.clone());
         }
-        told.latest[leaf] = words;
+        reports.latest[leaf] = message;
     }
 }
 
@@ -114,18 +117,18 @@ mod tests {
 
     #[test]
     fn the_same_is_told_once() {
-        let fitting = LeafValidation::new(Arc::new(EvenLeaves));
+        let validation = LeafValidation::new(Arc::new(EvenLeaves));
         let about = |part| ServiceInfo { part: Some((part, 9)), ..ServiceInfo::default() };
-        assert_eq!(fitting.validate(1, Some(&about(2))), Ok(()));
-        assert!(fitting.take_reports().is_empty());
+        assert_eq!(validation.validate(1, Some(&about(2))), Ok(()));
+        assert!(validation.take_reports().is_empty());
         for _ in 0..3 {
-            assert_eq!(fitting.validate(1, Some(&about(3))), Err("leaf 1 is odd".into()));
-            assert_eq!(fitting.validate(0, Some(&about(4))), Ok(()));
+            assert_eq!(validation.validate(1, Some(&about(3))), Err("leaf 1 is odd".into()));
+            assert_eq!(validation.validate(0, Some(&about(4))), Ok(()));
         }
-        assert_eq!(fitting.take_reports(), ["leaf 1 is odd", "leaf 0 is four"]);
-        assert!(fitting.validate(1, None).is_err() && fitting.validate(1, Some(&about(2))).is_ok());
-        assert!(fitting.validate(1, Some(&about(3))).is_err());
-        assert_eq!(fitting.take_reports(), ["leaf 2 does not tell what it serves", "leaf 1 is odd"]);
+        assert_eq!(validation.take_reports(), ["leaf 1 is odd", "leaf 0 is four"]);
+        assert!(validation.validate(1, None).is_err() && validation.validate(1, Some(&about(2))).is_ok());
+        assert!(validation.validate(1, Some(&about(3))).is_err());
+        assert_eq!(validation.take_reports(), ["leaf 2 does not tell what it serves", "leaf 1 is odd"]);
         assert!(LeafValidation::default().validate(7, None).is_ok() && !LeafValidation::default().is_enabled());
     }
 }

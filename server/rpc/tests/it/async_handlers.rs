@@ -1,5 +1,5 @@
-//! Asynchronous handlers from outside, over real sockets: they sleep, yield, wait for other threads and tasks, panic, lose
-//! their clients and their server. No time is asserted; sleeps are there to be waited for.
+//! Asynchronous handlers over real sockets: they sleep, yield, wait for other threads and tasks,
+//! panic, and lose their clients and their server. No test asserts a time; sleeps only have to end.
 
 use super::TRANSPORT;
 use crate::raw_client::RawClient;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const IDLES: [IdlePolicy; 3] = [IdlePolicy::Spin, IdlePolicy::Adaptive(Nanos::from_micros(50)), IdlePolicy::Block];
 
-/// Something that one waits for and another gives, each from wherever it is.
+/// A one-time signal between tasks and threads.
 #[derive(Default)]
 struct Signal {
     open: AtomicBool,
@@ -49,7 +49,7 @@ impl Signal {
     }
 }
 
-/// Counts what is alive.
+/// Counts live values.
 struct LiveCounter(Arc<AtomicUsize>);
 
 impl LiveCounter {
@@ -100,14 +100,14 @@ fn is_answered(peer: &mut RawClient) {
     assert!(answer.starts_with("Response"), "{answer}");
 }
 
-/// Every request has had exactly one end.
+/// Checks that every request has had exactly one outcome.
 fn is_balanced(server: &Server) {
     until("all connections closed", || server.counts().connections == 0);
     let counts = server.counts();
     assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned, "{counts:?}");
 }
 
-/// Sleeps for as many microseconds as the method says, in halves, under a time-out.
+/// Sleeps, in halves and under a timeout, for as many microseconds as the method's number.
 async fn sleeper(request: OwnedRequest) -> Result<Vec<u8>, HandlerError> {
     let half = Nanos::from_micros(u64::from(request.method.0) / 2);
     let before = timers::now().ok_or(HandlerError::UnknownMethod)?;
@@ -155,7 +155,8 @@ fn every_controller_takes_tasks() {
         let mut request = 0;
         for _ in 0..10 {
             for peer in &mut peers {
-                // These peers count no credits: one that has none is told so, and tries again.
+                // These peers count no credits: one without credit gets a rejection, and tries
+                // again.
                 until("an answer", || {
                     request += 1;
                     peer.call(request, 20, &[b"x"]);
@@ -208,7 +209,7 @@ fn a_wake_up_from_another_thread_is_never_lost() {
             let opener = Arc::clone(&gate);
             let pause = Duration::from_micros(u64::from(request.method.0));
             let thread = std::thread::spawn(move || {
-                // The wake-up comes at another moment of the task's way to sleep each time.
+                // The wake-up comes at a different point of the task's way to sleep each time.
                 std::thread::sleep(pause);
                 opener.open();
             });
@@ -217,7 +218,8 @@ fn a_wake_up_from_another_thread_is_never_lost() {
             Ok(request.payload)
         });
         let mut peer = RawClient::registered(&server);
-        // Around the moment at which a core goes to sleep. A lost wake-up would last until the core's longest sleep.
+        // Around the moment at which a core goes to sleep. A lost wake-up would last until the
+        // core's longest sleep.
         for request in 1..=100 {
             peer.call(request, (request % 10 * 20) as u32, &[b"x"]);
             is_answered(&mut peer);
@@ -244,7 +246,7 @@ fn tasks_wake_each_other_across_cores() {
         let mut peers: Vec<RawClient> = (0..6).map(|_| RawClient::registered(&server)).collect();
         peers.iter_mut().for_each(|peer| peer.call(1, 1, &[b"a", b"b"]));
         until("all wait", || gate.waiting.lock().unwrap().len() == 12);
-        // What waits by its own will is no queueing delay.
+        // A task's own wait is no queueing delay.
         until("no delay", || server.delay() == Nanos::ZERO);
         peers[0].call(3, 2, &[b"c"]);
         is_answered(&mut peers[0]);
@@ -300,11 +302,11 @@ fn a_panic_fails_one_request() {
                     panic!("as asked, later");
                 }
                 Method(3) => {
-                    let _grenade = PanicOnDrop;
+                    let _panic_on_drop = PanicOnDrop;
                     Ok(Vec::new())
                 }
                 Method(4) => {
-                    let _grenade = PanicOnDrop;
+                    let _panic_on_drop = PanicOnDrop;
                     pending().await
                 }
                 _ => Ok(request.payload),
@@ -413,7 +415,7 @@ fn a_stop_drops_tasks_that_never_end() {
         for peer in &mut peers {
             assert!(peer.answer().unwrap().contains("ShuttingDown"));
         }
-        // Wakers and sleeps that outlive it do no harm.
+        // Wakers and sleeps that outlive the server do no harm.
         gate.open();
         let sleep = slept.lock().unwrap().take().unwrap();
         block_on(sleep);
@@ -468,7 +470,8 @@ fn a_request_that_waited_too_long_is_dropped_when_its_turn_has_come() {
 
 #[test]
 fn a_first_request_waits_like_any_other() {
-    // A core with much to read puts off connections that have only said words so far, and reads one of them each time that it looks.
+    // A busy core defers connections that have sent only messages so far, and reads one of them per
+    // poll.
     let answers = answers_after_a_wait(false);
     assert!(answers.served >= 1 && answers.dropped >= 1, "{answers:?}");
 }
@@ -479,9 +482,11 @@ struct AnswerTally {
     dropped: usize,
 }
 
-/// Three clients ask one core for a second each, all at once, with an objective that leaves no room for a second of waiting.
+/// Three clients call one core at the same time for a second each, under an objective that leaves
+/// no second of waiting.
 fn answers_after_a_wait(have_asked_before: bool) -> AnswerTally {
-    // What has waited for most of the objective is too old. Credit schemes say so of an overload alone.
+    // Requests that have waited for most of the objective are rejected. Credit schemes do so only
+    // under overload.
     let algorithm = leeward_controllers::builtin().find("edge").unwrap().clone();
     let builder = over(TRANSPORT, Server::builder())
         .objective(Nanos::from_micros(10), Nanos::from_secs(1))
@@ -495,9 +500,10 @@ fn answers_after_a_wait(have_asked_before: bool) -> AnswerTally {
         async move {
             let _alive = alive;
             match request.method {
-                // Keeps the core from its network, so that it finds the others' requests all at once.
+                // Keeps the core from its network, so that it finds the other requests at the same
+                // time.
                 Method(1) => while !freed.load(Ordering::SeqCst) {},
-                // A poll that outlasts the others' requests.
+                // A poll that outlasts the other requests.
                 Method(2) => std::thread::sleep(Duration::from_secs(1)),
                 _ => {}
             }
@@ -515,14 +521,14 @@ fn answers_after_a_wait(have_asked_before: bool) -> AnswerTally {
     }
     first.call(1, 1, &[b""]);
     until("begun", || alive.load(Ordering::SeqCst) == 1);
-    // To take these in makes the core's look at its network a long one.
-    let strangers: Vec<_> = (0..32).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    // Accepting these makes the core's network poll a long one.
+    let idle_connections: Vec<_> = (0..32).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     others.iter_mut().for_each(|peer| peer.call(2, 2, &[b""]));
     free.store(true, Ordering::SeqCst);
     is_answered(&mut first);
     let answers: Vec<String> = others.iter_mut().filter_map(RawClient::answer).collect();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
-    drop((first, others, strangers));
+    drop((first, others, idle_connections));
     is_balanced(&server);
     server.stop().unwrap();
     let starting = |kind: &str| answers.iter().filter(|answer| answer.starts_with(kind)).count();

@@ -1,5 +1,5 @@
-//! Many connections at once, with several sockets per system call and with one: every answer is its caller's, whatever
-//! its length.
+//! Many connections at once, with several sockets per system call and with one: every response
+//! reaches its caller, at any length.
 
 use crate::serve::Serve;
 use leeward_core::units::Nanos;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const CONNECTIONS: usize = 24;
 const ROUNDS: usize = 6;
-/// Around what one call moves for one socket, and far from it.
+/// Around the bytes that one call moves for one socket, and far from it.
 const LENGTHS: [usize; 6] = [0, 7, 16 * 1024 - 64, 16 * 1024, 50_000, 400_000];
 
 fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
@@ -25,9 +25,9 @@ fn answers_are_their_callers_with_and_without_io_uring() {
     for (io_uring, cores) in [(IoUring::Auto, 1), (IoUring::Off, 1), (IoUring::Auto, 2)] {
         let server = Server::builder().io_uring(io_uring).cores(cores).idle(IdlePolicy::Block);
         let server = server.serve(echo).unwrap();
-        let patience = Nanos::from_secs(60);
+        let limit = Nanos::from_secs(60);
         let client =
-            Client::builder().connection_wait(patience).timeout(patience).connections(CONNECTIONS).queue(4096).seed(1);
+            Client::builder().connection_wait(limit).timeout(limit).connections(CONNECTIONS).queue(4096).seed(1);
         let client = client.replica(server.address().to_string()).build().unwrap();
         let tasks: Vec<_> = (0..2 * CONNECTIONS)
             .map(|task| {

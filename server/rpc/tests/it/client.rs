@@ -1,5 +1,5 @@
-//! The client against real servers: many callers, rejections, restarts, replicas. No time is asserted; waits give up after
-//! a long while only so that a defect fails instead of hanging.
+//! The client against real servers: many callers, rejections, restarts, replicas. No test asserts a
+//! time; time limits are long, and only turn a hang into a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ fn handler(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerErro
         Method(1) => reply.extend_from_slice(request.payload),
         Method(2) => return Err(HandlerError::Message("no such luck".into())),
         Method(3) => {
-            // A service time within which a client can cancel or lose its call.
+            // A service time in which a client can cancel or lose its call.
             std::thread::sleep(Duration::from_millis(20));
             reply.extend_from_slice(request.payload);
         }
@@ -50,12 +50,12 @@ fn serve(name: &str, pairs: &[(&str, RawParam)], address: &str) -> Server {
     builder.payload_limit(PayloadLimit::new(50_000)).start(address, handler).unwrap()
 }
 
-/// Where clients find a server.
+/// Address of a server, for clients.
 fn place(server: &Server) -> String {
     server.datagram_address().unwrap_or_else(|| server.address()).to_string()
 }
 
-/// A replica over the transport of these tests.
+/// Adds a replica over the transport of these tests.
 trait ReplicaOver {
     fn replica_over(self, address: impl Into<String>) -> Self;
 }
@@ -77,7 +77,7 @@ fn again(address: &str) -> Server {
         if let Ok(server) = builder.start(near, handler) {
             return server;
         }
-        // The system gives the address back.
+        // The system frees the address.
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("{address} does not come free");
@@ -85,13 +85,8 @@ fn again(address: &str) -> Server {
 
 fn builder(name: &str) -> Builder {
     let (algorithm, params) = algorithm(name, &[]);
-    let patience = Nanos::from_secs(30);
-    Client::builder()
-        .admission(&algorithm, params)
-        .objective(RTT, SLO)
-        .connection_wait(patience)
-        .timeout(patience)
-        .seed(1)
+    let limit = Nanos::from_secs(30);
+    Client::builder().admission(&algorithm, params).objective(RTT, SLO).connection_wait(limit).timeout(limit).seed(1)
 }
 
 fn client(name: &str, servers: &[&Server]) -> Client {
@@ -116,15 +111,15 @@ fn every_caller_gets_its_own_answer_once_under_every_controller() {
                 let client = client.clone();
                 executor.spawn(async move {
                     let mut answered = 0;
-                    for turn in 0..25_u32 {
-                        let argument = format!("{task}:{turn}");
+                    for round in 0..25_u32 {
+                        let argument = format!("{task}:{round}");
                         match client.call(ECHO, argument.as_str()).await {
                             Ok(response) => {
                                 assert_eq!(response.payload, argument.as_bytes());
                                 assert!(response.latency >= response.round_trip);
                                 answered += 1;
                             }
-                            // A controller may say no; nothing else may happen.
+                            // A controller may reject; nothing else may happen.
                             Err(error) => assert!(error.is_overload(), "{error}"),
                         }
                     }
@@ -139,7 +134,7 @@ fn every_caller_gets_its_own_answer_once_under_every_controller() {
             assert_eq!(answered, 1_000, "{}: {counts:?}", known.name);
         }
         if known.name == "none" {
-            // Those with windows may have good reasons to prefer one.
+            // Controllers with windows may have good reasons to prefer one.
             let received: Vec<u64> = servers.iter().map(|server| server.counts().received).collect();
             assert!(received.iter().all(|received| *received > 50), "one replica has nearly all: {received:?}");
         }
@@ -152,7 +147,7 @@ fn plain_threads_and_other_executors_are_as_good() {
     let client = client("breakwater", &[&server]);
     assert_eq!(client.call_blocking(ECHO, "plain").unwrap().payload, b"plain");
     assert_eq!(pollster::block_on(client.call(ECHO, vec![1, 2])).unwrap().payload, [1, 2]);
-    // The call is made before anybody polls.
+    // The call is made before the first poll.
     let early = client.call(ECHO, "early");
     until("the answer is there", || client.counts().completed == 3);
     assert_eq!(pollster::block_on(early).unwrap().payload, b"early");
@@ -160,7 +155,7 @@ fn plain_threads_and_other_executors_are_as_good() {
         .map(|thread| {
             let client = client.clone();
             std::thread::spawn(move || {
-                (0..50_u8).all(|turn| client.call_blocking(ECHO, [thread, turn]).unwrap().payload == [thread, turn])
+                (0..50_u8).all(|round| client.call_blocking(ECHO, [thread, round]).unwrap().payload == [thread, round])
             })
         })
         .collect();
@@ -175,13 +170,13 @@ fn the_handlers_words_and_limits_come_back_as_errors() {
     assert_eq!(client.call_blocking(Method(2), ""), Err(failed));
     assert!(matches!(client.call_blocking(Method(99), ""), Err(CallError::UnknownMethod { .. })));
     assert_eq!(client.call_blocking(Method(4), ""), Err(CallError::ResponseTooLarge));
-    // More than this client takes; more than the server takes; just enough.
-    let most = if TRANSPORT == Transport::Udp { 1_296 } else { 50_000 };
-    for (length, limit) in [(60_001, 60_000), (50_001, most)] {
+    // More than this client accepts; more than the server accepts; just enough.
+    let max = if TRANSPORT == Transport::Udp { 1_296 } else { 50_000 };
+    for (length, limit) in [(60_001, 60_000), (50_001, max)] {
         let limit = PayloadLimit::new(limit);
         assert_eq!(client.call_blocking(ECHO, vec![0; length]), Err(CallError::TooLarge { length, limit }));
     }
-    assert_eq!(client.call_blocking(ECHO, vec![1; most as usize]).unwrap().payload.len(), most as usize);
+    assert_eq!(client.call_blocking(ECHO, vec![1; max as usize]).unwrap().payload.len(), max as usize);
     assert_eq!(client.counts().connects, 1, "none of this costs the connection");
 }
 
@@ -206,7 +201,7 @@ fn a_rejection_says_why() {
     let calls: Vec<_> = (0..30).map(|_| client.call(Method(3), "x")).collect();
     let ends: Vec<_> = calls.into_iter().map(pollster::block_on).collect();
     let rejected = |error: &CallError| matches!(error, CallError::Rejected { reason: RejectCode::Concurrency, retry_after: None, waited, .. } if waited.0 > 0);
-    let rejections = ends.iter().filter_map(|end| end.as_ref().err()).inspect(|error| {
+    let rejections = ends.iter().filter_map(|result| result.as_ref().err()).inspect(|error| {
         assert!(rejected(error) || matches!(error, CallError::QueueFull { .. }), "{error}");
         assert_eq!(error.effect(), Effect::Excluded);
     });
@@ -220,12 +215,12 @@ fn a_rejection_says_why() {
 fn a_server_that_comes_back_is_found_again() {
     let first = serve("breakwater", &[], "127.0.0.1:0");
     let address = place(&first);
-    let (least, most) = (Nanos::from_millis(1), Nanos::from_millis(20));
-    let client = builder("breakwater").replica_over(address.as_str()).backoff(least, most).build().unwrap();
+    let (least, max) = (Nanos::from_millis(1), Nanos::from_millis(20));
+    let client = builder("breakwater").replica_over(address.as_str()).backoff(least, max).build().unwrap();
     assert_eq!(client.call_blocking(ECHO, "here").unwrap().payload, b"here");
     first.stop().unwrap();
     until("the loss is seen", || client.connected() == 0);
-    // Made while nobody is there: waits for the next one.
+    // Made without a server: waits for the next one.
     let waiting = client.call(ECHO, "patience");
     let second = again(&address);
     assert_eq!(pollster::block_on(waiting).unwrap().payload, b"patience");
@@ -245,9 +240,9 @@ fn of_two_replicas_one_may_be_down_or_go_down() {
         .build()
         .unwrap();
     until("both are connected", || client.connected() == 2);
-    for turn in 0..200_u32 {
-        let response = client.call_blocking(ECHO, turn.to_le_bytes()).unwrap();
-        assert_eq!(response.payload, turn.to_le_bytes());
+    for round in 0..200_u32 {
+        let response = client.call_blocking(ECHO, round.to_le_bytes()).unwrap();
+        assert_eq!(response.payload, round.to_le_bytes());
         assert!(response.replica > 0);
     }
     first.stop().unwrap();
@@ -263,13 +258,13 @@ fn dropped_futures_cost_no_credit_and_disturb_nobody() {
     let server = serve("breakwater", &[], "127.0.0.1:0");
     let client = client("breakwater", &[&server]);
     client.call_blocking(ECHO, "warm").unwrap();
-    for turn in 0..2_000_u32 {
-        let call = client.call(ECHO, turn.to_le_bytes());
-        if turn % 3 == 0 {
+    for round in 0..2_000_u32 {
+        let call = client.call(ECHO, round.to_le_bytes());
+        if round % 3 == 0 {
             std::thread::yield_now();
         }
         drop(call);
-        if turn % 100 == 0 {
+        if round % 100 == 0 {
             assert_eq!(client.call_blocking(ECHO, "still well").unwrap().payload, b"still well");
         }
     }
@@ -291,7 +286,7 @@ fn the_last_clone_lets_calls_end_and_takes_the_thread_with_it() {
     };
     let server = serve("breakwater", &[], "127.0.0.1:0");
     let client = builder("breakwater").replica_over(place(&server)).thread_name("lw-last-clone");
-    // No timer shall be needed for it.
+    // The test must not depend on a timer.
     let client = client.connect_timeout(Nanos::from_secs(3_000)).build();
     let client = client.unwrap();
     // A thread takes its name when it begins to run.
@@ -327,7 +322,7 @@ fn a_shut_down_ends_everything_at_once() {
 
 #[test]
 fn wakers_may_make_and_drop_calls() {
-    // A task that is polled by the waker itself, on the client's thread.
+    // A task that the waker itself polls, on the client's thread.
     struct Inline {
         client: Client,
         woken: AtomicU64,

@@ -1,5 +1,6 @@
-//! The client against servers that do what they shouldn't: silence, nonsense, hanging up, rejecting. Scripts on real
-//! sockets; no time is asserted, waits are long only so that a defect fails instead of hanging.
+//! The client against misbehaving servers: silence, nonsense, closed connections, rejections.
+//! Scripts on real sockets. No test asserts a time; time limits are long, and only turn a hang into
+//! a failure.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -14,23 +15,23 @@ use leeward_testkit::wait::until;
 
 const ECHO: Method = Method(1);
 
-/// A client of Breakwater whose waits are long unless a test shortens them.
-fn builder(puppets: &[&ScriptedServer]) -> Builder {
+/// A client of Breakwater whose time limits are long unless a test shortens them.
+fn builder(servers: &[&ScriptedServer]) -> Builder {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let long = Nanos::from_secs(60);
     let builder = Client::builder().admission(&breakwater, Params::default()).objective(Nanos(10_000), long);
     let builder = builder.expiry(long).connection_wait(long).timeout(long).seed(7);
     let builder = builder.backoff(Nanos::from_millis(1), Nanos::from_millis(20));
-    puppets.iter().fold(builder, |builder, puppet| builder.replica(puppet.address()))
+    servers.iter().fold(builder, |builder, server| builder.replica(server.address()))
 }
 
-fn client(puppets: &[&ScriptedServer]) -> Client {
-    let client = builder(puppets).build().unwrap();
-    until("all are connected", || client.connected() == puppets.len());
+fn client(servers: &[&ScriptedServer]) -> Client {
+    let client = builder(servers).build().unwrap();
+    until("all are connected", || client.connected() == servers.len());
     client
 }
 
-/// Welcomes and echoes for as long as the connection lives.
+/// Welcomes the client, and echoes for as long as the connection lives.
 fn echo(mut peer: ServerPeer) {
     if peer.welcome(8, Regime::Credits).is_some() {
         while let Some(call) = peer.call() {
@@ -40,7 +41,7 @@ fn echo(mut peer: ServerPeer) {
     }
 }
 
-/// Welcomes and rejects everything.
+/// Welcomes the client, and rejects everything.
 fn rejecting(reason: RejectCode, retry_after: u32) -> ScriptedServer {
     ScriptedServer::start(move |mut peer| {
         if peer.welcome(8, Regime::Credits).is_some() {
@@ -51,7 +52,7 @@ fn rejecting(reason: RejectCode, retry_after: u32) -> ScriptedServer {
     })
 }
 
-/// Welcomes with this window and never says anything again.
+/// Welcomes the client with this window, and never sends anything again.
 fn mute(window: u32) -> ScriptedServer {
     ScriptedServer::start(move |mut peer| {
         peer.welcome(window, Regime::Credits);
@@ -61,29 +62,29 @@ fn mute(window: u32) -> ScriptedServer {
 
 #[test]
 fn without_credit_a_call_expires_and_a_full_queue_ends_the_oldest() {
-    let puppet = mute(0);
-    let client = builder(&[&puppet]).expiry(Nanos::from_millis(5)).queue(2).build().unwrap();
+    let server = mute(0);
+    let client = builder(&[&server]).expiry(Nanos::from_millis(5)).queue(2).build().unwrap();
     until("it is connected", || client.connected() == 1);
     match client.call_blocking(ECHO, "x") {
         Err(CallError::Expired { waited }) => assert!(waited >= Nanos::from_millis(5)),
         other => panic!("{other:?}"),
     }
-    let client = builder(&[&puppet]).queue(2).build().unwrap();
+    let client = builder(&[&server]).queue(2).build().unwrap();
     until("it is connected", || client.connected() == 1);
     let mut calls: Vec<_> = (0..3).map(|_| client.call(ECHO, "x")).collect();
-    let end = pollster::block_on(calls.remove(0));
-    assert!(matches!(end, Err(CallError::QueueFull { .. })), "{end:?}");
+    let result = pollster::block_on(calls.remove(0));
+    assert!(matches!(result, Err(CallError::QueueFull { .. })), "{result:?}");
     drop(calls);
     until("all have ended", || client.counts().ended() == 3);
 }
 
 #[test]
 fn more_than_all_queues_hold_is_refused_at_once() {
-    let puppet = mute(0);
+    let server = mute(0);
     let limits = [("client_queue", RawParam::Integer(2)), ("max_outstanding", RawParam::Integer(3))];
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let params = none.params(&limits).unwrap();
-    let client = builder(&[&puppet]).admission(&none, params).build().unwrap();
+    let client = builder(&[&server]).admission(&none, params).build().unwrap();
     let calls: Vec<_> = (0..100).map(|_| client.call(ECHO, "x")).collect();
     let full = client.counts().queue_full;
     assert!((100 - 7..100).contains(&full), "{full}");
@@ -94,34 +95,34 @@ fn more_than_all_queues_hold_is_refused_at_once() {
 #[test]
 fn a_time_out_says_whether_the_call_was_sent() {
     let options = CallOptions::new().timeout(Nanos::from_millis(30));
-    // One that never welcomes, and one that never answers.
-    let stone = ScriptedServer::start(|mut peer| while peer.receive().is_some() {});
-    let unwelcome = builder(&[&stone]).build().unwrap();
-    let end = unwelcome.call_blocking_with(ECHO, "x", options);
-    assert!(matches!(end, Err(CallError::TimedOut { effect: Effect::Excluded, .. })), "{end:?}");
+    // A server that never welcomes, and one that never responds.
+    let silent = ScriptedServer::start(|mut peer| while peer.receive().is_some() {});
+    let unwelcome = builder(&[&silent]).build().unwrap();
+    let result = unwelcome.call_blocking_with(ECHO, "x", options);
+    assert!(matches!(result, Err(CallError::TimedOut { effect: Effect::Excluded, .. })), "{result:?}");
 
-    let puppet = mute(1);
-    let client = client(&[&puppet]);
+    let server = mute(1);
+    let client = client(&[&server]);
     let first = client.call_with(ECHO, "sent", options);
     let second = client.call_with(ECHO, "waits for credit", options);
-    let end = pollster::block_on(first);
-    assert!(matches!(end, Err(CallError::TimedOut { effect: Effect::Possible, .. })), "{end:?}");
-    let end = pollster::block_on(second);
-    assert!(matches!(end, Err(CallError::TimedOut { effect: Effect::Excluded, .. })), "{end:?}");
+    let result = pollster::block_on(first);
+    assert!(matches!(result, Err(CallError::TimedOut { effect: Effect::Possible, .. })), "{result:?}");
+    let result = pollster::block_on(second);
+    assert!(matches!(result, Err(CallError::TimedOut { effect: Effect::Excluded, .. })), "{result:?}");
 }
 
 #[test]
 fn nobody_to_connect_to_ends_a_call_when_patience_does() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client =
-        builder(&[]).replica(nobody.to_string()).connection_wait(Nanos::from_millis(50)).queue(3).build().unwrap();
+        builder(&[]).replica(vacant.to_string()).connection_wait(Nanos::from_millis(50)).queue(3).build().unwrap();
     let mut calls: Vec<_> = (0..4).map(|_| client.call(ECHO, "x")).collect();
     let displaced = pollster::block_on(calls.remove(0));
     assert!(matches!(displaced, Err(CallError::QueueFull { .. })), "{displaced:?}");
     for call in calls {
         match pollster::block_on(call) {
             Err(CallError::Disconnected { effect: Effect::Excluded, reason }) => {
-                assert!(reason.contains(&nobody.to_string()), "{reason}");
+                assert!(reason.contains(&vacant.to_string()), "{reason}");
             }
             other => panic!("{other:?}"),
         }
@@ -130,21 +131,21 @@ fn nobody_to_connect_to_ends_a_call_when_patience_does() {
 
 #[test]
 fn a_server_that_never_welcomes_is_left_for_another_attempt() {
-    let puppet = ScriptedServer::start(|mut peer| {
+    let server = ScriptedServer::start(|mut peer| {
         if peer.number < 2 {
             while peer.receive().is_some() {}
         } else {
             echo(peer);
         }
     });
-    let client = builder(&[&puppet]).connect_timeout(Nanos::from_millis(20)).build().unwrap();
+    let client = builder(&[&server]).connect_timeout(Nanos::from_millis(20)).build().unwrap();
     assert_eq!(client.call_blocking(ECHO, "at last").unwrap().payload, b"at last");
-    assert!(puppet.accepted() >= 3);
+    assert!(server.accepted() >= 3);
 }
 
 #[test]
 fn a_server_that_falls_silent_is_given_up() {
-    let puppet = ScriptedServer::start(|mut peer| {
+    let server = ScriptedServer::start(|mut peer| {
         if peer.number > 0 {
             return echo(peer);
         }
@@ -152,7 +153,7 @@ fn a_server_that_falls_silent_is_given_up() {
         let _call = peer.call();
         peer.freeze();
     });
-    let client = builder(&[&puppet]).keep_alive(Nanos::from_millis(10), Nanos::from_millis(500)).build().unwrap();
+    let client = builder(&[&server]).keep_alive(Nanos::from_millis(10), Nanos::from_millis(500)).build().unwrap();
     match client.call_blocking(ECHO, "x") {
         Err(CallError::Disconnected { effect: Effect::Possible, reason }) => {
             assert!(reason.contains("sign of life"), "{reason}");
@@ -164,36 +165,36 @@ fn a_server_that_falls_silent_is_given_up() {
 
 #[test]
 fn an_idle_connection_is_kept_alive() {
-    let puppet = ScriptedServer::start(echo);
-    let client = builder(&[&puppet]).keep_alive(Nanos::from_millis(2), Nanos::from_secs(30)).build().unwrap();
+    let server = ScriptedServer::start(echo);
+    let client = builder(&[&server]).keep_alive(Nanos::from_millis(2), Nanos::from_secs(30)).build().unwrap();
     until("it is connected", || client.connected() == 1);
     // Thirty intervals without a call.
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(client.call_blocking(ECHO, "x").unwrap().payload, b"x");
-    assert_eq!(puppet.accepted(), 1);
+    assert_eq!(server.accepted(), 1);
 }
 
 #[test]
 fn a_lost_connection_ends_what_was_sent_and_moves_what_waited() {
-    let puppet = ScriptedServer::start(|mut peer| {
+    let server = ScriptedServer::start(|mut peer| {
         if peer.number > 0 {
             return echo(peer);
         }
-        // Hangs up on its first call.
+        // Closes the connection on the first call.
         peer.welcome(1, Regime::Credits);
         peer.call();
     });
-    let client = client(&[&puppet]);
+    let client = client(&[&server]);
     let sent = client.call(ECHO, "sent");
     let waited = client.call(ECHO, "waited");
-    let end = pollster::block_on(sent);
-    assert!(matches!(end, Err(CallError::Disconnected { effect: Effect::Possible, .. })), "{end:?}");
+    let result = pollster::block_on(sent);
+    assert!(matches!(result, Err(CallError::Disconnected { effect: Effect::Possible, .. })), "{result:?}");
     assert_eq!(pollster::block_on(waited).unwrap().payload, b"waited");
     assert_eq!(client.counts().connects, 2);
 }
 
 #[test]
-fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
+fn garbage_from_the_server_is_an_error_and_the_next_connection_serves() {
     let stray = |peer: &mut ServerPeer, call: &ReceivedCall| {
         let request = RequestId::new(u64::MAX).unwrap();
         peer.respond(&ReceivedCall { request, ..call.clone() }, 8, b"stray");
@@ -212,26 +213,26 @@ fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
             peer.respond(call, 8, b"right");
             peer.respond(call, 8, b"twice");
         }),
-        // Begins a frame and hangs up.
+        // Sends half a frame and closes the connection.
         Box::new(|peer, _| peer.send_bytes(b"LW\x01\x04")),
     ];
     let count = sayings.len();
-    let puppet = ScriptedServer::start(move |mut peer| {
-        let Some(say) = sayings.get(peer.number) else { return echo(peer) };
+    let server = ScriptedServer::start(move |mut peer| {
+        let Some(misbehave) = sayings.get(peer.number) else { return echo(peer) };
         peer.welcome(8, Regime::Credits);
         let Some(call) = peer.call() else { return };
-        say(&mut peer, &call);
+        misbehave(&mut peer, &call);
         if peer.number < 5 {
             while peer.receive().is_some() {}
         }
     });
-    let client = client(&[&puppet]);
+    let client = client(&[&server]);
     for number in 0..count {
         match client.call_blocking(ECHO, "x") {
             Err(CallError::Protocol { violation }) if number < 4 => assert!(!violation.is_empty()),
-            // It was answered before the nonsense came.
+            // The response came before the nonsense.
             Ok(response) if number == 4 => assert_eq!(response.payload, b"right"),
-            // It may just have died.
+            // The connection may just have ended.
             Err(CallError::Disconnected { effect: Effect::Possible, .. }) if number == 5 => {}
             other => panic!("{number}: {other:?}"),
         }
@@ -241,14 +242,14 @@ fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
 }
 
 #[test]
-fn the_servers_farewell_is_the_reason() {
-    let puppet = ScriptedServer::start(|mut peer| {
+fn the_servers_final_error_is_the_reason() {
+    let server = ScriptedServer::start(|mut peer| {
         peer.welcome(8, Regime::Credits);
         peer.call();
         let (code, message) = (ErrorCode::Internal, Message::new("on fire"));
         peer.send(&Frame::Error(FatalError { code, message }));
     });
-    let client = client(&[&puppet]);
+    let client = client(&[&server]);
     match client.call_blocking(ECHO, "x") {
         Err(CallError::Disconnected { effect: Effect::Possible, reason }) => {
             assert!(reason.contains("on fire"), "{reason}");
@@ -262,9 +263,9 @@ fn a_rejected_call_is_served_by_the_other_replica() {
     let (full, free) = (rejecting(RejectCode::Delay, 0), ScriptedServer::start(echo));
     let client = builder(&[&full, &free]).retries(1, 100).build().unwrap();
     until("both are connected", || client.connected() == 2);
-    for turn in 0..50_u8 {
-        let response = client.call_blocking(ECHO, [turn]).unwrap();
-        assert_eq!((response.payload, response.replica), (vec![turn], 1));
+    for round in 0..50_u8 {
+        let response = client.call_blocking(ECHO, [round]).unwrap();
+        assert_eq!((response.payload, response.replica), (vec![round], 1));
         assert!(response.retries <= 1);
     }
     let counts = client.counts();
@@ -299,8 +300,8 @@ fn retries_stay_within_their_budget() {
     let client = builder(&[&all[0], &all[1], &all[2]]).retries(2, 10).build().unwrap();
     until("all are connected", || client.connected() == 3);
     for _ in 0..500 {
-        let end = client.call_blocking(ECHO, "x");
-        assert!(matches!(end, Err(CallError::Rejected { reason: RejectCode::Delay, .. })), "{end:?}");
+        let result = client.call_blocking(ECHO, "x");
+        assert!(matches!(result, Err(CallError::Rejected { reason: RejectCode::Delay, .. })), "{result:?}");
     }
     let counts = client.counts();
     assert_eq!((counts.rejected, counts.calls), (500, 500));
@@ -321,59 +322,59 @@ fn a_server_that_is_stopping_is_avoided() {
 
 #[test]
 fn a_dropped_future_frees_its_place_and_is_never_sent() {
-    let (heard, hears) = mpsc::channel();
-    let heard = Mutex::new(heard);
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
     let (go, goes) = mpsc::channel::<()>();
     let goes = Mutex::new(goes);
-    let puppet = ScriptedServer::start(move |mut peer| {
+    let server = ScriptedServer::start(move |mut peer| {
         peer.welcome(1, Regime::Credits);
         let mut first = true;
         while let Some(call) = peer.call() {
-            heard.lock().unwrap().send(String::from_utf8(call.payload.clone()).unwrap()).unwrap();
+            sender.lock().unwrap().send(String::from_utf8(call.payload.clone()).unwrap()).unwrap();
             if std::mem::take(&mut first) {
                 let _ = goes.lock().unwrap().recv();
             }
             peer.respond(&call, 1, &call.payload);
         }
     });
-    let client = builder(&[&puppet]).queue(1).build().unwrap();
+    let client = builder(&[&server]).queue(1).build().unwrap();
     until("it is connected", || client.connected() == 1);
     let first = client.call(ECHO, "first");
-    assert_eq!(hears.recv().unwrap(), "first");
+    assert_eq!(receiver.recv().unwrap(), "first");
     let unwanted = client.call(ECHO, "unwanted");
     drop(unwanted);
     let last = client.call(ECHO, "last");
     until("the unwanted one is gone", || client.counts().cancelled == 1);
-    // Dropped when it has been sent: its answer is discarded, its credit comes back with it.
+    // Dropped after it was sent: its response is discarded, and its credit returns with it.
     drop(first);
     until("so is the first", || client.counts().cancelled == 2);
     go.send(()).unwrap();
     assert_eq!(pollster::block_on(last).unwrap().payload, b"last");
-    assert_eq!(hears.recv().unwrap(), "last");
+    assert_eq!(receiver.recv().unwrap(), "last");
     assert_eq!((client.counts().queue_full, client.counts().connects), (0, 1));
 }
 
 #[test]
 fn the_end_says_goodbye() {
-    let (heard, hears) = mpsc::channel();
-    let heard = Mutex::new(heard);
-    let puppet = ScriptedServer::start(move |mut peer| {
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    let server = ScriptedServer::start(move |mut peer| {
         peer.welcome(8, Regime::Credits);
         let mut last = None;
-        while let Some(said) = peer.receive() {
-            last = Some(said);
+        while let Some(message) = peer.receive() {
+            last = Some(message);
         }
-        heard.lock().unwrap().send(last).unwrap();
+        sender.lock().unwrap().send(last).unwrap();
     });
-    drop(client(&[&puppet]));
-    assert_eq!(hears.recv_timeout(Duration::from_secs(60)).unwrap(), Some(ClientMessage::Deregister));
+    drop(client(&[&server]));
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(60)).unwrap(), Some(ClientMessage::Deregister));
 }
 
-/// A server of moods: each call meets one, drawn from a seed.
+/// A server that treats each connection and call in a random way, drawn from a seed.
 fn moody(mut peer: ServerPeer, seed: u64) {
     let mut random = Xorshift(seed ^ (peer.number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     match random.below(12) {
-        // Never welcomes, or not as it should.
+        // Never welcomes, or wrongly.
         0 => return,
         1 => return peer.send_bytes(b"no"),
         2 => return while peer.receive().is_some() {},
@@ -389,9 +390,9 @@ fn moody(mut peer: ServerPeer, seed: u64) {
         match random.below(100) {
             0 => return,
             1 => return peer.send_bytes(&[random.below(256) as u8; 70]),
-            // Forgets it.
+            // Forgets a call.
             2..5 => drop(owed.pop()),
-            // Answers later, in another order.
+            // Responds later, in another order.
             5..20 => continue,
             _ => {}
         }

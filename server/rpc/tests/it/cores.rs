@@ -1,6 +1,6 @@
-//! Cores that come and go, from outside, over real sockets: whatever the allocator does, each request has one end, none
-//! is forgotten at a core that is parked, and a server that is stopped meanwhile ends as any other. No time is asserted;
-//! waiting gives up after a long while only so that a defect fails instead of hanging.
+//! Cores that come and go, over real sockets: under any allocator, each request has one outcome,
+//! none is lost on a parked core, and a server can stop at any time. No test asserts a time; time
+//! limits are long, and only turn a hang into a failure.
 
 use crate::peer::{Peer, allocated, builder, call, encode, eventually, is_settled, is_well};
 use crate::serve::Serve;
@@ -14,7 +14,7 @@ use leeward_runtime::timers::sleep;
 use std::io::Write;
 use std::time::Duration;
 
-/// The policies that a real server can follow, with parameters that make them busy.
+/// Policies that a real server can follow, with parameters that make them change often.
 const POLICIES: [(&str, &[(&str, &str)]); 6] = [
     ("delay", &[("threshold", "1us"), ("search", "20us")]),
     ("delay-range", &[]),
@@ -25,7 +25,7 @@ const POLICIES: [(&str, &[(&str, &str)]); 6] = [
 ];
 const IDLES: [IdlePolicy; 3] = [IdlePolicy::Spin, IdlePolicy::Adaptive(Nanos::from_micros(50)), IdlePolicy::Block];
 
-/// Keeps the core busy for as many microseconds as the argument has bytes, and says how long that was.
+/// Keeps the core busy for as many microseconds as the argument has bytes, and returns that time.
 fn work(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     let until = std::time::Instant::now() + Duration::from_micros(request.payload.len() as u64);
     while std::time::Instant::now() < until {
@@ -40,7 +40,7 @@ fn grants(server: &Server) -> u64 {
     server.core_usage().unwrap().grants
 }
 
-/// Bursts of calls on all connections at once, with pauses; every call is answered.
+/// Sends bursts of calls on all connections at once, with pauses; every call gets a response.
 fn bursts(server: &Server, rounds: u64) -> u64 {
     let mut peers: Vec<Peer> = (0..6).map(|_| Peer::registered(server)).collect();
     let per_peer = 4;
@@ -57,14 +57,15 @@ fn bursts(server: &Server, rounds: u64) -> u64 {
             }
         }
         if round % 4 == 0 {
-            // The allocator parks cores that have nothing to do.
+            // The allocator parks idle cores.
             std::thread::sleep(Duration::from_millis(2));
         }
     }
     rounds * per_peer * peers.len() as u64
 }
 
-/// Three of four cores are parked, so the server is idle for longer than its first core alone can be.
+/// Three of four cores are parked, so the server is idle for longer than its first core alone can
+/// be.
 #[test]
 fn parked_cores_count_as_idle() {
     let server = allocated(builder("none", 4).idle(IdlePolicy::Block), "delay", &[]).serve(work).unwrap();
@@ -80,13 +81,13 @@ fn every_policy_serves_every_connection() {
     for (policy, params) in POLICIES {
         for idle in IDLES {
             let server = allocated(builder("none", 4).idle(idle), policy, params).serve(work).unwrap();
-            let asked = bursts(&server, 40);
+            let sent = bursts(&server, 40);
             let usage = server.core_usage().unwrap();
             assert!(usage.cores >= 1 && usage.cores <= 4 && usage.parks <= usage.grants, "{policy}: {usage:?}");
             assert_eq!(usage.parked[0], Nanos::ZERO, "the first core stays");
             assert!(policy != "static" || (usage.cores, usage.grants, usage.parks) == (2, 1, 0), "{usage:?}");
             let counts = server.stop().unwrap();
-            assert_eq!((counts.received, counts.completed, counts.rejected), (asked, asked, 0), "{policy}");
+            assert_eq!((counts.received, counts.completed, counts.rejected), (sent, sent, 0), "{policy}");
         }
     }
 }
@@ -98,7 +99,7 @@ fn cores_come_under_load_and_go_without_it() {
         let server = allocated(builder("breakwater", 3).idle(idle), "delay", &policy).serve(work).unwrap();
         let mut peers: Vec<Peer> = (0..6).map(|_| Peer::registered(&server)).collect();
         let mut request = 0;
-        // As many rounds as it takes until something had to wait.
+        // As many rounds as it takes until a request had to wait.
         while grants(&server) == 0 {
             request += 1;
             for peer in &mut peers {
@@ -115,7 +116,7 @@ fn cores_come_under_load_and_go_without_it() {
             let usage = server.core_usage().unwrap();
             usage.cores == 1 && usage.grants == usage.parks
         });
-        // All connections, those of the parked cores too, are heard by the one that is left.
+        // The remaining core serves all connections, including those of parked cores.
         for peer in &mut peers {
             assert!(peer.ask(request + 1, b"still there").starts_with("Response"));
         }
@@ -135,24 +136,24 @@ fn a_server_of_parked_cores_stops_in_good_order() {
             let calls: Vec<u8> = (1..=8).flat_map(|n| encode(&call(n, &[0; 300]))).collect();
             peer.stream.write_all(&calls).unwrap();
         }
-        // The stop meets the cores in another state each time.
+        // The stop meets the cores in a different state each time.
         std::thread::sleep(Duration::from_millis(stopped_after_ms));
         let counts = server.stop().unwrap();
         assert_eq!(counts.connections, 0);
         assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned, "{counts:?}");
         assert_eq!(counts.abandoned, 0, "{counts:?}");
-        // Each call that was heard of has an answer, and then the stream ends.
+        // Each received call has a response, and then the stream ends.
         let mut answers = 0;
         for peer in &mut peers {
-            while let Some(heard) = peer.answer() {
-                answers += u64::from(heard.starts_with("Response") || heard.starts_with("Drop"));
+            while let Some(answer) = peer.answer() {
+                answers += u64::from(answer.starts_with("Response") || answer.starts_with("Drop"));
             }
         }
         assert_eq!(answers, counts.received, "{counts:?}");
     }
 }
 
-/// Sleeps, yields and answers: its tasks are woken by timers of cores that may have been given back.
+/// Sleeps, yields and responds: timers of cores that may have been parked wake its tasks.
 struct SleepyHandler;
 
 impl AsyncHandler for SleepyHandler {
@@ -168,9 +169,9 @@ impl AsyncHandler for SleepyHandler {
 fn tasks_go_on_when_their_core_has_gone() {
     for (policy, params) in POLICIES {
         let server = allocated(builder("none", 3), policy, params).serve_async(SleepyHandler).unwrap();
-        let asked = bursts(&server, 30);
+        let sent = bursts(&server, 30);
         let counts = server.stop().unwrap();
-        assert_eq!((counts.received, counts.completed), (asked, asked), "{policy}");
+        assert_eq!((counts.received, counts.completed), (sent, sent), "{policy}");
     }
 }
 
@@ -191,8 +192,8 @@ fn the_first_core_alone_serves_those_that_connect_and_leave() {
 
 #[test]
 fn what_the_simulator_alone_can_do_is_refused() {
-    let refused = allocated(builder("none", 2), "ideal", &[]).serve(work);
-    assert!(matches!(refused, Err(ServerError::Params(_))));
+    let result = allocated(builder("none", 2), "ideal", &[]).serve(work);
+    assert!(matches!(result, Err(ServerError::Params(_))));
     let policy = registry::find("delay").unwrap();
     assert!(policy.params(&[("min", RawParam::Integer(1))]).is_err());
     assert!(

@@ -1,5 +1,5 @@
-//! Sessions over datagrams and real sockets: that both ends meet, what does not fit, a network with faults, restarts of either
-//! end, and foreign datagrams. No time is asserted.
+//! Sessions over datagrams and real sockets: both ends meet, oversized payloads, a faulty network,
+//! restarts of either end, and foreign datagrams. No test asserts a time.
 
 use crate::relay::Relay;
 use crate::serve::Serve;
@@ -22,7 +22,7 @@ const LONG: Method = Method(4);
 const SLOW: Method = Method(5);
 const LOST: Nanos = Nanos::from_secs(30);
 
-/// How often each argument was executed.
+/// Executions per argument.
 type Executed = Arc<Mutex<HashMap<Vec<u8>, u32>>>;
 
 fn serve_at(door: &str, cores: usize, admission: &str, executed: &Executed) -> Server {
@@ -39,7 +39,7 @@ fn serve_at(door: &str, cores: usize, admission: &str, executed: &Executed) -> S
             *executed.lock().unwrap().entry(request.payload.to_vec()).or_default() += 1;
             match request.method {
                 LONG => reply.resize(5_000, 7),
-                // Longer than a client waits before it asks again.
+                // Longer than a client waits before it retransmits.
                 SLOW => std::thread::sleep(Duration::from_millis(60)),
                 _ => reply.extend_from_slice(request.payload),
             }
@@ -65,10 +65,11 @@ fn door(server: &Server) -> std::net::SocketAddr {
     server.datagram_address().unwrap()
 }
 
-/// Calls from several threads at once, each argument its own. How many were answered with it.
+/// Calls from several threads at once, each with its own argument. Returns the number of correct
+/// responses.
 fn ask_many(client: &Client, threads: usize, calls: usize) -> usize {
     std::thread::scope(|scope| {
-        let asking = (0..threads).map(|thread| {
+        let callers = (0..threads).map(|thread| {
             scope.spawn(move || {
                 let argument = |call: usize| format!("{thread} {call}").into_bytes();
                 let right = |call: &usize| {
@@ -78,8 +79,8 @@ fn ask_many(client: &Client, threads: usize, calls: usize) -> usize {
                 (0..calls).filter(right).count()
             })
         });
-        let asking: Vec<_> = asking.collect();
-        asking.into_iter().map(|thread| thread.join().unwrap()).sum()
+        let callers: Vec<_> = callers.collect();
+        callers.into_iter().map(|thread| thread.join().unwrap()).sum()
     })
 }
 
@@ -88,7 +89,7 @@ fn calls_are_answered_under_every_controller() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         let (server, executed) = serve(2, algorithm.name);
         let client = client(algorithm.name, door(&server), 3);
-        // Some controllers reject calls of a machine that is busy with other tests.
+        // Some controllers reject calls if other tests keep the machine busy.
         let answered = ask_many(&client, 4, 200) as u64;
         assert!(answered > 0, "{}", algorithm.name);
         drop(client);
@@ -133,13 +134,13 @@ fn builder(server: &Server) -> leeward_rpc::client::Builder {
     builder.udp(door(server).to_string())
 }
 
-/// A fallback carries what does not fit, and nothing else.
+/// A fallback carries oversized payloads, and nothing else.
 #[test]
 fn a_fallback_carries_what_does_not_fit_a_datagram() {
     let (server, executed) = serve(1, "none");
     let client = builder(&server).fallback(server.address().to_string()).build().unwrap();
     for round in 0..20_u8 {
-        // The first are asked before any connection is up.
+        // The first calls are made before any connection is up.
         let long = client.call_blocking(ECHO, [round; 3_000]).unwrap();
         assert_eq!((long.payload, long.replica), (vec![round; 3_000], 1));
         let short = client.call_blocking(ECHO, [round; 30]).unwrap();
@@ -151,7 +152,7 @@ fn a_fallback_carries_what_does_not_fit_a_datagram() {
     server.stop().unwrap();
 }
 
-/// Where datagrams do not come through, all calls go by the fallback.
+/// If datagrams do not arrive, all calls go over the fallback.
 #[test]
 fn a_fallback_carries_everything_where_datagrams_do_not_pass() {
     let (server, _) = serve(1, "breakwater");
@@ -165,28 +166,28 @@ fn a_fallback_carries_everything_where_datagrams_do_not_pass() {
     server.stop().unwrap();
 }
 
-/// Of both ends' sizes the smaller one holds, in both directions.
+/// The smaller size of both ends holds, in both directions.
 #[test]
 fn the_smaller_size_of_a_datagram_holds() {
-    for (there, here) in [(8_972, 8_972), (8_972, 1_200), (1_200, 8_972)] {
+    for (server_size, client_size) in [(8_972, 8_972), (8_972, 1_200), (1_200, 8_972)] {
         let size = |bytes| DatagramSize::new(bytes).unwrap();
-        let server = Server::builder().datagram_size(size(there)).idle(IdlePolicy::Block).udp("127.0.0.1:0");
+        let server = Server::builder().datagram_size(size(server_size)).idle(IdlePolicy::Block).udp("127.0.0.1:0");
         let server = server.serve(|request: &Request<'_>, reply: &mut Vec<u8>| {
             reply.resize(u16::from_le_bytes([request.payload[0], request.payload[1]]).into(), 7);
             Ok::<_, HandlerError>(())
         });
         let server = server.unwrap();
-        let client = builder(&server).datagram_size(size(here)).build().unwrap();
-        let fits = size(there.min(here)).payload();
+        let client = builder(&server).datagram_size(size(client_size)).build().unwrap();
+        let fits = size(server_size.min(client_size)).payload();
         let asks = |length: usize, answer: usize| {
             let mut argument = vec![0; length];
             argument[..2].copy_from_slice(&(answer as u16).to_le_bytes());
             client.call_blocking(ECHO, argument).map(|answer| answer.payload.len())
         };
-        assert_eq!(asks(fits, 2), Ok(2), "{there} {here}");
-        assert_eq!(asks(2, fits), Ok(fits), "{there} {here}");
-        assert!(matches!(asks(fits + 1, 2), Err(CallError::TooLarge { .. })), "{there} {here}");
-        assert_eq!(asks(2, fits + 1), Err(CallError::ResponseTooLarge), "{there} {here}");
+        assert_eq!(asks(fits, 2), Ok(2), "{server_size} {client_size}");
+        assert_eq!(asks(2, fits), Ok(fits), "{server_size} {client_size}");
+        assert!(matches!(asks(fits + 1, 2), Err(CallError::TooLarge { .. })), "{server_size} {client_size}");
+        assert_eq!(asks(2, fits + 1), Err(CallError::ResponseTooLarge), "{server_size} {client_size}");
         drop(client);
         server.stop().unwrap();
     }
@@ -216,7 +217,7 @@ fn a_restart_of_the_server_ends_calls_truthfully_and_the_client_comes_back() {
     executed.lock().unwrap().clear();
     let server = serve_at(&address.to_string(), 1, "none", &executed);
     let mut ends = Vec::new();
-    // Some end with the old server, and say so; then the new one answers.
+    // Some calls fail with the old server; then the new one responds.
     for call in 0..2_000 {
         let argument = format!("again {call}").into_bytes();
         match client.call_blocking(ECHO, argument.clone()) {
@@ -252,45 +253,45 @@ fn a_client_that_goes_gives_its_session_back() {
     server.stop().unwrap();
 }
 
-/// Strangers that say anything are told nothing that is longer, and honest calls go on.
+/// Replies to unvalidated clients are never longer than their datagrams, and valid calls continue.
 #[test]
 fn foreign_datagrams_are_told_nothing() {
     let (server, _) = serve(1, "breakwater");
     let client = client("breakwater", door(&server), 1);
     client.call_blocking(ECHO, b"hello").unwrap();
-    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    stranger.set_nonblocking(true).unwrap();
-    let (mut said, mut told) = (0, 0);
+    let foreign = UdpSocket::bind("127.0.0.1:0").unwrap();
+    foreign.set_nonblocking(true).unwrap();
+    let (mut sent, mut received) = (0, 0);
     for number in 0_u32..20_000 {
         let mut bytes = vec![0; 40 + (number % 100) as usize];
         bytes[..4].copy_from_slice(&[b'L', b'U', 1, (number % 12) as u8]);
         bytes[16..20].copy_from_slice(&number.to_le_bytes());
-        said += stranger.send_to(&bytes, door(&server)).unwrap_or(0);
+        sent += foreign.send_to(&bytes, door(&server)).unwrap_or(0);
         if number % 100 == 0 {
             assert_eq!(client.call_blocking(ECHO, b"hello").unwrap().payload, b"hello");
         }
-        while let Ok(count) = stranger.recv(&mut bytes) {
-            told += count;
+        while let Ok(count) = foreign.recv(&mut bytes) {
+            received += count;
         }
     }
-    assert!(told <= said, "{told} bytes for {said}");
+    assert!(received <= sent, "{received} bytes for {sent}");
     assert_eq!(server.counts().connections, 1);
     server.stop().unwrap();
 }
 
-/// Datagrams of other protocols' clients are answered with silence, and nothing of theirs is executed.
+/// The server ignores datagrams of other protocols' clients, and executes nothing of theirs.
 #[test]
 fn datagrams_of_other_protocols_are_told_nothing() {
     let (server, executed) = serve(1, "breakwater");
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "Leeward's protocol over UDP") {
-        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-        stranger.send_to(bytes, door(&server)).unwrap();
-        // Its turn comes after the stranger's.
+        let foreign = UdpSocket::bind("127.0.0.1:0").unwrap();
+        foreign.send_to(bytes, door(&server)).unwrap();
+        // The server handles this call after the foreign datagram.
         let client = client("breakwater", door(&server), 1);
         client.call_blocking(ECHO, b"hello").unwrap();
-        stranger.set_nonblocking(true).unwrap();
-        let told = stranger.recv(&mut [0; 2048]).map_err(|error| error.kind());
-        assert_eq!(told, Err(ErrorKind::WouldBlock), "{name}");
+        foreign.set_nonblocking(true).unwrap();
+        let received = foreign.recv(&mut [0; 2048]).map_err(|error| error.kind());
+        assert_eq!(received, Err(ErrorKind::WouldBlock), "{name}");
     }
     assert_eq!(executed.lock().unwrap().len(), 1);
     server.stop().unwrap();

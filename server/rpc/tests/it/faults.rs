@@ -1,7 +1,10 @@
-//! Faults that only sockets and their engine bring to a connection, one test each: the server goes on serving others,
-//! nothing hangs, every credit comes back, and every request has one end. Forbidden messages of clients, and every way
-//! in which a wire can cut them, are checked in virtual time (server/session/tests). Elsewhere: no descriptors left
-//! (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the limit of connections (`server`).
+//! Faults that only sockets and their engine bring to a connection, one test each: the server
+//! continues to serve others, nothing hangs, every credit returns, and every request has one
+//! outcome.
+//!
+//! Checked in virtual time (server/session/tests): forbidden messages of clients, and every way to
+//! cut them. Checked elsewhere: no free descriptors (`descriptors.rs`), many clients (`crowd.rs`),
+//! an address in use and the limit of connections (`server`).
 
 use crate::peer::{self, Peer, builder, call, encode, eventually, is_settled, is_well, register, start};
 use crate::serve::Serve;
@@ -17,17 +20,17 @@ use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A handler that takes a while, so that a client can be gone before its answer.
+/// A slow handler, so that a client can leave before its response.
 fn slow(_: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     std::thread::sleep(Duration::from_millis(50));
     reply.push(1);
     Ok(())
 }
 
-/// The server says this error last.
-fn ends_with(heard: &[String], code: ErrorCode) {
-    let last = heard.last().map_or("nothing", String::as_str);
-    assert!(last.starts_with("Error") && last.contains(&format!("{code:?}")), "{code:?}: {heard:?}");
+/// Checks that the server's last message is this error.
+fn ends_with(received: &[String], code: ErrorCode) {
+    let last = received.last().map_or("nothing", String::as_str);
+    assert!(last.starts_with("Error") && last.contains(&format!("{code:?}")), "{code:?}: {received:?}");
 }
 
 #[test]
@@ -38,7 +41,7 @@ fn a_client_that_resets_its_connection_mid_request() {
         peer.send(&call(1, b""));
         let received = server.counts().received;
         eventually(&server, |server| server.counts().received >= received);
-        // Closing with a linger of zero resets.
+        // Closing with a linger of zero resets the connection.
         setsockopt(&peer.stream, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 }).unwrap();
     }
     is_settled(&server);
@@ -47,14 +50,14 @@ fn a_client_that_resets_its_connection_mid_request() {
 
 #[test]
 fn a_client_that_ends_together_with_its_last_bytes() {
-    // While the only core is busy, the last bytes and the end arrive: one event for both.
+    // The last bytes and the end arrive while the only core is busy: one event for both.
     let server = builder("breakwater", 1).serve(slow).unwrap();
     let mut busy = Peer::registered(&server);
     for round in 1..=3 {
         let mut peer = Peer::registered(&server);
         busy.send(&call(round, b""));
         eventually(&server, |server| server.counts().received == round);
-        // Nothing that would be answered: an answer to a peer that has gone would be news of its own.
+        // Only bytes without a response: a response to a closed peer would be an event of its own.
         peer.stream.write_all(&encode(&call(1, b"half"))[..30]).unwrap();
         drop(peer);
         assert!(busy.answer().unwrap().starts_with("Response"));
@@ -84,37 +87,38 @@ fn a_peer_that_has_gone_silently() {
         builder("breakwater", 1).timeouts(Nanos::from_secs(1), Nanos::from_secs(10)).serve(peer::echo).unwrap();
     let mut silent = Peer::registered(&server);
     let _unregistered = Peer::connect(&server);
-    let mut chatty = Peer::registered(&server);
+    let mut pinging = Peer::registered(&server);
     assert!(silent.ask(1, b"x").starts_with("Response"));
     assert!(server.gauges().credits_issued.unwrap() > 0);
     let gone = AtomicBool::new(false);
-    let heard = std::thread::scope(|scope| {
+    let received = std::thread::scope(|scope| {
         let silent = scope.spawn(|| {
-            let heard: Vec<String> = std::iter::from_fn(|| silent.receive()).collect();
+            let received: Vec<String> = std::iter::from_fn(|| silent.receive()).collect();
             gone.store(true, Ordering::SeqCst);
-            heard
+            received
         });
-        // A sign of life is enough to stay. The other that is silent has been told so and does not end its half either.
+        // A ping is enough to stay. The silent connection has got its error, and does not end its
+        // half either.
         while !gone.load(Ordering::SeqCst) || server.counts().connections > 1 {
-            chatty.send(&Frame::Ping(Ping { timestamp: Timestamp(3) }));
-            // A fraction of the silence that is allowed.
+            pinging.send(&Frame::Ping(Ping { timestamp: Timestamp(3) }));
+            // A fraction of the allowed silence.
             std::thread::sleep(Duration::from_millis(20));
         }
         silent.join().unwrap()
     });
-    ends_with(&heard, ErrorCode::Timeout);
-    assert!(chatty.ask(1, b"x").starts_with("Response"));
-    drop(chatty);
+    ends_with(&received, ErrorCode::Timeout);
+    assert!(pinging.ask(1, b"x").starts_with("Response"));
+    drop(pinging);
     is_settled(&server);
 }
 
-/// Bytes of answers to pings that a crowd of so many sessions gets in a while, each of which has sent more than it may.
+/// Bytes of pongs that `count` sessions get in a fixed time, after more pings than allowed.
 fn pongs_of_a_crowd(count: usize) -> usize {
     let server = builder("breakwater", 1).serve(peer::echo).unwrap();
     let flood = encode(&Frame::Ping(Ping { timestamp: Timestamp(3) })).repeat(8 * 1024);
     let mut crowd: Vec<Peer> = (0..count).map(|_| Peer::registered(&server)).collect();
     crowd.iter_mut().for_each(|peer| peer.stream.write_all(&flood).unwrap());
-    // The same time for every crowd: the answers within it are what is compared.
+    // The same time for every crowd, so that the responses compare.
     std::thread::sleep(Duration::from_millis(500));
     let mut read = |peer: &mut Peer| {
         peer.stream.set_nonblocking(true).unwrap();
@@ -125,9 +129,9 @@ fn pongs_of_a_crowd(count: usize) -> usize {
 }
 
 #[test]
-fn a_crowd_has_one_ration_of_words() {
-    // Each session has one, too: without that of the core the larger crowd would get four times as much. So it does
-    // where the machine takes so long over it that rations come again, but not every time.
+fn a_crowd_has_one_quota_of_messages() {
+    // Each session has a quota, too: without the core's quota the larger crowd would get four times
+    // as much. On a slow machine quotas may be renewed meanwhile, but not every time.
     for attempt in 1.. {
         let (few, many) = (pongs_of_a_crowd(20), pongs_of_a_crowd(80));
         if few > 0 && many < 2 * few {
@@ -146,14 +150,14 @@ fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
             Ok(())
         })
         .unwrap();
-    let mut deaf = Peer::connect(&server);
-    deaf.send(&register());
-    deaf.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut stuck_peer = Peer::connect(&server);
+    stuck_peer.send(&register());
+    stuck_peer.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut request = 0;
-    // Sooner or later writing fails: because the server does not read, and then because it has closed.
+    // Writing fails eventually: the server stops reading, and then closes the connection.
     while request < 1_000_000 {
         request += 1;
-        if deaf.stream.write_all(&encode(&call(request, b""))).is_err() {
+        if stuck_peer.stream.write_all(&encode(&call(request, b""))).is_err() {
             break;
         }
         if request % 200 == 0 {
@@ -161,7 +165,7 @@ fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
         }
     }
     eventually(&server, |server| server.counts().connections == 0);
-    // 1 MiB may wait at the server, some MiB in the sockets' buffers, and the calls of one read come on top.
+    // 1 MiB may wait at the server, some MiB in the sockets' buffers, plus the calls of one read.
     let counts = server.counts();
     assert!(counts.received < 2_000, "{counts:?}");
     is_settled(&server);
@@ -202,7 +206,7 @@ fn a_stop_while_clients_do_not_stop() {
                 });
             }
             eventually(&server, |server| server.counts().received > 10);
-            // Comes back although there is always something to read.
+            // Returns although there is always something to read.
             server.stop().unwrap();
             going_on.store(false, Ordering::SeqCst);
         });
@@ -213,7 +217,7 @@ fn a_stop_while_clients_do_not_stop() {
 fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
     let server = start("breakwater", 1);
     let mut flooder = Peer::registered(&server);
-    // A large call first: afterwards as much is read at once.
+    // A large call first: afterwards the server reads as much at once.
     flooder.send(&call(1, &vec![0; 1 << 20]));
     assert!(flooder.answer().unwrap().starts_with("Response"));
     let going_on = AtomicBool::new(true);
@@ -244,14 +248,14 @@ fn an_error_is_heard_by_a_client_that_goes_on_talking() {
     let server = start("none", 1);
     for _ in 0..20 {
         let mut peer = Peer::connect(&server);
-        let mut saying = [encode(&register()), b"this is no frame".to_vec()].concat();
+        let mut bytes = [encode(&register()), b"this is no frame".to_vec()].concat();
         // More than one read: closing with this unread would reset the connection.
-        saying.resize(200_000, 7);
-        peer.stream.write_all(&saying).unwrap();
+        bytes.resize(200_000, 7);
+        peer.stream.write_all(&bytes).unwrap();
         assert!(peer.receive().unwrap().starts_with("Welcome"));
         assert!(peer.receive().unwrap().contains("Malformed"));
-        // The server's half is closed, and what it is told is thrown away.
-        peer.stream.write_all(&saying).unwrap();
+        // The server's half is closed, and it discards its input.
+        peer.stream.write_all(&bytes).unwrap();
         assert_eq!(peer.stream.read(&mut [0; 16]).unwrap(), 0);
     }
     is_settled(&server);
@@ -284,12 +288,12 @@ fn a_frame_that_takes_too_long() {
             if stream.write_all(byte).is_err() {
                 break;
             }
-            // A byte at a time, for longer than a frame may take.
+            // One byte at a time, for longer than a frame may take.
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    let heard: Vec<String> = std::iter::from_fn(|| slow.receive()).collect();
-    ends_with(&heard, ErrorCode::Timeout);
+    let received: Vec<String> = std::iter::from_fn(|| slow.receive()).collect();
+    ends_with(&received, ErrorCode::Timeout);
     slow.stream.shutdown(Shutdown::Both).unwrap();
     slowly.join().unwrap();
     is_settled(&server);
@@ -297,7 +301,7 @@ fn a_frame_that_takes_too_long() {
 
 #[test]
 fn a_client_that_resets_its_connection_while_it_is_not_read() {
-    // Nothing is ever answered, so the connection is not read any more, and its end not either.
+    // The handler never responds, so the server no longer reads the connection, nor its end.
     let never = |_| std::future::pending();
     let server = builder("none", 1).serve_async(never).unwrap();
     let mut peer = Peer::registered(&server);
@@ -311,7 +315,7 @@ fn a_client_that_resets_its_connection_while_it_is_not_read() {
     assert_eq!(server.counts().abandoned, 256);
 }
 
-/// Everything that the wire format's corpus knows a client to say, good and hostile.
+/// All messages of clients in the wire format's corpus, valid and hostile.
 #[test]
 fn whatever_a_client_says_it_has_an_end() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/corpus");
@@ -323,9 +327,10 @@ fn whatever_a_client_says_it_has_an_end() {
     for file in files {
         for before in [Vec::new(), encode(&register())] {
             let mut peer = Peer::connect(&server);
-            let saying = [before, std::fs::read(&file).unwrap()].concat();
-            // It may have been sent away already: what it was told can still be read.
-            let _ = peer.stream.write_all(&saying);
+            let bytes = [before, std::fs::read(&file).unwrap()].concat();
+            // The server may have closed the connection already; its last messages are still
+            // readable.
+            let _ = peer.stream.write_all(&bytes);
             let _ = peer.stream.shutdown(Shutdown::Write);
             while peer.receive().is_some() {}
         }
@@ -334,14 +339,15 @@ fn whatever_a_client_says_it_has_an_end() {
     is_well(&server);
 }
 
-/// Sends as if it had a window of `outstanding`, until it is sent away. What it was told last.
+/// Sends as if it had a window of `outstanding`, until the server closes the connection. Returns
+/// the server's last message.
 fn cheat(server: &Server, outstanding: u64, going_on: &AtomicBool) -> Option<String> {
     let mut peer = Peer::connect(server);
     peer.send(&register());
     let mut next = 0;
     let mut ask = |peer: &mut Peer| {
         next += 1;
-        // Once it has been sent away, writing fails; what it was told can still be read.
+        // Writing fails after the close; the last messages are still readable.
         let _ = peer.stream.write_all(&encode(&call(next, b"")));
     };
     for _ in 0..outstanding {
@@ -349,11 +355,11 @@ fn cheat(server: &Server, outstanding: u64, going_on: &AtomicBool) -> Option<Str
     }
     let mut last = None;
     while going_on.load(Ordering::SeqCst) {
-        let Some(heard) = peer.receive() else { break };
-        if heard.starts_with("Response") || heard.starts_with("Drop") {
+        let Some(message) = peer.receive() else { break };
+        if message.starts_with("Response") || message.starts_with("Drop") {
             ask(&mut peer);
         }
-        last = Some(heard);
+        last = Some(message);
     }
     last
 }
@@ -366,15 +372,16 @@ fn a_cheater_is_refused_then_slowed_then_sent_away() {
     is_settled(&server);
     let counts = server.counts();
     assert!(counts.without_credit > 0 && counts.without_credit <= counts.rejected, "{counts:?}");
-    // What it had no credit for did not get as far as the controller, and at most one window of the rest at a time.
+    // Calls without credit did not reach the controller; of the others, at most one window at a
+    // time did.
     assert!(counts.completed > 0, "{counts:?}");
     is_well(&server);
 }
 
 #[test]
 fn a_paused_client_is_not_read() {
-    // The pool as it is where cores stay: where they come and go, an unused one grows until a window of sixty is lawful, and
-    // each answer to one of those calls makes more of the burst lawful.
+    // The pool of a fixed set of cores. With changing cores, an unused pool grows until a window of
+    // sixty is valid. Each response to those calls would make more of the burst valid.
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let params = algorithm.params(&[("allocator_aware", RawParam::Switch(false))]).unwrap();
     let server = builder("breakwater", 1).admission(&algorithm, params).serve(peer::echo).unwrap();
@@ -386,10 +393,10 @@ fn a_paused_client_is_not_read() {
         let _ = writer.write_all(&burst);
     });
     eventually(&server, |server| server.counts().without_credit >= 65);
-    // Its pause began inside what had been read already, and the rest of that waits too. Each pause lets one call
-    // through and becomes longer, so that of two thousand nearly none is ever looked at.
-    let heard: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
-    assert!(heard.last().unwrap().starts_with("Error"), "{:?}", heard.last());
+    // The pause began within bytes already read, and the rest of those waits too. Each pause lets
+    // one call through and becomes longer, so the server reads hardly any of two thousand.
+    let received: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
+    assert!(received.last().unwrap().starts_with("Error"), "{:?}", received.last());
     is_settled(&server);
     assert!(server.counts().received < 200, "{:?}", server.counts());
     sending.join().unwrap();
@@ -405,14 +412,15 @@ fn without_credits_the_bound_on_unanswered_calls_remains() {
         })
         .unwrap();
     let mut peer = Peer::connect(&server);
-    // One read brings more than a connection may have unanswered: a long call makes the server's buffer grow first.
+    // One read brings more calls than a connection may have unanswered: a long call grows the
+    // server's buffer first.
     peer.send(&register());
     let mut burst = encode(&call(1, &[0; 200_000]));
     burst.extend((2..=2_000).flat_map(|request| encode(&call(request, b""))));
     let mut writer = peer.stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || writer.write_all(&burst).unwrap());
     eventually(&server, |server| server.counts().received > 0);
-    // No event tells that no more are read: within this time a server would read all of them.
+    // No event shows the end of reading: within this time a server would read all of them.
     std::thread::sleep(Duration::from_millis(100));
     assert!(server.counts().received <= 256, "{:?}", server.counts());
     may_begin.store(true, Ordering::SeqCst);

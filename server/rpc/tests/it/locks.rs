@@ -1,5 +1,6 @@
-//! Locks in handlers: a refused request is a drop with the lock's name, counted, credited, recorded and without an effect.
-//! No time is asserted; waits give up after a long while only so that a defect fails instead of hanging.
+//! Locks in handlers: a rejected request ends with the lock's name, and is counted, credited and
+//! recorded, without an effect. No test asserts a time; time limits are long, and only turn a hang
+//! into a failure.
 
 use super::TRANSPORT;
 use crate::serve::{Serve, over, replica_of};
@@ -18,7 +19,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 const ADD: Method = Method(1);
-/// Answers what is left of the budget.
+/// Returns the rest of the budget.
 const LEFT: Method = Method(2);
 
 type Balance = Arc<Mutex<u64>>;
@@ -84,7 +85,7 @@ fn a_refused_request_is_a_drop_with_the_locks_name() {
         let client = client(&server);
         let held = account.lock_blocking();
         std::thread::scope(|threads| {
-            // The oldest waiter is a thread of ours.
+            // The oldest waiter is a thread of the test.
             let waiter = threads.spawn(|| *account.lock_blocking());
             until("a delay", || account.delay() > Nanos::from_millis(1));
             let options = || CallOptions::new().budget(Nanos::from_millis(1));
@@ -126,18 +127,18 @@ fn a_request_has_its_own_budget_or_the_servers() {
             u64::from_le_bytes(response.payload.try_into().unwrap())
         };
         assert_eq!(left(&open, CallOptions::new()), u64::MAX);
-        // What it waited for its turn is off.
-        let own = left(&limited, CallOptions::new());
-        assert!(own < ample.0, "{own}");
+        // The wait in the queue is deducted.
+        let remaining = left(&limited, CallOptions::new());
+        assert!(remaining < ample.0, "{remaining}");
         let header = Nanos::from_secs(4);
-        let told = left(&limited, CallOptions::new().budget(header));
-        assert!(told < header.0, "{told}");
+        let remaining = left(&limited, CallOptions::new().budget(header));
+        assert!(remaining < header.0, "{remaining}");
         limited.stop().unwrap();
         open.stop().unwrap();
     }
 }
 
-/// Acknowledged changes have happened, refused ones have not, and nobody waits for ever.
+/// Acknowledged changes have happened, rejected ones have not, and no request waits forever.
 #[test]
 fn requests_that_contend_end_in_one_way_or_the_other() {
     const CLIENTS: usize = 4;
@@ -156,8 +157,14 @@ fn requests_that_contend_end_in_one_way_or_the_other() {
                         client.shut_down();
                         let refused =
                             |error: &CallError| matches!(error, CallError::Rejected { reason: RejectCode::Lock, .. });
-                        let done = ends.iter().filter(|end| end.is_ok()).count();
-                        (done, ends.iter().filter_map(|end| end.as_ref().err()).filter(|end| refused(end)).count())
+                        let done = ends.iter().filter(|result| result.is_ok()).count();
+                        (
+                            done,
+                            ends.iter()
+                                .filter_map(|result| result.as_ref().err())
+                                .filter(|result| refused(result))
+                                .count(),
+                        )
                     })
                 })
                 .collect();
@@ -184,17 +191,17 @@ fn a_server_tells_of_its_locks_and_drops() {
         std::thread::scope(|threads| {
             let waiter = threads.spawn(|| *account.lock_blocking());
             until("a delay", || account.delay() > Nanos::from_millis(1));
-            let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
-            assert!(refused.is_err());
+            let result = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
+            assert!(result.is_err());
             drop(held);
             waiter.join().unwrap();
         });
         let answer = client.call_blocking(statistics::METHOD, "whatever").unwrap();
-        let told = Statistics::parse(&answer.payload).unwrap();
-        assert_eq!((told.cores, told.received, told.completed, told.connections), (2, 1, 0, 1));
-        assert_eq!((told.drops["Lock"], told.rejected()), (1, 1));
-        assert!(told.credit_pool.is_some() && told.uptime_ns > 0);
-        let lock = told.locks.iter().find(|lock| lock.name == "told of").unwrap();
+        let statistics = Statistics::parse(&answer.payload).unwrap();
+        assert_eq!((statistics.cores, statistics.received, statistics.completed, statistics.connections), (2, 1, 0, 1));
+        assert_eq!((statistics.drops["Lock"], statistics.rejected()), (1, 1));
+        assert!(statistics.credit_pool.is_some() && statistics.uptime_ns > 0);
+        let lock = statistics.locks.iter().find(|lock| lock.name == "told of").unwrap();
         assert_eq!((lock.kind.as_str(), lock.refused, lock.contended), ("mutex", 1, 1));
         assert!(lock.waited_ns >= 1_000_000 && lock.longest_ns == lock.waited_ns);
         client.shut_down();
@@ -227,8 +234,8 @@ fn a_recording_with_refusals_replays() {
         let waiter = threads.spawn(|| *account.lock_blocking());
         until("a delay", || account.delay() > Nanos::from_millis(1));
         for _ in 0..10 {
-            let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
-            assert!(matches!(refused, Err(CallError::Rejected { reason: RejectCode::Lock, .. })));
+            let result = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
+            assert!(matches!(result, Err(CallError::Rejected { reason: RejectCode::Lock, .. })));
         }
         drop(held);
         waiter.join().unwrap();

@@ -1,14 +1,18 @@
-//! Servers and clients over real sockets, in one process: that they meet, and what only sockets, threads and cores do. The
-//! protocol itself is checked in virtual time (server/session/tests), its bytes in server/wire/tests.
+//! Servers and clients over real sockets, in one process: both ends meet, and effects that only
+//! sockets, threads and cores have. Other tests check the protocol in virtual time
+//! (server/session/tests), and its bytes (server/wire/tests).
 //!
-//! - `serving`: starts servers. `relay`: a network for datagrams that loses, doubles and reorders. `peer`: a client that says what it is told to; `asker`: a short one, for handlers; `puppet`: a server of that kind.
+//! - `serve`: starts servers. `relay`: a datagram network that loses, duplicates and reorders.
+//! - `peer`: a client with scripted messages; `raw_client`: a short one, for handlers;
+//!   `scripted_server`: a server with scripted messages.
 //!
-//! `LEEWARD_TEST_IO_URING=off` runs them as on a kernel without io_uring, `LEEWARD_TEST_ALLOCATOR=delay` with cores that come
-//! and go. Tests that need a process of their own stand beside this folder.
+//! `LEEWARD_TEST_IO_URING=off` runs the tests as on a kernel without io_uring,
+//! `LEEWARD_TEST_ALLOCATOR=delay` with cores that come and go. Tests that need their own process
+//! are beside this directory.
 
 use leeward_rpc::client::Transport;
 
-/// Transport of the tests that are run over each.
+/// Transport of the tests that run over each.
 const TRANSPORT: Transport = Transport::Tcp;
 
 mod async_handlers;

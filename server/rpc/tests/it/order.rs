@@ -1,5 +1,5 @@
-//! Within one connection nothing overtakes: a controller sees a session's requests, and the demand that each tells, in
-//! the order in which the client sent them, although cores steal each other's work and answers leave in any order.
+//! A connection keeps its order: a controller sees a session's requests and their demand in the
+//! order of sending. Cores steal work from each other meanwhile, and responses leave in any order.
 
 use crate::peer::{Peer, is_settled};
 use crate::serve::Serve;

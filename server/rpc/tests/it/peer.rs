@@ -1,6 +1,7 @@
-//! Parts that tests over real sockets share: a client that says exactly what it is told to, servers, and what must hold
-//! when all clients have gone. No time is asserted; waiting gives up after a long while only so that a defect fails
-//! instead of hanging.
+//! Shared parts of tests over real sockets: a client with scripted messages, servers, and
+//! invariants after all clients have left.
+//!
+//! No test asserts a time; time limits are long, and only turn a hang into a failure.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -16,11 +17,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A client that says exactly what it is told to.
+/// A client with scripted messages.
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
     decoder: Decoder,
-    /// Window that the server has told last.
+    /// The server's last reported window.
     window: u32,
     binds: bool,
 }
@@ -47,12 +48,13 @@ impl Peer {
         self.stream.write_all(&encode(frame)).unwrap();
     }
 
-    /// Whether there is a credit for a call, with nothing else unanswered.
+    /// Whether there is credit for a call, with no other call unanswered.
     pub(crate) fn may_call(&self) -> bool {
         !self.binds || self.window > 0
     }
 
-    /// Sends a call as soon as there is a credit for it, with nothing else unanswered, and takes its answer.
+    /// Sends a call as soon as there is credit for it, with no other call unanswered, and returns
+    /// its response.
     pub(crate) fn ask(&mut self, request: u64, payload: &[u8]) -> String {
         while !self.may_call() {
             self.receive().unwrap();
@@ -82,19 +84,19 @@ impl Peer {
                 Ok(0) => return None,
                 Ok(count) => self.decoder.advance(count),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                // A system that suspends this process for a while interrupts what waits with a limit.
+                // A system that suspends this process for a while interrupts waits with a limit.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
-    /// The next answer, credits and pongs skipped.
+    /// The next response, after skipped credits and pongs.
     pub(crate) fn answer(&mut self) -> Option<String> {
         loop {
-            let heard = self.receive()?;
-            if !heard.starts_with("Credit") && !heard.starts_with("Pong") {
-                return Some(heard);
+            let received = self.receive()?;
+            if !received.starts_with("Credit") && !received.starts_with("Pong") {
+                return Some(received);
             }
         }
     }
@@ -115,25 +117,26 @@ pub(crate) fn start(controller: &str, cores: usize) -> Server {
     builder(controller, cores).serve(echo).unwrap()
 }
 
-/// A server that may be made to differ.
+/// Builder of a server, for further settings.
 pub(crate) fn builder(controller: &str, cores: usize) -> Builder {
     let algorithm = leeward_controllers::builtin().find(controller).unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
     // An objective so long that a busy machine is no overload.
     let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_secs(10));
-    // The same faults again with one system call per socket, as on a kernel without io_uring: `make test` does.
+    // `make test` runs the same faults again with one system call per socket, as on a kernel
+    // without io_uring.
     let is_off = std::env::var_os("LEEWARD_TEST_IO_URING").is_some_and(|value| value == "off");
     let io_uring = if is_off { IoUring::Off } else { IoUring::Auto };
     let builder = Server::builder().admission(&algorithm, params).objective(rtt, slo).io_uring(io_uring);
     let builder = builder.cores(cores).idle(IdlePolicy::Block);
-    // And with cores that come and go: `make test` does.
+    // `make test` also runs them with cores that come and go.
     match std::env::var("LEEWARD_TEST_ALLOCATOR") {
         Ok(name) => allocated(builder, &name, &[]),
         Err(_) => builder,
     }
 }
 
-/// The same with cores that come and go, at least one.
+/// Adds an allocator, so that cores come and go, at least one.
 pub(crate) fn allocated(builder: Builder, policy: &str, params: &[(&str, &str)]) -> Builder {
     let policy = allocation::registry::find(policy).unwrap();
     let pairs: Vec<(&str, RawParam)> =
@@ -141,7 +144,7 @@ pub(crate) fn allocated(builder: Builder, policy: &str, params: &[(&str, &str)])
     builder.allocator(policy, policy.params(&pairs).unwrap(), 1)
 }
 
-/// All clients have gone: nothing is left of them, and each request has had one end.
+/// Waits until nothing is left of the clients, and checks that each request has had one outcome.
 pub(crate) fn is_settled(server: &Server) {
     eventually(server, |server| {
         let (counts, gauges) = (server.counts(), server.gauges());
@@ -162,7 +165,8 @@ pub(crate) fn eventually(server: &Server, holds: impl Fn(&Server) -> bool) {
     panic!("never: {:?} {:?}", server.counts(), server.gauges());
 }
 
-/// The server still serves. It may refuse while the machine is busy with other tests: that is a delay like any other.
+/// Checks that the server still serves. It may reject while other tests keep the machine busy: that
+/// is a delay like any other.
 pub(crate) fn is_well(server: &Server) {
     let mut peer = Peer::registered(server);
     let answers = (1..1_000).map(|request| {

@@ -1,4 +1,4 @@
-//! A mid-tier over real sockets: a server whose cores poll the client that its handlers call with.
+//! A mid-tier over real sockets: a server whose cores poll the client of its handlers.
 
 use crate::serve::Serve;
 use leeward_core::units::Nanos;
@@ -19,7 +19,7 @@ fn client(server: &Server) -> ClientBuilder {
         .expiry(Nanos::from_secs(20))
 }
 
-/// Turns its argument round.
+/// A leaf that reverses its argument.
 fn leaf() -> Server {
     let handler = |request: &Request<'_>, reply: &mut Vec<u8>| {
         reply.extend(request.payload.iter().rev());
@@ -32,12 +32,12 @@ fn leaf() -> Server {
 fn answers_come_through_the_cores_that_poll() {
     for idle in IDLES {
         let leaf = leaf();
-        let (below, polled) = client(&leaf).build_polled().unwrap();
-        let below = Arc::new(below);
+        let (leaf_client, polled) = client(&leaf).build_polled().unwrap();
+        let leaf_client = Arc::new(leaf_client);
         let middle = move |request: OwnedRequest| {
-            let below = Arc::clone(&below);
+            let leaf_client = Arc::clone(&leaf_client);
             async move {
-                let answer = below.call(request.method, request.payload).await;
+                let answer = leaf_client.call(request.method, request.payload).await;
                 answer
                     .map(|response| response.payload.to_vec())
                     .map_err(|error| HandlerError::Message(error.to_string()))
@@ -45,19 +45,19 @@ fn answers_come_through_the_cores_that_poll() {
         };
         let builder = Server::builder().idle(idle).cores(2).poll_also(1, polled);
         let middle = builder.serve_async(middle).unwrap();
-        let above = client(&middle).build().unwrap();
+        let caller_client = client(&middle).build().unwrap();
         std::thread::scope(|scope| {
             for caller in 0..4u8 {
-                let above = &above;
+                let caller_client = &caller_client;
                 scope.spawn(move || {
                     for round in 0..100u8 {
-                        let answer = above.call_blocking(Method(3), [caller, round, 7]).unwrap();
+                        let answer = caller_client.call_blocking(Method(3), [caller, round, 7]).unwrap();
                         assert_eq!(&answer.payload[..], [7, round, caller], "{idle:?}");
                     }
                 });
             }
         });
-        drop(above);
+        drop(caller_client);
         assert_eq!(middle.stop().unwrap().completed, 400);
         assert_eq!(leaf.stop().unwrap().completed, 400);
     }
@@ -66,21 +66,21 @@ fn answers_come_through_the_cores_that_poll() {
 #[test]
 fn calls_end_with_the_server_that_polls() {
     let leaf = leaf();
-    let (below, polled) = client(&leaf).build_polled().unwrap();
+    let (leaf_client, polled) = client(&leaf).build_polled().unwrap();
     let echo = |request: OwnedRequest| async move { Ok(request.payload) };
     let builder = Server::builder().idle(IdlePolicy::Block).poll_also(0, polled);
     let middle = builder.serve_async(echo).unwrap();
-    assert_eq!(&below.call_blocking(Method(0), [1, 2]).unwrap().payload[..], [2, 1]);
+    assert_eq!(&leaf_client.call_blocking(Method(0), [1, 2]).unwrap().payload[..], [2, 1]);
     middle.stop().unwrap();
-    assert!(matches!(below.call_blocking(Method(0), [1]), Err(CallError::ShutDown { .. })));
+    assert!(matches!(leaf_client.call_blocking(Method(0), [1]), Err(CallError::ShutDown { .. })));
     leaf.stop().unwrap();
 }
 
 #[test]
 fn a_server_that_never_starts_ends_the_calls() {
     let leaf = leaf();
-    let (below, polled) = client(&leaf).build_polled().unwrap();
-    let call = below.call(Method(0), [1]);
+    let (leaf_client, polled) = client(&leaf).build_polled().unwrap();
+    let call = leaf_client.call(Method(0), [1]);
     drop(Server::builder().poll_also(0, polled));
     assert!(matches!(pollster::block_on(call), Err(CallError::ShutDown { .. })));
     leaf.stop().unwrap();

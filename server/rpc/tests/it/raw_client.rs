@@ -1,4 +1,4 @@
-//! A client over a real socket that says exactly what it is told to: by datagrams, if the server takes them.
+//! A client with scripted messages over a real socket: by datagrams, if the server accepts them.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -24,28 +24,28 @@ enum RawTransport {
 
 impl RawTransport {
     fn to(server: &Server) -> RawTransport {
-        if let Some(door) = server.datagram_address() {
+        if let Some(udp_address) = server.datagram_address() {
             let clock = Clock::start();
-            let nonce = u64::from(std::process::id()) << 32 | u64::from(door.port());
-            let stream = DatagramStream::connect(door, nonce, DatagramSize::DEFAULT, clock.now()).unwrap();
+            let nonce = u64::from(std::process::id()) << 32 | u64::from(udp_address.port());
+            let stream = DatagramStream::connect(udp_address, nonce, DatagramSize::DEFAULT, clock.now()).unwrap();
             return RawTransport::Datagrams(Box::new(stream), clock);
         }
         let stream = TcpStream::connect(server.address()).unwrap();
-        // Only so that a defect fails instead of hanging.
+        // Only turns a hang into a failure.
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.set_nodelay(true).unwrap();
         RawTransport::Tcp(stream)
     }
 
-    /// Reads what there is; 0 is the end.
+    /// Reads available bytes; 0 is the end.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             RawTransport::Tcp(stream) => stream.read(into),
-            RawTransport::Datagrams(far, clock) => match far.read(|| clock.now(), into) {
+            RawTransport::Datagrams(stream, clock) => match stream.read(|| clock.now(), into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    far.finish();
-                    far.on_timer(clock.now());
-                    // Datagrams arrive.
+                    stream.finish();
+                    stream.on_timer(clock.now());
+                    // Wait for datagrams.
                     std::thread::sleep(Duration::from_micros(50));
                     Err(ErrorKind::Interrupted.into())
                 }
@@ -62,8 +62,9 @@ impl RawTransport {
                 stream.write_all(bytes).unwrap();
                 bytes.len()
             }
-            // A window that is full, or a handshake that goes on: it is tried again when something has come.
-            RawTransport::Datagrams(far, clock) => far.write(clock.now(), bytes).unwrap_or(0),
+            // The window is full, or the handshake continues: the caller tries again after the next
+            // input.
+            RawTransport::Datagrams(stream, clock) => stream.write(clock.now(), bytes).unwrap_or(0),
         }
     }
 }
@@ -83,24 +84,24 @@ impl RawClient {
         self.send(&calls.flat_map(|call| encode(&call)).collect::<Vec<u8>>());
     }
 
-    /// Says all of `bytes`; what comes meanwhile is kept.
+    /// Sends all of `bytes`, and keeps the input that arrives meanwhile.
     fn send(&mut self, bytes: &[u8]) {
-        let mut said = 0;
-        while said < bytes.len() {
-            said += self.carrier.write(&bytes[said..]);
-            if said < bytes.len() {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            sent += self.carrier.write(&bytes[sent..]);
+            if sent < bytes.len() {
                 self.read();
             }
         }
     }
 
-    /// Reads once; whether the stream goes on.
+    /// Reads once. Returns whether the stream continues.
     fn read(&mut self) -> bool {
         match self.carrier.read(self.decoder.spare()) {
             Ok(0) => return false,
             Ok(count) => self.decoder.advance(count),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
-            // A read with a time-out ends so when the process was stopped and goes on.
+            // A read with a timeout ends like this after the process was suspended.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("{error}"),
         }

@@ -1,5 +1,5 @@
-//! A network for datagrams in user space: it loses, doubles and reorders what passes, both ways, as often as it is told. It
-//! stands at an address of its own with the server's ports.
+//! A datagram network in user space: it loses, duplicates and reorders a share of the datagrams,
+//! both ways. It has its own address, with the server's ports.
 
 use leeward_testkit::random::Random;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Where it stands.
+/// Address of the relay.
 const HERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// The kind of a cookie, whose slot is the port of a core.
+/// Datagram kind of a cookie, which contains the port of a core.
 const COOKIE: u8 = 2;
 
-/// A relay under way; it ends when it is dropped.
+/// A running relay; dropping it stops it.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     stops: Arc<AtomicBool>,
@@ -26,11 +26,11 @@ pub(crate) struct Relay {
 impl Relay {
     pub(crate) fn to(server: SocketAddr, percent: u64) -> Relay {
         let address = SocketAddr::from((HERE, server.port()));
-        let door = bind(address);
+        let listener = bind(address);
         let stops = Arc::new(AtomicBool::new(false));
         let mut traffic = Traffic {
             server: server.ip(),
-            sockets: BTreeMap::from([(server.port(), door)]),
+            sockets: BTreeMap::from([(server.port(), listener)]),
             clients: BTreeMap::new(),
             held: VecDeque::new(),
             random: Random::new(7),
@@ -40,7 +40,7 @@ impl Relay {
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
                 if !traffic.pass() {
-                    // The next datagram comes, or a held one is due.
+                    // Wait for the next datagram, or a held one.
                     std::thread::sleep(Duration::from_micros(50));
                 }
             }
@@ -68,36 +68,36 @@ struct Traffic {
     sockets: BTreeMap<u16, UdpSocket>,
     /// Sockets towards the server, by client.
     clients: BTreeMap<SocketAddr, UdpSocket>,
-    /// A datagram that is overtaken by the next: the client, the port, the direction and the bytes.
+    /// Datagrams that the next one overtakes: client, port, direction and bytes.
     held: VecDeque<(SocketAddr, u16, bool, Vec<u8>)>,
     random: Random,
-    /// Datagrams of a hundred that are lost, and as many that are doubled, and overtaken.
+    /// Percentage of lost datagrams, and as much of duplicated and of overtaken ones.
     percent: usize,
 }
 
 impl Traffic {
-    /// Whether anything passed.
+    /// Forwards datagrams. Returns whether there were any.
     fn pass(&mut self) -> bool {
-        let mut come = Vec::new();
+        let mut received = Vec::new();
         let mut bytes = [0; 2000];
         for (port, socket) in &self.sockets {
             while let Ok((count, from)) = socket.recv_from(&mut bytes) {
-                come.push((from, *port, true, bytes[..count].to_vec()));
+                received.push((from, *port, true, bytes[..count].to_vec()));
             }
         }
         for (client, socket) in &self.clients {
             loop {
                 match socket.recv_from(&mut bytes) {
-                    Ok((count, from)) => come.push((*client, from.port(), false, bytes[..count].to_vec())),
+                    Ok((count, from)) => received.push((*client, from.port(), false, bytes[..count].to_vec())),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // A server that is down is nothing that a network tells of.
+                    // A network does not report a server that is down.
                     Err(_) => {}
                 }
             }
         }
-        let any = !come.is_empty();
+        let any = !received.is_empty();
         let late: Vec<_> = self.held.drain(..).collect();
-        for datagram in come {
+        for datagram in received {
             let percent = self.percent;
             if self.random.below(100) < percent {
                 continue;

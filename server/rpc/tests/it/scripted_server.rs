@@ -1,4 +1,4 @@
-//! A server that says exactly what a test tells it to, on a real socket.
+//! A server with scripted messages, on a real socket.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,7 @@ pub(crate) enum ClientMessage {
     Other,
 }
 
-/// A call that is owed an answer.
+/// A call that waits for its response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReceivedCall {
     pub(crate) request: RequestId,
@@ -36,13 +36,13 @@ pub(crate) struct ReceivedCall {
 pub(crate) struct ServerPeer {
     stream: TcpStream,
     decoder: Decoder,
-    /// Which connection of this puppet it is.
+    /// Index of the connection at its server.
     pub(crate) number: usize,
     stopped: Arc<AtomicBool>,
 }
 
 impl ServerPeer {
-    /// Next message; pings are answered. `None` at the end of the stream, or of the puppet.
+    /// The next message; answers pings. `None` at the end of the stream, or of the server.
     pub(crate) fn receive(&mut self) -> Option<ClientMessage> {
         loop {
             let ping = match self.decoder.next_frame().expect("the client speaks the protocol") {
@@ -89,12 +89,12 @@ impl ServerPeer {
         self.send_bytes(&bytes);
     }
 
-    /// Says anything; a client that is gone is no failure of the test.
+    /// Sends any bytes; a closed client is no failure of the test.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// Reads nothing, answers nothing, keeps the connection for as long as the puppet lives.
+    /// Reads and sends nothing, and keeps the connection for as long as the server lives.
     pub(crate) fn freeze(&self) {
         while !self.stopped.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
@@ -123,10 +123,10 @@ impl ServerPeer {
         self.send(&Frame::Drop(dropped));
     }
 
-    #[allow(dead_code)] // not every test file does
-    pub(crate) fn fail(&mut self, call: &ReceivedCall, window: u32, words: &str) {
+    #[allow(dead_code)] // not every test file uses it
+    pub(crate) fn fail(&mut self, call: &ReceivedCall, window: u32, message: &str) {
         let (answer, code) = (answer(call, window), FailureCode::Failed);
-        self.send(&Frame::Failure(Failure { answer, code, message: Message::new(words) }));
+        self.send(&Frame::Failure(Failure { answer, code, message: Message::new(message) }));
     }
 }
 
@@ -139,7 +139,7 @@ fn answer(call: &ReceivedCall, window: u32) -> Answer {
     Answer { request, timestamp, feedback: feedback(window), sojourn: Nanos32(5) }
 }
 
-/// A listener whose connections follow a script, each in a thread of its own. Ends when it is dropped.
+/// A listener whose connections follow a script, each in its own thread. Dropping it stops it.
 pub(crate) struct ScriptedServer {
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
@@ -182,7 +182,7 @@ impl ScriptedServer {
     }
 
     /// Connections so far.
-    #[allow(dead_code)] // not every test file asks
+    #[allow(dead_code)] // not every test file uses it
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Servers whose handlers are known at run time only: the engine is compiled once for all tests, instead of once for each
+//! Servers with boxed handlers: the engine is compiled once for all tests, instead of once for each
 //! handler, which took minutes.
 
 use leeward_rpc::client::{self, Transport};
@@ -25,7 +25,7 @@ impl AsyncHandler for BoxAsyncHandler {
     }
 }
 
-/// Starts a server on a port that is free.
+/// Starts a server on a free port.
 #[allow(dead_code, reason = "some programs have no tasks")]
 pub(crate) trait Serve {
     fn serve(self, handler: impl Handler) -> Result<Server, ServerError>;
@@ -47,17 +47,17 @@ impl Serve for Builder {
     }
 }
 
-/// A server that is asked over `transport`.
+/// Sets the server's transport.
 #[allow(dead_code, reason = "some programs have one transport")]
 pub(crate) fn over(transport: Transport, builder: Builder) -> Builder {
     if transport == Transport::Udp { builder.udp("127.0.0.1:0") } else { builder }
 }
 
-/// A client of a server: by datagrams, if the server takes them.
+/// Adds a server as a client's replica: by datagrams, if the server accepts them.
 #[allow(dead_code, reason = "some programs have one transport")]
 pub(crate) fn replica_of(builder: client::Builder, server: &Server) -> client::Builder {
     match server.datagram_address() {
-        Some(door) => builder.udp(door.to_string()),
+        Some(udp_address) => builder.udp(udp_address.to_string()),
         None => builder.replica(server.address().to_string()),
     }
 }

@@ -1,5 +1,5 @@
-//! The server from outside, over real sockets: answers, rejections, and peers that misbehave. No time is asserted; reads
-//! give up after a long while only so that a defect fails instead of hanging.
+//! The server over real sockets: responses, rejections, and misbehaving peers. No test asserts a
+//! time; time limits are long, and only turn a hang into a failure.
 
 use crate::peer::{Peer, call, echo, encode, eventually, is_well, register, start};
 use crate::serve::Serve;
@@ -50,9 +50,9 @@ fn failures_end_one_request_only() {
         let answer = peer.answer().unwrap();
         assert!(answer.starts_with("Failure") && answer.contains(&format!("{code:?}")), "{answer}");
     }
-    let told = server.statistics();
+    let statistics = server.statistics();
     assert_eq!(
-        (told.completed, told.failed, told.in_time),
+        (statistics.completed, statistics.failed, statistics.in_time),
         (2, 2, 0),
         "a failure is no goodput, however fast it comes"
     );
@@ -71,13 +71,13 @@ fn a_byte_at_a_time_is_as_good() {
 }
 
 #[test]
-fn nonsense_ends_the_connection_with_the_reason() {
+fn garbage_ends_the_connection_with_the_reason() {
     let server = start("breakwater", 1);
     let mut version = encode(&register());
     version[2] = 9;
     let mut oversized = encode(&call(1, b""));
     oversized[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-    for (saying, expected) in [
+    for (bytes, expected) in [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), ErrorCode::Malformed),
         (version, ErrorCode::Version),
         (encode(&call(1, b"unregistered")), ErrorCode::Unexpected),
@@ -85,16 +85,17 @@ fn nonsense_ends_the_connection_with_the_reason() {
         ([encode(&register()), encode(&register())].concat(), ErrorCode::Unexpected),
     ] {
         let mut peer = Peer::connect(&server);
-        peer.stream.write_all(&saying).unwrap();
-        let heard: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
-        let last = heard.last().unwrap();
-        assert!(last.starts_with("Error") && last.contains(&format!("{expected:?}")), "{expected:?}: {heard:?}");
+        peer.stream.write_all(&bytes).unwrap();
+        let received: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
+        let last = received.last().unwrap();
+        assert!(last.starts_with("Error") && last.contains(&format!("{expected:?}")), "{expected:?}: {received:?}");
     }
     eventually(&server, |server| server.counts().connections == 0 && server.gauges().credits_issued == Some(0));
     is_well(&server);
 }
 
-/// A client of another protocol is told what was heard, also one that says little and waits. Nothing is executed.
+/// A client of another protocol gets an error that names its protocol, even if it sends little and
+/// waits. Nothing is executed.
 #[test]
 fn clients_of_other_protocols_are_told_so() {
     let server = start("breakwater", 1);
@@ -102,16 +103,16 @@ fn clients_of_other_protocols_are_told_so() {
     for (name, bytes) in GREETINGS.into_iter().chain(short).filter(|(name, _)| *name != "Leeward's protocol") {
         let mut peer = Peer::connect(&server);
         peer.stream.write_all(bytes).unwrap();
-        let heard: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
-        let last = heard.last().unwrap();
-        assert!(last.starts_with("Error") && last.contains("Malformed") && last.contains(name), "{name}: {heard:?}");
+        let received: Vec<String> = std::iter::from_fn(|| peer.receive()).collect();
+        let last = received.last().unwrap();
+        assert!(last.starts_with("Error") && last.contains("Malformed") && last.contains(name), "{name}: {received:?}");
     }
     assert_eq!(server.counts().received, 0);
     is_well(&server);
 }
 
-/// Names of grants, by which the efficiency signal measures: the calls may bring them back. Whatever the calls bring
-/// instead does no harm.
+/// The server sends grant ids for the efficiency signal, and calls may return them. A wrong id does
+/// no harm.
 #[test]
 fn grants_have_names_where_the_controller_measures_them() {
     for (controller, named) in [("breakwater", false), ("efficiency", true), ("auto", true)] {
@@ -168,7 +169,7 @@ fn a_peer_that_never_reads_costs_no_one_else() {
     let mut deaf = Peer::registered(&server);
     deaf.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     for request in 1..=2_000 {
-        // At some point the server stops reading it, and then ends it.
+        // The server stops reading the connection, and then closes it.
         if deaf.stream.write_all(&encode(&call(request, b""))).is_err() {
             break;
         }
@@ -184,8 +185,8 @@ fn more_connections_than_the_limit_are_told_so() {
     let _first = Peer::registered(&server);
     let _second = Peer::registered(&server);
     let mut third = Peer::connect(&server);
-    let heard = third.receive().unwrap();
-    assert!(heard.contains("ConnectionLimit"), "{heard}");
+    let received = third.receive().unwrap();
+    assert!(received.contains("ConnectionLimit"), "{received}");
     assert_eq!(third.receive(), None);
 }
 
@@ -247,7 +248,7 @@ fn sleeping_cores_still_hand_out_credit() {
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
     let server = Server::builder().admission(&algorithm, params).idle(IdlePolicy::Block).serve(echo).unwrap();
-    // More sessions than the pool begins with, and none of them says anything.
+    // More sessions than the pool's initial size, without any message from them.
     let mut peers: Vec<Peer> = (0..30).map(|_| Peer::registered(&server)).collect();
     for peer in &mut peers {
         assert!(peer.receive().unwrap().starts_with("Credit"));

@@ -1,4 +1,5 @@
-//! Credits that are set aside before a request begins: a leaf that lets no call go costs no work, and one that lets some go gets as many.
+//! Credits reserved before a request begins: a leaf without credit costs no work, and a leaf with
+//! some credit gets as many calls.
 
 use crate::fanout_service::{leaves, server, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 const MODELS: [&str; 4] = ["SIB1", "SDB1-3", "AIB1-0-1", "ADB1-2-2"];
 
-/// Asks every leaf, and counts the requests that it has worked for.
+/// Calls every leaf, and counts the requests that have begun.
 struct Counting {
     begun: Arc<AtomicU64>,
     held: Arc<AtomicU64>,
@@ -49,7 +50,7 @@ impl MidTier for Counting {
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
         let right = came.iter().filter(|reply| matches!(reply, Reply::Result(_))).count();
-        // A connection that is not there yet holds no call back.
+        // A connection that is not open yet holds no call back.
         let is_held = |reply: &Reply<'_>| {
             matches!(reply, Reply::Missing | Reply::Failed(LeafError::NotSent | LeafError::Rejected(_)))
         };
@@ -59,7 +60,7 @@ impl MidTier for Counting {
     }
 }
 
-/// A leaf that gives each connection this window, and answers at once.
+/// A leaf that gives each connection this window, and responds at once.
 struct FixedWindowLeaf {
     address: SocketAddr,
     window: Arc<AtomicU32>,
@@ -73,17 +74,17 @@ impl FixedWindowLeaf {
         let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
         listener.set_nonblocking(true).unwrap();
         let window = Arc::new(AtomicU32::new(window));
-        let (told, given) = (Arc::clone(&ends), Arc::clone(&window));
+        let (stopped, given) = (Arc::clone(&ends), Arc::clone(&window));
         let thread = thread::spawn(move || {
             let mut peers = Vec::new();
-            while !told.load(Ordering::SeqCst) {
+            while !stopped.load(Ordering::SeqCst) {
                 if let Ok((socket, _)) = listener.accept() {
                     socket.set_nonblocking(true).unwrap();
                     let window = given.load(Ordering::SeqCst);
                     peers.push((socket, Decoder::new(Side::Client, PayloadLimit::DEFAULT), window));
                 }
                 peers.retain_mut(|(socket, decoder, window)| serve(socket, decoder, window, &given));
-                // Clients connect and ask.
+                // Wait for clients and calls.
                 thread::sleep(Duration::from_micros(200));
             }
         });
@@ -96,17 +97,17 @@ impl FixedWindowLeaf {
     }
 }
 
-/// Answers what has come. Whether the peer is still there.
-fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &AtomicU32) -> bool {
+/// Answers the input. Returns whether the peer is still connected.
+fn serve(socket: &mut TcpStream, decoder: &mut Decoder, reported: &mut u32, given: &AtomicU32) -> bool {
     let window = given.load(Ordering::SeqCst);
     let feedback = Feedback { window: Credits(window), ..Feedback::NONE };
     let mut out = Vec::new();
-    let mut say = |frame: &Frame<'_>| {
+    let mut send = |frame: &Frame<'_>| {
         Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut out).unwrap()
     };
-    if *told != window {
-        *told = window;
-        say(&Frame::Credit(Credit { feedback }));
+    if *reported != window {
+        *reported = window;
+        send(&Frame::Credit(Credit { feedback }));
     }
     loop {
         match socket.read(decoder.spare()) {
@@ -118,7 +119,7 @@ fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &
         while let Some(frame) = decoder.next_frame().unwrap() {
             match frame {
                 Frame::Register(register) => {
-                    say(&Frame::Welcome(Welcome {
+                    send(&Frame::Welcome(Welcome {
                         timestamp: register.timestamp,
                         feedback,
                         payload_max: PayloadLimit::DEFAULT,
@@ -128,7 +129,7 @@ fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &
                 Frame::Call(call) => {
                     let (request, timestamp) = (call.request, call.timestamp);
                     let answer = Answer { request, timestamp, feedback, sojourn: Nanos32::default() };
-                    say(&Frame::Response(Response { answer, payload: call.payload }));
+                    send(&Frame::Response(Response { answer, payload: call.payload }));
                 }
                 _ => {}
             }
@@ -137,16 +138,16 @@ fn serve(socket: &mut TcpStream, decoder: &mut Decoder, told: &mut u32, given: &
     socket.write_all(&out).is_ok()
 }
 
-/// A tier over these leaves, whose objective is `slo`.
+/// A tier over these leaves, with the objective `slo`.
 fn tier(
-    misers: &[&FixedWindowLeaf],
+    fixed_leaves: &[&FixedWindowLeaf],
     setup: &str,
     slo: Nanos,
     reserves: bool,
 ) -> (Tier, Arc<AtomicU64>, Arc<AtomicU64>) {
     let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
-    let leaves = Leaves::resolve(misers.iter().map(|miser| miser.address.to_string())).unwrap();
+    let leaves = Leaves::resolve(fixed_leaves.iter().map(|leaf| leaf.address.to_string())).unwrap();
     let params = breakwater.params(&[]).unwrap();
     let leaves = leaves.timeout(Nanos::from_millis(200)).admission(&breakwater, params, Nanos::from_micros(50), slo);
     let service = Counting { begun: Arc::clone(&begun), held: Arc::clone(&held) };
@@ -156,84 +157,85 @@ fn tier(
     (tier, begun, held)
 }
 
-/// Waits until the tier's links to all leaves are there: before that nobody is needed.
-fn until_up(asking: &mut PipelinedClient, leaves: u8) {
-    while asking.ask(1, 1, b"is it there") != CallResult::Result(vec![leaves]) {
+/// Waits until the tier is connected to all leaves: until then its requests need none.
+fn until_up(client: &mut PipelinedClient, leaves: u8) {
+    while client.ask(1, 1, b"is it there") != CallResult::Result(vec![leaves]) {
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn drops(asking: &mut PipelinedClient, requests: u64) -> u64 {
-    (2..2 + requests).for_each(|request| asking.call(request, 1, b"argument"));
-    asking.send();
-    (0..requests).filter(|_| matches!(asking.answer().1, CallResult::Drop(_))).count() as u64
+fn drops(client: &mut PipelinedClient, requests: u64) -> u64 {
+    (2..2 + requests).for_each(|request| client.call(request, 1, b"argument"));
+    client.send();
+    (0..requests).filter(|_| matches!(client.answer().1, CallResult::Drop(_))).count() as u64
 }
 
 #[test]
 fn without_a_credit_no_work_is_begun() {
     for setup in MODELS {
-        let (generous, miser) = (FixedWindowLeaf::start(100), FixedWindowLeaf::start(100));
-        let (tier, begun, held) = tier(&[&generous, &miser], setup, Nanos::from_millis(20), true);
-        let mut asking = PipelinedClient::new(&tier);
-        until_up(&mut asking, 2);
-        miser.window.store(0, Ordering::SeqCst);
-        // Until all of the tier's connections have heard of it: then nothing begins any more.
+        let (generous, limited) = (FixedWindowLeaf::start(100), FixedWindowLeaf::start(100));
+        let (tier, begun, held) = tier(&[&generous, &limited], setup, Nanos::from_millis(20), true);
+        let mut client = PipelinedClient::new(&tier);
+        until_up(&mut client, 2);
+        limited.window.store(0, Ordering::SeqCst);
+        // Until all of the tier's connections have the new window: then no request begins any more.
         let mut before = begun.load(Ordering::SeqCst);
         let mut rounds = 0;
-        while drops(&mut asking, 20) < 20 {
+        while drops(&mut client, 20) < 20 {
             rounds += 1;
             assert!(rounds < 1_000, "{setup}: requests begin without credits");
             before = begun.load(Ordering::SeqCst);
         }
         assert!(begun.load(Ordering::SeqCst) >= before, "{setup}");
         let (before, none_held) = (begun.load(Ordering::SeqCst), held.load(Ordering::SeqCst));
-        assert_eq!(drops(&mut asking, 20), 20, "{setup}");
+        assert_eq!(drops(&mut client, 20), 20, "{setup}");
         assert_eq!(begun.load(Ordering::SeqCst), before, "{setup}: work without a credit");
-        // Credits come: requests begin, and none of their calls is held.
-        miser.window.store(1, Ordering::SeqCst);
-        while !matches!(asking.ask(90, 1, b"again"), CallResult::Result(_)) {}
+        // Credits arrive: requests begin, and none of their calls is held back.
+        limited.window.store(1, Ordering::SeqCst);
+        while !matches!(client.ask(90, 1, b"again"), CallResult::Result(_)) {}
         assert_eq!(held.load(Ordering::SeqCst), none_held, "{setup}");
         tier.stop().unwrap();
         generous.stop();
-        miser.stop();
+        limited.stop();
     }
 }
 
 #[test]
 fn a_request_that_waits_begins_when_credits_come() {
     for setup in MODELS {
-        let miser = FixedWindowLeaf::start(100);
-        let (tier, _, held) = tier(&[&miser], setup, Nanos::from_secs(60), true);
-        let mut asking = PipelinedClient::new(&tier);
-        until_up(&mut asking, 1);
+        let limited = FixedWindowLeaf::start(100);
+        let (tier, _, held) = tier(&[&limited], setup, Nanos::from_secs(60), true);
+        let mut client = PipelinedClient::new(&tier);
+        until_up(&mut client, 1);
         let none_held = held.load(Ordering::SeqCst);
-        miser.window.store(1, Ordering::SeqCst);
-        // More than the window at once, on any connection: those beyond wait, and none is dropped by then unless the machine stands still.
-        let dropped = drops(&mut asking, 40);
+        limited.window.store(1, Ordering::SeqCst);
+        // More than the window at once, on any connection: the rest waits, and none is rejected by
+        // then unless the machine stands still.
+        let dropped = drops(&mut client, 40);
         let counts = tier.stop().unwrap();
         assert_eq!(counts.rejected, dropped, "{setup}");
         assert_eq!(held.load(Ordering::SeqCst), none_held, "{setup}: a call was held back after the work");
-        miser.stop();
+        limited.stop();
     }
 }
 
 #[test]
 fn a_tier_that_does_not_reserve_works_for_nothing() {
-    let miser = FixedWindowLeaf::start(100);
-    let (tier, begun, held) = tier(&[&miser], "SDB1-3", Nanos::from_millis(20), false);
-    let mut asking = PipelinedClient::new(&tier);
-    until_up(&mut asking, 1);
-    miser.window.store(0, Ordering::SeqCst);
+    let limited = FixedWindowLeaf::start(100);
+    let (tier, begun, held) = tier(&[&limited], "SDB1-3", Nanos::from_millis(20), false);
+    let mut client = PipelinedClient::new(&tier);
+    until_up(&mut client, 1);
+    limited.window.store(0, Ordering::SeqCst);
     let before = begun.load(Ordering::SeqCst);
     for _ in 0..100 {
-        assert_eq!(drops(&mut asking, 3), 0, "nothing is dropped, and the work is done");
+        assert_eq!(drops(&mut client, 3), 0, "nothing is dropped, and the work is done");
         if held.load(Ordering::SeqCst) > 0 {
             break;
         }
     }
     assert!(begun.load(Ordering::SeqCst) > before && held.load(Ordering::SeqCst) > 0);
     tier.stop().unwrap();
-    miser.stop();
+    limited.stop();
 }
 
 #[test]
@@ -249,8 +251,8 @@ fn leaves_that_are_away_hold_nobody_back() {
         let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let service = Counting { begun: Arc::clone(&begun), held };
         let tier = server().start_tier("127.0.0.1:0", Options::new(leaves, threading(setup)), service).unwrap();
-        let mut asking = PipelinedClient::new(&tier);
-        assert_eq!(asking.ask(1, 1, b"a partial answer"), CallResult::Result(vec![0]), "{setup}");
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(client.ask(1, 1, b"a partial answer"), CallResult::Result(vec![0]), "{setup}");
         assert_eq!(begun.load(Ordering::SeqCst), 1);
         tier.stop().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Fan-outs that bear tails: copies, second calls, cancelling, results that are good enough.
+//! Fan-outs that tolerate tails: copies, second calls, cancelling, good-enough results.
 
 use crate::fanout_service::{echo, leaves, patient, server, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const MODELS: [&str; 2] = ["SDB1-1", "ADB1-1-1"];
-/// Longer than any quick call takes, on a machine that is not overloaded beyond measure.
+/// Longer than any quick call takes, even on a busy machine.
 const SLOW: Nanos = Nanos::from_secs(2);
 
-fn answered(told: &CallResult) -> u8 {
-    let CallResult::Result(bytes) = told else { panic!("{told:?}") };
+fn answered(result: &CallResult) -> u8 {
+    let CallResult::Result(bytes) = result else { panic!("{result:?}") };
     bytes[0]
 }
 
@@ -24,14 +24,14 @@ fn stop(tier: Tier, servers: impl IntoIterator<Item = Server>) {
     servers.into_iter().for_each(|server| _ = server.stop().unwrap());
 }
 
-/// A leaf that takes as long as is said meanwhile.
+/// A leaf with an adjustable service time.
 fn moody() -> (Server, Arc<AtomicU64>) {
     let takes = Arc::new(AtomicU64::new(0));
-    let mood = Arc::clone(&takes);
+    let service_time = Arc::clone(&takes);
     let handler = move |request: OwnedRequest| {
-        let mood = Arc::clone(&mood);
+        let service_time = Arc::clone(&service_time);
         async move {
-            sleep(Nanos(mood.load(Ordering::SeqCst))).await;
+            sleep(Nanos(service_time.load(Ordering::SeqCst))).await;
             Ok(request.payload)
         }
     };
@@ -44,28 +44,29 @@ fn a_call_that_takes_long_is_made_at_another_copy_and_the_first_is_cancelled() {
         let (first, takes) = moody();
         let servers = [first, echo()];
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
+        let mut client = PipelinedClient::new(&tier);
         // Until both tails are known.
         for request in 1..=300 {
-            assert_eq!(answered(&asking.ask(request, 8, b"one of two")), 1, "{setup}");
+            assert_eq!(answered(&client.ask(request, 8, b"one of two")), 1, "{setup}");
         }
-        // Those may have cost second calls. These earn what the next ones need, and take none: they are not repeatable.
+        // These may have cost second calls. The following ones earn what the next calls need, and
+        // use none: they are not repeatable.
         for request in 1_001..=1_200 {
-            assert_eq!(answered(&asking.ask(request, 1, b"one of two")), 1, "{setup}");
+            assert_eq!(answered(&client.ask(request, 1, b"one of two")), 1, "{setup}");
         }
         let before = tier.switch().counts();
         takes.store(SLOW.0, Ordering::SeqCst);
-        let began = Instant::now();
+        let started = Instant::now();
         for request in 301..=308 {
-            assert_eq!(answered(&asking.ask(request, 8, b"the other")), 1, "{setup}");
+            assert_eq!(answered(&client.ask(request, 8, b"the other")), 1, "{setup}");
         }
-        assert!(began.elapsed() < Duration::from_nanos(SLOW.0), "{setup}: {:?}", began.elapsed());
+        assert!(started.elapsed() < Duration::from_nanos(SLOW.0), "{setup}: {:?}", started.elapsed());
         let after = tier.switch().counts();
         let hedged = after.hedged - before.hedged;
         assert!(hedged > 0 && after.cancelled - before.cancelled >= hedged, "{setup}: {after:?}");
-        // The leaf's tasks have ended with their calls: nothing waits there for two seconds.
+        // The leaf's tasks have ended with their calls: none waits there for two seconds.
         stop(tier, servers);
-        assert!(began.elapsed() < Duration::from_nanos(SLOW.0), "{setup}: {:?}", began.elapsed());
+        assert!(started.elapsed() < Duration::from_nanos(SLOW.0), "{setup}: {:?}", started.elapsed());
     }
 }
 
@@ -74,13 +75,13 @@ fn what_is_not_needed_any_more_is_cancelled_if_it_may_be() {
     for setup in MODELS {
         let servers = [echo(), patient(Nanos::from_millis(300))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        assert_eq!(answered(&asking.ask(1, 1, b"all")), 2, "{setup}");
-        assert_eq!(answered(&asking.ask(2, 10, b"one")), 1, "{setup}");
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(answered(&client.ask(1, 1, b"all")), 2, "{setup}");
+        assert_eq!(answered(&client.ask(2, 10, b"one")), 1, "{setup}");
         assert_eq!(tier.switch().counts().cancelled, 1, "{setup}");
-        assert_eq!(answered(&asking.ask(3, 6, b"one, and the other is to take effect")), 1, "{setup}");
+        assert_eq!(answered(&client.ask(3, 6, b"one, and the other is to take effect")), 1, "{setup}");
         assert_eq!(tier.switch().counts().cancelled, 1, "{setup}");
-        assert_eq!(answered(&asking.ask(4, 1, b"all")), 2, "{setup}");
+        assert_eq!(answered(&client.ask(4, 1, b"all")), 2, "{setup}");
         let counts = tier.switch().counts();
         assert_eq!((counts.late, counts.cancelled), (1, 1), "{setup}: {counts:?}");
         stop(tier, servers);
@@ -92,16 +93,16 @@ fn half_is_good_enough_and_less_is_waited_for() {
     for setup in ["SDB1-1", "ADB1-1-1", "CORE1"] {
         let servers = [echo(), patient(Nanos::from_millis(300)), patient(Nanos::from_millis(100)), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        assert_eq!(answered(&asking.ask(1, 8, b"all")), 4, "{setup}");
-        let half = answered(&asking.ask(2, 9, b"half"));
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(answered(&client.ask(1, 8, b"all")), 4, "{setup}");
+        let half = answered(&client.ask(2, 9, b"half"));
         assert!((2..=3).contains(&half), "{setup}: {half}");
         stop(tier, servers);
         let servers = [patient(Nanos::from_millis(300)), patient(Nanos::from_millis(100))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        assert_eq!(answered(&asking.ask(1, 8, b"all")), 2, "{setup}");
-        assert_eq!(answered(&asking.ask(2, 9, b"the first of two")), 1, "{setup}");
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(answered(&client.ask(1, 8, b"all")), 2, "{setup}");
+        assert_eq!(answered(&client.ask(2, 9, b"the first of two")), 1, "{setup}");
         stop(tier, servers);
     }
 }
@@ -111,12 +112,12 @@ fn a_copy_less_costs_nothing() {
     for setup in ["SDB1-2", "ADB1-1-1", "CORE1"] {
         let mut servers = vec![echo(), echo(), echo(), echo()];
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        assert_eq!(answered(&asking.ask(1, 8, b"two parts")), 2, "{setup}");
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(answered(&client.ask(1, 8, b"two parts")), 2, "{setup}");
         servers.pop().unwrap().stop().unwrap();
         for request in 2..60 {
-            let right = answered(&asking.ask(request, 8, b"two parts"));
-            // One that was under way when its leaf went may be lost.
+            let right = answered(&client.ask(request, 8, b"two parts"));
+            // A call that was in flight when its leaf stopped may be lost.
             assert!(right == 2 || request < 4, "{setup}: {right} for {request}");
         }
         stop(tier, servers);
@@ -126,8 +127,8 @@ fn a_copy_less_costs_nothing() {
 #[test]
 fn copies_divide_the_leaves() {
     let servers = [echo(), echo(), echo()];
-    let refused = leaves(&servers).copies(2).map(|_| ()).unwrap_err().to_string();
-    assert_eq!(refused, "3 leaves can't have 2 copies of each part; accepted: a number that divides them");
+    let error = leaves(&servers).copies(2).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(error, "3 leaves can't have 2 copies of each part; accepted: a number that divides them");
     assert!(leaves(&servers).copies(0).is_err());
     assert_eq!(leaves(&servers).copies(3).unwrap().parts(), 1);
 }

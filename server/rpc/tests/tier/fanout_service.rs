@@ -1,4 +1,4 @@
-//! A service that asks every leaf, and leaves that send the argument back.
+//! A service that calls every leaf, and leaves that return the argument.
 
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{Builder, HandlerError, OwnedRequest, Request, Server};
@@ -7,9 +7,19 @@ use leeward_rpc::wire::Method;
 use leeward_runtime::IdlePolicy;
 use leeward_runtime::timers::sleep;
 
-/// Asks every leaf to send the argument back, twice if the method is 2. Result: how many of the replies were right, and the argument. Method 3
-/// fails, 4 panics, 5 asks nobody, 6 needs one result, 7 takes what comes within a millisecond. From 8
-/// on calls are repeatable; 9 finds half of the leaves good enough after a millisecond, 10 needs one result.
+/// Asks every leaf to return the argument. Result: the number of right replies, and the argument.
+///
+/// | method | behaviour |
+/// |---|---|
+/// | 2 | calls twice |
+/// | 3 | fails |
+/// | 4 | panics |
+/// | 5 | calls no leaf |
+/// | 6 | needs one result |
+/// | 7 | takes the results of one millisecond |
+/// | 8 and more | calls are repeatable |
+/// | 9 | half of the leaves are good enough after a millisecond |
+/// | 10 | needs one result |
 pub(crate) struct FanoutService;
 
 #[derive(Default)]
@@ -65,13 +75,13 @@ impl MidTier for FanoutService {
     fn resume(
         &self,
         state: &mut FanoutState,
-        came: &Replies<'_>,
+        replies: &Replies<'_>,
         calls: &mut Calls<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
         state.rounds += 1;
         let is_right = |reply: &Reply<'_>| *reply == Reply::Result(&state.argument);
-        state.right += came.iter().filter(is_right).count() as u8;
+        state.right += replies.iter().filter(is_right).count() as u8;
         if state.method == 2 && state.rounds < 2 {
             return Ok(state.ask(calls));
         }
@@ -81,13 +91,14 @@ impl MidTier for FanoutService {
     }
 }
 
-/// A server that rejects nothing, however late a busy machine makes its answers: what these tests ask for is what must come.
+/// A server that rejects nothing, even if a busy machine delays its responses: these tests expect
+/// every result.
 pub(crate) fn server() -> Builder {
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     Server::builder().admission(&none, none.params(&[]).unwrap()).idle(IdlePolicy::Block)
 }
 
-/// A leaf that answers at once.
+/// A leaf that responds at once.
 pub(crate) fn echo() -> Server {
     let echo = |request: &Request<'_>, reply: &mut Vec<u8>| {
         reply.extend_from_slice(request.payload);
@@ -96,7 +107,7 @@ pub(crate) fn echo() -> Server {
     server().start("127.0.0.1:0", echo).unwrap()
 }
 
-/// A leaf that takes its time.
+/// A leaf with this service time.
 pub(crate) fn patient(time: Nanos) -> Server {
     let echo = move |request: OwnedRequest| async move {
         sleep(time).await;

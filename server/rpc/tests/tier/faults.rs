@@ -1,4 +1,4 @@
-//! Leaves that are not there, that go, and that are slow.
+//! Leaves that are missing, that stop, and that are slow.
 
 use crate::fanout_service::{echo, leaves, patient, server, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Requests within which a leaf that is well takes part again.
+/// Requests within which a recovered leaf takes part again.
 const TRIES: usize = 10_000;
 
-/// A sync and an async model: which thread waits is all that differs among the others.
+/// A sync and an async model: the others differ only in the thread that waits.
 const MODELS: [&str; 2] = ["SDB1-2", "ADB1-1-1"];
 
-fn answered(told: &CallResult) -> u8 {
-    let CallResult::Result(bytes) = told else { panic!("{told:?}") };
+fn answered(result: &CallResult) -> u8 {
+    let CallResult::Result(bytes) = result else { panic!("{result:?}") };
     bytes[0]
 }
 
@@ -25,13 +25,13 @@ fn a_leaf_that_is_lost_costs_its_part_of_the_answer() {
     for setup in MODELS {
         let mut servers = vec![echo(), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        assert_eq!(answered(&asking.ask(1, 1, b"both")), 2, "{setup}");
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(answered(&client.ask(1, 1, b"both")), 2, "{setup}");
         servers.pop().unwrap().stop().unwrap();
         for request in 2..100 {
-            assert!(answered(&asking.ask(request, 1, b"one")) >= 1, "{setup}: the other is there");
+            assert!(answered(&client.ask(request, 1, b"one")) >= 1, "{setup}: the other is there");
         }
-        assert_eq!(answered(&asking.ask(100, 1, b"one")), 1, "{setup}");
+        assert_eq!(answered(&client.ask(100, 1, b"one")), 1, "{setup}");
         tier.stop().unwrap();
         servers.into_iter().for_each(|server| _ = server.stop().unwrap());
     }
@@ -39,18 +39,18 @@ fn a_leaf_that_is_lost_costs_its_part_of_the_answer() {
 
 #[test]
 fn a_leaf_that_has_come_back_is_asked_by_the_first_request_of_each_thread() {
-    // Each of the four threads has connections of its own, and looks at them when it has a request.
+    // Each of the four threads has its own connections, and polls them when it has a request.
     let threads = 4;
     let mut servers = vec![echo(), echo(), patient(Nanos::from_millis(30))];
     let addresses: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
-    // Attempts soon after a loss, and none that others could wait for.
+    // Attempts soon after a loss, with a longer timeout.
     let leaves = leaves(&servers).timeout(Nanos::from_secs(10));
     let tier = start(Options::new(leaves, threading(&format!("SDB1-{threads}"))));
-    let mut asking = PipelinedClient::new(&tier);
+    let mut client = PipelinedClient::new(&tier);
     let mut all_at_once = |first: u64| {
-        (first..first + threads).for_each(|request| asking.call(request, 1, b"all"));
-        asking.send();
-        (0..threads).map(|_| answered(&asking.answer().1)).collect::<Vec<u8>>()
+        (first..first + threads).for_each(|request| client.call(request, 1, b"all"));
+        client.send();
+        (0..threads).map(|_| answered(&client.answer().1)).collect::<Vec<u8>>()
     };
     while all_at_once(1).iter().any(|right| *right < 3) {}
     servers.remove(1).stop().unwrap();
@@ -62,11 +62,12 @@ fn a_leaf_that_has_come_back_is_asked_by_the_first_request_of_each_thread() {
             })
             .unwrap(),
     );
-    // A thread that has looked at its connections a moment ago does not look again before it asks.
+    // A thread that has just polled its connections does not poll again before its calls.
     std::thread::sleep(Duration::from_millis(200));
-    let came = all_at_once(100);
-    // A busy machine may keep a thread from its leaf for longer than it waits; without waiting none would have had it.
-    assert!(came.iter().filter(|right| **right == 3).count() * 2 > came.len(), "{came:?}");
+    let counts = all_at_once(100);
+    // A busy machine may keep a thread from its leaf longer than the thread waits; without the wait
+    // no thread would reach it.
+    assert!(counts.iter().filter(|right| **right == 3).count() * 2 > counts.len(), "{counts:?}");
     tier.stop().unwrap();
     servers.into_iter().for_each(|server| _ = server.stop().unwrap());
 }
@@ -76,15 +77,15 @@ fn slow_leaves_are_waited_for_as_long_as_is_said() {
     for setup in MODELS {
         let servers = [echo(), patient(Nanos::from_millis(200))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        // Connections first: until then no leaf is fast.
-        assert_eq!(answered(&asking.ask(1, 1, b"all")), 2, "{setup}");
-        // A busy machine may have no answer within a millisecond.
+        let mut client = PipelinedClient::new(&tier);
+        // Connect first: until then no leaf is fast.
+        assert_eq!(answered(&client.ask(1, 1, b"all")), 2, "{setup}");
+        // A busy machine may have no response within a millisecond.
         let within: Vec<u8> =
-            (2..12).map(|request| answered(&asking.ask(request, 7, b"within a millisecond"))).collect();
+            (2..12).map(|request| answered(&client.ask(request, 7, b"within a millisecond"))).collect();
         assert!(within.contains(&1) && !within.contains(&2), "{setup}: {within:?}");
-        assert_eq!(answered(&asking.ask(12, 6, b"the first")), 1, "{setup}");
-        assert_eq!(answered(&asking.ask(13, 1, b"all")), 2, "{setup}: late replies are nobody else's");
+        assert_eq!(answered(&client.ask(12, 6, b"the first")), 1, "{setup}");
+        assert_eq!(answered(&client.ask(13, 1, b"all")), 2, "{setup}: late replies are nobody else's");
         tier.stop().unwrap();
         servers.into_iter().for_each(|server| _ = server.stop().unwrap());
     }
@@ -92,15 +93,16 @@ fn slow_leaves_are_waited_for_as_long_as_is_said() {
 
 #[test]
 fn a_silent_leaf_is_asked_no_more_until_it_says_something() {
-    let said: fn(Leaves) -> Leaves = |leaves| leaves.timeout(Nanos::from_millis(50));
-    // Of requests that wait for less than the objective allows, a hundred are over before the leaf counts as away.
-    let waits = [(said, 50), (Leaves::timeout_by_objective, 100)];
-    for (setup, (wait, most)) in MODELS.into_iter().flat_map(|setup| waits.map(|wait| (setup, wait))) {
+    let fixed: fn(Leaves) -> Leaves = |leaves| leaves.timeout(Nanos::from_millis(50));
+    // If requests wait for less than the objective allows, a hundred are over before the leaf
+    // counts as unreachable.
+    let waits = [(fixed, 50), (Leaves::timeout_by_objective, 100)];
+    for (setup, (wait, max)) in MODELS.into_iter().flat_map(|setup| waits.map(|wait| (setup, wait))) {
         let (is_stopped, executed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let stopped = {
             let (is_stopped, executed) = (Arc::clone(&is_stopped), Arc::clone(&executed));
             move |request: &Request<'_>, reply: &mut Vec<u8>| {
-                // The leaf stands still until the test lets it go on.
+                // The leaf stands still until the test releases it.
                 while is_stopped.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -111,17 +113,17 @@ fn a_silent_leaf_is_asked_no_more_until_it_says_something() {
         };
         let servers = [echo(), server().start("127.0.0.1:0", stopped).unwrap()];
         let tier = start(Options::new(wait(leaves(&servers)), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        let mut is_whole = |request: u64| answered(&asking.ask(request, 1, b"all")) == 2;
+        let mut client = PipelinedClient::new(&tier);
+        let mut is_whole = |request: u64| answered(&client.ask(request, 1, b"all")) == 2;
         assert!((0..TRIES).any(|_| is_whole(1)), "{setup}");
         is_stopped.store(true, Ordering::Relaxed);
         let before = executed.load(Ordering::Relaxed);
         assert!(!(2..100).any(&mut is_whole), "{setup}");
         is_stopped.store(false, Ordering::Relaxed);
         let tries = (0..TRIES).position(|_| is_whole(100)).expect("it has come back") + 1;
-        let asked = (executed.load(Ordering::Relaxed) - before).saturating_sub(tries);
-        // Each of the two threads of the sync model finds out for itself.
-        assert!(asked < most, "{setup}: {asked} of a hundred");
+        let calls_made = (executed.load(Ordering::Relaxed) - before).saturating_sub(tries);
+        // Each of the two threads of the sync model detects the fault itself.
+        assert!(calls_made < max, "{setup}: {calls_made} of a hundred");
         tier.stop().unwrap();
         servers.into_iter().for_each(|server| _ = server.stop().unwrap());
     }
@@ -133,9 +135,9 @@ fn nobody_waits_for_ever() {
         let servers = [patient(Nanos::from_secs(30))];
         let leaves = leaves(&servers).timeout(Nanos::from_millis(20));
         let tier = start(Options::new(leaves, threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        assert_eq!(answered(&asking.ask(1, 1, b"never")), 0, "{setup}");
-        assert_eq!(answered(&asking.ask(2, 2, b"never")), 0, "{setup}: two gathers");
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(answered(&client.ask(1, 1, b"never")), 0, "{setup}");
+        assert_eq!(answered(&client.ask(2, 2, b"never")), 0, "{setup}: two gathers");
         tier.stop().unwrap();
         drop(servers);
     }

@@ -1,6 +1,8 @@
-//! A leaf that is slow, that answers garbage, or in whose place another program listens, at half of its capacity and at one and a half
-//! times that: every request is answered, the answer says that a part is missing, the other leaf's part is there, and whole answers come
-//! again after its return.
+//! A leaf that is slow, sends garbage, or is replaced by another program. The load is half of the
+//! leaf's capacity, or one and a half times it.
+//!
+//! Every request gets a response, which reports the missing part and contains the other leaf's
+//! part. Whole responses return with the leaf.
 
 use crate::fanout_service::{leaves, server, start, threading};
 use crate::hostile::{LeafMisbehavior, impostor};
@@ -13,29 +15,30 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Models whose requests hold no thread while they wait: the load can't be more than their threads bear.
+/// Models whose waiting requests hold no thread: their threads do not limit the load.
 const ASYNC: [&str; 2] = ["ADB1-2-2", "CORE1"];
-/// A model whose threads bear half of the leaf's capacity even if many requests wait for the time-out.
+/// A model whose threads handle half of the leaf's capacity even if many requests wait for the
+/// timeout.
 const SYNC: &str = "SDB1-8";
 const TIMEOUT: Nanos = Nanos::from_millis(100);
-/// Bound on whatever is to be soon: the machine may be busy.
+/// Limit for events that should be soon: the machine may be busy.
 const SOON: Duration = Duration::from_nanos(TIMEOUT.0 * 20);
-/// Time of a call at the frail leaf, which does one at a time.
+/// Duration of a call at the faulty leaf, which runs one at a time.
 const CALL: Duration = Duration::from_millis(5);
 const RTT: Nanos = Nanos::from_micros(50);
 const SLO: Nanos = Nanos::from_millis(40);
 
-/// Condition of the frail leaf.
+/// Condition of the faulty leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeafCondition {
     Well,
-    /// Answers come later than anybody waits.
+    /// Responses come after every timeout.
     Slow,
-    /// Answers are other bytes than they should be.
+    /// Responses have wrong bytes.
     Garbage,
 }
 
-/// Fault that a leaf can have.
+/// Fault of a leaf.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Is(LeafCondition),
@@ -45,7 +48,7 @@ enum Fault {
 
 const FAULTS: [Fault; 3] = [Fault::Is(LeafCondition::Slow), Fault::Is(LeafCondition::Garbage), Fault::Replaced];
 
-/// A leaf that answers at once, under the same controller.
+/// A leaf that responds at once, under the same controller.
 fn well() -> Server {
     let echo = |request: &Request<'_>, reply: &mut Vec<u8>| {
         reply.extend_from_slice(request.payload);
@@ -59,14 +62,15 @@ fn governed() -> Builder {
     server().admission(&breakwater, breakwater.params(&[]).unwrap()).objective(RTT, SLO)
 }
 
-/// A leaf with one thread, which sleeps in a request: its capacity needs no CPU. A controller keeps its queue short.
-fn frail(address: &str, mood: &Arc<AtomicU8>) -> Server {
-    let mood = Arc::clone(mood);
+/// A leaf with one thread, which sleeps in a request: its capacity needs no CPU. A controller keeps
+/// its queue short.
+fn frail(address: &str, condition: &Arc<AtomicU8>) -> Server {
+    let condition = Arc::clone(condition);
     let handler = move |request: &Request<'_>, reply: &mut Vec<u8>| {
         thread::sleep(CALL);
-        let is = |wanted: LeafCondition| mood.load(Ordering::SeqCst) == wanted as u8;
-        let began = Instant::now();
-        while is(LeafCondition::Slow) && began.elapsed() < SOON {
+        let is = |expected: LeafCondition| condition.load(Ordering::SeqCst) == expected as u8;
+        let started = Instant::now();
+        while is(LeafCondition::Slow) && started.elapsed() < SOON {
             thread::sleep(CALL);
         }
         reply.extend_from_slice(if is(LeafCondition::Garbage) { &b"garbage"[..] } else { request.payload });
@@ -75,13 +79,13 @@ fn frail(address: &str, mood: &Arc<AtomicU8>) -> Server {
     governed().start(address, handler).unwrap()
 }
 
-/// Parts of an answer that are right.
-fn parts(told: &CallResult) -> u8 {
-    let CallResult::Result(bytes) = told else { panic!("{told:?}") };
+/// Number of right parts of a response.
+fn parts(result: &CallResult) -> u8 {
+    let CallResult::Result(bytes) = result else { panic!("{result:?}") };
     bytes[0]
 }
 
-/// A client that sends at a steady pace, whatever comes back.
+/// An open-loop client with a steady rate.
 struct Load {
     client: PipelinedClient,
     /// Number of the next request.
@@ -89,7 +93,7 @@ struct Load {
     gap: Duration,
 }
 
-/// Number of requests, and how many of their answers were whole.
+/// Number of requests, and of whole responses.
 #[derive(Clone, Copy, Debug, Default)]
 struct LoadResult {
     all: usize,
@@ -97,24 +101,24 @@ struct LoadResult {
 }
 
 impl Load {
-    /// Requests for so long. Each is answered soon, with the well leaf's part.
+    /// Sends requests for `span`. Each gets a response soon, with the healthy leaf's part.
     fn run(&mut self, span: Duration) -> LoadResult {
-        let (first, began) = (self.next, Instant::now());
-        let (mut sent, mut seen) = (Vec::new(), LoadResult::default());
+        let (first, started) = (self.next, Instant::now());
+        let (mut sent, mut counts) = (Vec::new(), LoadResult::default());
         loop {
-            let due = began + self.gap * sent.len() as u32;
-            let is_over = due >= began + span;
-            if is_over && seen.all == sent.len() {
-                return seen;
+            let due = started + self.gap * sent.len() as u32;
+            let is_over = due >= started + span;
+            if is_over && counts.all == sent.len() {
+                return counts;
             }
             let answer = if is_over { Some(self.client.answer()) } else { self.client.answer_by(due) };
-            if let Some((request, told)) = answer {
+            if let Some((request, result)) = answer {
                 let sent: Instant = sent[(request - first) as usize];
                 assert!(sent.elapsed() < SOON, "unanswered for {:?}", sent.elapsed());
-                let right = parts(&told);
+                let right = parts(&result);
                 assert!(right >= 1, "the other leaf's part is there");
-                seen.all += 1;
-                seen.whole += usize::from(right == 2);
+                counts.all += 1;
+                counts.whole += usize::from(right == 2);
             }
             if !is_over && Instant::now() >= due {
                 self.client.call(self.next, 1, b"both parts");
@@ -126,56 +130,58 @@ impl Load {
     }
 }
 
-/// Time between requests that the frail leaf can just bear: one after the other.
-fn bearable(asking: &mut PipelinedClient) -> Duration {
+/// Time between requests that the faulty leaf can just sustain: one after the other.
+fn bearable(client: &mut PipelinedClient) -> Duration {
     const ROUNDS: u32 = 20;
-    let began = Instant::now();
-    (0..u64::from(ROUNDS)).for_each(|round| _ = parts(&asking.ask(1_000 + round, 1, b"both parts")));
-    began.elapsed() / ROUNDS
+    let started = Instant::now();
+    (0..u64::from(ROUNDS)).for_each(|round| _ = parts(&client.ask(1_000 + round, 1, b"both parts")));
+    started.elapsed() / ROUNDS
 }
 
-/// A tier before, during and after a fault of its frail leaf, at so many times that leaf's capacity.
+/// Runs a tier before, during and after a fault of its faulty leaf, at `load` times that leaf's
+/// capacity.
 fn bears(setup: &str, fault: Fault, load: f64) {
-    let words = format!("{setup}, {fault:?}, {load} x");
-    let mood = Arc::new(AtomicU8::new(LeafCondition::Well as u8));
-    let set = |to: LeafCondition| mood.store(to as u8, Ordering::SeqCst);
-    let servers = [well(), frail("127.0.0.1:0", &mood)];
+    let case = format!("{setup}, {fault:?}, {load} x");
+    let condition = Arc::new(AtomicU8::new(LeafCondition::Well as u8));
+    let set = |to: LeafCondition| condition.store(to as u8, Ordering::SeqCst);
+    let servers = [well(), frail("127.0.0.1:0", &condition)];
     let address = servers[1].address().to_string();
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
-    let asked = leaves(&servers).admission(&breakwater, breakwater.params(&[]).unwrap(), RTT, SLO).timeout(TIMEOUT);
+    let leaf_settings =
+        leaves(&servers).admission(&breakwater, breakwater.params(&[]).unwrap(), RTT, SLO).timeout(TIMEOUT);
     let backoff = Nanos::from_millis(10);
-    let tier = start(Options::new(asked.backoff(backoff, backoff), threading(setup)));
-    let mut asking = PipelinedClient::new(&tier);
-    let began = Instant::now();
-    while parts(&asking.ask(1, 1, b"until both links are up")) < 2 {
-        assert!(began.elapsed() < SOON, "{words}: no whole answer at first");
+    let tier = start(Options::new(leaf_settings.backoff(backoff, backoff), threading(setup)));
+    let mut tier_client = PipelinedClient::new(&tier);
+    let started = Instant::now();
+    while parts(&tier_client.ask(1, 1, b"until both links are up")) < 2 {
+        assert!(started.elapsed() < SOON, "{case}: no whole answer at first");
     }
-    let gap = bearable(&mut asking).div_f64(load);
-    let mut load = Load { client: asking, next: 2_000, gap };
+    let gap = bearable(&mut tier_client).div_f64(load);
+    let mut load = Load { client: tier_client, next: 2_000, gap };
     let before = load.run(Duration::from_millis(300));
-    assert!(before.whole > 0, "{words}: {before:?}");
+    assert!(before.whole > 0, "{case}: {before:?}");
 
     let [steady, other] = servers;
     let (mut other, mut other_program) = (Some(other), None);
     match fault {
-        Fault::Is(mood) => set(mood),
+        Fault::Is(condition) => set(condition),
         Fault::Replaced => {
             other.take().unwrap().stop().unwrap();
             other_program = Some(impostor(&address, LeafMisbehavior::Nonsense));
         }
     }
     let during = load.run(Duration::from_millis(300));
-    assert!(during.all > 0 && during.whole == 0, "{words}: {during:?}");
+    assert!(during.all > 0 && during.whole == 0, "{case}: {during:?}");
 
     set(LeafCondition::Well);
     if let Some((_, ends, thread)) = other_program {
         ends.store(true, Ordering::SeqCst);
         thread.join().unwrap();
-        other = Some(frail(&address, &mood));
+        other = Some(frail(&address, &condition));
     }
     let back = Instant::now();
     while load.run(Duration::from_millis(50)).whole == 0 {
-        assert!(back.elapsed() < SOON, "{words}: no whole answer");
+        assert!(back.elapsed() < SOON, "{case}: no whole answer");
     }
     tier.stop().unwrap();
     steady.stop().unwrap();

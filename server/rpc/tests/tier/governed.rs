@@ -7,7 +7,7 @@ use leeward_threading::curves::{Curve, CurvePoint, Curves};
 use leeward_threading::{PollSchedule, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy, registry};
 use std::sync::Arc;
 
-/// Wants the next setup of a list whenever it is asked.
+/// Chooses the next setup of a list at each decision.
 struct CyclingPolicy(usize);
 
 const LIST: [&str; 4] = ["SIB1", "ADB1-2-1", "SDB1-3", "AIB1-0-2"];
@@ -46,9 +46,9 @@ fn a_tier_does_what_its_policy_wants() {
     let servers = [echo()];
     let options = Options::with_policy(leaves(&servers), Box::new(CyclingPolicy(0)), 2);
     let tier = server().start_tier("127.0.0.1:0", options, FanoutService).unwrap();
-    let mut asking = PipelinedClient::new(&tier);
+    let mut client = PipelinedClient::new(&tier);
     for request in 1..=700 {
-        asking.ask(request, 1, b"argument");
+        client.ask(request, 1, b"argument");
     }
     let (counts, gauges) = (tier.switch().counts(), tier.switch().gauges().unwrap());
     assert!(counts.switches >= 90 && counts.switches <= 100, "{counts:?}");
@@ -72,9 +72,9 @@ fn every_policy_serves() {
         let built = policy.build(&policy.params(&[]).unwrap(), &environment).unwrap();
         let options = Options::with_policy(leaves(&servers), built, 2);
         let tier = server().start_tier("127.0.0.1:0", options, FanoutService).unwrap();
-        let mut asking = PipelinedClient::new(&tier);
+        let mut client = PipelinedClient::new(&tier);
         for request in 1..=300 {
-            asking.ask(request, 1, b"argument");
+            client.ask(request, 1, b"argument");
         }
         assert_eq!(tier.stop().unwrap().completed, 300, "{}", policy.name);
     }

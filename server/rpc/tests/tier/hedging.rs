@@ -1,5 +1,6 @@
-//! Second calls (mt-hedge): what they give against a leaf that is slow now and then, what they cost, and that they end where all leaves
-//! are overloaded. Counts decide, not latencies. How far they cut a tail is simulated by the same rules: `leeward run mt-hedge`.
+//! Second calls (mt-hedge): their benefit with an occasionally slow leaf, their cost, and their end
+//! when all leaves are overloaded. The tests assert counts, not latencies. The simulator applies
+//! the same rules to tails: `leeward run mt-hedge`.
 
 use crate::fanout_service::{echo, leaves, server, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
@@ -13,31 +14,31 @@ use std::time::{Duration, Instant};
 
 /// Parts of the data; each has two copies.
 const PARTS: usize = 4;
-/// Delay of some of the slow leaf's answers: longer than a busy machine makes anybody wait.
+/// Delay of a slow response: longer than any delay of a busy machine.
 const SLOW: Duration = Duration::from_millis(400);
-/// Of so many answers of the slow leaf one is slow.
+/// Every nth response of the slow leaf is slow.
 const ONE_OF: u64 = 20;
-/// Makes calls that may be repeated, and calls that may not.
+/// Method with repeatable calls; `ONCE` has calls that may not repeat.
 const REPEATABLE: u32 = 8;
 const ONCE: u32 = 1;
-/// Second calls that may have been saved up.
+/// Maximum number of saved-up second calls.
 const SAVED: u64 = 10;
 
-/// Mood of a leaf.
+/// State of the slow leaf.
 #[derive(Default)]
 struct SlowLeaf {
     may_be_slow: AtomicBool,
-    /// Slow answers so far.
+    /// Slow responses so far.
     slow: AtomicU64,
 }
 
-/// A leaf that is slow now and then, while it may be.
-fn moody(mood: &Arc<SlowLeaf>) -> Server {
-    let (turn, mood) = (AtomicU64::new(0), Arc::clone(mood));
+/// A leaf that is occasionally slow, while allowed.
+fn moody(slow_leaf: &Arc<SlowLeaf>) -> Server {
+    let (count, slow_leaf) = (AtomicU64::new(0), Arc::clone(slow_leaf));
     let handler = move |request: OwnedRequest| {
-        let may_be = mood.may_be_slow.load(Ordering::SeqCst);
-        let is_slow = may_be && turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONE_OF);
-        mood.slow.fetch_add(u64::from(is_slow), Ordering::SeqCst);
+        let may_be = slow_leaf.may_be_slow.load(Ordering::SeqCst);
+        let is_slow = may_be && count.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONE_OF);
+        slow_leaf.slow.fetch_add(u64::from(is_slow), Ordering::SeqCst);
         async move {
             if is_slow {
                 sleep(Nanos(SLOW.as_nanos() as u64)).await;
@@ -48,12 +49,12 @@ fn moody(mood: &Arc<SlowLeaf>) -> Server {
     server().start_async("127.0.0.1:0", handler).unwrap()
 }
 
-/// Asks for a whole answer. How long that took.
-fn ask(asking: &mut PipelinedClient, request: u64, method: u32) -> Duration {
-    let began = Instant::now();
-    let CallResult::Result(answer) = asking.ask(request, method, b"all parts") else { panic!("no result") };
+/// Requests a whole response. Returns the time that it took.
+fn ask(client: &mut PipelinedClient, request: u64, method: u32) -> Duration {
+    let started = Instant::now();
+    let CallResult::Result(answer) = client.ask(request, method, b"all parts") else { panic!("no result") };
     assert_eq!(usize::from(answer[0]), PARTS, "a whole answer");
-    began.elapsed()
+    started.elapsed()
 }
 
 /// Second calls and calls so far.
@@ -65,23 +66,23 @@ fn so_far(tier: &Tier) -> (u64, u64) {
 #[test]
 fn second_calls_rescue_most_requests_from_a_slow_leaf_for_a_twentieth_more() {
     for setup in ["SDB1-1", "ADB1-1-1"] {
-        let mood = Arc::new(SlowLeaf::default());
+        let slow_leaf = Arc::new(SlowLeaf::default());
         let mut servers: Vec<Server> = (0..PARTS * 2).map(|_| echo()).collect();
-        servers[0] = moody(&mood);
+        servers[0] = moody(&slow_leaf);
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
+        let mut client = PipelinedClient::new(&tier);
         // Until every leaf's tail is known.
-        (1..=300).for_each(|request| _ = ask(&mut asking, request, REPEATABLE));
+        (1..=300).for_each(|request| _ = ask(&mut client, request, REPEATABLE));
         let mut waited = 0;
         for request in 1_000..1_600 {
-            mood.may_be_slow.store(true, Ordering::SeqCst);
-            waited += u64::from(ask(&mut asking, request, REPEATABLE) >= SLOW);
-            // Calls that are not made again pay for those that are: 5 % of a leaf's calls take longer than 95 %, and each wants a second
-            // one.
-            mood.may_be_slow.store(false, Ordering::SeqCst);
-            ask(&mut asking, request + 10_000, ONCE);
+            slow_leaf.may_be_slow.store(true, Ordering::SeqCst);
+            waited += u64::from(ask(&mut client, request, REPEATABLE) >= SLOW);
+            // Calls that are not repeated pay for those that are: 5 % of a leaf's calls take longer
+            // than 95 %, and each wants a second call.
+            slow_leaf.may_be_slow.store(false, Ordering::SeqCst);
+            ask(&mut client, request + 10_000, ONCE);
         }
-        let slow = mood.slow.load(Ordering::SeqCst);
+        let slow = slow_leaf.slow.load(Ordering::SeqCst);
         let (hedged, calls) = so_far(&tier);
         assert!(slow > 0 && waited * 2 <= slow, "{setup}: {slow} slow answers, and {waited} requests waited for one");
         assert!(hedged * 20 <= calls + 20 * SAVED, "{setup}: {hedged} of {calls}");
@@ -96,7 +97,7 @@ fn second_calls_end_where_all_leaves_are_overloaded() {
     let params = breakwater.params(&[]).unwrap();
     let (rtt, slo) = (Nanos::from_micros(50), Nanos::from_millis(10));
     for setup in ["SDB1-32", "ADB1-1-1"] {
-        // A leaf's only thread sleeps in a request, so that its capacity needs no CPU.
+        // A leaf's only thread sleeps in a request, so its capacity needs no CPU.
         let leaf = || {
             let handler = |request: &Request<'_>, reply: &mut Vec<u8>| {
                 std::thread::sleep(Duration::from_millis(1));
@@ -106,23 +107,24 @@ fn second_calls_end_where_all_leaves_are_overloaded() {
             server().admission(&breakwater, params.clone()).objective(rtt, slo).start("127.0.0.1:0", handler).unwrap()
         };
         let servers: Vec<Server> = (0..4).map(|_| leaf()).collect();
-        let asked = leaves(&servers).admission(&breakwater, params.clone(), rtt, slo).copies(2).unwrap();
-        let tier = start(Options::new(asked, threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
+        let settings = leaves(&servers).admission(&breakwater, params.clone(), rtt, slo).copies(2).unwrap();
+        let tier = start(Options::new(settings, threading(setup)));
+        let mut client = PipelinedClient::new(&tier);
         let mut load = |first: u64, ahead: u64, requests: u64| {
             let (mut next, mut open) = (first, 0);
             while next < first + requests {
                 while open < ahead {
-                    asking.call(next, REPEATABLE, b"both parts");
+                    client.call(next, REPEATABLE, b"both parts");
                     (next, open) = (next + 1, open + 1);
                 }
-                asking.send();
-                asking.answer();
+                client.send();
+                client.answer();
                 open -= 1;
             }
-            (0..open).for_each(|_| _ = asking.answer());
+            (0..open).for_each(|_| _ = client.answer());
         };
-        // So that leaves' tails are known, and then 64 requests at a time, which ask 128 times of leaves that do four at once.
+        // First the leaves' tails become known; then 64 requests at a time make 128 calls to leaves
+        // that run four at once.
         load(1, 1, 400);
         load(1 << 32, 64, 1_000);
         let before = so_far(&tier);

@@ -1,5 +1,6 @@
-//! Leaves that misbehave: that accept and say nothing, that say nonsense, that stop in the middle. No request waits longer than its
-//! time-out, the others' part of the answer comes, and a leaf that is well again is asked again.
+//! Misbehaving leaves: they accept and send nothing, send nonsense, or stop in the middle. No
+//! request waits longer than its timeout, the response contains the other leaf's part, and the tier
+//! calls a recovered leaf again.
 
 use crate::fanout_service::{echo, leaves, server, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
@@ -15,26 +16,29 @@ use std::time::{Duration, Instant};
 const MODELS: [&str; 3] = ["SDB1-2", "ADB1-1-1", "CORE1"];
 const TIMEOUT: Nanos = Nanos::from_millis(100);
 
-/// Behaviour of a listener that is no leaf.
+/// Misbehaviour of a listener that is no leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeafMisbehavior {
-    /// Takes connections and never says anything, as a stopped process does.
+    /// Accepts connections and never sends anything, like a stopped process.
     Mute,
-    /// Answers whatever comes with bytes of another protocol.
+    /// Responds to any input with bytes of another protocol.
     Nonsense,
-    /// Answers with a whole frame that makes no sense here, and hangs up.
+    /// Responds with a whole frame that is invalid here, and closes the connection.
     WrongFrame,
 }
 
-/// Listens at an address in this manner until it is told to end.
-pub(crate) fn impostor(at: &str, manner: LeafMisbehavior) -> (SocketAddr, Arc<AtomicBool>, thread::JoinHandle<()>) {
+/// Listens at an address with this misbehaviour until the flag is set.
+pub(crate) fn impostor(
+    at: &str,
+    misbehavior: LeafMisbehavior,
+) -> (SocketAddr, Arc<AtomicBool>, thread::JoinHandle<()>) {
     let listener = TcpListener::bind(at).unwrap();
     let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
     listener.set_nonblocking(true).unwrap();
-    let told = Arc::clone(&ends);
+    let is_ended = Arc::clone(&ends);
     let run = move || {
         let mut kept = Vec::new();
-        while !told.load(Ordering::SeqCst) {
+        while !is_ended.load(Ordering::SeqCst) {
             let Ok((mut socket, _)) = listener.accept() else {
                 // A blocking `accept` would not see the end.
                 thread::sleep(Duration::from_millis(1));
@@ -42,7 +46,7 @@ pub(crate) fn impostor(at: &str, manner: LeafMisbehavior) -> (SocketAddr, Arc<At
             };
             socket.set_nonblocking(false).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-            match manner {
+            match misbehavior {
                 LeafMisbehavior::Mute => {}
                 LeafMisbehavior::Nonsense => {
                     let _ = socket.read(&mut [0; 64]);
@@ -62,31 +66,31 @@ pub(crate) fn impostor(at: &str, manner: LeafMisbehavior) -> (SocketAddr, Arc<At
     (address, ends, thread::spawn(run))
 }
 
-fn answered(told: &CallResult) -> u8 {
-    let CallResult::Result(bytes) = told else { panic!("{told:?}") };
+fn answered(result: &CallResult) -> u8 {
+    let CallResult::Result(bytes) = result else { panic!("{result:?}") };
     bytes[0]
 }
 
 #[test]
 fn an_impostor_costs_its_part_and_no_more_than_the_time_out() {
-    for (turn, manner) in
+    for (index, misbehavior) in
         [LeafMisbehavior::Mute, LeafMisbehavior::Nonsense, LeafMisbehavior::WrongFrame].into_iter().enumerate()
     {
-        let setup = MODELS[turn % MODELS.len()];
-        for setup in [setup, MODELS[(turn + 1) % MODELS.len()]] {
+        let setup = MODELS[index % MODELS.len()];
+        for setup in [setup, MODELS[(index + 1) % MODELS.len()]] {
             let well = echo();
-            let (address, ends, thread) = impostor("127.0.0.1:0", manner);
+            let (address, ends, thread) = impostor("127.0.0.1:0", misbehavior);
             let backoff = Nanos::from_millis(1);
             let leaves = Leaves::resolve([well.address().to_string(), address.to_string()]).unwrap();
             let leaves = leaves.backoff(backoff, backoff).timeout(TIMEOUT);
             let tier = start(Options::new(leaves, threading(setup)));
-            let mut asking = PipelinedClient::new(&tier);
-            while answered(&asking.ask(1, 1, b"until the link is up")) == 0 {}
+            let mut client = PipelinedClient::new(&tier);
+            while answered(&client.ask(1, 1, b"until the link is up")) == 0 {}
             for request in 2..8 {
-                let began = Instant::now();
-                assert_eq!(answered(&asking.ask(request, 1, b"one of two")), 1, "{setup} {manner:?}");
-                // Ten times its time-out: the machine may be busy.
-                assert!(began.elapsed() < Duration::from_nanos(TIMEOUT.0 * 10), "{setup} {manner:?}");
+                let started = Instant::now();
+                assert_eq!(answered(&client.ask(request, 1, b"one of two")), 1, "{setup} {misbehavior:?}");
+                // Ten times its timeout: the machine may be busy.
+                assert!(started.elapsed() < Duration::from_nanos(TIMEOUT.0 * 10), "{setup} {misbehavior:?}");
             }
             tier.stop().unwrap();
             ends.store(true, Ordering::SeqCst);
@@ -102,17 +106,17 @@ fn a_leaf_that_comes_back_is_asked_within_two_seconds() {
         let (well, other) = (echo(), echo());
         let address = other.address().to_string();
         let servers = [well, other];
-        // The backoff of a tier that is served.
+        // The default backoff of a tier.
         let leaves = leaves(&servers).backoff(Nanos::from_millis(10), Nanos::from_secs(1)).timeout(TIMEOUT);
         let tier = start(Options::new(leaves, threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
-        while answered(&asking.ask(1, 1, b"both")) < 2 {}
+        let mut client = PipelinedClient::new(&tier);
+        while answered(&client.ask(1, 1, b"both")) < 2 {}
         let [well, other] = servers;
         other.stop().unwrap();
         for request in 2..40 {
-            assert!(answered(&asking.ask(request, 1, b"at least one")) >= 1, "{setup}");
+            assert!(answered(&client.ask(request, 1, b"at least one")) >= 1, "{setup}");
         }
-        // The tier tries the leaf that is away again and again, and waits longer each time.
+        // The tier keeps trying the unreachable leaf, and waits longer each time.
         thread::sleep(Duration::from_millis(500));
         let back = server();
         let back = back.start(&address, |request: &leeward_rpc::server::Request<'_>, reply: &mut Vec<u8>| {
@@ -120,10 +124,10 @@ fn a_leaf_that_comes_back_is_asked_within_two_seconds() {
             Ok(())
         });
         let back = back.unwrap();
-        let began = Instant::now();
-        while answered(&asking.ask(40, 1, b"both again")) < 2 {
-            assert!(began.elapsed() < Duration::from_secs(2), "{setup}");
-            // The next attempt to connect.
+        let started = Instant::now();
+        while answered(&client.ask(40, 1, b"both again")) < 2 {
+            assert!(started.elapsed() < Duration::from_secs(2), "{setup}");
+            // Wait for the next connection attempt.
             thread::sleep(Duration::from_millis(5));
         }
         tier.stop().unwrap();

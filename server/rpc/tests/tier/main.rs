@@ -1,6 +1,8 @@
-//! Tiers over real sockets: every threading model gives the same answers, models change under load, leaves come and go.
+//! Tiers over real sockets: every threading model gives the same responses, models change under
+//! load, leaves come and go.
 //!
-//! - `fan`: the service and its leaves. `asking`: clients that send ahead and account for every answer.
+//! - `fanout_service`: the service and its leaves. `pipelined_client`: a client that sends ahead
+//!   and accounts for every response.
 
 mod credits;
 mod fanout;

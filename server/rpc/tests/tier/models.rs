@@ -1,11 +1,11 @@
-//! Every threading model answers the same.
+//! Every threading model gives the same responses.
 
 use crate::fanout_service::{SETUPS, echo, leaves, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_rpc::tier::{Links, Options};
 use std::collections::BTreeSet;
 
-/// Right answers of so many leaves.
+/// Right response of `count` leaves.
 fn right(count: u8, argument: &[u8]) -> CallResult {
     CallResult::Result([&[count], argument].concat())
 }
@@ -14,26 +14,26 @@ fn serves(setup: &str, links: Links) {
     let servers = [echo(), echo()];
     let tier = start(Options::new(leaves(&servers).links(links), threading(setup)));
     assert_eq!(tier.switch().threading().to_string(), setup);
-    let mut asking = PipelinedClient::new(&tier);
-    assert_eq!(asking.ask(1, 1, b"one"), right(2, b"one"), "{setup}");
-    assert_eq!(asking.ask(2, 2, b"twice"), right(4, b"twice"), "{setup}: two gathers");
-    assert_eq!(asking.ask(3, 3, b""), CallResult::Failure("as asked".into()), "{setup}");
-    assert_eq!(asking.ask(4, 4, b""), CallResult::Failure("the handler has panicked".into()), "{setup}");
-    assert_eq!(asking.ask(5, 5, b"nobody"), right(0, b"nobody"), "{setup}");
-    let CallResult::Result(some) = asking.ask(6, 6, b"quorum") else { panic!("{setup}") };
+    let mut client = PipelinedClient::new(&tier);
+    assert_eq!(client.ask(1, 1, b"one"), right(2, b"one"), "{setup}");
+    assert_eq!(client.ask(2, 2, b"twice"), right(4, b"twice"), "{setup}: two gathers");
+    assert_eq!(client.ask(3, 3, b""), CallResult::Failure("as asked".into()), "{setup}");
+    assert_eq!(client.ask(4, 4, b""), CallResult::Failure("the handler has panicked".into()), "{setup}");
+    assert_eq!(client.ask(5, 5, b"nobody"), right(0, b"nobody"), "{setup}");
+    let CallResult::Result(some) = client.ask(6, 6, b"quorum") else { panic!("{setup}") };
     assert!(some[0] >= 1 && &some[1..] == b"quorum", "{setup}");
     // As many at once as a connection may have unanswered.
     let mut open: BTreeSet<u64> = (10..200).collect();
     for request in &open {
-        asking.call(*request, 1, &request.to_le_bytes());
+        client.call(*request, 1, &request.to_le_bytes());
     }
-    asking.send();
+    client.send();
     while !open.is_empty() {
-        let (request, told) = asking.answer();
+        let (request, result) = client.answer();
         assert!(open.remove(&request), "{setup}: {request} is answered twice");
-        assert_eq!(told, right(2, &request.to_le_bytes()), "{setup}");
+        assert_eq!(result, right(2, &request.to_le_bytes()), "{setup}");
     }
-    drop(asking);
+    drop(client);
     let counts = tier.switch().counts();
     assert_eq!((counts.waiting, counts.system_errors), (0, 0), "{setup}");
     assert_eq!(tier.stop().unwrap().completed, 196, "{setup}");
@@ -59,12 +59,12 @@ fn a_first_call_may_be_longer_than_what_any_leaf_takes_unasked() {
     for setup in ["SIP1", "SDB1-2", "AIB1-0-1", "ADB1-2-1", "CORE1"] {
         let servers = [echo(), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
-        let mut asking = PipelinedClient::new(&tier);
+        let mut client = PipelinedClient::new(&tier);
         let argument = vec![7; 4_000];
-        // Refused until the leaves have said how much they take, which must not need a shorter call.
-        let is_whole = |told: CallResult| matches!(told, CallResult::Result(result) if result[0] == 2);
-        let mut turns = 1..;
-        while !is_whole(asking.ask(turns.next().unwrap(), 1, &argument)) {
+        // Rejected until the leaves have sent their limits; that must not need a shorter call.
+        let is_whole = |result: CallResult| matches!(result, CallResult::Result(result) if result[0] == 2);
+        let mut request_ids = 1..;
+        while !is_whole(client.ask(request_ids.next().unwrap(), 1, &argument)) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }

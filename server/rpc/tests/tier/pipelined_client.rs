@@ -1,4 +1,4 @@
-//! A client over a real socket that sends ahead, and accounts for every answer.
+//! A client over a real socket that sends ahead, and accounts for every response.
 
 use leeward_pair::frames::{call_of, encode, register};
 use leeward_rpc::server::Server;
@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Wait for an answer: only so that a defect fails instead of hanging.
+/// Wait for a response: only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct PipelinedClient {
@@ -16,7 +16,7 @@ pub(crate) struct PipelinedClient {
     out: Vec<u8>,
 }
 
-/// Content of an answer.
+/// Content of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallResult {
     Result(Vec<u8>),
@@ -28,18 +28,18 @@ impl PipelinedClient {
     pub(crate) fn new(server: &Server) -> PipelinedClient {
         let stream = TcpStream::connect(server.address()).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut asking =
+        let mut client =
             PipelinedClient { stream, decoder: Decoder::new(Side::Server, PayloadLimit::DEFAULT), out: Vec::new() };
-        asking.write_frame(&register());
-        asking.send();
-        asking
+        client.write_frame(&register());
+        client.send();
+        client
     }
 
     fn write_frame(&mut self, frame: &Frame<'_>) {
         self.out.extend(encode(frame));
     }
 
-    /// A call that goes with the next [`Asking::send`].
+    /// Queues a call for the next [`PipelinedClient::send`].
     pub(crate) fn call(&mut self, request: u64, method: u32, payload: &[u8]) {
         self.write_frame(&call_of(Method(method), request, payload));
     }
@@ -49,17 +49,17 @@ impl PipelinedClient {
         self.out.clear();
     }
 
-    /// The next answer: which request, and what.
+    /// The next response, with its request id.
     pub(crate) fn answer(&mut self) -> (u64, CallResult) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         self.next_answer().expect("an answer, however late")
     }
 
-    /// The next answer, if it comes by then.
-    pub(crate) fn answer_by(&mut self, then: Instant) -> Option<(u64, CallResult)> {
-        // No time-out is written as one of nothing.
-        let left = then.saturating_duration_since(Instant::now()).max(Duration::from_micros(1));
-        self.stream.set_read_timeout(Some(left)).unwrap();
+    /// The next response, if it arrives by then.
+    pub(crate) fn answer_by(&mut self, deadline: Instant) -> Option<(u64, CallResult)> {
+        // A timeout of zero would mean no timeout.
+        let remaining = deadline.saturating_duration_since(Instant::now()).max(Duration::from_micros(1));
+        self.stream.set_read_timeout(Some(remaining)).unwrap();
         self.next_answer()
     }
 
@@ -71,8 +71,8 @@ impl PipelinedClient {
                         return Some((response.answer.request.value(), CallResult::Result(response.payload.to_vec())));
                     }
                     Frame::Failure(failure) => {
-                        let words = failure.message.as_str().to_string();
-                        return Some((failure.answer.request.value(), CallResult::Failure(words)));
+                        let message = failure.message.as_str().to_string();
+                        return Some((failure.answer.request.value(), CallResult::Failure(message)));
                     }
                     Frame::Drop(dropped) => {
                         return Some((
@@ -94,12 +94,12 @@ impl PipelinedClient {
         }
     }
 
-    /// Asks once and waits.
+    /// Calls once and waits.
     pub(crate) fn ask(&mut self, request: u64, method: u32, payload: &[u8]) -> CallResult {
         self.call(request, method, payload);
         self.send();
-        let (answered, told) = self.answer();
+        let (answered, result) = self.answer();
         assert_eq!(answered, request);
-        told
+        result
     }
 }

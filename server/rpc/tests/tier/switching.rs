@@ -1,5 +1,5 @@
-//! Setups that change under load (mt-switch): every request ends exactly once, requests of one connection are taken in their order, and
-//! every thread without a duty is parked at the end.
+//! Setups that change under load (mt-switch): every request ends exactly once, threads take a
+//! connection's requests in order, and every thread without a role is parked at the end.
 
 use crate::fanout_service::{echo, leaves, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const CLIENTS: u32 = 4;
-/// Requests that a client has unanswered.
+/// Unanswered requests of a client.
 const AHEAD: u64 = 8;
 
 /// The paper's eight models.
@@ -35,8 +35,9 @@ impl Outcome {
     }
 }
 
-/// Sends ahead until `over`, then waits for what is open. Requests, lost ones, double and wrong answers.
-fn client(number: u32, mut asking: PipelinedClient, over: &AtomicBool) -> [u64; 4] {
+/// Sends ahead until `over`, then waits for open requests. Returns the numbers of requests, and of
+/// lost, duplicate and wrong responses.
+fn client(number: u32, mut connection: PipelinedClient, over: &AtomicBool) -> [u64; 4] {
     let (mut sent, mut answered, mut double, mut wrong) = (0u64, Vec::<bool>::new(), 0, 0);
     let mut open = 0;
     loop {
@@ -44,21 +45,21 @@ fn client(number: u32, mut asking: PipelinedClient, over: &AtomicBool) -> [u64; 
             sent += 1;
             open += 1;
             answered.push(false);
-            asking.call(sent, 1, &argument(number, sent));
+            connection.call(sent, 1, &argument(number, sent));
         }
-        asking.send();
+        connection.send();
         if open == 0 {
             break;
         }
-        let (request, told) = asking.answer();
-        let seen = &mut answered[request as usize - 1];
-        double += u64::from(*seen);
-        open -= u64::from(!*seen);
-        *seen = true;
+        let (request, result) = connection.answer();
+        let is_answered = &mut answered[request as usize - 1];
+        double += u64::from(*is_answered);
+        open -= u64::from(!*is_answered);
+        *is_answered = true;
         let expected = [&[2], argument(number, request).as_slice()].concat();
-        wrong += u64::from(told != CallResult::Result(expected));
+        wrong += u64::from(result != CallResult::Result(expected));
     }
-    let lost = answered.iter().filter(|seen| !**seen).count() as u64;
+    let lost = answered.iter().filter(|is_answered| !**is_answered).count() as u64;
     [sent, lost, double, wrong]
 }
 
@@ -69,17 +70,17 @@ fn argument(client: u32, request: u64) -> [u8; 12] {
     bytes
 }
 
-/// Changes setups at random moments of up to `longest` until `span` is over.
+/// Changes setups at random moments at most `longest` apart, until `span` is over.
 fn switch(switch: &Switch, seed: u64, longest: Duration, span: Duration) {
     let mut bits = seed;
     let mut draw = |below: u64| {
-        // SplitMix64: any seed will do.
+        // SplitMix64: any seed works.
         bits = bits.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         ((mixed ^ (mixed >> 27)) >> 11) % below
     };
-    let began = Instant::now();
-    while began.elapsed() < span {
+    let started = Instant::now();
+    while started.elapsed() < span {
         let setup = MODELS[draw(MODELS.len() as u64) as usize];
         switch.change(threading(setup)).unwrap();
         // The next switch meets another state of this one.
@@ -106,9 +107,9 @@ fn run(seed: u64, longest: Duration, span: Duration) -> Outcome {
     thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
-                let asking = PipelinedClient::new(&tier);
+                let connection = PipelinedClient::new(&tier);
                 let over = &over;
-                scope.spawn(move || client(number, asking, over))
+                scope.spawn(move || client(number, connection, over))
             })
             .collect();
         switch(tier.switch(), seed, longest, span);
@@ -123,7 +124,7 @@ fn run(seed: u64, longest: Duration, span: Duration) -> Outcome {
     });
     outcome.out_of_order = out_of_order.load(Ordering::Relaxed);
     outcome.switches = tier.switch().counts().switches;
-    // The least setup: all but one thread are to be parked.
+    // The smallest setup: all threads except one must park.
     tier.switch().change(threading("SIB1")).unwrap();
     for _ in 0..30_000 {
         let census = tier.switch().thread_counts().unwrap();
@@ -131,7 +132,7 @@ fn run(seed: u64, longest: Duration, span: Duration) -> Outcome {
         if outcome.not_parked == 0 {
             break;
         }
-        // Threads park.
+        // Wait for threads to park.
         thread::sleep(Duration::from_millis(1));
     }
     tier.stop().unwrap();
@@ -147,7 +148,7 @@ fn requests_end_once_and_in_order_under_any_setups() {
     }
 }
 
-/// Prints what came of ten minutes, or of as many seconds as `LEEWARD_SWITCH_SECONDS` says.
+/// Prints the outcome of ten minutes, or of `LEEWARD_SWITCH_SECONDS` seconds.
 #[test]
 #[ignore = "ten minutes"]
 fn ten_minutes_of_switches() {

@@ -6,16 +6,16 @@ use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// An authority, with a folder for its files.
+/// An authority, with a directory for its files.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
 }
 
-/// A certificate's file and its key's.
+/// Paths of a certificate and of its key.
 pub(crate) type Pair = (PathBuf, PathBuf);
 
-/// Time at which a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Validity {
     Now,
@@ -38,7 +38,7 @@ impl Authority {
         self.folder.path().join("ca.pem")
     }
 
-    /// Issues a certificate for these names, as files called `file`.
+    /// Issues a certificate for these names, as files with the stem `file`.
     pub(crate) fn issue(&self, file: &str, names: Vec<SanType>, valid: Validity) -> Pair {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, file);
@@ -54,12 +54,12 @@ impl Authority {
         (at("pem"), at("key"))
     }
 
-    /// Files of a server that is called `localhost`.
+    /// Files of a server named `localhost`.
     pub(crate) fn localhost(&self) -> Pair {
         self.issue("localhost", vec![dns("localhost")], Validity::Now)
     }
 
-    /// A server called `localhost`, which wants certificates of `clients` if there is such an authority.
+    /// A server named `localhost`, which requires certificates of `clients` if given.
     pub(crate) fn server(&self, clients: Option<&Authority>) -> ServerTls {
         let (cert, key) = self.localhost();
         ServerTls::open(ServerFiles { cert, key, client_ca: clients.map(Authority::ca) }).unwrap()

@@ -1,4 +1,5 @@
-//! However the network cuts bytes, both ends read what the other has written, once and in order; and no bytes are a panic.
+//! However the network cuts bytes, both ends read the other's bytes once and in order; and no bytes
+//! cause a panic.
 
 use crate::certificates::Authority;
 use leeward_rpc::client::TlsStream;
@@ -10,7 +11,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-/// Keys are made once: they are the slow part.
+/// Keys are made once, because that is slow.
 static ENDS: LazyLock<(Authority, ServerTls, ClientTls)> = LazyLock::new(|| {
     let authority = Authority::new();
     let identity = authority.localhost();
@@ -18,12 +19,12 @@ static ENDS: LazyLock<(Authority, ServerTls, ClientTls)> = LazyLock::new(|| {
     (authority, server, client)
 });
 
-/// Bytes on their way in both directions.
+/// Bytes in transit in both directions.
 #[derive(Default)]
 struct Pipe {
     to_server: VecDeque<u8>,
     to_client: VecDeque<u8>,
-    /// How many bytes the next reads and writes move at most; 0 is no room, or nothing there.
+    /// Maximum bytes of the next reads and writes; 0 means no space, or no input.
     cuts: VecDeque<usize>,
 }
 
@@ -37,35 +38,35 @@ fn moved(count: usize) -> io::Result<usize> {
     if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
 }
 
-fn push(queue: &mut VecDeque<u8>, bytes: &[u8], most: usize) -> io::Result<usize> {
-    let count = bytes.len().min(most);
+fn push(queue: &mut VecDeque<u8>, bytes: &[u8], max: usize) -> io::Result<usize> {
+    let count = bytes.len().min(max);
     queue.extend(&bytes[..count]);
     moved(count)
 }
 
-fn pull(queue: &mut VecDeque<u8>, into: &mut [u8], most: usize) -> io::Result<usize> {
-    let count = into.len().min(most).min(queue.len());
-    queue.drain(..count).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
+fn pull(queue: &mut VecDeque<u8>, into: &mut [u8], max: usize) -> io::Result<usize> {
+    let count = into.len().min(max).min(queue.len());
+    queue.drain(..count).zip(into.iter_mut()).for_each(|(byte, target)| *target = byte);
     moved(count)
 }
 
-/// The client's end of the wire.
+/// The client's end of the pipe.
 #[derive(Clone)]
 struct ClientEnd(Rc<RefCell<Pipe>>);
 
 impl Read for ClientEnd {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut wire = self.0.borrow_mut();
-        let most = wire.cut();
-        pull(&mut wire.to_client, into, most)
+        let max = wire.cut();
+        pull(&mut wire.to_client, into, max)
     }
 }
 
 impl Write for ClientEnd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut wire = self.0.borrow_mut();
-        let most = wire.cut();
-        push(&mut wire.to_server, bytes, most)
+        let max = wire.cut();
+        push(&mut wire.to_server, bytes, max)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -73,14 +74,14 @@ impl Write for ClientEnd {
     }
 }
 
-/// The server's end, which reads into a buffer of its own, as the engine does.
+/// The server's end, which reads into its own buffer, as the engine does.
 struct ServerEnd {
     wire: Rc<RefCell<Pipe>>,
     session: Session,
 }
 
 impl ServerEnd {
-    /// Reads once; what came is appended to `read`. Plaintext has `room` at a time.
+    /// Reads once and appends the plaintext to `read`, at most `room` bytes at a time.
     fn read(&mut self, room: usize, read: &mut Vec<u8>) -> Result<(), leeward_rpc::tls::TlsError> {
         let (mut ciphertext, mut plaintext) = ([0; 16 * 1024], vec![0; room]);
         let taken = self.session.take(&mut plaintext);
@@ -90,8 +91,8 @@ impl ServerEnd {
         }
         let count = {
             let mut wire = self.wire.borrow_mut();
-            let most = wire.cut().min(room);
-            pull(&mut wire.to_server, &mut ciphertext, most).unwrap_or(0)
+            let max = wire.cut().min(room);
+            pull(&mut wire.to_server, &mut ciphertext, max).unwrap_or(0)
         };
         let taken = self.session.absorb(&ciphertext[..count], &mut plaintext)?;
         read.extend_from_slice(&plaintext[..taken]);
@@ -104,14 +105,14 @@ impl ServerEnd {
     }
 }
 
-/// The server's end, to write to.
+/// The server's end, for writing.
 struct ServerWriter(Rc<RefCell<Pipe>>);
 
 impl Write for ServerWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut wire = self.0.borrow_mut();
-        let most = wire.cut();
-        push(&mut wire.to_client, bytes, most)
+        let max = wire.cut();
+        push(&mut wire.to_client, bytes, max)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -137,43 +138,43 @@ proptest! {
         answer in 1usize..60_000,
         room in prop_oneof![1usize..600, Just(16_384)],
     ) {
-        let (mut near, mut far, _) = ends(cuts);
+        let (mut client_end, mut server_end, _) = ends(cuts);
         let bytes = |length: usize, step: usize| -> Vec<u8> { (0..length).map(|at| (at * step % 253) as u8).collect() };
-        let (asked, answered) = (bytes(ask, 7), bytes(answer, 11));
-        let (mut written, mut sealed, mut heard, mut got) = (0, 0, Vec::new(), Vec::new());
+        let (request, response) = (bytes(ask, 7), bytes(answer, 11));
+        let (mut written, mut sealed, mut at_server, mut at_client) = (0, 0, Vec::new(), Vec::new());
         for round in 0.. {
-            prop_assert!(round < 100_000, "stuck: {} of {ask}, {} of {answer}", heard.len(), got.len());
-            // The caller comes back with what was not taken.
-            match near.write(&asked[written..]) {
+            prop_assert!(round < 100_000, "stuck: {} of {ask}, {} of {answer}", at_server.len(), at_client.len());
+            // The caller offers the rest again.
+            match client_end.write(&request[written..]) {
                 Ok(count) => written += count,
                 Err(error) => prop_assert_eq!(error.kind(), ErrorKind::WouldBlock),
             }
-            far.read(room, &mut heard).unwrap();
-            if !far.session.is_handshaking() && sealed < answered.len() && !far.session.wants_send() {
-                sealed += far.session.seal(&answered[sealed..]);
+            server_end.read(room, &mut at_server).unwrap();
+            if !server_end.session.is_handshaking() && sealed < response.len() && !server_end.session.wants_send() {
+                sealed += server_end.session.seal(&response[sealed..]);
             }
-            far.write();
-            let mut piece = vec![0; room];
-            match near.read(&mut piece) {
-                Ok(count) => got.extend_from_slice(&piece[..count]),
+            server_end.write();
+            let mut chunk = vec![0; room];
+            match client_end.read(&mut chunk) {
+                Ok(count) => at_client.extend_from_slice(&chunk[..count]),
                 Err(error) => prop_assert_eq!(error.kind(), ErrorKind::WouldBlock),
             }
-            if heard.len() >= ask && got.len() >= answer {
+            if at_server.len() >= ask && at_client.len() >= answer {
                 break;
             }
         }
-        prop_assert!(heard == asked && got == answered);
-        prop_assert_eq!(far.session.identity().unwrap().to_string(), "dns:localhost");
+        prop_assert!(at_server == request && at_client == response);
+        prop_assert_eq!(server_end.session.identity().unwrap().to_string(), "dns:localhost");
     }
 
     #[test]
     fn bytes_that_were_changed_on_their_way_end_the_session(
         place in 0usize..4_000, change in 1u8..=255, to_server in any::<bool>(),
     ) {
-        let (mut near, mut far, wire) = ends(Vec::new());
-        let (mut heard, mut moved, mut is_changed) = (Vec::new(), 0, false);
+        let (mut client_end, mut server_end, wire) = ends(Vec::new());
+        let (mut at_server, mut moved, mut is_changed) = (Vec::new(), 0, false);
         for _ in 0..50 {
-            let wrote = near.write(b"hello");
+            let wrote = client_end.write(b"hello");
             {
                 let mut wire = wire.borrow_mut();
                 let queue = if to_server { &mut wire.to_server } else { &mut wire.to_client };
@@ -183,18 +184,18 @@ proptest! {
                 }
                 moved += queue.len();
             }
-            let read = far.read(16_384, &mut heard);
-            far.write();
+            let read = server_end.read(16_384, &mut at_server);
+            server_end.write();
             if read.is_err() || wrote.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
                 break;
             }
-            match near.read(&mut [0; 100]) {
+            match client_end.read(&mut [0; 100]) {
                 Err(error) if error.kind() != ErrorKind::WouldBlock => break,
                 _ => {}
             }
         }
-        // Nothing that was changed is ever read.
-        prop_assert!(heard.chunks(5).all(|chunk| chunk == b"hello"));
+        // A changed record is never read.
+        prop_assert!(at_server.chunks(5).all(|chunk| chunk == b"hello"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! TLS over real sockets: who gets in, who is refused in which words, and what stalls nobody.
+//! TLS over real sockets: accepted clients, rejections with their messages, and stalled handshakes.
 
 #![cfg(not(loom))]
 

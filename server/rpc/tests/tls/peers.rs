@@ -1,4 +1,4 @@
-//! Servers and clients for tests, and conditions that are waited for.
+//! Servers and clients for tests, and waits for conditions.
 
 use leeward_core::units::Nanos;
 use leeward_engine::statistics::Statistics;
@@ -8,12 +8,12 @@ use leeward_rpc::tls::{ClientTls, ServerTls};
 use leeward_rpc::wire::Method;
 use leeward_runtime::IdlePolicy;
 
-/// A server that sleeps when it has nothing to do: tests share the machine.
+/// A server that sleeps when idle: tests share the machine.
 pub(crate) fn builder(tls: ServerTls) -> Builder {
     Server::builder().idle(IdlePolicy::Block).tls(tls)
 }
 
-/// Answers a call with its argument, and one without an argument with the client's identity.
+/// Answers a call with its argument, and an empty call with the client's identity.
 pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> {
     if request.payload.is_empty() {
         reply.extend_from_slice(request.peer.map_or("nobody".into(), ToString::to_string).as_bytes());
@@ -36,12 +36,12 @@ pub(crate) fn client(server: &Server, tls: Option<ClientTls>) -> Client {
     }
 }
 
-/// A call's result.
+/// Result of a call.
 pub(crate) fn ask(client: &Client, argument: &[u8]) -> Result<Vec<u8>, CallError> {
     pollster::block_on(client.call(Method(1), argument)).map(|response| response.payload.to_vec())
 }
 
-/// The words with which a client gives up.
+/// Error message with which a client gives up.
 pub(crate) fn refused(server: &Server, tls: Option<ClientTls>) -> String {
     let builder = Client::builder().replica(server.address().to_string()).connection_wait(Nanos::from_millis(300));
     let client = match tls {
@@ -51,13 +51,13 @@ pub(crate) fn refused(server: &Server, tls: Option<ClientTls>) -> String {
     ask(&client, b"hello").unwrap_err().to_string()
 }
 
-/// Handshakes that a server has refused for this reason.
+/// Handshakes that a server has rejected for this reason.
 pub(crate) fn refusals(server: &Server, reason: &str) -> u64 {
     let Statistics { tls, .. } = server.statistics();
     tls.unwrap().refused.get(reason).copied().unwrap_or(0)
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 pub(crate) fn until(is_so: impl FnMut() -> bool) {
     leeward_testkit::wait::until("it is so", is_so);
 }

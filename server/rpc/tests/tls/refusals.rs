@@ -1,4 +1,4 @@
-//! Clients and servers that don't match: both sides say why.
+//! Clients and servers that don't match: both sides report the reason.
 
 use crate::certificates::{Authority, Validity, dns};
 use crate::peers::{builder, echo, refusals, refused, start, until};
@@ -10,10 +10,10 @@ use leeward_testkit::greetings::GREETINGS;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A client's words, and the server's reason.
-fn check(server: &Server, tls: Option<ClientTls>, words: &str, reason: &str) {
-    let heard = refused(server, tls);
-    assert!(heard.contains(words), "{heard}");
+/// Checks the client's error message, and the server's reason.
+fn check(server: &Server, tls: Option<ClientTls>, message: &str, reason: &str) {
+    let error = refused(server, tls);
+    assert!(error.contains(message), "{error}");
     until(|| refusals(server, reason) > 0);
 }
 
@@ -65,9 +65,9 @@ fn a_client_without_tls_is_told_in_its_own_words() {
 fn a_client_with_tls_is_told_by_a_server_without() {
     let authority = Authority::new();
     let server = Server::builder().idle(IdlePolicy::Block).start("127.0.0.1:0", echo).unwrap();
-    let heard = refused(&server, Some(authority.client(None)));
-    assert!(heard.contains("the server speaks no TLS at this port"), "{heard}");
-    // Whoever looks at the bytes is told, too.
+    let error = refused(&server, Some(authority.client(None)));
+    assert!(error.contains("the server speaks no TLS at this port"), "{error}");
+    // The reply's bytes contain the reason, too.
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(&[0x16, 3, 1, 0, 200, 1, 0, 0]).unwrap();
     let mut answer = Vec::new();
@@ -99,7 +99,8 @@ fn garbage_ends_a_connection_at_once() {
     server.stop().unwrap();
 }
 
-/// Clients of other protocols are told that this port speaks TLS, and nothing of theirs is executed.
+/// Clients of other protocols get an error that names TLS, and the server executes nothing of
+/// theirs.
 #[test]
 fn clients_of_other_protocols_are_told_to_speak_tls() {
     let authority = Authority::new();
@@ -133,6 +134,6 @@ fn files_that_can_not_be_used_are_named() {
 #[test]
 fn datagrams_with_tls_are_refused_before_anything_is_sent() {
     let authority = Authority::new();
-    let refused = Client::builder().udp("127.0.0.1:1").tls(authority.client(None)).build();
-    assert!(matches!(refused, Err(BuildError::Unencrypted { .. })), "{refused:?}");
+    let result = Client::builder().udp("127.0.0.1:1").tls(authority.client(None)).build();
+    assert!(matches!(result, Err(BuildError::Unencrypted { .. })), "{result:?}");
 }

@@ -1,4 +1,5 @@
-//! Calls that get through: with and without certificates of clients, long and short, resumed, on several cores.
+//! Successful calls: with and without certificates of clients, long and short, resumed, on several
+//! cores.
 
 use crate::certificates::{Authority, Validity, dns, uri};
 use crate::peers::{ask, builder, client, start, until};
@@ -15,12 +16,12 @@ fn calls_go_through_tls_and_long_ones_too() {
     let client = client(&server, Some(authority.client(None)));
     assert_eq!(ask(&client, b"").unwrap(), b"nobody");
     for length in [1, 100, 16_000, 16_384, 20_000, 300_000, 1 << 20] {
-        let argument: Vec<u8> = (0..length).map(|place: usize| (place * 7 % 251) as u8).collect();
+        let argument: Vec<u8> = (0..length).map(|index: usize| (index * 7 % 251) as u8).collect();
         assert!(ask(&client, &argument).unwrap() == argument, "{length}");
     }
-    let told = server.statistics().tls.unwrap();
-    assert_eq!((told.done, told.identified, told.waiting), (1, 0, 0));
-    assert!(told.refused.is_empty(), "{told:?}");
+    let statistics = server.statistics().tls.unwrap();
+    assert_eq!((statistics.done, statistics.identified, statistics.waiting), (1, 0, 0));
+    assert!(statistics.refused.is_empty(), "{statistics:?}");
     drop(client);
     server.stop().unwrap();
 }
@@ -48,8 +49,8 @@ fn a_client_that_comes_back_takes_up_its_session() {
         let client = client(&server, Some(tls.clone()));
         assert_eq!(ask(&client, b"hello").unwrap(), b"hello");
     }
-    let told = server.statistics().tls.unwrap();
-    assert_eq!((told.done, told.resumed), (3, 2));
+    let statistics = server.statistics().tls.unwrap();
+    assert_eq!((statistics.done, statistics.resumed), (3, 2));
     server.stop().unwrap();
 }
 
@@ -63,14 +64,14 @@ fn a_service_knows_who_asks() {
         clients.issue("dns", vec![dns("client.example")], Validity::Now),
         clients.issue("bare", Vec::new(), Validity::Now),
     ];
-    let who = certificates.map(|identity| {
+    let identities = certificates.map(|identity| {
         let client = client(&server, Some(authority.client(Some(identity))));
         String::from_utf8(ask(&client, b"").unwrap()).unwrap()
     });
-    assert_eq!(who[..2], ["spiffe://example/batch", "dns:client.example"]);
-    assert!(who[2].starts_with("sha256:") && who[2].len() == 7 + 64, "{}", who[2]);
-    let told = server.statistics().tls.unwrap();
-    assert_eq!((told.done, told.identified, told.resumed), (3, 3, 0));
+    assert_eq!(identities[..2], ["spiffe://example/batch", "dns:client.example"]);
+    assert!(identities[2].starts_with("sha256:") && identities[2].len() == 7 + 64, "{}", identities[2]);
+    let statistics = server.statistics().tls.unwrap();
+    assert_eq!((statistics.done, statistics.identified, statistics.resumed), (3, 3, 0));
     server.stop().unwrap();
 }
 
@@ -86,7 +87,7 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
     ];
     let tenants = identities.map(|identity| {
         let client = client(&server, Some(authority.client(Some(identity))));
-        // One in 64 admissions is kept.
+        // The server keeps one in 64 admissions.
         (0..64).for_each(|_| _ = ask(&client, b"hello").unwrap());
         source.decisions(1)[0].tenant
     });
@@ -94,7 +95,7 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
     assert_eq!(tenants, [named("one"), named("one"), named("other")]);
     assert_ne!(tenants[0], tenants[2]);
     server.stop().unwrap();
-    // A table has the last word.
+    // A table takes precedence.
     let table = TenantTable::new([("spiffe://example/one".into(), Tenant(7))], UnknownIdentities::Refused);
     let server = start(builder(authority.server(Some(&clients))).tenants(table).watched(true));
     let [one, other] = ["one", "other"].map(|name| {
@@ -106,7 +107,7 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
     assert!(ask(&other, b"hello").is_err());
     assert!(server.statistics().tls.unwrap().refused["stranger"] > 0);
     server.stop().unwrap();
-    // Without certificates everybody is the same tenant.
+    // Without certificates all clients are the same tenant.
     let server = start(builder(authority.server(None)).watched(true));
     let client = client(&server, Some(authority.client(None)));
     (0..64).for_each(|_| _ = ask(&client, b"hello").unwrap());
@@ -117,8 +118,9 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
 #[test]
 fn an_asynchronous_service_knows_it_too() {
     let (authority, clients) = (Authority::new(), Authority::new());
-    let who = |request: OwnedRequest| async move { Ok(request.peer.map_or(vec![], |peer| peer.to_string().into())) };
-    let server = builder(authority.server(Some(&clients))).start_async("127.0.0.1:0", who).unwrap();
+    let identify =
+        |request: OwnedRequest| async move { Ok(request.peer.map_or(vec![], |peer| peer.to_string().into())) };
+    let server = builder(authority.server(Some(&clients))).start_async("127.0.0.1:0", identify).unwrap();
     let identity = clients.issue("batch", vec![uri("spiffe://example/batch")], Validity::Now);
     let client = client(&server, Some(authority.client(Some(identity))));
     assert_eq!(ask(&client, b"").unwrap(), b"spiffe://example/batch");
@@ -154,7 +156,7 @@ fn new_files_are_taken_and_broken_ones_are_not() {
     let late = client(&server, Some(new.client(None)));
     assert_eq!(ask(&late, b"after").unwrap(), b"after");
     assert_eq!(ask(&early, b"still there").unwrap(), b"still there");
-    let told = server.statistics().tls.unwrap();
-    assert_eq!((told.renewed, told.trouble), (1, None));
+    let statistics = server.statistics().tls.unwrap();
+    assert_eq!((statistics.renewed, statistics.trouble), (1, None));
     server.stop().unwrap();
 }

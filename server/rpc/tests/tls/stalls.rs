@@ -1,4 +1,4 @@
-//! Handshakes that don't go on: they are given up, and keep nobody out.
+//! Stalled handshakes: the server ends them, and they keep no other client out.
 
 use crate::certificates::Authority;
 use crate::peers::{ask, builder, client, refusals, start, until};
@@ -15,15 +15,15 @@ fn silent_newcomers_are_given_up_and_keep_nobody_out() {
     let tls = authority.client(None);
     let early = client(&server, Some(tls.clone()));
     assert_eq!(ask(&early, b"early").unwrap(), b"early");
-    // More than there are places for, some of them within a hello.
+    // More than there are slots for, some of them within a hello.
     let mut stalled: Vec<_> = (0..400).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     stalled.iter_mut().step_by(2).for_each(|stream| stream.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap());
-    // Places are taken two at a time.
+    // Slots are taken two at a time.
     assert!(server.statistics().tls.unwrap().waiting <= 257);
     assert_eq!(ask(&early, b"still there").unwrap(), b"still there");
     let late = client(&server, Some(tls));
     assert_eq!(ask(&late, b"late").unwrap(), b"late");
-    // Those that waited in the kernel's queue for as long as a handshake may take had no turn at all.
+    // Connections that waited in the kernel's queue for the whole time limit never got a slot.
     until(|| refusals(&server, "stalled") + refusals(&server, "waited") == 400);
     until(|| server.statistics().tls.unwrap().waiting == 0);
     for stream in &mut stalled {
@@ -40,8 +40,8 @@ fn a_full_server_pays_for_no_handshake() {
     let tls = authority.client(None);
     let first = client(&server, Some(tls.clone()));
     assert_eq!(ask(&first, b"first").unwrap(), b"first");
-    let words = crate::peers::refused(&server, Some(tls));
-    assert!(words.contains("within the TLS handshake") || words.contains("reset"), "{words}");
+    let message = crate::peers::refused(&server, Some(tls));
+    assert!(message.contains("within the TLS handshake") || message.contains("reset"), "{message}");
     until(|| refusals(&server, "full") > 0);
     assert_eq!(server.statistics().tls.unwrap().done, 1);
     assert_eq!(ask(&first, b"still there").unwrap(), b"still there");
@@ -57,11 +57,11 @@ fn a_server_that_stops_waits_for_no_handshake() {
     server.stop().unwrap();
 }
 
-/// A byte now and then is no progress: whoever trickles makes room for others as those do who say nothing.
+/// A byte now and then is no progress: trickling clients free their slots like silent ones.
 #[test]
 fn trickling_newcomers_keep_nobody_out() {
     let authority = Authority::new();
-    // None of them is given up for its time.
+    // No handshake reaches its time limit.
     let server = start(builder(authority.server(None)).handshake_limit(Nanos::from_secs(600)));
     let (over, address) = (AtomicBool::new(false), server.address());
     std::thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn trickling_newcomers_keep_nobody_out() {
             let mut crowd: Vec<_> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
             crowd.iter_mut().for_each(|stream| stream.write_all(&[0x16, 3, 1, 0x3F, 0xFF, 1, 0, 0x3F]).unwrap());
             while !over.load(Ordering::SeqCst) {
-                // Most are closed after a while.
+                // The server closes most of them after a while.
                 crowd.iter_mut().for_each(|stream| _ = stream.write_all(&[0]));
                 // Slow, but never silent.
                 std::thread::sleep(Duration::from_millis(20));

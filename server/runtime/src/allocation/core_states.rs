@@ -1,8 +1,10 @@
-//! Which cores are there. Grants and revocations are decided under one lock, which cores that work take only when the
-//! allocator's time has come; a core that is parked waits at its bed.
+//! States of the cores under an allocator. Grants and revocations are decided under one lock, which
+//! running cores take only when the allocator is due. A parked core waits on its condition
+//! variable.
 //!
-//! The first core is always there. It looks after what the parked ones have left, so whoever leaves something says so
-//! ([`Roster::leave_to_first`]), wakes it if it sleeps, and it looks at that before it goes to sleep.
+//! The first core is never parked, and serves what parked cores have left. A core that leaves work
+//! marks it ([`CoreStates::mark_leftover`]) and wakes the first core if it sleeps. The first core
+//! checks the marks before it sleeps.
 
 use super::usage::{CoreUsage, UsageCounter};
 use super::{Allocation, AllocationMessages};
@@ -11,51 +13,52 @@ use leeward_allocation::{Allocator, CoreChange, CoreLimits, CoreSignals, PollSch
 use leeward_core::server::CoreGrant;
 use leeward_core::units::{Nanos, Time};
 
-/// How often a policy is asked that wants to be asked at every event: it is asked between two jobs, if so much has passed.
+/// Minimum time between two calls of a policy that wants every event. Cores call it between two
+/// jobs.
 const EVENTS: Nanos = Nanos(1_000);
 
-/// Where a core is.
+/// State of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoreState {
     Parked,
     /// Granted, and not awake yet.
     Granted,
     Active,
-    /// Parks when it is done with what it is at.
+    /// Parks after its current work.
     Revoked,
 }
 
-/// Measurements for the allocator.
+/// Load for the allocator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocatorLoad {
     pub(crate) waiting: u32,
     pub(crate) oldest: Nanos,
     /// Sum over the queues of the ages of their oldest entries.
     pub(crate) ages: Nanos,
-    /// Time that all cores have had nothing to do, since the start.
+    /// Idle time of all cores since the start.
     pub(crate) idle: Nanos,
 }
 
-/// See the module.
+/// States of all cores, and the allocator. See the module.
 pub(crate) struct CoreStates {
     state: Mutex<State>,
     wakeups: Vec<Condvar>,
     flags: Vec<Padded<CoreFlags>>,
-    /// Cores that may park just now.
+    /// Number of cores that may park now.
     parkable: AtomicU64,
-    /// When the allocator is to be asked next.
+    /// Time at which the allocator is due.
     due: AtomicU64,
     period: Nanos,
     search: Option<Nanos>,
 }
 
-/// Flags that are read of a core without the lock.
+/// Flags of a core that are read without the lock.
 struct CoreFlags {
     parked: AtomicBool,
     revoked: AtomicBool,
-    /// Whether something was left to the first core that it has not looked at.
+    /// Whether the core has leftover work that the first core has not seen.
     has_leftover: AtomicBool,
-    /// Whether it has nothing to do.
+    /// Whether the core is idle.
     idle: AtomicBool,
 }
 
@@ -78,28 +81,28 @@ struct TickTotals {
 }
 
 impl State {
-    fn count(&self, place: CoreState) -> u32 {
-        self.states.iter().filter(|other| **other == place).count() as u32
+    fn count(&self, state: CoreState) -> u32 {
+        self.states.iter().filter(|other| **other == state).count() as u32
     }
 
-    /// Cores that are there and stay, or will be.
+    /// Number of cores that are active or granted.
     fn allocated(&self) -> u32 {
         self.count(CoreState::Active) + self.count(CoreState::Granted)
     }
 
-    /// Admission control hears that the server has fewer cores.
+    /// Reports to admission control that the server has fewer cores.
     fn report_fewer(&self, now: Time) {
         self.admission.cores_changed(&CoreGrant { now, granted: 0, total: self.allocated() });
     }
 
-    /// The least of them stays, however few the limits allow.
+    /// At least one active core stays, however few the limits allow.
     fn parkable(&self) -> u32 {
         self.allocated().saturating_sub(self.limits.min).min(self.count(CoreState::Active).saturating_sub(1))
     }
 }
 
 impl CoreStates {
-    /// As many cores as there must be are there, the first ones; the others are parked.
+    /// Makes the states: the first `limits.min` cores are active, the others parked.
     pub(crate) fn new(allocation: Allocation, cores: usize, now: Time) -> Self {
         let limits = CoreLimits::new(allocation.limits.min, allocation.limits.max.min(cores as u32));
         let parked = |core: usize| core >= limits.min as usize;
@@ -117,12 +120,12 @@ impl CoreStates {
             PollSchedule::EveryEvent { .. } => EVENTS,
         };
         let search = allocation.allocator.search();
-        let place = |core| if parked(core) { CoreState::Parked } else { CoreState::Active };
+        let initial = |core| if parked(core) { CoreState::Parked } else { CoreState::Active };
         let state = State {
             allocator: allocation.allocator,
             admission: allocation.admission,
             limits,
-            states: (0..cores).map(place).collect(),
+            states: (0..cores).map(initial).collect(),
             closing: false,
             usage: UsageCounter::new(cores, parked, now),
             before: TickTotals::default(),
@@ -138,32 +141,32 @@ impl CoreStates {
         }
     }
 
-    /// How long a core looks for work before it parks; `None`: until it is told to.
+    /// Time for which a core looks for work before it parks; `None`: until it is revoked.
     pub(crate) fn search(&self) -> Option<Nanos> {
         self.search
     }
 
-    /// Whether `core` is parked, so that the first core looks after what is its.
+    /// Returns whether `core` is parked, so that the first core serves its network and queue.
     pub(crate) fn is_parked(&self, core: usize) -> bool {
         self.flags[core].0.parked.load(Ordering::SeqCst)
     }
 
-    /// The cores that are parked.
+    /// The parked cores.
     pub(crate) fn parked(&self) -> impl Iterator<Item = usize> {
         (1..self.flags.len()).filter(|core| self.is_parked(*core))
     }
 
-    /// Whether `core` shall park as soon as it can.
+    /// Returns whether `core` must park as soon as it can.
     pub(crate) fn is_revoked(&self, core: usize) -> bool {
         self.flags[core].0.revoked.load(Ordering::Relaxed)
     }
 
-    /// Whether a core could be spared just now.
+    /// Returns whether `core` may park now.
     pub(crate) fn may_park(&self, core: usize) -> bool {
         core > 0 && self.parkable.load(Ordering::Relaxed) > 0
     }
 
-    /// `core` has nothing to do, or has again.
+    /// Notes that `core` is idle, or busy again.
     pub(crate) fn set_idle(&self, core: usize, idle: bool) {
         let flag = &self.flags[core].0.idle;
         if flag.load(Ordering::Relaxed) != idle {
@@ -171,34 +174,34 @@ impl CoreStates {
         }
     }
 
-    /// Leaves work of `core`, which is parked, to the first core. The caller wakes the first core afterwards.
+    /// Marks leftover work of `core`, which is parked. The caller wakes the first core afterwards.
     pub(crate) fn mark_leftover(&self, core: usize) {
         self.flags[core].0.has_leftover.store(true, Ordering::Release);
     }
 
-    /// The first core looks at what is left of `core` now.
+    /// Notes that the first core looks at `core`'s leftover work now.
     pub(crate) fn clear_leftover(&self, core: usize) {
-        let left = &self.flags[core].0.has_leftover;
-        if left.load(Ordering::Relaxed) {
-            left.swap(false, Ordering::Acquire);
+        let leftover = &self.flags[core].0.has_leftover;
+        if leftover.load(Ordering::Relaxed) {
+            leftover.swap(false, Ordering::Acquire);
         }
     }
 
-    /// Whether anything is left that the first core has not looked at.
+    /// Returns whether there is leftover work that the first core has not seen.
     pub(crate) fn has_leftover(&self) -> bool {
         self.flags
             .iter()
             .any(|flags| flags.0.parked.load(Ordering::SeqCst) && flags.0.has_leftover.load(Ordering::Acquire))
     }
 
-    /// Asks the allocator if that is due and no other core is at it, and does what it says; calls `wake` for each core
-    /// that shall look at its standing.
+    /// Asks the allocator if it is due and no other core does so, and applies its answer. Calls
+    /// `wake` for each core that must check its state.
     pub(crate) fn tick(&self, now: Time, load: impl FnOnce() -> AllocatorLoad, wake: impl FnMut(usize)) {
         if now.0 < self.due.load(Ordering::Relaxed) {
             return;
         }
         let Ok(mut state) = self.state.try_lock() else { return };
-        // Another core may have asked between the look and the lock.
+        // Another core may have asked between the check and the lock.
         if now.0 < self.due.load(Ordering::Relaxed) || state.closing {
             return;
         }
@@ -214,17 +217,17 @@ impl CoreStates {
     fn signals(&self, state: &mut State, now: Time, load: &AllocatorLoad) -> CoreSignals {
         let rejected = state.admission.rejected();
         let held = state.usage.held(now);
-        let now_told = TickTotals { rejected, held, idle: load.idle };
-        let before = std::mem::replace(&mut state.before, now_told);
+        let totals = TickTotals { rejected, held, idle: load.idle };
+        let before = std::mem::replace(&mut state.before, totals);
         let available = held.saturating_sub(before.held);
         let active = state.count(CoreState::Active);
         let is_idle = |core: &usize| self.flags[*core].0.idle.load(Ordering::Relaxed);
-        let here = (0..state.states.len()).filter(|core| state.states[*core] == CoreState::Active);
+        let active_cores = (0..state.states.len()).filter(|core| state.states[*core] == CoreState::Active);
         CoreSignals {
             now,
             active,
             granting: state.count(CoreState::Granted),
-            idle: here.filter(is_idle).count() as u32,
+            idle: active_cores.filter(is_idle).count() as u32,
             waiting: load.waiting,
             oldest: load.oldest,
             mean_delay: Nanos(load.ages.0 / u64::from(active.max(1))),
@@ -237,11 +240,11 @@ impl CoreStates {
     fn grant(&self, state: &mut State, cores: u32, now: Time) {
         let mut granted = 0;
         for _ in 0..cores.min(state.limits.max.saturating_sub(state.allocated())) {
-            // One that has not left yet is there at once.
-            if let Some(core) = state.states.iter().position(|place| *place == CoreState::Revoked) {
+            // A revoked core that has not parked yet is available at once.
+            if let Some(core) = state.states.iter().position(|entry| *entry == CoreState::Revoked) {
                 state.states[core] = CoreState::Active;
                 self.flags[core].0.revoked.store(false, Ordering::Relaxed);
-            } else if let Some(core) = state.states.iter().position(|place| *place == CoreState::Parked) {
+            } else if let Some(core) = state.states.iter().position(|entry| *entry == CoreState::Parked) {
                 state.states[core] = CoreState::Granted;
                 state.usage.unpark(core, now);
                 self.wakeups[core].notify_one();
@@ -275,12 +278,12 @@ impl CoreStates {
         }
     }
 
-    /// `core` wants to park: because it was told to, or finds nothing to do. Says whether it may, and then it is: what is
-    /// its it must leave to the first core, and rest.
+    /// Parks `core`, which is revoked or idle, if it may. Returns whether it may. A parked core
+    /// must leave its work to the first core and [wait](Self::wait_granted).
     pub(crate) fn park(&self, core: usize, now: Time) -> bool {
         let mut state = lock(&self.state);
-        let leaving = state.states[core] == CoreState::Revoked;
-        if core == 0 || state.closing || !(leaving || state.parkable() > 0) {
+        let is_revoked = state.states[core] == CoreState::Revoked;
+        if core == 0 || state.closing || !(is_revoked || state.parkable() > 0) {
             return false;
         }
         state.states[core] = CoreState::Parked;
@@ -290,14 +293,14 @@ impl CoreStates {
         flags.idle.store(false, Ordering::Relaxed);
         flags.parked.store(true, Ordering::SeqCst);
         self.parkable.store(state.parkable().into(), Ordering::Relaxed);
-        if !leaving {
+        if !is_revoked {
             state.report_fewer(now);
         }
         true
     }
 
-    /// Waits until `core`, which is parked, is needed, or all shall end. It is there from then on, and must take back what
-    /// is its.
+    /// Waits until `core`, which is parked, is granted, or all cores must end. The core is active
+    /// afterwards, and must take back its network.
     pub(crate) fn wait_granted(&self, core: usize) {
         let mut state = lock(&self.state);
         while state.states[core] == CoreState::Parked && !state.closing {
@@ -308,7 +311,7 @@ impl CoreStates {
         self.parkable.store(state.parkable().into(), Ordering::Relaxed);
     }
 
-    /// All cores are needed, to end: those that are parked come, and none parks any more.
+    /// Makes all cores end: parked cores wake, and none parks any more.
     pub(crate) fn close(&self, now: Time) {
         let mut state = lock(&self.state);
         state.closing = true;

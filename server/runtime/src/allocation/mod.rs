@@ -1,5 +1,6 @@
-//! Cores that come and go: the surroundings of an allocator of `leeward-core`. Active cores ask it between two jobs.
-//! `Roster` knows the active cores and lets the others rest; [`crate::cores`] decides what a core does with that.
+//! Core allocation: the environment of an allocator of `leeward-allocation`. Active cores ask it
+//! between two jobs. `CoreStates` knows the active cores and parks the others; [`crate::cores`] has
+//! the effect on a core's loop.
 
 mod core_states;
 mod usage;
@@ -10,22 +11,22 @@ pub use usage::CoreUsage;
 use leeward_allocation::{Allocator, CoreLimits};
 use leeward_core::server::CoreGrant;
 
-/// Policy and parameters that make cores come and go.
+/// Policy and limits of core allocation.
 pub struct Allocation {
-    /// Says how many more or fewer.
+    /// Decides how many cores to grant or revoke.
     pub allocator: Box<dyn Allocator>,
-    /// How few and how many cores there may be.
+    /// Minimum and maximum number of cores.
     pub limits: CoreLimits,
-    /// The server's other half of it.
+    /// Admission control's side.
     pub admission: Box<dyn AllocationMessages>,
 }
 
 /// Messages between core allocation and admission.
 pub trait AllocationMessages: Send {
-    /// Requests rejected so far: load that shows neither in queues nor in busy cores.
+    /// Requests rejected so far. Neither queues nor busy cores show this load.
     fn rejected(&self) -> u64;
 
-    /// Cores have been granted, or (`event.granted` is 0) have parked. Called while no other core can be: it should be
-    /// quick, and must not come back here.
+    /// Reports that cores were granted, or that cores parked (`event.granted` is 0). Called under
+    /// the lock of the core states: it must be quick and must not call back.
     fn cores_changed(&self, event: &CoreGrant);
 }

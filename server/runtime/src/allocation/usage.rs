@@ -2,23 +2,23 @@
 
 use leeward_core::units::{Nanos, Time};
 
-/// Cores since the start of a server.
+/// Core usage since the start of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreUsage {
     /// Time since the cores began.
     pub span: Nanos,
-    /// Cores that the server has now, those on their way included.
+    /// Cores that the server has now, including granted ones that are not awake yet.
     pub cores: u32,
-    /// How long each core has been parked.
+    /// Time for which each core was parked.
     pub parked: Vec<Nanos>,
-    /// Cores granted.
+    /// Number of grants.
     pub grants: u64,
-    /// Cores given back.
+    /// Number of times that a core parked.
     pub parks: u64,
 }
 
 impl CoreUsage {
-    /// Mean number of cores that the server has had, those on their way included.
+    /// Mean number of cores that the server has had, including granted ones not awake yet.
     pub fn mean_cores(&self) -> f64 {
         let parked: u64 = self.parked.iter().map(|span| span.0).sum();
         self.parked.len() as f64 - parked as f64 / self.span.0.max(1) as f64
@@ -29,17 +29,17 @@ impl CoreUsage {
         self.grants as f64 * 1e9 / self.span.0.max(1) as f64
     }
 
-    /// Cores given back per second.
+    /// Parked cores per second.
     pub fn parks_per_second(&self) -> f64 {
         self.parks as f64 * 1e9 / self.span.0.max(1) as f64
     }
 }
 
-/// The same, while it is counted.
+/// Counter of core usage.
 #[derive(Debug)]
 pub(super) struct UsageCounter {
     began: Time,
-    /// Time from which a core has been parked.
+    /// Time since which each core is parked.
     since: Vec<Option<Time>>,
     parked: Vec<Nanos>,
     pub(super) grants: u64,
@@ -68,7 +68,7 @@ impl UsageCounter {
         self.parks += 1;
     }
 
-    /// Counts the core as present from now on; it is there, or on its way.
+    /// Counts the core as held from now on; it is active or granted.
     pub(super) fn unpark(&mut self, core: usize, now: Time) {
         self.advance(now);
         if let Some(since) = self.since[core].take() {
@@ -76,15 +76,15 @@ impl UsageCounter {
         }
     }
 
-    /// Core time that was not parked so far.
+    /// Core time so far that was not parked.
     pub(super) fn held(&mut self, now: Time) -> Nanos {
         self.advance(now);
         self.held
     }
 
     fn advance(&mut self, now: Time) {
-        let here = self.since.iter().filter(|since| since.is_none()).count() as u64;
-        self.held += Nanos(now.since(self.at).0.saturating_mul(here));
+        let held_cores = self.since.iter().filter(|since| since.is_none()).count() as u64;
+        self.held += Nanos(now.since(self.at).0.saturating_mul(held_cores));
         self.at = self.at.max(now);
     }
 

@@ -1,5 +1,6 @@
-//! A line in front of anything that is acquired by a future: a pool of connections, another library's semaphore, a
-//! place among threads that block. Never here: what is waited for, and in which order it is given out.
+//! A queue in front of a resource that a future acquires: a pool of connections, another library's
+//! semaphore, a place among blocking threads. Does not contain the resource, or its order of
+//! grants.
 
 use super::permits::charge;
 use super::registry;
@@ -18,38 +19,41 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Nobody waits.
+/// No waiter.
 const NO_WAITER: u64 = u64::MAX;
 
-/// Refuses requests that would wait too long for something that this crate knows nothing of.
+/// Rejects requests that would wait too long for a resource that this crate does not know.
 ///
-/// A request is refused before it waits if the oldest that waits has done so for longer than the request's budget
-/// lasts, and in its turn if it has spent all of it by then: what it was given is dropped. What is free is given
-/// whatever the budget, and outside of any request nothing is refused. Waiting is charged.
+/// A request is rejected before it waits if the oldest waiter's age exceeds the request's budget.
+/// It is also rejected after the wait if the wait has spent all of its budget; the acquired value
+/// is then dropped. A free resource is given whatever the budget, and outside of any request
+/// nothing is rejected. Waiting is charged.
 ///
-/// The age of the oldest says how long one waits where those who wait are served in order of arrival, as by tokio's
-/// semaphore, sqlx and deadpool. Where the last is served first, the oldest waits for longer than others will, and more
-/// are refused.
+/// The oldest waiter's age shows the wait where waiters are served in order of arrival, as by
+/// tokio's semaphore, sqlx and deadpool. Where the last is served first, the oldest waits for
+/// longer than others will, and more requests are rejected.
 ///
 /// ```
 /// # #[cfg(not(loom))] {
-/// use leeward_runtime::locks::Line;
+/// use leeward_runtime::locks::AcquireQueue;
+/// use std::sync::LazyLock;
 /// # async fn get() -> &'static str { "a connection" }
 /// # async fn handler() -> Result<(), leeward_runtime::locks::Congested> {
-/// static POOL: std::sync::LazyLock<Line> = std::sync::LazyLock::new(|| Line::new("db pool"));
-/// let connection = POOL.enter(get()).await?;
+/// static POOL: LazyLock<AcquireQueue> = LazyLock::new(|| AcquireQueue::new("db pool"));
+/// let connection = POOL.acquire(get()).await?;
 /// # let _ = connection; Ok(()) }
 /// # }
 /// ```
 pub struct AcquireQueue {
     waiters: Mutex<WaitList>,
-    /// Time from which the first waits; [`NOBODY`]. Written under the list's mutex, read without.
+    /// Arrival time of the first waiter; [`NO_WAITER`] without one. Written under the list's mutex,
+    /// read without.
     oldest: AtomicU64,
     counts: Arc<LockCounts>,
 }
 
 impl AcquireQueue {
-    /// A line of this name, which refusals, `leeward top` and reports call it.
+    /// Makes a queue. Rejections, `leeward top` and reports show the name.
     pub fn new(name: &'static str) -> Self {
         AcquireQueue {
             waiters: Mutex::new(WaitList::default()),
@@ -58,11 +62,11 @@ impl AcquireQueue {
         }
     }
 
-    /// Waits until `acquiring` is ready, unless the running request's budget would not last. Dropping it drops
-    /// `acquiring`.
+    /// Waits until `acquiring` is ready, unless the running request's budget would not last.
+    /// Dropping this future drops `acquiring`.
     ///
     /// # Errors
-    /// The budget would not last, or has not when the turn came.
+    /// The budget would not last, or did not last until the resource was acquired.
     pub async fn acquire<F: Future>(&self, acquiring: F) -> Result<F::Output, Congested> {
         let mut acquiring = pin!(acquiring);
         let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
@@ -76,7 +80,7 @@ impl AcquireQueue {
             return Err(refuse(&self.counts));
         }
         let mut waiting = self.join();
-        // It has just been polled, and will wake this task.
+        // `acquiring` was just polled, and will wake this task.
         let mut joined = false;
         let acquired = poll_fn(|context| match std::mem::replace(&mut joined, true) {
             false => Poll::Pending,
@@ -85,7 +89,7 @@ impl AcquireQueue {
         .await;
         waiting.served = true;
         let waited = waiting.leave();
-        // It may wait for what it could spend when it joined.
+        // The request may wait as long as its budget at the time of joining.
         if budget != Budget::UNLIMITED && budget.remaining().is_some_and(|left| waited > left) {
             return Err(refuse(&self.counts));
         }
@@ -96,16 +100,16 @@ impl AcquireQueue {
     fn join(&self) -> QueueEntry<'_> {
         let since = now();
         let mut list = lock(&self.waiters);
-        let place = list.push(since, NO_DEADLINE, 1, None);
+        let id = list.push(since, NO_DEADLINE, 1, None);
         self.publish(&list);
-        QueueEntry { queue: self, place: Some(place), since, spent_on_cores: budget::spent_on_cores(), served: false }
+        QueueEntry { queue: self, place: Some(id), since, spent_on_cores: budget::spent_on_cores(), served: false }
     }
 
     fn publish(&self, list: &WaitList) {
         self.oldest.store(list.first().map_or(NO_WAITER, |first| first.since.0), Ordering::Relaxed);
     }
 
-    /// How long the oldest has waited; zero without one.
+    /// Wait of the oldest waiter; zero without one.
     pub fn delay(&self) -> Nanos {
         match self.oldest.load(Ordering::Relaxed) {
             NO_WAITER => Nanos::ZERO,
@@ -113,18 +117,18 @@ impl AcquireQueue {
         }
     }
 
-    /// Whether nobody is in the list itself, whatever is published.
+    /// Returns whether the list itself is empty, whatever is published.
     #[cfg(all(test, loom))]
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.waiters).first().is_none()
     }
 
-    /// Its name.
+    /// The queue's name.
     pub fn name(&self) -> &'static str {
         self.counts.name
     }
 
-    /// Statistics of the lines of this name.
+    /// Statistics of the queues of this name.
     pub fn stats(&self) -> LockStats {
         self.counts.read()
     }
@@ -136,7 +140,7 @@ impl fmt::Debug for AcquireQueue {
     }
 }
 
-/// A place in the line, until it is left.
+/// An entry in the queue.
 struct QueueEntry<'a> {
     queue: &'a AcquireQueue,
     place: Option<WaiterId>,
@@ -146,11 +150,11 @@ struct QueueEntry<'a> {
 }
 
 impl QueueEntry<'_> {
-    /// Leaves the line; returns how long that took. Charged once.
+    /// Leaves the queue and returns the time spent in it. Charges it once.
     fn leave(&mut self) -> Nanos {
-        let Some(place) = self.place.take() else { return Nanos::ZERO };
+        let Some(id) = self.place.take() else { return Nanos::ZERO };
         let mut list = lock(&self.queue.waiters);
-        let _ = list.remove(place);
+        let _ = list.remove(id);
         self.queue.publish(&list);
         drop(list);
         charge(self.since, self.spent_on_cores)
@@ -173,12 +177,12 @@ mod tests {
     use std::task::{Context, Waker};
     use std::time::Duration;
 
-    fn poll<F: Future + Unpin>(account: &mut RequestBudget, future: &mut F) -> Poll<F::Output> {
-        account.enter(|| std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
+    fn poll<F: Future + Unpin>(request: &mut RequestBudget, future: &mut F) -> Poll<F::Output> {
+        request.enter(|| std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
     }
 
-    fn pending_acquire(line: &AcquireQueue) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Congested>> + '_>> {
-        Box::pin(line.acquire(std::future::pending::<()>()))
+    fn pending_acquire(queue: &AcquireQueue) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Congested>> + '_>> {
+        Box::pin(queue.acquire(std::future::pending::<()>()))
     }
 
     fn micros(count: u64) -> RequestBudget {
@@ -187,40 +191,40 @@ mod tests {
 
     #[test]
     fn what_is_free_is_given_and_what_has_a_long_line_is_refused() {
-        let line = AcquireQueue::new("line: refused");
+        let queue = AcquireQueue::new("line: refused");
         let mut spent = micros(0);
-        assert_eq!(poll(&mut spent, &mut Box::pin(line.acquire(std::future::ready(7)))), Poll::Ready(Ok(7)));
-        let (mut patient, mut first) = (micros(60_000_000), pending_acquire(&line));
+        assert_eq!(poll(&mut spent, &mut Box::pin(queue.acquire(std::future::ready(7)))), Poll::Ready(Ok(7)));
+        let (mut patient, mut first) = (micros(60_000_000), pending_acquire(&queue));
         assert!(poll(&mut patient, &mut first).is_pending());
         std::thread::sleep(Duration::from_millis(2));
-        assert!(line.delay() >= Nanos::from_millis(2));
+        assert!(queue.delay() >= Nanos::from_millis(2));
         let mut hurried = micros(1_000);
         assert_eq!(
-            poll(&mut hurried, &mut pending_acquire(&line)),
+            poll(&mut hurried, &mut pending_acquire(&queue)),
             Poll::Ready(Err(Congested { lock: "line: refused" }))
         );
         assert_eq!(hurried.refused(), Some("line: refused"));
-        assert!(poll(&mut patient, &mut pending_acquire(&line)).is_pending(), "it can wait");
+        assert!(poll(&mut patient, &mut pending_acquire(&queue)).is_pending(), "it can wait");
         assert!(
-            poll(&mut RequestBudget::of(Budget::UNLIMITED), &mut pending_acquire(&line)).is_pending(),
+            poll(&mut RequestBudget::of(Budget::UNLIMITED), &mut pending_acquire(&queue)).is_pending(),
             "nobody's request"
         );
         drop(first);
-        let stats = line.stats();
-        assert_eq!((line.delay(), stats.refused, stats.cancelled), (Nanos::ZERO, 1, 3));
+        let stats = queue.stats();
+        assert_eq!((queue.delay(), stats.refused, stats.cancelled), (Nanos::ZERO, 1, 3));
     }
 
     #[test]
     fn what_comes_too_late_is_given_back() {
-        let line = AcquireQueue::new("line: late");
+        let queue = AcquireQueue::new("line: late");
         let (mut hurried, mut patient) = (micros(500), micros(60_000_000));
-        let mut slow = Box::pin(line.acquire(crate::tasks::yield_now()));
-        let mut other = Box::pin(line.acquire(crate::tasks::yield_now()));
+        let mut slow = Box::pin(queue.acquire(crate::tasks::yield_now()));
+        let mut other = Box::pin(queue.acquire(crate::tasks::yield_now()));
         assert!(poll(&mut hurried, &mut slow).is_pending() && poll(&mut patient, &mut other).is_pending());
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(poll(&mut hurried, &mut slow), Poll::Ready(Err(Congested { lock: "line: late" })));
         assert_eq!(poll(&mut patient, &mut other), Poll::Ready(Ok(())));
         assert!(hurried.budget().is_spent() && !patient.budget().is_spent(), "waiting is charged");
-        assert_eq!((line.stats().refused, line.stats().contended), (1, 1));
+        assert_eq!((queue.stats().refused, queue.stats().contended), (1, 1));
     }
 }

@@ -1,4 +1,5 @@
-//! Waiting with the thread instead of a task: the same futures, and the thread sleeps until it is woken.
+//! Waits with the thread instead of a task: the thread polls the same futures, and sleeps until it
+//! is woken.
 
 use sleeper::Sleeper;
 use std::future::Future;
@@ -16,7 +17,7 @@ impl Wake for Sleeper {
     }
 }
 
-/// The future's output. The thread sleeps until then.
+/// Returns the future's output. The thread sleeps until then.
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let sleeper = Arc::new(Sleeper::of_this_thread());
     let waker = Waker::from(Arc::clone(&sleeper));
@@ -34,7 +35,7 @@ mod sleeper {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::{Thread, current, park};
 
-    /// Wakes a thread that sleeps, or keeps it from the next sleep.
+    /// Wakes a sleeping thread, or keeps it from the next sleep.
     pub(super) struct Sleeper {
         thread: Thread,
         roused: AtomicBool,
@@ -50,7 +51,8 @@ mod sleeper {
             self.thread.unpark();
         }
 
-        /// Until it has been roused since the last sleep. Others may have unparked this thread for reasons of their own.
+        /// Sleeps until it was roused since the last sleep. Other code may unpark this thread for
+        /// reasons of its own.
         pub(super) fn sleep(&self) {
             while !self.roused.swap(false, Ordering::Acquire) {
                 park();
@@ -59,7 +61,7 @@ mod sleeper {
     }
 }
 
-/// The model checker forgets an unparking if its thread waits for a mutex just then.
+/// Loom loses an unpark if the thread waits for a mutex at that moment.
 #[cfg(loom)]
 mod sleeper {
     use crate::sync::lock;

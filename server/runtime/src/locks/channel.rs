@@ -1,4 +1,4 @@
-//! Values from some to others, a bounded number under way.
+//! A bounded channel from any number of senders to any number of receivers.
 
 use super::blocking::block_on;
 use super::permits::{Acquire, AcquireError, Permits, WaitPolicy};
@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// No time: nothing is under way.
+/// No time: the channel is empty.
 const NOTHING: u64 = u64::MAX;
 
-/// A channel with room for `capacity` values (at least one), for any number of senders and receivers. Values come in
-/// the order in which they were sent. Waiters, for room or for a value, are served in order of arrival. Refusals,
-/// `leeward top` and reports use the name.
+/// Makes a channel for `capacity` values (at least one), with any number of senders and receivers.
+/// Values arrive in the order in which they were sent. Waiters, for capacity or for a value, are
+/// served in order of arrival. Rejections, `leeward top` and reports show the name.
 ///
 /// ```
 /// use leeward_runtime::locks::channel;
@@ -48,7 +48,8 @@ struct Channel<T> {
     /// A permit for every value that may be received.
     values: Permits,
     buffer: Mutex<Buffer<T>>,
-    /// Time from which the oldest value is under way; [`NOTHING`]. Written under the buffer's mutex, read without.
+    /// Send time of the oldest value; [`NOTHING`] without one. Written under the buffer's mutex,
+    /// read without.
     oldest: AtomicU64,
     senders: AtomicU64,
     receivers: AtomicU64,
@@ -60,19 +61,20 @@ struct Buffer<T> {
     closed: bool,
 }
 
-/// A value that was not sent: here it is again.
+/// A value that was not sent. The error returns it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendError<T> {
-    /// The running request's budget would not have lasted until it was received, or was spent when there was room.
+    /// The running request's budget would not have lasted until the value was received, or was
+    /// spent when there was capacity.
     Congested(T, Congested),
-    /// All receivers are gone; the value comes back.
+    /// All receivers are gone.
     Closed(T),
-    /// There is no room ([`Sender::try_send`]).
+    /// The channel is full ([`Sender::try_send`]).
     Full(T),
 }
 
 impl<T> SendError<T> {
-    /// The value.
+    /// Returns the value.
     pub fn into_value(self) -> T {
         match self {
             SendError::Congested(value, _) | SendError::Closed(value) | SendError::Full(value) => value,
@@ -103,7 +105,7 @@ impl<T> fmt::Display for SendError<T> {
 impl<T> std::error::Error for SendError<T> {}
 
 impl<T> Channel<T> {
-    /// How long the oldest value has been under way.
+    /// Age of the oldest value in the channel.
     fn age(&self) -> Nanos {
         let oldest = self.oldest.load(Ordering::Relaxed);
         if oldest == NOTHING { Nanos::ZERO } else { now().since(Time(oldest)) }
@@ -115,7 +117,8 @@ impl<T> Channel<T> {
     }
 
     async fn send(&self, value: T, wait: WaitPolicy, spins: Spins) -> Result<(), SendError<T>> {
-        // Behind this line there is another, of the values: whoever enters waits for both.
+        // Senders wait for capacity and then, with their value, for a receiver. The budget must
+        // last for both.
         if wait == WaitPolicy::UnlessCongested
             && let Err(congested) = self.free_slots.check(self.age())
         {
@@ -128,7 +131,7 @@ impl<T> Channel<T> {
         }
     }
 
-    /// There is room for it.
+    /// Puts a value. The caller has acquired a free slot.
     fn put(&self, value: T) -> Result<(), SendError<T>> {
         let mut buffer = lock(&self.buffer);
         if buffer.closed {
@@ -143,11 +146,11 @@ impl<T> Channel<T> {
 
     async fn receive(&self, spins: Spins) -> Option<T> {
         let acquired = Acquire::new(&self.values, 1, WaitPolicy::Always, spins.0).await;
-        // What was sent before the last sender went is received all the same.
+        // Values sent before the last sender was dropped are still received.
         if acquired.is_ok() || self.values.try_acquire(1) { self.take() } else { None }
     }
 
-    /// There is a value.
+    /// Takes a value. The caller has acquired a permit for it.
     fn take(&self) -> Option<T> {
         let mut buffer = lock(&self.buffer);
         let value = buffer.values.pop_front();
@@ -158,49 +161,50 @@ impl<T> Channel<T> {
     }
 }
 
-/// The end that values go in at. Clones are the same channel's.
+/// Sending end of a channel. Clones send to the same channel.
 pub struct Sender<T> {
     channel: Arc<Channel<T>>,
 }
 
 impl<T> Sender<T> {
-    /// Waits for room, however long it takes.
+    /// Waits for capacity, however long it takes.
     ///
     /// # Errors
-    /// Nobody is left to receive.
+    /// All receivers are gone.
     pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
         self.channel.send(value, WaitPolicy::Always, Spins::OF_TASKS).await
     }
 
-    /// Waits for room, unless the running request's budget would not last until the value is received: for the oldest
-    /// sender that waits and the oldest value that does, both together.
+    /// Waits for capacity, unless the running request's budget would not last until the value is
+    /// received. The expected wait is the age of the oldest waiting sender plus that of the oldest
+    /// value.
     ///
     /// # Errors
-    /// It would not, or nobody is left to receive.
+    /// The budget would not last, or all receivers are gone.
     pub async fn send_unless_congested(&self, value: T) -> Result<(), SendError<T>> {
         self.channel.send(value, WaitPolicy::UnlessCongested, Spins::OF_TASKS).await
     }
 
-    /// As [`Sender::send`], with the thread waiting.
+    /// Sends as [`Sender::send`] does, blocking the thread.
     ///
     /// # Errors
-    /// Nobody is left to receive.
+    /// All receivers are gone.
     pub fn send_blocking(&self, value: T) -> Result<(), SendError<T>> {
         block_on(self.channel.send(value, WaitPolicy::Always, Spins::OF_THREADS))
     }
 
-    /// As [`Sender::send_unless_congested`], with the thread waiting.
+    /// Sends as [`Sender::send_unless_congested`] does, blocking the thread.
     ///
     /// # Errors
-    /// The running request's budget would not last, or nobody is left to receive.
+    /// The running request's budget would not last, or all receivers are gone.
     pub fn send_blocking_unless_congested(&self, value: T) -> Result<(), SendError<T>> {
         block_on(self.channel.send(value, WaitPolicy::UnlessCongested, Spins::OF_THREADS))
     }
 
-    /// Sends if there is room and no sender waits for it.
+    /// Sends if there is capacity and no sender waits for it.
     ///
     /// # Errors
-    /// There is none, or nobody is left to receive.
+    /// The channel is full, or all receivers are gone.
     pub fn try_send(&self, value: T) -> Result<(), SendError<T>> {
         if self.channel.free_slots.try_acquire(1) {
             self.channel.put(value)
@@ -211,7 +215,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// How long the oldest value and the oldest sender have waited, together.
+    /// Age of the oldest value plus the wait of the oldest sender.
     pub fn delay(&self) -> Nanos {
         self.channel.age() + self.channel.free_slots.delay()
     }
@@ -243,29 +247,29 @@ impl<T> fmt::Debug for Sender<T> {
     }
 }
 
-/// The end that values come out of. Clones are the same channel's: each value is received once.
+/// Receiving end of a channel. Clones receive from the same channel; each value is received once.
 pub struct Receiver<T> {
     channel: Arc<Channel<T>>,
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a value; `None` when there is none and all senders are gone. A request that receives is charged for it
-    /// as for any wait.
+    /// Waits for a value; `None` when the channel is empty and all senders are gone. A request is
+    /// charged for this wait like for any other.
     pub async fn recv(&self) -> Option<T> {
         self.channel.receive(Spins::OF_TASKS).await
     }
 
-    /// As [`Receiver::recv`], with the thread waiting.
+    /// Receives as [`Receiver::recv`] does, blocking the thread.
     pub fn recv_blocking(&self) -> Option<T> {
         block_on(self.channel.receive(Spins::OF_THREADS))
     }
 
-    /// A value, if there is one and no receiver waits for it.
+    /// Takes a value, if there is one and no receiver waits for it.
     pub fn try_recv(&self) -> Option<T> {
         if self.channel.values.try_acquire(1) { self.channel.take() } else { None }
     }
 
-    /// How long the oldest value has been under way.
+    /// Age of the oldest value in the channel.
     pub fn delay(&self) -> Nanos {
         self.channel.age()
     }
@@ -287,7 +291,7 @@ impl<T> Drop for Receiver<T> {
             self.channel.publish(&buffer);
             drop(buffer);
             self.channel.free_slots.close();
-            // Last: dropping a value may run anyone's code, that of one who waits to send included.
+            // Last: dropping a value may run foreign code, even that of a waiting sender.
             drop(left);
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting for what a mutex guards to change.
+//! A condition variable: waits for a change of the data that a mutex guards.
 
 use super::Congested;
 use super::blocking::block_on;
@@ -19,12 +19,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// No time: the line is empty.
+/// No time: no waiter.
 const NO_WAITER: u64 = u64::MAX;
 
-/// Lets holders of a mutex wait until others have changed what it guards. Waiters are notified in order of arrival. A
-/// notified waiter has the mutex again when it goes on, and must check its condition itself: another thread may have
-/// been quicker.
+/// Lets holders of a mutex wait until other threads have changed the guarded data. Waiters are
+/// notified in order of arrival. A notified waiter holds the mutex again when it continues. It must
+/// check its condition itself, since another thread may have been quicker.
 ///
 /// ```
 /// use leeward_runtime::locks::{Condvar, Mutex};
@@ -44,18 +44,20 @@ const NO_WAITER: u64 = u64::MAX;
 /// ```
 pub struct Condvar {
     waiters: Mutex<WaitList>,
-    /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
+    /// Arrival time of the first waiter; [`NO_WAITER`] without one. Written under the list's mutex,
+    /// read without.
     oldest: AtomicU64,
     counts: Arc<LockCounts>,
 }
 
-/// Mark at a notified waiter's place: whether the notification was for a single waiter, and is passed on by a waiter
-/// that goes.
+/// Stage of a notified waiter: whether the notification was for all waiters or for one. A waiter
+/// that is dropped passes on a notification for one.
 const FOR_ALL: WaiterStage = WaiterStage::Closed;
 const FOR_ONE: WaiterStage = WaiterStage::Granted;
 
 impl Condvar {
-    /// A condvar without waiters. Refusals, `leeward top` and reports use the name.
+    /// Makes a condition variable without waiters. Rejections, `leeward top` and reports show the
+    /// name.
     pub fn new(name: &'static str) -> Self {
         Condvar {
             waiters: Mutex::new(WaitList::default()),
@@ -64,10 +66,12 @@ impl Condvar {
         }
     }
 
-    /// Gives the mutex back, waits to be notified however long it takes, and for the mutex again.
+    /// Releases the mutex, waits for a notification however long it takes, and acquires the mutex
+    /// again.
     pub async fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
-        // In the line before the mutex is free: whoever changes something from now on finds this one there.
+        // Joins the list before the mutex is released, so that every later change finds this
+        // waiter.
         let mut waiting = CondvarWait::join(self);
         drop(guard);
         (&mut waiting).await;
@@ -76,11 +80,12 @@ impl Condvar {
         guard
     }
 
-    /// As [`Condvar::wait`], unless the running request's budget would not last: the oldest waiter's age is what it is to
-    /// expect. The wait for the mutex afterwards is never refused.
+    /// Waits as [`Condvar::wait`] does, unless the running request's budget would not last. The
+    /// expected wait is the oldest waiter's age. The wait for the mutex afterwards is never
+    /// rejected.
     ///
     /// # Errors
-    /// It would not last: nothing was waited for, and the mutex is free.
+    /// The budget would not last. The request has not waited, and the mutex is released.
     pub async fn wait_unless_congested<'a, T: ?Sized>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -89,15 +94,16 @@ impl Condvar {
         Ok(self.wait(guard).await)
     }
 
-    /// As [`Condvar::wait`], with the thread waiting.
+    /// Waits as [`Condvar::wait`] does, blocking the thread.
     pub fn wait_blocking<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         block_on(self.wait(guard))
     }
 
-    /// As [`Condvar::wait_unless_congested`], with the thread waiting.
+    /// Waits as [`Condvar::wait_unless_congested`] does, blocking the thread.
     ///
     /// # Errors
-    /// The running request's budget would not last: nothing was waited for, and the mutex is free.
+    /// The running request's budget would not last. The request has not waited, and the mutex is
+    /// released.
     pub fn wait_blocking_unless_congested<'a, T: ?Sized>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -107,10 +113,10 @@ impl Condvar {
 
     /// Notifies the oldest waiter, if there is one.
     pub fn notify_one(&self) {
-        let mut line = lock(&self.waiters);
-        let waker = line.first().and_then(|first| line.resolve(first.id, FOR_ONE));
-        self.publish(&line);
-        drop(line);
+        let mut waiters = lock(&self.waiters);
+        let waker = waiters.first().and_then(|first| waiters.resolve(first.id, FOR_ONE));
+        self.publish(&waiters);
+        drop(waiters);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -118,28 +124,28 @@ impl Condvar {
 
     /// Notifies all waiters.
     pub fn notify_all(&self) {
-        let mut line = lock(&self.waiters);
-        let mut wakers = Vec::with_capacity(line.len());
-        while let Some(first) = line.first() {
-            wakers.extend(line.resolve(first.id, FOR_ALL));
+        let mut waiters = lock(&self.waiters);
+        let mut wakers = Vec::with_capacity(waiters.len());
+        while let Some(first) = waiters.first() {
+            wakers.extend(waiters.resolve(first.id, FOR_ALL));
         }
-        self.publish(&line);
-        drop(line);
+        self.publish(&waiters);
+        drop(waiters);
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// How long the oldest waiter has waited; zero without one.
+    /// Wait of the oldest waiter; zero without one.
     pub fn delay(&self) -> Nanos {
         let oldest = self.oldest.load(Ordering::Relaxed);
         if oldest == NO_WAITER { Nanos::ZERO } else { now().since(Time(oldest)) }
     }
 
-    /// Its name.
+    /// The condition variable's name.
     pub fn name(&self) -> &'static str {
         self.counts.name
     }
 
-    /// Statistics of the condvars of this name.
+    /// Statistics of the condition variables of this name.
     pub fn stats(&self) -> LockStats {
         self.counts.read()
     }
@@ -158,8 +164,8 @@ impl Condvar {
         Err(Congested { lock: self.name() })
     }
 
-    fn publish(&self, line: &WaitList) {
-        self.oldest.store(line.first().map_or(NO_WAITER, |first| first.since.0), Ordering::Relaxed);
+    fn publish(&self, waiters: &WaitList) {
+        self.oldest.store(waiters.first().map_or(NO_WAITER, |first| first.since.0), Ordering::Relaxed);
     }
 }
 
@@ -169,7 +175,7 @@ impl fmt::Debug for Condvar {
     }
 }
 
-/// In the line, or notified and on the way to the mutex.
+/// A waiter in the list, or one that was notified and acquires the mutex.
 struct CondvarWait<'a> {
     condvar: &'a Condvar,
     since: Time,
@@ -179,22 +185,23 @@ struct CondvarWait<'a> {
 
 enum State {
     Queued(WaiterId),
-    /// By a notification that was for one: if this waiter goes before it has the mutex, another must get it.
+    /// Notified by a notification for one. If this waiter is dropped before it has the mutex,
+    /// another must get the notification.
     Notified,
-    /// Nothing is owed.
+    /// Nothing to pass on.
     Done,
 }
 
 impl<'a> CondvarWait<'a> {
     fn join(condvar: &'a Condvar) -> Self {
         let since = now();
-        let mut line = lock(&condvar.waiters);
-        let place = line.push(since, NO_DEADLINE, 0, None);
-        condvar.publish(&line);
-        CondvarWait { condvar, since, spent_on_cores: budget::spent_on_cores(), state: State::Queued(place) }
+        let mut waiters = lock(&condvar.waiters);
+        let id = waiters.push(since, NO_DEADLINE, 0, None);
+        condvar.publish(&waiters);
+        CondvarWait { condvar, since, spent_on_cores: budget::spent_on_cores(), state: State::Queued(id) }
     }
 
-    /// Ends the wait: the waiter goes on with the mutex, and the notification has had its effect.
+    /// Ends the wait: the waiter has the mutex, and the notification has had its effect.
     fn finish(&mut self) {
         self.state = State::Done;
     }
@@ -204,16 +211,16 @@ impl Future for &mut CondvarWait<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let State::Queued(place) = self.state else { return Poll::Ready(()) };
-        let mut line = lock(&self.condvar.waiters);
-        if matches!(line.stage(place), WaiterStage::Waiting | WaiterStage::Woken) {
-            let before = line.set_waker(place, context.waker());
-            drop(line);
+        let State::Queued(id) = self.state else { return Poll::Ready(()) };
+        let mut waiters = lock(&self.condvar.waiters);
+        if matches!(waiters.stage(id), WaiterStage::Waiting | WaiterStage::Woken) {
+            let before = waiters.set_waker(id, context.waker());
+            drop(waiters);
             drop(before);
             return Poll::Pending;
         }
-        let (stage, _) = line.remove(place);
-        drop(line);
+        let (stage, _) = waiters.remove(id);
+        drop(waiters);
         self.state = if stage == FOR_ONE { State::Notified } else { State::Done };
         self.condvar.counts.count_wait(charge(self.since, self.spent_on_cores));
         Poll::Ready(())
@@ -222,18 +229,18 @@ impl Future for &mut CondvarWait<'_> {
 
 impl Drop for CondvarWait<'_> {
     fn drop(&mut self) {
-        let mut passes_on = matches!(self.state, State::Notified);
-        if let State::Queued(place) = self.state {
+        let mut pass_on = matches!(self.state, State::Notified);
+        if let State::Queued(id) = self.state {
             charge(self.since, self.spent_on_cores);
             self.condvar.counts.count_cancelled();
-            let mut line = lock(&self.condvar.waiters);
-            let (stage, waker) = line.remove(place);
-            self.condvar.publish(&line);
-            drop(line);
+            let mut waiters = lock(&self.condvar.waiters);
+            let (stage, waker) = waiters.remove(id);
+            self.condvar.publish(&waiters);
+            drop(waiters);
             drop(waker);
-            passes_on = stage == FOR_ONE;
+            pass_on = stage == FOR_ONE;
         }
-        if passes_on {
+        if pass_on {
             self.condvar.notify_one();
         }
     }

@@ -1,5 +1,5 @@
-//! The locks in the model checker: every interleaving of a few threads. A lost wake-up shows as a thread that never ends, two
-//! holders at once as two accesses of one cell.
+//! Models of the locks: every interleaving of a few threads. A lost wake-up shows as a thread that
+//! never ends, two holders at once as two accesses to one cell.
 
 use super::{Condvar, Congested, Mutex, RwLock, Semaphore, channel};
 use crate::budget;
@@ -12,14 +12,14 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-/// All interleavings with so many preemptions at most.
+/// Checks all interleavings with at most `preemptions` preemptions.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
-/// Polls once, and drops it.
+/// Polls once, and drops the future. Returns whether it was ready.
 fn give_up<T>(future: impl Future<Output = T>) -> bool {
     pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
@@ -59,7 +59,7 @@ fn three_contend_for_a_mutex() {
     });
 }
 
-/// A waiter that gives up passes on whatever it had been given to the waiter behind it.
+/// A waiter that is dropped passes its grant on to the next waiter.
 #[test]
 fn who_gives_up_waiting_for_a_mutex_takes_nothing_along() {
     check(3, || {
@@ -79,7 +79,7 @@ fn who_gives_up_waiting_for_a_mutex_takes_nothing_along() {
     });
 }
 
-/// A waiter whose turn comes too late, or just in time, leaves the lock to the one behind it.
+/// A waiter that is served too late, or just in time, leaves the lock to the next waiter.
 #[test]
 fn who_is_too_late_for_a_mutex_is_told_so_and_the_next_has_it() {
     check(3, || {
@@ -95,16 +95,16 @@ fn who_is_too_late_for_a_mutex_is_told_so_and_the_next_has_it() {
         let second = thread::spawn(move || count(&patient.lock_blocking()));
         super::time::set_now(Time(5));
         drop(held);
-        let got = match first.join().unwrap() {
+        let holders = match first.join().unwrap() {
             Ok(()) => 2,
             Err(Congested { .. }) => 1,
         };
         second.join().unwrap();
-        assert_eq!(mutex.try_lock().unwrap().get(), got);
+        assert_eq!(mutex.try_lock().unwrap().get(), holders);
     });
 }
 
-/// The first of two waiters has the lock before the second, whoever else comes.
+/// The first of two waiters gets the lock before the second, whatever other threads do.
 #[test]
 fn waiters_of_a_mutex_keep_their_order() {
     check(2, || {
@@ -113,8 +113,8 @@ fn waiters_of_a_mutex_keep_their_order() {
         let mut context = Context::from_waker(Waker::noop());
         let (mut first, mut second) = (Box::pin(mutex.lock()), Box::pin(mutex.lock()));
         assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
-        let newcomer = Arc::clone(&mutex);
-        let thread = thread::spawn(move || drop(newcomer.try_lock()));
+        let other = Arc::clone(&mutex);
+        let thread = thread::spawn(move || drop(other.try_lock()));
         drop(held);
         assert!(second.as_mut().poll(&mut context).is_pending(), "the first comes first");
         drop(first);
@@ -139,7 +139,7 @@ fn a_writer_is_alone() {
     });
 }
 
-/// Readers behind a writer that gives up are not left behind.
+/// Readers behind a writer that gives up get the lock.
 #[test]
 fn a_writer_that_gives_up_lets_readers_pass() {
     check(3, || {
@@ -153,20 +153,20 @@ fn a_writer_that_gives_up_lets_readers_pass() {
             thread::spawn(move || reader.read_blocking().read()),
         ];
         held.read();
-        // It is held until the others are done: readers need not wait for it.
+        // The lock is held until the others are done, since readers need not wait for it.
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         drop(held);
         assert!(lock.try_write().is_some());
     });
 }
 
-/// A value whose wrong use loom finds.
+/// A value whose concurrent misuse loom detects.
 #[derive(Default)]
 struct RaceCell(loom::cell::UnsafeCell<u32>);
 
-// Loom checks what this promises.
+// Loom checks the promise of this `unsafe impl`.
 #[allow(unsafe_code)]
-// SAFETY: the model checker reports every access that another one could overlap.
+// SAFETY: the model checker reports every access that could overlap another one.
 unsafe impl Sync for RaceCell {}
 
 impl RaceCell {
@@ -214,7 +214,8 @@ fn a_notification_reaches_who_waits() {
     });
 }
 
-/// A waiter that gives up while another is notified passes the notification on, if it had received it.
+/// A waiter that is dropped while another is notified passes the notification on, if it had
+/// received it.
 #[test]
 fn who_gives_up_passes_its_notification_on() {
     check(3, || {
@@ -225,11 +226,11 @@ fn who_gives_up_passes_its_notification_on() {
         assert!(first.as_mut().poll(&mut context).is_pending());
         let thread = thread::spawn(move || {
             let mut guard = other.0.lock_blocking();
-            // It is behind the first, so only what the first passes on ends this.
+            // It is behind the first, so only the notification that the first passes on ends this.
             guard = other.1.wait_blocking(guard);
             count(&guard);
         });
-        // Both are in the line when the other's mutex is free and its waiter there.
+        // Both wait in the list once the mutex is free and the other's waiter is there.
         while state.1.waiting() < 2 {
             thread::yield_now();
         }
@@ -276,24 +277,25 @@ fn a_channel_that_closes_keeps_nothing() {
     });
 }
 
-/// Two enter a line and leave it, one of them without its turn: nobody stays in it, and its age is none.
+/// Two threads join a queue and leave it, one of them without the resource. The queue is empty and
+/// has no age afterwards.
 #[test]
 fn a_line_that_was_left_has_no_age() {
     check(3, || {
-        let line = Arc::new(super::AcquireQueue::new("model"));
-        let other = Arc::clone(&line);
+        let queue = Arc::new(super::AcquireQueue::new("model"));
+        let other = Arc::clone(&queue);
         let thread = thread::spawn(move || {
-            let mut turns = 0;
+            let mut polls = 0;
             let mut entering = pin!(other.acquire(std::future::poll_fn(|_| {
-                turns += 1;
-                if turns > 1 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                polls += 1;
+                if polls > 1 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             })));
             let mut context = Context::from_waker(Waker::noop());
             while entering.as_mut().poll(&mut context).is_pending() {}
         });
-        assert!(!give_up(line.acquire(std::future::pending::<()>())));
+        assert!(!give_up(queue.acquire(std::future::pending::<()>())));
         thread.join().unwrap();
-        assert_eq!(line.delay(), Nanos::ZERO);
-        assert!(line.is_empty());
+        assert_eq!(queue.delay(), Nanos::ZERO);
+        assert!(queue.is_empty());
     });
 }

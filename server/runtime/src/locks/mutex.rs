@@ -1,4 +1,4 @@
-//! Mutual exclusion.
+//! A mutex.
 
 use super::blocking::block_on;
 use super::permit_cell::{AcquireExclusive, ExclusiveGuard, PermitCell};
@@ -12,8 +12,8 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A value that one holder has at a time. Taking it when it is free is one compare-and-swap, and so is giving it back
-/// when the line is empty.
+/// A value that one holder has at a time. Acquiring a free mutex is one compare-and-swap, and so is
+/// releasing it without waiters.
 ///
 /// ```
 /// use leeward_runtime::locks::{Congested, Mutex};
@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 /// struct Account { balance: Mutex<i64> }
 ///
 /// async fn pay(account: &Account, amount: i64) -> Result<(), Congested> {
-///     // Refused at once if the request can't wait that long: nothing has happened yet.
+///     // Rejected at once if the request can't wait that long: nothing has happened yet.
 ///     let mut balance = account.balance.lock_unless_congested().await?;
 ///     *balance -= amount;
 ///     Ok(())
@@ -34,66 +34,66 @@ pub struct Mutex<T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex around `value`. The name is what a refusal, `leeward top` and reports call it; mutexes of one name share their
-    /// statistics.
+    /// Makes a mutex around `value`. Rejections, `leeward top` and reports show the name; mutexes
+    /// of one name share their statistics.
     pub fn new(name: &'static str, value: T) -> Self {
         Mutex { inner: PermitCell::new(Permits::new(name, LockKind::Mutex, 1), value) }
     }
 
-    /// The value, when the mutex is no longer needed.
+    /// Returns the value and ends the mutex.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits however long it takes: for what must not be dropped.
+    /// Waits however long it takes, for work that must not be rejected.
     #[inline]
     pub async fn lock(&self) -> MutexGuard<'_, T> {
         expect_granted(self.take(WaitPolicy::Always, Spins::OF_TASKS).await)
     }
 
-    /// Waits unless the running request's budget would not last.
+    /// Waits, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not, or has not when the turn came.
+    /// The budget would not last, or did not last until the mutex was acquired.
     #[inline]
     pub fn lock_unless_congested(&self) -> impl Future<Output = Result<MutexGuard<'_, T>, Congested>> {
         self.take(WaitPolicy::UnlessCongested, Spins::OF_TASKS)
     }
 
-    /// As [`Mutex::lock`], with the thread waiting.
+    /// Locks as [`Mutex::lock`] does, blocking the thread.
     #[inline]
     pub fn lock_blocking(&self) -> MutexGuard<'_, T> {
         expect_granted(self.take_blocking(WaitPolicy::Always))
     }
 
-    /// As [`Mutex::lock_unless_congested`], with the thread waiting.
+    /// Locks as [`Mutex::lock_unless_congested`] does, blocking the thread.
     ///
     /// # Errors
-    /// The running request's budget would not last, or has not when the turn came.
+    /// The running request's budget would not last, or did not last until the mutex was acquired.
     #[inline]
     pub fn lock_blocking_unless_congested(&self) -> Result<MutexGuard<'_, T>, Congested> {
         self.take_blocking(WaitPolicy::UnlessCongested)
     }
 
-    /// The value, if it is free.
+    /// Locks the mutex, if it is free and has no waiters.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.inner.try_exclusive().map(|alone| MutexGuard { inner: alone })
+        self.inner.try_exclusive().map(|guard| MutexGuard { inner: guard })
     }
 
-    /// The value, through the only reference there is.
+    /// Returns the value through an exclusive reference.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
 
-    /// How long the oldest waiter has waited; zero without one.
+    /// Wait of the oldest waiter; zero without one.
     pub fn delay(&self) -> Nanos {
         self.inner.permits().delay()
     }
 
-    /// Its name.
+    /// The mutex's name.
     pub fn name(&self) -> &'static str {
         self.inner.permits().name()
     }
@@ -141,11 +141,11 @@ impl<'a, T: ?Sized> Future for AcquireMutex<'a, T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map_ok(|alone| MutexGuard { inner: alone })
+        Pin::new(&mut self.0).poll(context).map_ok(|guard| MutexGuard { inner: guard })
     }
 }
 
-/// The value of a [`Mutex`], until it is dropped.
+/// Access to the value of a [`Mutex`], until it is dropped.
 #[must_use = "the mutex is free again when it is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
     inner: ExclusiveGuard<'a, T>,

@@ -1,5 +1,5 @@
-//! A value behind permits: the only place here with unsafe code. The holder of all permits has the value alone; a
-//! holder of one permit shares it.
+//! A value behind permits: the only place in the locks with unsafe code. The holder of all permits
+//! has exclusive access; a holder of one permit has shared access.
 #![allow(unsafe_code)]
 
 use super::permits::{Acquire, AcquireError, Permits, WaitPolicy};
@@ -11,16 +11,16 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// See the module.
+/// A value behind permits. See the module.
 pub(super) struct PermitCell<T: ?Sized> {
     permits: Permits,
-    /// All permits there are.
+    /// Number of all permits.
     all: u64,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: through `&Guarded` threads get `&mut T` one after the other (`T: Send`). `&T` for several at once comes only from
-// `Guarded::share`, which asks for `T: Sync` by itself.
+// SAFETY: through `&PermitCell` threads get `&mut T` one after the other (`T: Send`). Only
+// `PermitCell::shared` gives `&T` to several at once, and it requires `T: Sync` itself.
 unsafe impl<T: ?Sized + Send> Sync for PermitCell<T> {}
 
 impl<T> PermitCell<T> {
@@ -42,7 +42,7 @@ impl<T: ?Sized> PermitCell<T> {
         self.value.get_mut()
     }
 
-    /// All permits, if they are free.
+    /// Takes all permits, if they are free.
     #[inline]
     pub(super) fn try_exclusive(&self) -> Option<ExclusiveGuard<'_, T>> {
         let acquired = if self.all == 1 { self.permits.try_lock() } else { self.permits.try_acquire(self.all) };
@@ -55,7 +55,7 @@ impl<T: ?Sized> PermitCell<T> {
         AcquireExclusive { from: self, acquire: Acquire::new(&self.permits, self.all, wait, spins.0) }
     }
 
-    /// Private: the caller has just acquired all permits, and nothing came in between.
+    /// Private: the caller has just acquired all permits.
     #[inline]
     fn exclusive(&self) -> ExclusiveGuard<'_, T> {
         ExclusiveGuard { from: self, owns: PhantomData }
@@ -72,21 +72,21 @@ impl<T: ?Sized + Sync> PermitCell<T> {
     /// Waits for one permit.
     #[inline]
     pub(super) async fn acquire_shared(&self, wait: WaitPolicy, spins: Spins) -> Result<SharedGuard<'_, T>, Congested> {
-        if let Some(share) = self.try_shared() {
-            return Ok(share);
+        if let Some(guard) = self.try_shared() {
+            return Ok(guard);
         }
         not_closed(Acquire::new(&self.permits, 1, wait, spins.0).await)?;
         Ok(self.shared())
     }
 
-    /// Private, as [`Guarded::alone`].
+    /// Private: the caller has just acquired a permit.
     #[inline]
     fn shared(&self) -> SharedGuard<'_, T> {
         SharedGuard { from: self, shares: PhantomData }
     }
 }
 
-/// Waits for all permits. Written by hand, for a free lock is to cost its compare-and-swap and no more.
+/// Waits for all permits. Written by hand, so that a free lock costs only its compare-and-swap.
 #[must_use = "it waits when it is awaited"]
 pub(super) struct AcquireExclusive<'a, T: ?Sized> {
     from: &'a PermitCell<T>,
@@ -99,9 +99,9 @@ impl<'a, T: ?Sized> Future for AcquireExclusive<'a, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.acquire.is_waiting()
-            && let Some(alone) = self.from.try_exclusive()
+            && let Some(guard) = self.from.try_exclusive()
         {
-            return Poll::Ready(Ok(alone));
+            return Poll::Ready(Ok(guard));
         }
         match Pin::new(&mut self.acquire).poll(context) {
             Poll::Pending => Poll::Pending,
@@ -110,7 +110,7 @@ impl<'a, T: ?Sized> Future for AcquireExclusive<'a, T> {
     }
 }
 
-/// Locks are never closed.
+/// Unwraps an outcome, since locks are never closed.
 fn not_closed(outcome: Result<(), AcquireError>) -> Result<(), Congested> {
     match outcome {
         Ok(()) => Ok(()),
@@ -119,10 +119,10 @@ fn not_closed(outcome: Result<(), AcquireError>) -> Result<(), Congested> {
     }
 }
 
-/// All permits: the value is its holder's alone.
+/// All permits: exclusive access to the value.
 pub(super) struct ExclusiveGuard<'a, T: ?Sized> {
     from: &'a PermitCell<T>,
-    /// As good as `&mut T`: it goes to other threads if that may, and is looked at from others if that may.
+    /// Makes the guard `Send` and `Sync` under the same conditions as `&mut T`.
     owns: PhantomData<&'a mut T>,
 }
 
@@ -137,7 +137,8 @@ impl<T: ?Sized> Deref for ExclusiveGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard holds all permits until it is dropped, so no other guard exists; a `&mut` from this one borrows it.
+        // SAFETY: this guard holds all permits until it is dropped, so no other guard exists. A
+        // `&mut` from this guard borrows it.
         unsafe { &*self.from.value.get() }
     }
 }
@@ -145,7 +146,7 @@ impl<T: ?Sized> Deref for ExclusiveGuard<'_, T> {
 impl<T: ?Sized> DerefMut for ExclusiveGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the `&mut self` keeps this guard's other references away.
+        // SAFETY: as above, and `&mut self` excludes this guard's other references.
         unsafe { &mut *self.from.value.get() }
     }
 }
@@ -157,10 +158,10 @@ impl<T: ?Sized> Drop for ExclusiveGuard<'_, T> {
     }
 }
 
-/// A permit of many: the value is shared.
+/// One permit of many: shared access to the value.
 pub(super) struct SharedGuard<'a, T: ?Sized> {
     from: &'a PermitCell<T>,
-    /// As good as `&T`.
+    /// Makes the guard `Send` and `Sync` under the same conditions as `&T`.
     shares: PhantomData<&'a T>,
 }
 
@@ -169,7 +170,8 @@ impl<T: ?Sized> Deref for SharedGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard holds a permit until it is dropped, so nobody has all of them, and no `&mut` exists.
+        // SAFETY: this guard holds a permit until it is dropped, so no guard holds all permits, and
+        // no `&mut` exists.
         unsafe { &*self.from.value.get() }
     }
 }

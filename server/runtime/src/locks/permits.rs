@@ -1,20 +1,24 @@
-//! Engine of mutexes, read-write locks, semaphores and channels: a number of permits, and a line of those that wait for
-//! some. A mutex has one permit. A reader takes one of a read-write lock's permits, and a writer all.
+//! Core of mutexes, read-write locks, semaphores and channels: a number of permits, and a queue of
+//! waiters. A mutex has one permit. A reader takes one of a read-write lock's permits, and a writer
+//! all.
 //!
-//! **The state** is one word: how many permits are free, and whether the line is to be asked before anyone takes or returns
-//! any ([`LINE`]). Without that bit, taking and returning are one compare-and-swap. With it, the word changes only under the
-//! line's mutex.
+//! **State.** One word has the number of free permits and the bit [`QUEUED`]. Without the bit,
+//! acquiring and releasing are one compare-and-swap. With it, the word changes only under the
+//! queue's mutex.
 //!
-//! **Fairness.** Who waits is served in order of arrival. When permits come back, the first in the line is woken and the
-//! permits stay free until it has come: whoever is quicker has them, so that a lock isn't idle while a thread wakes up. One
-//! that came too late waits on at its place, with the bit set, and the next time it is handed what it waits for. So a waiter
-//! is overtaken only between its being woken and its first try, and nobody starves.
+//! **Fairness.** Waiters are served in order of arrival. When permits are released, the first
+//! waiter is woken, and the permits stay free until it tries. A quicker thread may take them, so
+//! that a lock isn't idle while a thread wakes up. An overtaken waiter keeps its position, with the
+//! bit set, and is handed its permits the next time. So a waiter can be overtaken only between its
+//! wake-up and its first try, and none starves.
 //!
-//! **Too late.** A waiter whose budget has been spent by the time its turn comes is told so instead of being handed anything,
-//! without a detour over its thread: by whoever gives the permits back, who goes on to the next one.
+//! **Too late.** A waiter whose budget is spent when its turn comes gets a rejection instead of
+//! permits. The thread that releases the permits resolves this, and goes on to the next waiter
+//! without a detour over the late one's thread.
 //!
-//! **Invariant**, under the line's mutex: if anyone is in the line, either the bit is set, or the first has been woken and is
-//! on its way (`sent`), and will set the bit or see to the next one. A waiter that is dropped does what it owed.
+//! **Invariant**, under the queue's mutex: with any waiter, either the bit is set, or the first
+//! waiter is woken (`woken`). A woken waiter will set the bit or resolve the next one. A waiter
+//! that is dropped does this work, too.
 
 use super::registry;
 use super::stats::{LockCounts, LockKind, LockStats, UncontendedCount};
@@ -31,20 +35,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use wait_list::{NO_DEADLINE, WaitList, WaiterId, WaiterStage};
 
-/// The bit that sends everyone to the line.
+/// Bit that makes all threads take the queue's mutex.
 const QUEUED: u64 = 1;
 /// A single permit in the state's word.
 const ONE: u64 = 2;
 
-/// No time: the line is empty.
+/// No time: no waiter.
 const NO_WAITER: u64 = u64::MAX;
 
-/// How often a thread looks whether the permits are back before it joins the line: as often as the standard library's mutex.
-/// A sleep and a wake-up cost as much as many short critical sections.
+/// Times that a thread checks for permits before it joins the queue, as often as the standard
+/// library's mutex. A sleep and a wake-up cost as much as many short critical sections.
 #[cfg(not(loom))]
 pub(super) const SPINS_OF_THREADS: u32 = 100;
-/// A task looks a tenth as often: its core has others to run, and joining the line costs it no sleep but some hundred
-/// nanoseconds.
+/// A task checks a tenth as often. Its core has other tasks to run, and joining the queue costs it
+/// no sleep but some hundred nanoseconds.
 #[cfg(not(loom))]
 pub(super) const SPINS_OF_TASKS: u32 = 10;
 #[cfg(loom)]
@@ -52,11 +56,12 @@ pub(super) const SPINS_OF_THREADS: u32 = 0;
 #[cfg(loom)]
 pub(super) const SPINS_OF_TASKS: u32 = 0;
 
-/// See the module.
+/// Permits with a queue of waiters. See the module.
 pub(super) struct Permits {
     state: AtomicU64,
     uncontended: UncontendedCount,
-    /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
+    /// Arrival time of the first waiter; [`NO_WAITER`] without one. Written under the queue's
+    /// mutex, read without.
     oldest: AtomicU64,
     waiters: Mutex<Waiters>,
     counts: Arc<LockCounts>,
@@ -65,16 +70,16 @@ pub(super) struct Permits {
 #[derive(Default)]
 struct Waiters {
     list: WaitList,
-    /// The first, if it has been woken and has not come yet.
+    /// The first waiter, if it was woken and has not tried yet.
     woken: Option<WaiterId>,
     closed: bool,
 }
 
-/// Why nothing was taken.
+/// Reason for acquiring nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcquireError {
     Congested(Congested),
-    /// There is nothing to wait for any more.
+    /// The permits are closed, so waiting is pointless.
     Closed,
 }
 
@@ -87,7 +92,7 @@ pub(super) enum WaitPolicy {
     UnlessCongested,
 }
 
-/// Wakers to call when the line's mutex is free again: one most of the time.
+/// Wakers to call after the queue's mutex is released, usually one.
 #[derive(Default)]
 struct Wakers {
     first: Option<Waker>,
@@ -102,7 +107,7 @@ impl Wakers {
         }
     }
 
-    /// Adds the waker of a waiter that gets nothing. Waiters that get permits are woken before it.
+    /// Adds the waker of a rejected waiter. Waiters that get permits are woken before it.
     fn add_late(&mut self, waker: Option<Waker>) {
         self.more.extend(waker);
     }
@@ -117,7 +122,7 @@ impl Permits {
         Permits::counted(registry::counts(name, kind), permits)
     }
 
-    /// Permits whose numbers are not listed by name.
+    /// Makes permits whose statistics are not registered by name.
     pub(super) fn unlisted(counts: LockCounts, permits: u64) -> Self {
         Permits::counted(Arc::new(counts), permits)
     }
@@ -140,7 +145,7 @@ impl Permits {
         self.counts.read()
     }
 
-    /// How long the first in the line has waited.
+    /// Wait of the first waiter.
     pub(super) fn delay(&self) -> Nanos {
         let oldest = self.oldest.load(Ordering::Relaxed);
         if oldest == NO_WAITER { Nanos::ZERO } else { now().since(Time(oldest)) }
@@ -153,7 +158,7 @@ impl Permits {
 
     // ---- without waiting ----
 
-    /// Takes the only permit there is.
+    /// Takes the only permit, if it is free and there is no waiter.
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
         let locked = self.state.compare_exchange(ONE, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -163,7 +168,7 @@ impl Permits {
         locked
     }
 
-    /// Returns the only permit there is.
+    /// Returns the only permit.
     #[inline]
     pub(super) fn unlock(&self) {
         if self.state.compare_exchange(0, ONE, Ordering::Release, Ordering::Relaxed).is_err() {
@@ -171,7 +176,7 @@ impl Permits {
         }
     }
 
-    /// Takes `count` permits, if they are free and the line is empty.
+    /// Takes `count` permits, if they are free and there is no waiter.
     #[inline]
     pub(super) fn try_acquire(&self, count: u64) -> bool {
         let acquired = self.take(count);
@@ -194,7 +199,7 @@ impl Permits {
         false
     }
 
-    /// Returns some, or adds new ones.
+    /// Returns permits, or adds new ones.
     #[inline]
     pub(super) fn release(&self, count: u64) {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -208,59 +213,60 @@ impl Permits {
         self.release_to_waiters(count);
     }
 
-    // ---- with the line ----
+    // ---- with waiters ----
 
     #[cold]
     fn release_to_waiters(&self, count: u64) {
-        let mut line = lock(&self.waiters);
+        let mut waiters = lock(&self.waiters);
         let mut wakers = Wakers::default();
         let state = self.state.load(Ordering::Acquire);
         if state & QUEUED == 0 {
-            // Somebody has seen to the line in between. What the word is now may change under our hands.
+            // Another thread has served the queue in between. The word may change concurrently.
             self.state.fetch_add(count * ONE, Ordering::Release);
         } else {
-            self.grant(&mut line, state / ONE + count, false, &mut wakers);
+            self.grant(&mut waiters, state / ONE + count, false, &mut wakers);
         }
-        drop(line);
+        drop(waiters);
         wakers.wake();
     }
 
-    /// Gives `free` permits to the line, and sets the word. The bit must be set, and no waiter sent. `handing`: hand
-    /// the permits to the first waiter at once.
-    fn grant(&self, line: &mut Waiters, mut free: u64, mut handing: bool, wakers: &mut Wakers) {
-        debug_assert!(line.woken.is_none(), "who was sent has no successor yet");
+    /// Gives `free` permits to the waiters, and stores the word. The bit must be set, and no waiter
+    /// woken. `handing`: hand permits to the first waiter at once.
+    fn grant(&self, waiters: &mut Waiters, mut free: u64, mut handing: bool, wakers: &mut Wakers) {
+        debug_assert!(waiters.woken.is_none(), "who was sent has no successor yet");
         let mut clock = None;
         let bit = loop {
-            let Some(first) = line.list.first() else { break 0 };
+            let Some(first) = waiters.list.first() else { break 0 };
             if first.deadline != NO_DEADLINE && first.deadline < *clock.get_or_insert_with(now) {
-                wakers.add_late(line.list.resolve(first.id, WaiterStage::Late));
+                wakers.add_late(waiters.list.resolve(first.id, WaiterStage::Late));
             } else if first.count > free {
                 break QUEUED;
             } else if first.overtaken || handing {
                 free -= first.count;
-                wakers.add(line.list.resolve(first.id, WaiterStage::Granted));
-                // Those behind it that fit too would otherwise be woken one by the other.
+                wakers.add(waiters.list.resolve(first.id, WaiterStage::Granted));
+                // Otherwise further waiters that fit would be woken one by another.
                 handing = true;
             } else {
-                wakers.add(line.list.mark_woken(first.id));
-                line.woken = Some(first.id);
+                wakers.add(waiters.list.mark_woken(first.id));
+                waiters.woken = Some(first.id);
                 break 0;
             }
         };
         self.state.store((free * ONE) | bit, Ordering::Release);
-        self.publish(line);
+        self.publish(waiters);
     }
 
-    fn publish(&self, line: &Waiters) {
-        self.oldest.store(line.list.first().map_or(NO_WAITER, |first| first.since.0), Ordering::Relaxed);
+    fn publish(&self, waiters: &Waiters) {
+        self.oldest.store(waiters.list.first().map_or(NO_WAITER, |first| first.since.0), Ordering::Relaxed);
     }
 
-    /// Sets the bit, so that the word changes under the line's mutex only. Returns the permits that are free.
+    /// Sets the bit, so that the word changes under the queue's mutex only. Returns the free
+    /// permits.
     fn freeze(&self, _: &MutexGuard<'_, Waiters>) -> u64 {
         self.state.fetch_or(QUEUED, Ordering::Acquire) / ONE
     }
 
-    /// Takes the permits or joins the line, for as long as `budget` lasts.
+    /// Takes the permits, or joins the queue for as long as `budget` lasts.
     fn take_or_enqueue(
         &self,
         count: u64,
@@ -268,11 +274,11 @@ impl Permits {
         waker: &Waker,
     ) -> Result<Option<(WaiterId, Time)>, AcquireError> {
         let since = now();
-        let until = budget.remaining().map_or(NO_DEADLINE, |left| since + left);
-        let mut line = lock(&self.waiters);
-        if line.list.len() == 0 || line.woken.is_some() {
-            // Nobody is in the line, or those who are have somebody on the way who sees to them: as if from outside, but the bit
-            // must be there before anyone waits for nothing else.
+        let deadline = budget.remaining().map_or(NO_DEADLINE, |left| since + left);
+        let mut waiters = lock(&self.waiters);
+        if waiters.list.len() == 0 || waiters.woken.is_some() {
+            // Without waiters, or with a woken one that will serve the others, this works as
+            // without the queue. But the bit must be set before a thread waits alone.
             let mut state = self.state.load(Ordering::Relaxed);
             loop {
                 if state & QUEUED == 0 && state / ONE >= count {
@@ -281,9 +287,9 @@ impl Permits {
                         Ok(_) => return Ok(None),
                         Err(newer) => state = newer,
                     }
-                } else if line.closed {
+                } else if waiters.closed {
                     return Err(AcquireError::Closed);
-                } else if state & QUEUED != 0 || line.woken.is_some() {
+                } else if state & QUEUED != 0 || waiters.woken.is_some() {
                     break;
                 } else {
                     match self.state.compare_exchange_weak(state, state | QUEUED, Ordering::Relaxed, Ordering::Relaxed)
@@ -293,27 +299,28 @@ impl Permits {
                     }
                 }
             }
-        } else if line.closed {
+        } else if waiters.closed {
             return Err(AcquireError::Closed);
         }
-        let place = line.list.push(since, until, count, Some(waker.clone()));
-        self.publish(&line);
-        Ok(Some((place, since)))
+        let id = waiters.list.push(since, deadline, count, Some(waker.clone()));
+        self.publish(&waiters);
+        Ok(Some((id, since)))
     }
 
-    /// Whether a waiter was woken for permits that somebody else is quicker to take: they may be back in a moment.
-    fn is_early(&self, place: WaiterId, count: u64) -> bool {
-        lock(&self.waiters).list.stage(place) == WaiterStage::Woken && self.free() < count
+    /// Returns whether a waiter was woken for permits that a quicker thread has taken. These may be
+    /// free again in a moment.
+    fn is_early(&self, id: WaiterId, count: u64) -> bool {
+        lock(&self.waiters).list.stage(id) == WaiterStage::Woken && self.free() < count
     }
 
     /// Outcome of a waiter so far.
-    fn poll_waiter(&self, place: WaiterId, count: u64, waker: &Waker) -> Poll<Result<(), AcquireError>> {
-        let mut line = lock(&self.waiters);
+    fn poll_waiter(&self, id: WaiterId, count: u64, waker: &Waker) -> Poll<Result<(), AcquireError>> {
+        let mut waiters = lock(&self.waiters);
         let mut wakers = Wakers::default();
-        let outcome = match line.list.stage(place) {
+        let outcome = match waiters.list.stage(id) {
             WaiterStage::Waiting => {
-                let before = line.list.set_waker(place, waker);
-                drop(line);
+                let before = waiters.list.set_waker(id, waker);
+                drop(waiters);
                 drop(before);
                 return Poll::Pending;
             }
@@ -321,70 +328,70 @@ impl Permits {
             WaiterStage::Closed => Err(AcquireError::Closed),
             WaiterStage::Late => Err(AcquireError::Congested(self.refuse())),
             WaiterStage::Woken => {
-                let free = self.freeze(&line);
-                line.woken = None;
+                let free = self.freeze(&waiters);
+                waiters.woken = None;
                 if free < count {
-                    let before = line.list.mark_overtaken(place, waker);
-                    drop(line);
+                    let before = waiters.list.mark_overtaken(id, waker);
+                    drop(waiters);
                     drop(before);
                     return Poll::Pending;
                 }
-                line.list.resolve(place, WaiterStage::Granted);
-                self.grant(&mut line, free - count, true, &mut wakers);
+                waiters.list.resolve(id, WaiterStage::Granted);
+                self.grant(&mut waiters, free - count, true, &mut wakers);
                 Ok(())
             }
         };
-        line.list.remove(place);
-        drop(line);
+        waiters.list.remove(id);
+        drop(waiters);
         wakers.wake();
         Poll::Ready(outcome)
     }
 
-    /// A waiter goes without having been told what has become of it.
-    fn cancel(&self, place: WaiterId, count: u64) {
-        let mut line = lock(&self.waiters);
+    /// Removes a waiter that has not seen its outcome.
+    fn cancel(&self, id: WaiterId, count: u64) {
+        let mut waiters = lock(&self.waiters);
         let mut wakers = Wakers::default();
-        let (stage, waker) = line.list.remove(place);
+        let (stage, waker) = waiters.list.remove(id);
         match stage {
             WaiterStage::Granted => {
-                drop(line);
+                drop(waiters);
                 self.release(count);
                 return;
             }
             WaiterStage::Closed | WaiterStage::Late => {}
-            WaiterStage::Waiting if line.woken.is_some() => self.publish(&line),
-            // The next may fit where this one did not, or has to be woken in its place.
+            WaiterStage::Waiting if waiters.woken.is_some() => self.publish(&waiters),
+            // The next waiter may fit where this one did not, or has to be woken instead.
             WaiterStage::Waiting | WaiterStage::Woken => {
-                line.woken = None;
-                let free = self.freeze(&line);
-                self.grant(&mut line, free, false, &mut wakers);
+                waiters.woken = None;
+                let free = self.freeze(&waiters);
+                self.grant(&mut waiters, free, false, &mut wakers);
             }
         }
-        drop(line);
+        drop(waiters);
         drop(waker);
         wakers.wake();
     }
 
-    /// Closes the line: waiters are told so, and so is any later one. Free permits can still be taken.
+    /// Closes the queue: current and later waiters get an error. Free permits can still be taken.
     pub(super) fn close(&self) {
-        let mut line = lock(&self.waiters);
+        let mut waiters = lock(&self.waiters);
         let mut wakers = Wakers::default();
-        line.closed = true;
-        line.woken = None;
-        while let Some(first) = line.list.first() {
-            wakers.add(line.list.resolve(first.id, WaiterStage::Closed));
+        waiters.closed = true;
+        waiters.woken = None;
+        while let Some(first) = waiters.list.first() {
+            wakers.add(waiters.list.resolve(first.id, WaiterStage::Closed));
         }
-        let free = self.freeze(&line);
-        self.grant(&mut line, free, false, &mut wakers);
-        drop(line);
+        let free = self.freeze(&waiters);
+        self.grant(&mut waiters, free, false, &mut wakers);
+        drop(waiters);
         wakers.wake();
     }
 
-    /// Refuses if the running request would wait too long: for the first in the line as long as that has waited, `besides` in
-    /// queues behind this one, and for a core.
+    /// Rejects the running request if it would wait too long. The expected wait is that of the
+    /// first waiter, plus `besides` in downstream queues, plus that for a core.
     pub(super) fn check(&self, besides: Nanos) -> Result<(), Congested> {
         let budget = budget::current();
-        // Who has nothing left would wait for nothing but a refusal.
+        // A request without any budget left would only wait for its rejection.
         let lasts = !budget.is_spent() && budget.allows(self.delay() + besides + context::run_delay());
         if budget == Budget::UNLIMITED || lasts {
             return Ok(());
@@ -392,12 +399,12 @@ impl Permits {
         Err(self.refuse())
     }
 
-    /// Counts a refusal.
+    /// Counts a rejection.
     fn refuse(&self) -> Congested {
         super::refuse(&self.counts)
     }
 
-    /// Counts permits that were taken by somebody else's hand.
+    /// Counts permits that were taken without the counting fast path.
     fn count_uncontended(&self) {
         self.uncontended.add(&self.counts);
     }
@@ -409,7 +416,8 @@ impl Drop for Permits {
     }
 }
 
-/// Waits for permits. They are the caller's when it is ready, and not before: a future that is dropped has taken none.
+/// Waits for permits. The caller owns them once it is ready; a future dropped before has taken
+/// none.
 #[must_use = "it waits when it is awaited"]
 pub(super) struct Acquire<'a> {
     permits: &'a Permits,
@@ -419,12 +427,13 @@ pub(super) struct Acquire<'a> {
     waiting: Option<QueuedWait>,
 }
 
-/// In the line.
+/// A waiter in the queue.
 #[derive(Clone, Copy)]
 struct QueuedWait {
     id: WaiterId,
     since: Time,
-    /// Budget that the request had spent on run queues before: what it spends there meanwhile is charged already.
+    /// Budget that the request had spent in run queues before. Time spent there meanwhile is
+    /// charged already.
     spent_on_cores: Nanos,
 }
 
@@ -434,13 +443,13 @@ impl<'a> Acquire<'a> {
         Acquire { permits, count, wait, spins, waiting: None }
     }
 
-    /// Whether it is in the line.
+    /// Returns whether it waits in the queue.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// Removes a waiter that goes without having learned its outcome.
+    /// Removes a waiter that has not seen its outcome.
     #[cold]
     fn give_up(&self, waiting: QueuedWait) {
         charge(waiting.since, waiting.spent_on_cores);
@@ -448,7 +457,7 @@ impl<'a> Acquire<'a> {
         self.permits.cancel(waiting.id, self.count);
     }
 
-    /// Looks again for a moment, as long as the line is empty.
+    /// Spins for a moment while there is no waiter. Returns whether it got the permits.
     fn spin(&self) -> bool {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);
@@ -463,7 +472,7 @@ impl<'a> Acquire<'a> {
         false
     }
 
-    /// Gives a quicker thread a moment to be done.
+    /// Gives a quicker thread a moment to release the permits.
     fn linger(&self) {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);
@@ -499,7 +508,7 @@ impl<'a> Acquire<'a> {
     }
 }
 
-/// Charges the running request for a wait since then, less what run queues have had of it.
+/// Charges the running request for a wait since `since`, less the part spent in run queues.
 pub(super) fn charge(since: Time, spent_on_cores: Nanos) -> Nanos {
     let waited = now().since(since);
     let charged = budget::spent_on_cores().0.saturating_sub(spent_on_cores.0);
@@ -512,7 +521,7 @@ impl Future for Acquire<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(waiting) = self.waiting else { return self.begin(context.waker()) };
-        // Who was handed what it waited for holds others up from now on: it must not linger.
+        // A waiter that was handed its permits delays others and must not linger.
         if self.permits.is_early(waiting.id, self.count) {
             self.linger();
         }
@@ -522,7 +531,7 @@ impl Future for Acquire<'_> {
         self.waiting = None;
         let waited = charge(waiting.since, waiting.spent_on_cores);
         match outcome {
-            // What it waited for its core since it was woken counts, too.
+            // Its wait for a core since the wake-up counts, too.
             Ok(()) if self.wait == WaitPolicy::UnlessCongested && budget::current().is_spent() => {
                 self.permits.release(self.count);
                 return Poll::Ready(Err(AcquireError::Congested(self.permits.refuse())));

@@ -1,21 +1,22 @@
-//! The locks of this process by name, for a reader who looks for the contended one. The registry keeps no lock alive.
+//! The locks of this process by name, for a search of contended ones. The registry keeps no lock
+//! alive.
 
 use super::stats::{LockCounts, LockKind, LockStats};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Names that are kept apart. Locks beyond that share one entry, called [`OTHERS`]: a program that makes names up as it
-/// goes must not fill the memory.
+/// Maximum number of names. Further locks share one entry, called [`OTHERS`]: a program that
+/// generates names must not fill the memory.
 pub const NAMES: usize = 1024;
 
-/// Name of the locks beyond the number of names that are kept apart.
+/// Name of the locks beyond the maximum number of names.
 pub const OTHERS: &str = "(others)";
 
 type Names = BTreeMap<(&'static str, LockKind), Weak<LockCounts>>;
 
 static REGISTRY: Mutex<Names> = Mutex::new(Names::new());
 
-/// The numbers for a new lock: those of the locks of the same name and kind, if there are any.
+/// Returns the counts for a new lock, shared with the locks of the same name and kind.
 pub(super) fn counts(name: &'static str, kind: LockKind) -> Arc<LockCounts> {
     let mut names = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     find_or_add(&mut names, name, kind)
@@ -36,7 +37,7 @@ fn find_or_add(names: &mut Names, name: &'static str, kind: LockKind) -> Arc<Loc
     counts
 }
 
-/// The numbers of all locks that there are, those first that were waited for longest, all together.
+/// Statistics of all live locks by name, those with the longest total wait first.
 pub fn stats() -> Vec<LockStats> {
     let live: Vec<Arc<LockCounts>> = {
         let names = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Many readers or one writer.
+//! A read-write lock.
 
 use super::blocking::block_on;
 use super::permit_cell::{ExclusiveGuard, PermitCell, SharedGuard};
@@ -9,24 +9,25 @@ use leeward_core::units::Nanos;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Readers at once: more wait for each other, as if for a writer.
+/// Maximum concurrent readers: more wait for each other, as if for a writer.
 const READERS: u64 = 1 << 30;
 
-/// A value that many readers or one writer have at a time. Waiters are served in order of arrival, so readers that come
-/// after a waiting writer wait behind it, and neither kind starves the other. Don't read twice in one request: with a
-/// writer waiting in between, the second read waits for the first to end.
+/// A value that many readers or one writer have at a time. Waiters are served in order of arrival.
+/// Readers that arrive after a waiting writer wait behind it, so neither kind starves the other.
+/// Don't read twice in one request: with a writer waiting in between, the second read waits for the
+/// first to end.
 pub struct RwLock<T: ?Sized> {
     inner: PermitCell<T>,
 }
 
 impl<T> RwLock<T> {
-    /// A lock around `value`. The name is what a refusal, `leeward top` and reports call it; locks of one name share their
-    /// statistics.
+    /// Makes a lock around `value`. Rejections, `leeward top` and reports show the name; locks of
+    /// one name share their statistics.
     pub fn new(name: &'static str, value: T) -> Self {
         RwLock { inner: PermitCell::new(Permits::new(name, LockKind::RwLock, READERS), value) }
     }
 
-    /// The value, when the lock is no longer needed.
+    /// Returns the value and ends the lock.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
@@ -42,39 +43,39 @@ impl<T: ?Sized + Sync> RwLock<T> {
     /// Waits to read, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not, or has not when the turn came.
+    /// The budget would not last, or did not last until the lock was acquired.
     #[inline]
     pub async fn read_unless_congested(&self) -> Result<RwLockReadGuard<'_, T>, Congested> {
         Ok(RwLockReadGuard { inner: self.inner.acquire_shared(WaitPolicy::UnlessCongested, Spins::OF_TASKS).await? })
     }
 
-    /// As [`RwLock::read`], with the thread waiting.
+    /// Reads as [`RwLock::read`] does, blocking the thread.
     #[inline]
     pub fn read_blocking(&self) -> RwLockReadGuard<'_, T> {
-        let share = match self.inner.try_shared() {
-            Some(share) => share,
+        let guard = match self.inner.try_shared() {
+            Some(guard) => guard,
             None => expect_granted(block_on(self.inner.acquire_shared(WaitPolicy::Always, Spins::OF_THREADS))),
         };
-        RwLockReadGuard { inner: share }
+        RwLockReadGuard { inner: guard }
     }
 
-    /// As [`RwLock::read_unless_congested`], with the thread waiting.
+    /// Reads as [`RwLock::read_unless_congested`] does, blocking the thread.
     ///
     /// # Errors
-    /// The running request's budget would not last, or has not when the turn came.
+    /// The running request's budget would not last, or did not last until the lock was acquired.
     #[inline]
     pub fn read_blocking_unless_congested(&self) -> Result<RwLockReadGuard<'_, T>, Congested> {
-        let share = match self.inner.try_shared() {
-            Some(share) => share,
+        let guard = match self.inner.try_shared() {
+            Some(guard) => guard,
             None => block_on(self.inner.acquire_shared(WaitPolicy::UnlessCongested, Spins::OF_THREADS))?,
         };
-        Ok(RwLockReadGuard { inner: share })
+        Ok(RwLockReadGuard { inner: guard })
     }
 
     /// Reads, if no writer has the lock or waits for it.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.inner.try_shared().map(|share| RwLockReadGuard { inner: share })
+        self.inner.try_shared().map(|guard| RwLockReadGuard { inner: guard })
     }
 }
 
@@ -90,7 +91,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits to write, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not, or has not when the turn came.
+    /// The budget would not last, or did not last until the lock was acquired.
     #[inline]
     pub async fn write_unless_congested(&self) -> Result<RwLockWriteGuard<'_, T>, Congested> {
         Ok(RwLockWriteGuard {
@@ -98,46 +99,46 @@ impl<T: ?Sized> RwLock<T> {
         })
     }
 
-    /// As [`RwLock::write`], with the thread waiting.
+    /// Writes as [`RwLock::write`] does, blocking the thread.
     #[inline]
     pub fn write_blocking(&self) -> RwLockWriteGuard<'_, T> {
-        let alone = match self.inner.try_exclusive() {
-            Some(alone) => alone,
+        let guard = match self.inner.try_exclusive() {
+            Some(guard) => guard,
             None => expect_granted(block_on(self.inner.acquire_exclusive(WaitPolicy::Always, Spins::OF_THREADS))),
         };
-        RwLockWriteGuard { inner: alone }
+        RwLockWriteGuard { inner: guard }
     }
 
-    /// As [`RwLock::write_unless_congested`], with the thread waiting.
+    /// Writes as [`RwLock::write_unless_congested`] does, blocking the thread.
     ///
     /// # Errors
-    /// The running request's budget would not last, or has not when the turn came.
+    /// The running request's budget would not last, or did not last until the lock was acquired.
     #[inline]
     pub fn write_blocking_unless_congested(&self) -> Result<RwLockWriteGuard<'_, T>, Congested> {
-        let alone = match self.inner.try_exclusive() {
-            Some(alone) => alone,
+        let guard = match self.inner.try_exclusive() {
+            Some(guard) => guard,
             None => block_on(self.inner.acquire_exclusive(WaitPolicy::UnlessCongested, Spins::OF_THREADS))?,
         };
-        Ok(RwLockWriteGuard { inner: alone })
+        Ok(RwLockWriteGuard { inner: guard })
     }
 
-    /// Writes, if the lock is free and the line is empty.
+    /// Writes, if the lock is free and has no waiters.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.inner.try_exclusive().map(|alone| RwLockWriteGuard { inner: alone })
+        self.inner.try_exclusive().map(|guard| RwLockWriteGuard { inner: guard })
     }
 
-    /// The value, through the only reference there is.
+    /// Returns the value through an exclusive reference.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
 
-    /// How long the oldest waiter has waited, reader or writer; zero without one.
+    /// Wait of the oldest waiter, reader or writer; zero without one.
     pub fn delay(&self) -> Nanos {
         self.inner.permits().delay()
     }
 
-    /// Its name.
+    /// The lock's name.
     pub fn name(&self) -> &'static str {
         self.inner.permits().name()
     }
@@ -159,7 +160,7 @@ impl<T: ?Sized + Sync + fmt::Debug> fmt::Debug for RwLock<T> {
     }
 }
 
-/// The value of an [`RwLock`] for reading, until it is dropped.
+/// Access to the value of an [`RwLock`] for reading, until it is dropped.
 #[must_use = "the lock is free again when it is dropped"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     inner: SharedGuard<'a, T>,
@@ -180,7 +181,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
     }
 }
 
-/// The value of an [`RwLock`] for writing, until it is dropped.
+/// Access to the value of an [`RwLock`] for writing, until it is dropped.
 #[must_use = "the lock is free again when it is dropped"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     inner: ExclusiveGuard<'a, T>,

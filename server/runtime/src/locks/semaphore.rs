@@ -1,4 +1,4 @@
-//! So many at once.
+//! A semaphore.
 
 use super::blocking::block_on;
 use super::permits::{Acquire, AcquireError, Permits, WaitPolicy};
@@ -7,8 +7,8 @@ use super::{Congested, Spins, expect_granted};
 use leeward_core::units::Nanos;
 use std::fmt;
 
-/// Lets a number of holders in at once. Waiters are served in order of arrival: a waiter that wants many permits before
-/// one behind it that wants few.
+/// Admits a bounded number of holders at once. Waiters are served in order of arrival, so one that
+/// wants many permits comes before a later one that wants few.
 ///
 /// ```
 /// use leeward_runtime::locks::Semaphore;
@@ -26,7 +26,8 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Lets `permits` in at once, 2^32 at most. The name is what a refusal, `leeward top` and reports call it.
+    /// Makes a semaphore with `permits` permits (below 2^32). Rejections, `leeward top` and reports
+    /// show the name.
     pub fn new(name: &'static str, permits: u32) -> Self {
         Semaphore { permits: Permits::new(name, LockKind::Semaphore, permits.into()), all: permits.into() }
     }
@@ -39,7 +40,7 @@ impl Semaphore {
     /// Waits for a permit, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not, or has not when the turn came.
+    /// The budget would not last, or did not last until the permit was acquired.
     pub async fn acquire_unless_congested(&self) -> Result<Permit<'_>, Congested> {
         self.acquire_many_unless_congested(1).await
     }
@@ -47,7 +48,7 @@ impl Semaphore {
     /// Waits for `count` permits at once.
     ///
     /// # Panics
-    /// There are not that many, taken ones included.
+    /// `count` exceeds the number of all permits.
     pub async fn acquire_many(&self, count: u32) -> Permit<'_> {
         expect_granted(self.take(count, WaitPolicy::Always, Spins::OF_TASKS).await)
     }
@@ -55,15 +56,15 @@ impl Semaphore {
     /// Waits for `count` permits at once, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not, or has not when the turn came.
+    /// The budget would not last, or did not last until the permits were acquired.
     ///
     /// # Panics
-    /// There are not that many, taken ones included.
+    /// `count` exceeds the number of all permits.
     pub async fn acquire_many_unless_congested(&self, count: u32) -> Result<Permit<'_>, Congested> {
         self.take(count, WaitPolicy::UnlessCongested, Spins::OF_TASKS).await
     }
 
-    /// As [`Semaphore::acquire`], with the thread waiting.
+    /// Acquires as [`Semaphore::acquire`] does, blocking the thread.
     pub fn acquire_blocking(&self) -> Permit<'_> {
         if let Some(permit) = self.try_acquire() {
             return permit;
@@ -71,10 +72,10 @@ impl Semaphore {
         expect_granted(block_on(self.take(1, WaitPolicy::Always, Spins::OF_THREADS)))
     }
 
-    /// As [`Semaphore::acquire_unless_congested`], with the thread waiting.
+    /// Acquires as [`Semaphore::acquire_unless_congested`] does, blocking the thread.
     ///
     /// # Errors
-    /// The running request's budget would not last, or has not when the turn came.
+    /// The running request's budget would not last, or did not last until the permit was acquired.
     pub fn acquire_blocking_unless_congested(&self) -> Result<Permit<'_>, Congested> {
         if let Some(permit) = self.try_acquire() {
             return Ok(permit);
@@ -82,7 +83,7 @@ impl Semaphore {
         block_on(self.take(1, WaitPolicy::UnlessCongested, Spins::OF_THREADS))
     }
 
-    /// A permit, if one is free and the line is empty.
+    /// Takes a permit, if one is free and there is no waiter.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.permits.try_acquire(1).then(|| Permit { semaphore: self, count: 1 })
     }
@@ -92,12 +93,12 @@ impl Semaphore {
         self.permits.free()
     }
 
-    /// How long the oldest waiter has waited; zero without one.
+    /// Wait of the oldest waiter; zero without one.
     pub fn delay(&self) -> Nanos {
         self.permits.delay()
     }
 
-    /// Its name.
+    /// The semaphore's name.
     pub fn name(&self) -> &'static str {
         self.permits.name()
     }

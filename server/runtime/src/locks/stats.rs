@@ -1,6 +1,6 @@
-//! Statistics of a lock, in a fixed amount of memory: how often it was taken, waited for, refused, and for how long.
-//! Locks of the same name and kind share their numbers, because the stripes of a table are one lock to a reader who
-//! looks for the contended one.
+//! Statistics of a lock, in a fixed amount of memory: acquisitions, waits, rejections, and
+//! durations. Locks of the same name and kind share their statistics: the stripes of a table are
+//! one lock for a search of contended ones.
 
 use leeward_core::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,15 @@ pub enum LockKind {
     Condvar,
     /// A [`Semaphore`](super::Semaphore).
     Semaphore,
-    /// A [`channel`](super::channel()): senders that wait for room.
+    /// A [`channel`](super::channel()): senders that wait for capacity.
     Channel,
-    /// A [`Line`](super::Line) in front of something that this crate knows nothing of.
+    /// An [`AcquireQueue`](super::AcquireQueue) in front of a resource that this crate does not
+    /// know.
     AcquireQueue,
 }
 
 impl LockKind {
-    /// In lower case, for people and JSON.
+    /// Name in lower case, for people and JSON.
     pub fn name(self) -> &'static str {
         match self {
             LockKind::Mutex => "mutex",
@@ -37,11 +38,11 @@ impl LockKind {
     }
 }
 
-/// Buckets of the histogram: bucket `i` holds waits of less than 2^i ns that no bucket before holds, the last one all others
-/// (above 9 minutes).
+/// Buckets of the histogram. Bucket `i` holds waits below 2^i ns that fit no lower bucket; the last
+/// one holds all longer waits (above 9 minutes).
 pub const BUCKETS: usize = 40;
 
-/// The numbers as they grow. No decision depends on them, so they are relaxed.
+/// Live counters. No decision depends on them, so accesses are relaxed.
 pub(super) struct LockCounts {
     pub(super) name: &'static str,
     pub(super) kind: LockKind,
@@ -69,12 +70,12 @@ impl LockCounts {
         }
     }
 
-    /// Taken so often without waiting.
+    /// Counts `times` acquisitions without waiting.
     pub(super) fn count_uncontended(&self, times: u64) {
         self.uncontended.fetch_add(times, Ordering::Relaxed);
     }
 
-    /// Taken after a wait.
+    /// Counts an acquisition after a wait.
     pub(super) fn count_wait(&self, span: Nanos) {
         self.contended.fetch_add(1, Ordering::Relaxed);
         self.waited.fetch_add(span.0, Ordering::Relaxed);
@@ -87,7 +88,7 @@ impl LockCounts {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gave up waiting.
+    /// Counts a waiter that gave up.
     pub(super) fn count_cancelled(&self) {
         self.cancelled.fetch_add(1, Ordering::Relaxed);
     }
@@ -113,29 +114,30 @@ impl LockCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockStats {
-    /// The name that they were made with.
+    /// The locks' name.
     pub name: &'static str,
     /// Kind of these locks.
     pub kind: LockKind,
-    /// Taken, with or without waiting. Those without are added in batches: up to 63 of each lock may be missing.
+    /// Acquisitions, with or without waiting. Those without are added in batches, so up to 63 of
+    /// each lock may be missing.
     pub acquired: u64,
     /// Acquisitions that waited.
     pub contended: u64,
-    /// Refused, because the request's budget would not have lasted.
+    /// Acquisitions rejected because the request's budget would not have lasted.
     pub refused: u64,
-    /// Gave up while they waited: the future was dropped.
+    /// Acquisitions given up while waiting, by dropping the future.
     pub cancelled: u64,
     /// Sum of all waits.
     pub waited: Nanos,
     /// The longest wait.
     pub longest: Nanos,
-    /// How many waited how long, by powers of two: see [`BUCKETS`].
+    /// Histogram of the waits, by powers of two: see [`BUCKETS`].
     pub waits: [u64; BUCKETS],
 }
 
 impl LockStats {
-    /// Statistics since `earlier`, a look at the same locks. The longest wait stays that of all times: those of a part
-    /// of them are not known.
+    /// Statistics since `earlier`, of the same locks. The longest wait stays that of all times,
+    /// since that of a part is unknown.
     pub fn since(&self, earlier: &LockStats) -> LockStats {
         LockStats {
             name: self.name,
@@ -150,8 +152,8 @@ impl LockStats {
         }
     }
 
-    /// The wait that so large a share (0 to 1) of all that took it did not exceed, those among them that did not wait: as
-    /// exact as [`quantile`](Self::quantile).
+    /// Quantile of the wait over all acquisitions, including those without a wait; `share` is from
+    /// 0 to 1. As exact as [`quantile`](Self::quantile).
     pub fn quantile_of_all(&self, share: f64) -> Nanos {
         let at_once = self.acquired.saturating_sub(self.contended);
         let rank = (self.acquired as f64 * share).ceil();
@@ -161,8 +163,8 @@ impl LockStats {
         }
     }
 
-    /// The wait that so large a share (0 to 1) of the waiters did not exceed: the upper end of a bucket, so up to twice
-    /// too much; zero without waiters.
+    /// Quantile of the waits; `share` is from 0 to 1. Returns the upper end of a bucket, so up to
+    /// twice too much; zero without waiters.
     pub fn quantile(&self, share: f64) -> Nanos {
         let all: u64 = self.waits.iter().sum();
         if all == 0 {
@@ -180,11 +182,11 @@ impl LockStats {
     }
 }
 
-/// A lock's own count of acquisitions without a wait, beside its state so that counting touches no other memory. The
-/// lock adds it to the shared numbers now and then.
+/// A lock's own count of acquisitions without a wait. It lies beside the lock's state, so that
+/// counting touches no other memory. The lock adds it to the shared counts now and then.
 pub(super) struct UncontendedCount(AtomicU64);
 
-/// Add after this many: a power of two.
+/// Size of a batch: a power of two.
 const BATCH: u64 = 64;
 
 impl UncontendedCount {
@@ -192,7 +194,7 @@ impl UncontendedCount {
         UncontendedCount(AtomicU64::new(0))
     }
 
-    /// Counts one, by the only holder of the lock: a plain addition.
+    /// Counts one acquisition by the only holder of the lock, with a plain addition.
     #[inline]
     pub(super) fn add_exclusive(&self, counts: &LockCounts) {
         let count = self.0.load(Ordering::Relaxed) + 1;
@@ -200,13 +202,13 @@ impl UncontendedCount {
         Self::report(count, counts);
     }
 
-    /// Counts one, by one of several holders.
+    /// Counts one acquisition by one of several holders.
     #[inline]
     pub(super) fn add(&self, counts: &LockCounts) {
         Self::report(self.0.fetch_add(1, Ordering::Relaxed) + 1, counts);
     }
 
-    /// At 1, 2, 4, … 64, and from then on every 64: a lock that is rarely taken is seen too.
+    /// Reports at 1, 2, 4, … 64, and then every 64, so that rarely used locks show too.
     #[inline]
     fn report(count: u64, counts: &LockCounts) {
         if count.is_multiple_of(BATCH) {
@@ -216,7 +218,7 @@ impl UncontendedCount {
         }
     }
 
-    /// Acquisitions that have not been added to the shared numbers yet.
+    /// Acquisitions that were not added to the shared counts yet.
     pub(super) fn unreported(&self) -> u64 {
         let count = self.0.load(Ordering::Relaxed);
         let reported = match count {
@@ -289,7 +291,8 @@ mod tests {
         let since = counts.read().since(&earlier);
         assert_eq!((since.acquired, since.contended, since.refused, since.cancelled), (6, 1, 1, 1));
         assert_eq!((since.waited, since.quantile(0.5)), (Nanos(50), Nanos(64)));
-        // A lock that was not there before has nothing to subtract; one that counts anew has nothing left.
+        // A lock that did not exist before has nothing to subtract; one that was reset has nothing
+        // left.
         assert_eq!(earlier.since(&counts.read()).acquired, 0);
     }
 }

@@ -1,14 +1,16 @@
-//! The locks' clock: one for the process, for a lock belongs to no server. Only differences of it mean anything.
+//! The locks' clock: one for the process, since a lock belongs to no server. Only differences are
+//! meaningful.
 
 use leeward_core::units::Time;
 
-/// The time now.
+/// Returns the current time.
 #[cfg(not(loom))]
 pub(super) fn now() -> Time {
     crate::clock::process()
 }
 
-/// A model's time stands still, unless the model moves it. All threads of a model are one of the checker's.
+/// Returns the model's time, which stands still unless the model moves it. All threads of a model
+/// run on one thread of the checker.
 #[cfg(loom)]
 pub(super) fn now() -> Time {
     MODEL.with(std::cell::Cell::get)

@@ -1,25 +1,26 @@
-//! Line of waiters, in order of arrival: a list in a slab, so that waiting allocates nothing once it has room, leaving
-//! from the middle is cheap, and no pointer is needed. Pure: the time is an argument, and no thread is woken here.
+//! A queue of waiters in order of arrival. It is a linked list in a slab. A new waiter allocates
+//! nothing while a slot is free, leaving from the middle is cheap, and no pointer is needed. Pure:
+//! time is an argument, and no thread is woken here.
 
 use leeward_core::units::Time;
 use std::task::Waker;
 
-/// A waiter's place, from [`List::push`] to [`List::remove`].
+/// Slot of a waiter, valid from [`WaitList::push`] to [`WaitList::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaiterId(usize);
 
-/// How far a waiter has come.
+/// Stage of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaiterStage {
-    /// In the line.
+    /// In the queue.
     Waiting,
-    /// Still in the line, and on its way to try.
+    /// Still in the queue, woken and about to try.
     Woken,
-    /// Out of the line: it has what it waits for and does not know it yet.
+    /// Out of the queue, with its permits. The waiter has not seen this yet.
     Granted,
-    /// Out of the line: there will be nothing to wait for any more.
+    /// Out of the queue, because the resource was closed.
     Closed,
-    /// Out of the line: its turn came after it could still be of use.
+    /// Out of the queue: its turn came after its deadline.
     Late,
 }
 
@@ -29,25 +30,25 @@ pub(super) const NO_DEADLINE: Time = Time(u64::MAX);
 struct Waiter {
     stage: WaiterStage,
     since: Time,
-    /// After that it does not want it any more.
+    /// Time after which the waiter no longer wants its permits.
     deadline: Time,
     /// Number of permits that the waiter wants, in the unit of the list's owner.
     count: u64,
-    /// Whether it has been woken before, and others were quicker.
+    /// Whether it was woken before, and other threads were quicker.
     overtaken: bool,
     waker: Option<Waker>,
     before: Option<usize>,
     after: Option<usize>,
 }
 
-/// Content of a place.
+/// Content of a slot.
 enum Slot {
     Occupied(Waiter),
-    /// The next free one.
+    /// A free slot; holds the index of the next free one.
     Free(Option<usize>),
 }
 
-/// The line, and the waiters that have left it and have not been told.
+/// The queue, and waiters out of it that have not seen their outcome.
 #[derive(Default)]
 pub(super) struct WaitList {
     slots: Vec<Slot>,
@@ -57,7 +58,7 @@ pub(super) struct WaitList {
     len: usize,
 }
 
-/// The waiter at the head of the line: what it wants.
+/// The first waiter and its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FirstWaiter {
     pub(super) id: WaiterId,
@@ -68,7 +69,7 @@ pub(super) struct FirstWaiter {
 }
 
 impl WaitList {
-    /// Joins the line at its end.
+    /// Adds a waiter at the end of the queue.
     pub(super) fn push(&mut self, since: Time, until: Time, count: u64, waker: Option<Waker>) -> WaiterId {
         let waiter = Waiter {
             stage: WaiterStage::Waiting,
@@ -102,12 +103,12 @@ impl WaitList {
         WaiterId(index)
     }
 
-    /// The first in the line.
+    /// Returns the first waiter.
     pub(super) fn first(&self) -> Option<FirstWaiter> {
-        let place = self.first?;
-        match &self.slots[place] {
+        let index = self.first?;
+        match &self.slots[index] {
             Slot::Occupied(Waiter { since, deadline: until, count, overtaken, .. }) => Some(FirstWaiter {
-                id: WaiterId(place),
+                id: WaiterId(index),
                 since: *since,
                 deadline: *until,
                 count: *count,
@@ -117,64 +118,67 @@ impl WaitList {
         }
     }
 
-    /// How many are in the line.
+    /// Number of waiters in the queue.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn stage(&mut self, place: WaiterId) -> WaiterStage {
-        self.waiter(place.0).stage
+    pub(super) fn stage(&mut self, id: WaiterId) -> WaiterStage {
+        self.waiter(id.0).stage
     }
 
-    /// Replaces the waker of a waiter that goes on waiting. Returns the one before, for the caller to drop: that may run code
-    /// of its task.
+    /// Replaces the waker of a waiter that keeps waiting. Returns the previous one for the caller
+    /// to drop, which may run code of its task.
     #[must_use]
-    pub(super) fn set_waker(&mut self, place: WaiterId, waker: &Waker) -> Option<Waker> {
-        let known = &mut self.waiter(place.0).waker;
+    pub(super) fn set_waker(&mut self, id: WaiterId, waker: &Waker) -> Option<Waker> {
+        let known = &mut self.waiter(id.0).waker;
         match known {
             Some(known) if known.will_wake(waker) => None,
             _ => known.replace(waker.clone()),
         }
     }
 
-    /// The waiter is on its way, keeping its place in the line. Returns its waker, for the caller to call.
-    pub(super) fn mark_woken(&mut self, place: WaiterId) -> Option<Waker> {
-        let waiter = self.waiter(place.0);
+    /// Marks the waiter as woken; it keeps its position. Returns its waker, for the caller to call.
+    pub(super) fn mark_woken(&mut self, id: WaiterId) -> Option<Waker> {
+        let waiter = self.waiter(id.0);
         waiter.stage = WaiterStage::Woken;
         waiter.waker.take()
     }
 
-    /// The waiter was sent and came too late: it waits on where it was. As [`List::wait_on`].
+    /// Marks a woken waiter as overtaken; it waits on at its position. Otherwise as
+    /// [`WaitList::set_waker`].
     #[must_use]
-    pub(super) fn mark_overtaken(&mut self, place: WaiterId, waker: &Waker) -> Option<Waker> {
-        let waiter = self.waiter(place.0);
+    pub(super) fn mark_overtaken(&mut self, id: WaiterId, waker: &Waker) -> Option<Waker> {
+        let waiter = self.waiter(id.0);
         waiter.stage = WaiterStage::Waiting;
         waiter.overtaken = true;
-        self.set_waker(place, waker)
+        self.set_waker(id, waker)
     }
 
-    /// Takes the waiter out of the line with an outcome for it to find. Returns its waker, for the caller to call.
-    pub(super) fn resolve(&mut self, place: WaiterId, outcome: WaiterStage) -> Option<Waker> {
-        self.unlink(place);
-        let waiter = self.waiter(place.0);
+    /// Takes the waiter out of the queue with an outcome. Returns its waker, for the caller to
+    /// call.
+    pub(super) fn resolve(&mut self, id: WaiterId, outcome: WaiterStage) -> Option<Waker> {
+        self.unlink(id);
+        let waiter = self.waiter(id.0);
         waiter.stage = outcome;
         waiter.waker.take()
     }
 
-    /// The waiter goes, wherever it is. Returns what it has not been told of, and its waker, for the caller to drop.
-    pub(super) fn remove(&mut self, place: WaiterId) -> (WaiterStage, Option<Waker>) {
-        let stage = self.stage(place);
+    /// Removes the waiter, in the queue or not. Returns its last stage, and its waker for the
+    /// caller to drop.
+    pub(super) fn remove(&mut self, id: WaiterId) -> (WaiterStage, Option<Waker>) {
+        let stage = self.stage(id);
         if matches!(stage, WaiterStage::Waiting | WaiterStage::Woken) {
-            self.unlink(place);
+            self.unlink(id);
         }
-        let slot = std::mem::replace(&mut self.slots[place.0], Slot::Free(self.free));
-        self.free = Some(place.0);
+        let slot = std::mem::replace(&mut self.slots[id.0], Slot::Free(self.free));
+        self.free = Some(id.0);
         let Slot::Occupied(waiter) = slot else { unreachable!("a place is removed once") };
         (stage, waiter.waker)
     }
 
-    fn unlink(&mut self, place: WaiterId) {
-        let waiter = self.waiter(place.0);
+    fn unlink(&mut self, id: WaiterId) {
+        let waiter = self.waiter(id.0);
         let (before, after) = (waiter.before.take(), waiter.after.take());
         match before {
             Some(before) => self.waiter(before).after = after,
@@ -202,38 +206,38 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Compares the list with a plain queue of numbers: the same order, whichever waiter leaves from wherever;
-        /// places are used again.
+        /// Compares the list with a plain queue of numbers: the order is the same, whichever waiter
+        /// leaves from any position. Slots are reused.
         #[test]
         fn is_a_queue_that_one_can_leave(steps in prop::collection::vec((0u8..4, 0usize..8), 0..300)) {
             let mut list = WaitList::default();
-            let mut line: VecDeque<(WaiterId, u64)> = VecDeque::new();
-            let mut settled: Vec<WaiterId> = Vec::new();
+            let mut expected: VecDeque<(WaiterId, u64)> = VecDeque::new();
+            let mut resolved: Vec<WaiterId> = Vec::new();
             let mut most = 0;
             for (now, (step, which)) in steps.into_iter().enumerate() {
                 let now = now as u64;
                 match step {
-                    0 | 1 => line.push_back((list.push(Time(now), NO_DEADLINE, now, None), now)),
-                    2 if which < line.len() => {
-                        let (place, _) = line.remove(which).unwrap();
-                        prop_assert_eq!(list.remove(place).0, WaiterStage::Waiting);
+                    0 | 1 => expected.push_back((list.push(Time(now), NO_DEADLINE, now, None), now)),
+                    2 if which < expected.len() => {
+                        let (id, _) = expected.remove(which).unwrap();
+                        prop_assert_eq!(list.remove(id).0, WaiterStage::Waiting);
                     }
                     2 => {
-                        if let Some(place) = settled.pop() {
-                            prop_assert_eq!(list.remove(place).0, WaiterStage::Granted);
+                        if let Some(id) = resolved.pop() {
+                            prop_assert_eq!(list.remove(id).0, WaiterStage::Granted);
                         }
                     }
                     _ => {
-                        if let Some((place, _)) = line.pop_front() {
-                            list.resolve(place, WaiterStage::Granted);
-                            settled.push(place);
+                        if let Some((id, _)) = expected.pop_front() {
+                            list.resolve(id, WaiterStage::Granted);
+                            resolved.push(id);
                         }
                     }
                 }
-                most = most.max(line.len() + settled.len());
+                most = most.max(expected.len() + resolved.len());
                 let first = list.first().map(|first| (first.id, first.count, first.since));
-                prop_assert_eq!(first, line.front().map(|(place, count)| (*place, *count, Time(*count))));
-                prop_assert_eq!(list.len(), line.len());
+                prop_assert_eq!(first, expected.front().map(|(id, count)| (*id, *count, Time(*count))));
+                prop_assert_eq!(list.len(), expected.len());
                 prop_assert!(list.slots.len() <= most, "room for those there were at once");
             }
         }

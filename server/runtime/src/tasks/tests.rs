@@ -1,4 +1,4 @@
-//! Tasks on the cores' shared state, without its threads.
+//! Tests of tasks on the cores' shared state, without its threads.
 
 use super::*;
 use crate::clock::Clock;
@@ -16,7 +16,7 @@ fn cores(count: usize) -> (Arc<Cores>, Arc<Mutex<Vec<usize>>>) {
     (Arc::new(Shared::new(count, Clock::start(), move |core| log.lock().unwrap().push(core))), woken)
 }
 
-/// Runs what is next in `from`'s queue, on `core`.
+/// Runs the next entry of `from`'s queue, on `core`.
 fn run(cores: &Cores, from: usize, core: usize) -> Option<Time> {
     let (since, work) = cores.queues.pop(from)?;
     match work {
@@ -26,12 +26,12 @@ fn run(cores: &Cores, from: usize, core: usize) -> Option<Time> {
     Some(since)
 }
 
-/// Waits to be woken once, by the waker that it leaves.
-async fn once(place: Arc<Mutex<Option<Waker>>>) -> u8 {
+/// Waits for one wake-up, by the waker that it stores.
+async fn once(waker: Arc<Mutex<Option<Waker>>>) -> u8 {
     let mut polls = 0;
     poll_fn(|context| {
         polls += 1;
-        *place.lock().unwrap() = Some(context.waker().clone());
+        *waker.lock().unwrap() = Some(context.waker().clone());
         if polls == 2 { Poll::Ready(7) } else { Poll::Pending }
     })
     .await
@@ -68,7 +68,7 @@ fn a_sleeping_core_is_woken_for_a_task_and_another_for_a_busy_one() {
     }
 }
 
-/// Panics when it is dropped, after noting it.
+/// Panics when it is dropped, after setting a flag.
 struct PanicOnDrop(Arc<AtomicBool>);
 
 impl Drop for PanicOnDrop {
@@ -80,7 +80,7 @@ impl Drop for PanicOnDrop {
 
 #[test]
 fn a_task_that_ends_early_takes_its_future_along_panics_and_all() {
-    // Refused, cancelled before it runs or while it waits, or left when the cores end.
+    // Rejected, cancelled before it runs or while it waits, or left when the cores end.
     for case in 0..5 {
         let (cores, _) = cores(1);
         let gone = Arc::new(AtomicBool::new(false));

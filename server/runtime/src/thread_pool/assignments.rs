@@ -1,4 +1,5 @@
-//! Which thread has which slot of the plan: a plain table, changed under one lock. Never here: the lock, threads, waking them.
+//! Assignment of the plan's slots to threads: a plain table, changed under one lock. Does not
+//! contain the lock, the threads, or their wake-up.
 
 use super::plan::Epoch;
 use leeward_threading::{Fanout, LeftoverWork, Role, Setup, Tasks, roles};
@@ -6,17 +7,17 @@ use leeward_threading::{Fanout, LeftoverWork, Role, Setup, Tasks, roles};
 /// Task of a thread until the plan changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The setup under which it was taken.
+    /// The setup under which the thread took it.
     pub setup: Setup,
-    /// Roles of the thread, and how it waits for work.
+    /// Role of the thread, and how it waits for work.
     pub role: Role,
-    /// Number among the posts of the same roles.
+    /// Index among the slots with the same tasks.
     pub index: u16,
-    /// How many posts of the same roles there are.
+    /// Number of slots with the same tasks.
     pub count: u16,
 }
 
-/// A slot of the plan, and the thread that has it.
+/// A slot of the plan, and its thread.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     role: Role,
@@ -24,21 +25,22 @@ struct Slot {
     thread: Option<u16>,
 }
 
-/// The table. All its memory is there from the start: a change of plan allocates nothing.
+/// The table of slots. All its memory is allocated at the start: a change of plan allocates
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct AssignmentTable {
     epoch: Epoch,
     setup: Setup,
     slots: Vec<Slot>,
-    /// The table before the last change, whose memory the next one uses.
+    /// The table before the last change. The next change reuses its memory.
     before: Vec<Slot>,
     /// Slot of each thread.
     slot_of: Vec<Option<u16>>,
-    /// Threads that have found no slot, and rest until one is there.
+    /// Threads without a slot, which stay parked until there is one.
     parked: Vec<bool>,
 }
 
-/// Roles are a set of three: so many kinds of duty there are at most.
+/// A role is a set of three tasks, so there are at most eight kinds.
 const KINDS: usize = 8;
 
 fn kind(roles: Tasks) -> usize {
@@ -47,9 +49,9 @@ fn kind(roles: Tasks) -> usize {
 }
 
 impl AssignmentTable {
-    /// No thread has a slot yet. There are `threads` of them.
+    /// Makes a table for `threads` threads, none of which has a slot yet.
     pub(crate) fn new(threads: usize, setup: &Setup) -> Self {
-        let mut claims = AssignmentTable {
+        let mut table = AssignmentTable {
             epoch: Epoch::FIRST,
             setup: *setup,
             slots: Vec::with_capacity(threads + 1),
@@ -57,8 +59,8 @@ impl AssignmentTable {
             slot_of: vec![None; threads],
             parked: vec![false; threads],
         };
-        claims.fill(setup, LeftoverWork::default());
-        claims
+        table.fill(setup, LeftoverWork::default());
+        table
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -69,28 +71,30 @@ impl AssignmentTable {
         &self.setup
     }
 
-    /// Slots of the setup into the table, all free.
-    fn fill(&mut self, setup: &Setup, owed: LeftoverWork) {
+    /// Fills the table with the setup's slots, all free.
+    fn fill(&mut self, setup: &Setup, leftover: LeftoverWork) {
         let mut counts = [0; KINDS];
         self.slots.clear();
-        // A plan that asks for more threads than there are gets as many as there are: the first slots are the needed ones.
-        for duty in roles(setup, owed).take(self.slot_of.len()) {
-            let count = &mut counts[kind(duty.tasks)];
-            self.slots.push(Slot { role: duty, index: *count, thread: None });
+        // A plan for more threads than exist gets as many slots as threads. The most needed slots
+        // come first.
+        for next in roles(setup, leftover).take(self.slot_of.len()) {
+            let count = &mut counts[kind(next.tasks)];
+            self.slots.push(Slot { role: next, index: *count, thread: None });
             *count += 1;
         }
     }
 
-    /// Makes a new table. A thread keeps a slot of the same roles, so that a switch moves few threads; but not one that executes if
-    /// the fan-out changes: it may be held by a request of the old kind, and the new kind must not wait for that. `wake` gets the
-    /// threads that have to hear of it: those that have lost their slot or wait differently from now on, and as many resting ones
-    /// as there are slots to take.
-    pub(crate) fn plan(&mut self, setup: &Setup, owed: LeftoverWork, wake: &mut Vec<u16>) {
+    /// Makes a new table. A thread keeps a slot of the same tasks, so that a switch moves few
+    /// threads. A thread that executes loses its slot if the fan-out changes. A request of the old
+    /// kind may hold it, and requests of the new kind must not wait for that. `wake` gets the
+    /// threads to be notified: those that lost their slot or wait differently, and as many parked
+    /// ones as there are open slots.
+    pub(crate) fn plan(&mut self, setup: &Setup, leftover: LeftoverWork, wake: &mut Vec<u16>) {
         let keeps_runners = self.setup.fanout == setup.fanout;
         std::mem::swap(&mut self.slots, &mut self.before);
-        self.fill(setup, owed);
+        self.fill(setup, leftover);
         (self.epoch, self.setup) = (self.epoch.next(), *setup);
-        // For each kind, where the search for the next old slot of that kind begins.
+        // For each kind, the index where the search for the next old slot of that kind begins.
         let mut from = [0; KINDS];
         let mut open = 0;
         for slot in 0..self.slots.len() {
@@ -108,7 +112,7 @@ impl AssignmentTable {
             let Some(thread) = old.thread.take() else { continue };
             self.slots[slot].thread = Some(thread);
             self.slot_of[usize::from(thread)] = Some(slot as u16);
-            // Who waits for leaves may have others to wait for.
+            // A thread that waits for leaves may have different leaves to wait for.
             if old.role.wait != wait || roles.contains(Tasks::AWAIT_LEAVES) {
                 wake.push(thread);
             }
@@ -119,11 +123,12 @@ impl AssignmentTable {
                 wake.push(thread);
             }
         }
-        let resting = self.parked.iter().enumerate().filter(|(_, rests)| **rests);
-        wake.extend(resting.take(open).map(|(thread, _)| thread as u16));
+        let parked = self.parked.iter().enumerate().filter(|(_, rests)| **rests);
+        wake.extend(parked.take(open).map(|(thread, _)| thread as u16));
     }
 
-    /// Slot of `thread`: the one that it has, else the first that is free. Without one it rests from now on.
+    /// Claims a slot for `thread`: its own, or else the first free one. Without one the thread
+    /// counts as parked.
     pub(crate) fn claim(&mut self, thread: u16) -> Option<Assignment> {
         let at = usize::from(thread);
         if self.slot_of[at].is_none() {
@@ -135,21 +140,21 @@ impl AssignmentTable {
         }
         let slot = self.slots[usize::from(self.slot_of[at]?)];
         let same = |other: &&Slot| other.role.tasks == slot.role.tasks;
-        let of = self.slots.iter().filter(same).count() as u16;
-        Some(Assignment { setup: self.setup, role: slot.role, index: slot.index, count: of })
+        let total = self.slots.iter().filter(same).count() as u16;
+        Some(Assignment { setup: self.setup, role: slot.role, index: slot.index, count: total })
     }
 
-    /// Threads that rest.
+    /// Number of parked threads.
     pub(crate) fn parked(&self) -> usize {
         self.parked.iter().filter(|rests| **rests).count()
     }
 
-    /// Slots that no thread has.
+    /// Number of slots without a thread.
     pub(crate) fn open(&self) -> usize {
         self.slots.iter().filter(|slot| slot.thread.is_none()).count()
     }
 
-    /// Whether a slot is there for calls of an older setup alone.
+    /// Returns whether a slot exists only for calls of an older setup.
     pub(crate) fn has_leftover_slot(&self) -> bool {
         self.setup.fanout == Fanout::Sync && self.slots.iter().any(|slot| slot.role.tasks.contains(Tasks::AWAIT_LEAVES))
     }
@@ -164,44 +169,45 @@ mod tests {
         text.parse().unwrap_or_else(|_| panic!("{text}"))
     }
 
-    fn roles(claims: &mut AssignmentTable, thread: u16) -> Option<Tasks> {
-        claims.claim(thread).map(|post| post.role.tasks)
+    fn roles(table: &mut AssignmentTable, thread: u16) -> Option<Tasks> {
+        table.claim(thread).map(|assignment| assignment.role.tasks)
     }
 
     #[test]
     fn threads_take_the_needed_slots_first_and_rest_when_there_is_none() {
-        let mut claims = AssignmentTable::new(5, &setup("ADB1-2-1"));
-        assert_eq!(roles(&mut claims, 4), Some(Tasks::RECEIVE));
-        assert_eq!(roles(&mut claims, 2), Some(Tasks::AWAIT_LEAVES));
-        assert_eq!(roles(&mut claims, 0), Some(Tasks::EXECUTE));
-        assert_eq!(roles(&mut claims, 1), Some(Tasks::EXECUTE));
-        assert_eq!(roles(&mut claims, 3), None);
-        assert_eq!((claims.parked(), claims.open()), (1, 0));
-        assert_eq!(roles(&mut claims, 4), Some(Tasks::RECEIVE), "kept");
+        let mut table = AssignmentTable::new(5, &setup("ADB1-2-1"));
+        assert_eq!(roles(&mut table, 4), Some(Tasks::RECEIVE));
+        assert_eq!(roles(&mut table, 2), Some(Tasks::AWAIT_LEAVES));
+        assert_eq!(roles(&mut table, 0), Some(Tasks::EXECUTE));
+        assert_eq!(roles(&mut table, 1), Some(Tasks::EXECUTE));
+        assert_eq!(roles(&mut table, 3), None);
+        assert_eq!((table.parked(), table.open()), (1, 0));
+        assert_eq!(roles(&mut table, 4), Some(Tasks::RECEIVE), "kept");
     }
 
     #[test]
     fn a_change_of_fanout_frees_those_that_execute() {
-        let mut claims = AssignmentTable::new(6, &setup("SDB1-2"));
-        (0..6).for_each(|thread| _ = claims.claim(thread));
+        let mut table = AssignmentTable::new(6, &setup("SDB1-2"));
+        (0..6).for_each(|thread| _ = table.claim(thread));
         let mut wake = Vec::new();
-        claims.plan(&setup("ADB1-2-1"), LeftoverWork::default(), &mut wake);
-        // Thread 0 keeps the front and sleeps on; 1 and 2 lose their slots; three that rest are for the three slots.
+        table.plan(&setup("ADB1-2-1"), LeftoverWork::default(), &mut wake);
+        // Thread 0 keeps its receiving slot and sleeps on. 1 and 2 lose their slots. Three parked
+        // threads are for the three open slots.
         assert_eq!(wake, [1, 2, 3, 4, 5]);
-        assert_eq!(roles(&mut claims, 3), Some(Tasks::AWAIT_LEAVES));
-        assert_eq!(roles(&mut claims, 0), Some(Tasks::RECEIVE));
+        assert_eq!(roles(&mut table, 3), Some(Tasks::AWAIT_LEAVES));
+        assert_eq!(roles(&mut table, 0), Some(Tasks::RECEIVE));
     }
 
     #[test]
     fn calls_that_are_owed_keep_a_thread() {
-        let mut claims = AssignmentTable::new(4, &setup("AIB1-0-1"));
-        (0..4).for_each(|thread| _ = claims.claim(thread));
+        let mut table = AssignmentTable::new(4, &setup("AIB1-0-1"));
+        (0..4).for_each(|thread| _ = table.claim(thread));
         let mut wake = Vec::new();
-        claims.plan(&setup("SIB1"), LeftoverWork { async_calls: 1 }, &mut wake);
-        assert!(claims.has_leftover_slot());
-        assert_eq!(roles(&mut claims, 1), Some(Tasks::AWAIT_LEAVES), "the same thread");
-        claims.plan(&setup("SIB1"), LeftoverWork::default(), &mut wake);
-        assert!(!claims.has_leftover_slot());
+        table.plan(&setup("SIB1"), LeftoverWork { async_calls: 1 }, &mut wake);
+        assert!(table.has_leftover_slot());
+        assert_eq!(roles(&mut table, 1), Some(Tasks::AWAIT_LEAVES), "the same thread");
+        table.plan(&setup("SIB1"), LeftoverWork::default(), &mut wake);
+        assert!(!table.has_leftover_slot());
     }
 
     fn any_setup() -> impl Strategy<Value = Setup> {
@@ -221,45 +227,46 @@ mod tests {
     }
 
     proptest! {
-        /// After every plan, whatever threads have come back by then: a slot has one thread and a thread one slot, every free slot has a
-        /// thread that is awake or woken for it, and the needed slots are there.
+        /// After every plan, whichever threads have come back by then: a slot has one thread and a
+        /// thread one slot. Every free slot has a thread that is awake or woken for it. The needed
+        /// slots exist.
         #[test]
         fn a_plan_strands_nobody(
             threads in 1..20usize,
             plans in prop::collection::vec((any_setup(), any::<bool>(), prop::collection::vec(any::<prop::sample::Index>(), 0..20)), 1..20),
         ) {
-            let mut claims = AssignmentTable::new(threads, &plans[0].0);
-            // Threads that have not heard of the newest plan, or work on under an older one.
+            let mut table = AssignmentTable::new(threads, &plans[0].0);
+            // Threads that have not seen the newest plan, or still work under an older one.
             let mut asleep = vec![false; threads];
             let mut wake = Vec::with_capacity(2 * threads);
-            let capacity = (claims.slots.capacity(), claims.before.capacity());
+            let capacity = (table.slots.capacity(), table.before.capacity());
             for (setup, owed, comers) in plans {
                 wake.clear();
-                claims.plan(&setup, LeftoverWork { async_calls: owed.into() }, &mut wake);
+                table.plan(&setup, LeftoverWork { async_calls: owed.into() }, &mut wake);
                 for thread in &wake {
                     asleep[usize::from(*thread)] = false;
                 }
                 for comer in comers {
                     let thread = comer.index(threads);
                     if !asleep[thread] {
-                        claims.claim(thread as u16);
+                        table.claim(thread as u16);
                         asleep[thread] = true;
                     }
                 }
-                for (at, slot) in claims.slots.iter().enumerate() {
+                for (at, slot) in table.slots.iter().enumerate() {
                     if let Some(thread) = slot.thread {
-                        prop_assert_eq!(claims.slot_of[usize::from(thread)], Some(at as u16));
+                        prop_assert_eq!(table.slot_of[usize::from(thread)], Some(at as u16));
                     }
                 }
-                let holders = claims.slot_of.iter().flatten().count();
-                prop_assert_eq!(holders, claims.slots.len() - claims.open());
-                let coming = (0..threads).filter(|thread| !asleep[*thread] && claims.slot_of[*thread].is_none()).count();
-                prop_assert!(coming >= claims.open().min(threads - holders), "{} open, {} coming", claims.open(), coming);
-                prop_assert!(claims.slots[0].role.tasks.contains(Tasks::RECEIVE));
-                let has = |role| claims.slots.iter().any(|slot| slot.role.tasks.contains(role));
+                let holders = table.slot_of.iter().flatten().count();
+                prop_assert_eq!(holders, table.slots.len() - table.open());
+                let coming = (0..threads).filter(|thread| !asleep[*thread] && table.slot_of[*thread].is_none()).count();
+                prop_assert!(coming >= table.open().min(threads - holders), "{} open, {} coming", table.open(), coming);
+                prop_assert!(table.slots[0].role.tasks.contains(Tasks::RECEIVE));
+                let has = |role| table.slots.iter().any(|slot| slot.role.tasks.contains(role));
                 prop_assert!(threads < 3 || has(Tasks::EXECUTE));
                 prop_assert!(threads < 3 || has(Tasks::AWAIT_LEAVES) || (setup.fanout == Fanout::Sync && !owed));
-                prop_assert_eq!(capacity, (claims.slots.capacity(), claims.before.capacity()));
+                prop_assert_eq!(capacity, (table.slots.capacity(), table.before.capacity()));
             }
         }
     }

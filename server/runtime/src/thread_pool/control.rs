@@ -1,5 +1,6 @@
-//! State that the threads of a crew share: the plan, who has which slot, who sleeps, who watches the sockets. Never here: the loop of a
-//! thread (`worker`), and which setup fits (`leeward_threading`).
+//! State that the threads of a pool share: the plan, the assignments, the sleepers, and the poll
+//! leaders. Does not contain the loop of a thread (`worker`), or the choice of setup
+//! (`leeward_threading`).
 
 use super::assignments::{Assignment, AssignmentTable};
 use super::leader::PollLeader;
@@ -9,19 +10,19 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock};
 use leeward_threading::{Fanout, LeftoverWork, Setup, Tasks};
 use std::time::Duration;
 
-/// While the crew ends, each thread looks this often whether it may.
+/// Period at which each thread checks whether it may end while the pool stops.
 pub(super) const STOPPING_SLEEP: Duration = Duration::from_millis(1);
 
-/// A crew's shared state. Whoever brings work, changes the plan or stops the crew calls it, from any thread.
+/// A pool's shared state. Any thread may call it to bring work, change the plan, or stop the pool.
 pub struct PoolControl {
     pub(super) plan: PlanWord,
     planner: Mutex<Planner>,
     pub(super) sleepers: Sleepers,
-    /// Which thread waits at the clients' sockets.
+    /// The thread that waits at the clients' sockets.
     pub(super) client_leader: PollLeader,
-    /// Which thread waits at the leaves' sockets, if the threads that do share them.
+    /// The thread that waits at the leaves' sockets, if threads share these.
     pub(super) leaf_leader: PollLeader,
-    /// Calls of async requests that are out.
+    /// Calls of async requests in flight.
     async_calls: AtomicU64,
     switches: AtomicU64,
     pub(super) stopping: AtomicBool,
@@ -32,24 +33,24 @@ pub struct PoolControl {
 
 struct Planner {
     assignments: AssignmentTable,
-    /// Threads to wake, as a change of plan goes on.
+    /// Threads to wake during a change of plan.
     wake: Vec<u16>,
 }
 
-/// Threads of a crew at some moment.
+/// Numbers of a pool's threads at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCounts {
-    /// All of them.
+    /// All threads.
     pub threads: usize,
-    /// Threads without a slot that are parked.
+    /// Parked threads, which have no slot.
     pub parked: usize,
     /// Slots that no thread has taken yet.
     pub open: usize,
 }
 
 impl PoolControl {
-    /// For so many threads (from 1 to 65,535), which begin with `setup`. `wake` ends a thread's sleep at the network, or keeps it from
-    /// the next one; any thread may call it.
+    /// Makes the state for `threads` threads (from 1 to 65,535), which begin with `setup`. `wake`
+    /// ends a thread's sleep at the network, or keeps it from the next one; any thread may call it.
     pub fn new(threads: usize, setup: &Setup, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
         let threads = threads.clamp(1, usize::from(u16::MAX));
         let planner =
@@ -68,23 +69,24 @@ impl PoolControl {
         }
     }
 
-    /// Threads of the crew.
+    /// Number of threads in the pool.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The setup that holds.
+    /// The current setup.
     pub fn setup(&self) -> Setup {
         self.plan.load().1
     }
 
-    /// Changes of setup so far.
+    /// Number of changes of setup so far.
     pub fn switches(&self) -> u64 {
         self.switches.load(Ordering::Relaxed)
     }
 
-    /// Changes the setup. Threads take their new slots as soon as they end what they are at; requests in flight end as they began. A
-    /// setup that needs more threads than there are gets as many as there are.
+    /// Changes the setup. Threads take their new slots as soon as they end their current work;
+    /// requests in flight end as they began. A setup for more threads than exist gets as many as
+    /// exist.
     pub fn switch_setup(&self, setup: &Setup) {
         let mut planner = lock(&self.planner);
         if planner.assignments.setup() == setup || self.is_stopping() {
@@ -94,27 +96,29 @@ impl PoolControl {
         self.replan(&mut planner, setup);
     }
 
-    /// Publishes a plan and has those hear of it whom it concerns. Under the lock, so that threads which see the new epoch wait
-    /// for the new table.
+    /// Publishes a plan and wakes the threads that it concerns. Under the lock, so that threads
+    /// which see the new epoch wait for the new table.
     fn replan(&self, planner: &mut Planner, setup: &Setup) {
-        let Planner { assignments: claims, wake } = planner;
-        self.plan.store(claims.epoch().next(), setup);
-        // Orders the store before the look at what is owed, against the fence in `begin_calls`: a call that leaves meanwhile is
-        // seen here, or sees the plan that has nobody to wait for it.
+        let Planner { assignments: table, wake } = planner;
+        self.plan.store(table.epoch().next(), setup);
+        // Orders the store before the check of leftover calls, against the fence in `begin_calls`.
+        // A call that begins meanwhile is seen here, or sees the plan without a thread that waits
+        // for it.
         fence(Ordering::SeqCst);
-        let owed = LeftoverWork { async_calls: self.async_calls().min(u64::from(u32::MAX)) as u32 };
-        claims.plan(setup, owed, wake);
+        let leftover = LeftoverWork { async_calls: self.async_calls().min(u64::from(u32::MAX)) as u32 };
+        table.plan(setup, leftover, wake);
         for thread in wake.drain(..) {
             self.wake(usize::from(thread));
         }
     }
 
-    /// Calls of async requests that are out.
+    /// Calls of async requests in flight.
     pub fn async_calls(&self) -> u64 {
         self.async_calls.load(Ordering::Relaxed)
     }
 
-    /// The calls of an async request are about to leave. Balanced by [`Control::end_calls`].
+    /// Notes that the calls of an async request are about to leave. Balanced by
+    /// [`PoolControl::end_calls`].
     pub fn begin_calls(&self) {
         self.async_calls.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -123,7 +127,8 @@ impl PoolControl {
         }
     }
 
-    /// The calls of an async request have ended, and it has been continued. Whoever ends the last has the thread go that waited for them.
+    /// Notes that the calls of an async request have ended, and the request was continued. After
+    /// the last one, the thread that waited for leftover calls is released.
     pub fn end_calls(&self) {
         let before = self.async_calls.fetch_sub(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -132,28 +137,31 @@ impl PoolControl {
         }
     }
 
-    /// Makes the claims anew if a sync setup lacks a thread for what is owed, or has one for nothing.
+    /// Plans again if a sync setup lacks a thread for leftover calls, or has one without such
+    /// calls.
     fn replan_if_needed(&self) {
         let mut planner = lock(&self.planner);
         let setup = *planner.assignments.setup();
-        let owes = self.async_calls() > 0;
-        if setup.fanout == Fanout::Sync && planner.assignments.has_leftover_slot() != owes {
+        let has_calls = self.async_calls() > 0;
+        if setup.fanout == Fanout::Sync && planner.assignments.has_leftover_slot() != has_calls {
             self.replan(&mut planner, &setup);
         }
     }
 
-    /// The slot of `thread` under the plan that holds, and that plan's epoch.
+    /// Returns the current plan's epoch, and the slot of `thread` under it.
     pub(super) fn claim(&self, thread: usize) -> (Epoch, Option<Assignment>) {
-        let claims = &mut lock(&self.planner).assignments;
-        (claims.epoch(), claims.claim(thread as u16))
+        let table = &mut lock(&self.planner).assignments;
+        (table.epoch(), table.claim(thread as u16))
     }
 
-    /// There is work for threads with this role, which was published before: wakes one that sleeps. Says whether there was one.
+    /// Wakes one sleeping thread with this role for work that was published before. Returns whether
+    /// there was one.
     pub fn notify(&self, role: Tasks) -> bool {
         self.sleepers.wake_any(role, |thread| (self.wake)(thread))
     }
 
-    /// As [`Control::call`], for a helping hand: only a thread that sleeps on its bell, not one that watches sockets.
+    /// Does the same as [`PoolControl::notify`] for additional help: only for a parked thread, not
+    /// for one that waits at sockets.
     pub fn notify_parked(&self, role: Tasks) -> bool {
         self.sleepers.wake_one(role)
     }
@@ -162,14 +170,15 @@ impl PoolControl {
         self.sleepers.wake(thread, || (self.wake)(thread))
     }
 
-    /// `thread` watches no longer, if it did; another of its kind is to.
-    pub(super) fn release_leader(&self, watch: &PollLeader, role: Tasks, thread: usize) {
-        if watch.release(thread) {
+    /// Releases the leadership of `thread`, if it has it, and wakes another thread of this role.
+    pub(super) fn release_leader(&self, leader: &PollLeader, role: Tasks, thread: usize) {
+        if leader.release(thread) {
             self.sleepers.wake_one(role);
         }
     }
 
-    /// Rests until there is a slot, or the crew stops: at once if the plan is another than that of `epoch`.
+    /// Parks until there is a slot, or the pool stops. Returns at once if the plan's epoch is not
+    /// `epoch`.
     pub(super) fn park(&self, thread: usize, epoch: Epoch) {
         self.sleepers.prepare_sleep(thread, Tasks::default(), SleepKind::Parked);
         if self.plan.epoch() == epoch {
@@ -178,17 +187,17 @@ impl PoolControl {
         self.sleepers.set_awake(thread);
     }
 
-    /// Sleeps on the thread's bell.
+    /// Sleeps on the thread's parker.
     pub(super) fn sleep(&self, thread: usize, longest: Duration) {
         self.sleepers.sleep(thread, Some(longest));
     }
 
-    /// Threads with a duty that sleep.
+    /// Number of sleeping threads that have a role.
     pub fn asleep(&self) -> usize {
-        self.sleepers.on_duty()
+        self.sleepers.leads_poll()
     }
 
-    /// Asks all threads to finish what they owe and end.
+    /// Asks all threads to finish their pending work and end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wake_all();
@@ -198,27 +207,27 @@ impl PoolControl {
         (0..self.threads).for_each(|thread| _ = self.wake(thread));
     }
 
-    /// Whether the crew has been asked to end.
+    /// Returns whether the pool has been asked to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Whether a slot is there for calls of an older setup alone.
+    /// Returns whether a slot exists only for calls of an older setup.
     #[cfg(all(test, loom))]
     pub(super) fn has_leftover_slot(&self) -> bool {
         lock(&self.planner).assignments.has_leftover_slot()
     }
 
-    /// Canary of the models: a call that leaves without a look at the plan.
+    /// Canary of the models: a call that begins without checking the plan.
     #[cfg(all(test, loom))]
     pub(super) fn begin_calls_unchecked(&self) {
         self.async_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts of threads by what they do at this moment.
+    /// Numbers of threads by state.
     pub fn thread_counts(&self) -> ThreadCounts {
-        let claims = &lock(&self.planner).assignments;
-        ThreadCounts { threads: self.threads, parked: claims.parked(), open: claims.open() }
+        let table = &lock(&self.planner).assignments;
+        ThreadCounts { threads: self.threads, parked: table.parked(), open: table.open() }
     }
 }
 

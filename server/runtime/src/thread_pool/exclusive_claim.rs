@@ -1,18 +1,20 @@
-//! Something that one thread at a time has, and letters for it that others leave while it is taken. Nobody waits for it longer than
-//! for a few microseconds: who can't have it leaves a letter, and whoever has it opens the letters before it is free again.
+//! A value that one thread at a time has, with messages that other threads leave for it. No thread
+//! waits for it longer than a few microseconds. A thread that can't get it leaves a message, and
+//! the holder handles all messages before it releases the value.
 
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, fence, lock};
 
-/// Content of a lease: opens the letters that were left for it.
+/// A value that handles the messages left for it.
 pub trait MessageHandler<L> {
-    /// Takes the letters, in the order in which they were left, and leaves the list empty.
-    fn handle_messages(&mut self, letters: &mut Vec<L>);
+    /// Handles the messages, in the order in which they were left, and leaves the list empty.
+    fn handle_messages(&mut self, messages: &mut Vec<L>);
 }
 
-/// A lease on a `T`, with letters of type `L`.
+/// Exclusive access to a `T`, with messages of type `L`.
 ///
-/// A letter is left and then the lease is tried once more; the holder frees the lease and then looks for letters once more. One of the two
-/// sees the other, so no letter lies unopened while the lease is free. Letters are few: each belongs to an unanswered request.
+/// A sender leaves its message and then tries the claim once more. The holder releases the claim
+/// and then checks for messages once more. One of the two sees the other, so no message stays
+/// unhandled while the claim is free. Messages are few: each belongs to an unanswered request.
 #[derive(Debug)]
 pub struct ExclusiveClaim<T, L> {
     state: Mutex<ClaimState<T, L>>,
@@ -23,46 +25,50 @@ pub struct ExclusiveClaim<T, L> {
 #[derive(Debug)]
 struct ClaimState<T, L> {
     value: T,
-    /// Memory for the letters that are being opened.
+    /// Memory for the messages that are being handled.
     batch: Vec<L>,
 }
 
 impl<T: MessageHandler<L>, L> ExclusiveClaim<T, L> {
-    /// Free, without letters.
+    /// Makes a free claim without messages.
     pub fn new(value: T) -> Self {
-        let inside = Mutex::new(ClaimState { value, batch: Vec::new() });
-        ExclusiveClaim { state: inside, messages: Mutex::new(Vec::new()), has_messages: AtomicBool::new(false) }
+        let claim_state = Mutex::new(ClaimState { value, batch: Vec::new() });
+        ExclusiveClaim { state: claim_state, messages: Mutex::new(Vec::new()), has_messages: AtomicBool::new(false) }
     }
 
-    /// Uses the value if the lease is free; letters are opened before and after. `None` if another thread has it.
+    /// Uses the value if the claim is free; messages are handled before and after. `None` if
+    /// another thread has it.
     pub fn try_with<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
         let held = self.try_hold()?;
         Some(self.with_held(held, use_it))
     }
 
-    /// Uses the value as soon as the lease is free, however long that takes: for the start and the end of a server.
+    /// Uses the value as soon as the claim is free, however long that takes. For the start and the
+    /// end of a server.
     pub fn with<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> R {
         self.with_held(lock(&self.state), use_it)
     }
 
-    /// Leaves a letter. If the lease is free by then, the caller opens it; otherwise the holder will.
-    pub fn send(&self, letter: L) {
-        self.enqueue(letter);
+    /// Leaves a message. If the claim is free by then, the caller handles it; otherwise the holder
+    /// will.
+    pub fn send(&self, message: L) {
+        self.enqueue(message);
         self.drain();
     }
 
-    /// Whether letters wait to be opened. True only of a moment that may be over.
+    /// Returns whether messages wait. The answer may be outdated already.
     pub fn has_messages(&self) -> bool {
         self.has_messages.load(Ordering::Relaxed)
     }
 
-    fn enqueue(&self, letter: L) {
-        let mut letters = lock(&self.messages);
-        letters.push(letter);
+    fn enqueue(&self, message: L) {
+        let mut messages = lock(&self.messages);
+        messages.push(message);
         self.has_messages.store(true, Ordering::Relaxed);
     }
 
-    /// Opens the letters unless another has the lease, who will. The fence orders what was posted, or freed, before the look.
+    /// Handles the messages, unless another thread holds the claim and will do so. The fence orders
+    /// the sent message, or the release, before the check.
     fn drain(&self) {
         fence(Ordering::SeqCst);
         while self.has_messages.load(Ordering::Relaxed) {
@@ -87,9 +93,9 @@ impl<T: MessageHandler<L>, L> ExclusiveClaim<T, L> {
             return;
         }
         {
-            let mut letters = lock(&self.messages);
+            let mut messages = lock(&self.messages);
             self.has_messages.store(false, Ordering::Relaxed);
-            std::mem::swap(&mut *letters, &mut held.batch);
+            std::mem::swap(&mut *messages, &mut held.batch);
         }
         held.value.handle_messages(&mut held.batch);
         held.batch.clear();
@@ -104,7 +110,7 @@ impl<T: MessageHandler<L>, L> ExclusiveClaim<T, L> {
         }
     }
 
-    /// Canary of the models: a holder that does not look again once the lease is free.
+    /// Canary of the models: a holder that does not check again after it has released the claim.
     #[cfg(all(test, loom))]
     pub(crate) fn try_with_unchecked<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut held = self.try_hold()?;
@@ -121,23 +127,23 @@ mod tests {
     struct Opened(Vec<u32>);
 
     impl MessageHandler<u32> for Opened {
-        fn handle_messages(&mut self, letters: &mut Vec<u32>) {
-            self.0.append(letters);
+        fn handle_messages(&mut self, messages: &mut Vec<u32>) {
+            self.0.append(messages);
         }
     }
 
     #[test]
     fn letters_are_opened_in_order_by_whoever_has_the_lease() {
-        let lease = ExclusiveClaim::new(Opened::default());
-        lease.send(1);
-        let seen = lease.try_with(|opened| {
-            lease.send(2);
-            lease.send(3);
-            assert!(lease.try_with(|_| ()).is_none(), "taken");
-            opened.0.clone()
+        let claim = ExclusiveClaim::new(Opened::default());
+        claim.send(1);
+        let seen = claim.try_with(|handler| {
+            claim.send(2);
+            claim.send(3);
+            assert!(claim.try_with(|_| ()).is_none(), "taken");
+            handler.0.clone()
         });
         assert_eq!(seen, Some(vec![1]));
-        assert!(!lease.has_messages());
-        assert_eq!(lease.with(|opened| opened.0.clone()), [1, 2, 3]);
+        assert!(!claim.has_messages());
+        assert_eq!(claim.with(|handler| handler.0.clone()), [1, 2, 3]);
     }
 }

@@ -1,13 +1,17 @@
-//! A crew: threads that take the duties of a threading model (µTune, OSDI'18), and change models while requests are under way. All threads are
-//! there from the start; those without a duty are parked.
+//! A thread pool whose threads take the roles of a threading model (µTune, OSDI'18), and change
+//! models while requests are in flight. All threads exist from the start; those without a role are
+//! parked.
 //!
-//! - [`Control`]: what the threads share. [`Control::change`] switches. `plan`: the setup that holds, in one word.
-//! - `claims`: which thread has which slot. `sleepers`, `watch`: who sleeps, who waits at sockets, without lost wake-ups.
-//! - [`Duties`]: what is done for each role, which the crew's owner brings. `worker`: the loop of a thread.
-//! - [`Lease`]: something that one thread at a time has, with letters for it.
+//! - [`PoolControl`]: the state that the threads share. [`PoolControl::switch_setup`] switches.
+//!   `plan`: the current setup, in one word.
+//! - `assignments`: the slots' threads. `sleepers`, `leader`: sleeping threads, and threads at
+//!   sockets, without lost wake-ups.
+//! - [`RoleHandler`]: the work of each role, which the pool's owner implements. `worker`: the loop
+//!   of a thread.
+//! - [`ExclusiveClaim`]: a value that one thread at a time has, with messages for it.
 //! - `model`: all of it in the model checker, with broken variants that it must find.
 //!
-//! Never here: sockets and wire formats, which setup fits the load, what a request does.
+//! Does not contain sockets and wire formats, the choice of setup for a load, or a request's work.
 
 mod assignments;
 mod control;
@@ -30,64 +34,64 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Threads that a crew needs for setups of up to so many: two more, so that one that receives and one that waits for leaves are found at once
-/// even while all others are held by sync requests.
+/// Threads of a pool for setups of up to `most` threads: two more. So one thread that receives and
+/// one that waits for leaves are available at once, even while sync requests hold all others.
 pub fn pool_size(most: u32) -> usize {
     most as usize + 2
 }
 
-/// A running crew.
+/// A running thread pool.
 pub struct ThreadPool {
     control: Arc<PoolControl>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl ThreadPool {
-    /// Starts the threads. `cpus`: where they may run, all of them on any of these in turn; empty: wherever the system puts them.
+    /// Starts the threads. `cpus`: the CPUs to pin them to, in turn; empty: the system places them.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system has no thread left.
     pub fn start<D: RoleHandler>(
         control: &Arc<PoolControl>,
-        duties: &Arc<D>,
+        role_handler: &Arc<D>,
         clock: &Clock,
         cpus: &[usize],
     ) -> io::Result<ThreadPool> {
-        let mut crew = ThreadPool { control: Arc::clone(control), threads: Vec::with_capacity(control.threads()) };
+        let mut pool = ThreadPool { control: Arc::clone(control), threads: Vec::with_capacity(control.threads()) };
         for thread in 0..control.threads() {
             let worker = worker::Worker {
                 thread,
                 control: Arc::clone(control),
-                handler: Arc::clone(duties),
+                handler: Arc::clone(role_handler),
                 clock: clock.clone(),
             };
             let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
             let run = move || {
                 if let Some(id) = cpu {
-                    // Not being allowed to pin costs latency, not correctness.
+                    // Failing to pin costs latency, not correctness.
                     core_affinity::set_for_current(core_affinity::CoreId { id });
                 }
                 let _will = StopOnPanic(Arc::clone(&worker.control));
                 worker.work();
             };
             match std::thread::Builder::new().name(format!("leeward-crew-{thread}")).spawn(run) {
-                Ok(handle) => crew.threads.push(handle),
+                Ok(handle) => pool.threads.push(handle),
                 Err(error) => {
-                    crew.control.stop();
-                    let _ = crew.join();
+                    pool.control.stop();
+                    let _ = pool.join();
                     return Err(error);
                 }
             }
         }
-        Ok(crew)
+        Ok(pool)
     }
 
-    /// State that its threads share.
+    /// State that the threads share.
     pub fn control(&self) -> &Arc<PoolControl> {
         &self.control
     }
 
-    /// Waits for the threads to end, which [`Control::stop`] asks for.
+    /// Waits for the threads to end, after [`PoolControl::stop`].
     ///
     /// # Errors
     /// A thread has panicked.
@@ -101,7 +105,7 @@ impl ThreadPool {
     }
 }
 
-/// Stops the others if a thread ends by a panic: a crew that lacks one might never do its duty.
+/// Stops the other threads if one panics: the pool might otherwise lack a role for ever.
 struct StopOnPanic(Arc<PoolControl>);
 
 impl Drop for StopOnPanic {

@@ -1,5 +1,6 @@
-//! The crew in the model checker: every interleaving of two or three threads with up to three preemptions. A lost wake-up shows as a deadlock, for
-//! the models know no time-outs. Each model has a canary: a broken variant that the checker must find.
+//! The thread pool in the model checker: every interleaving of two or three threads with up to
+//! three preemptions. A lost wake-up shows as a deadlock, since the models have no timeouts. Each
+//! model has a canary: a broken variant that the checker must find.
 
 use super::control::PoolControl;
 use super::exclusive_claim::{ExclusiveClaim, MessageHandler};
@@ -31,8 +32,8 @@ fn control(threads: usize, text: &str) -> Arc<PoolControl> {
 
 // ---- (a) a thread parks while the plan changes ----
 
-/// Thread 0 has the only slot; thread 1 rests until there is a second one.
-fn check_parking(rest: fn(&PoolControl, Epoch)) {
+/// Thread 0 has the only slot; thread 1 parks until there is a second one.
+fn check_parking(park: fn(&PoolControl, Epoch)) {
     let control = control(2, "SIB1");
     assert!(control.claim(0).1.is_some());
     let other = Arc::clone(&control);
@@ -40,7 +41,7 @@ fn check_parking(rest: fn(&PoolControl, Epoch)) {
         loop {
             match other.claim(1) {
                 (_, Some(_)) => return,
-                (epoch, None) => rest(&other, epoch),
+                (epoch, None) => park(&other, epoch),
             }
         }
     });
@@ -70,13 +71,13 @@ fn canary_a_thread_that_looks_before_it_says_so() {
 
 // ---- (b) a worker sleeps while a request is pushed ----
 
-fn check_worker_wakeup(going_to_sleep: fn(&PoolControl)) {
+fn check_worker_wakeup(prepare: fn(&PoolControl)) {
     let control = control(2, "SDB1-1");
     let queue = Arc::new(RunQueues::new(1));
     let (worker, requests) = (Arc::clone(&control), Arc::clone(&queue));
     let worker = thread::spawn(move || {
         while requests.pop(0).is_none() {
-            going_to_sleep(&worker);
+            prepare(&worker);
             if requests.are_empty() {
                 worker.sleepers.sleep(1, None);
             }
@@ -101,18 +102,18 @@ fn canary_a_worker_without_a_fence() {
     });
 }
 
-// ---- (c) the front is handed on with unread bytes ----
+// ---- (c) the clients' sockets are handed over with unread bytes ----
 
-/// Clients whose bytes were read in part: no socket tells of the rest.
+/// Clients whose bytes were read in part; no socket event reports the rest.
 struct UnreadHandler {
     left: AtomicU64,
     tells: bool,
     all: Flag,
-    /// Rung for threads that sleep at the network.
+    /// Set for threads that sleep at the network.
     alarm: Arc<Flag>,
 }
 
-/// Flag that one thread waits for.
+/// A flag that one thread waits for.
 struct Flag(Mutex<bool>, Condvar);
 
 impl Flag {
@@ -144,7 +145,8 @@ impl RoleHandler for UnreadHandler {
     }
 
     fn receive(&self, (): &mut (), _: &Assignment) -> bool {
-        // One thread has the front, or another that has just left it: the count is taken once.
+        // Two threads may receive, if one has just left the role. The compare-and-swap counts each
+        // read once.
         let left = self.left.load(Ordering::Acquire);
         if left == 0 || self.left.compare_exchange(left, left - 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
@@ -152,7 +154,7 @@ impl RoleHandler for UnreadHandler {
         if left == 1 {
             self.all.set();
         }
-        // The careless one takes what it has read for all there was.
+        // The broken variant treats its first read as everything.
         self.tells
     }
 
@@ -178,16 +180,17 @@ impl RoleHandler for UnreadHandler {
 }
 
 fn check_handover(tells: bool) {
-    let alarm = Arc::new(Flag::new());
-    let rung = Arc::clone(&alarm);
-    let control = Arc::new(PoolControl::new(1, &setup("SIB1"), move |_| rung.set()));
-    let duties = Arc::new(UnreadHandler { left: AtomicU64::new(2), tells, all: Flag::new(), alarm });
+    let event = Arc::new(Flag::new());
+    let waker = Arc::clone(&event);
+    let control = Arc::new(PoolControl::new(1, &setup("SIB1"), move |_| waker.set()));
+    let role_handler = Arc::new(UnreadHandler { left: AtomicU64::new(2), tells, all: Flag::new(), event });
     let worker =
-        Worker { thread: 0, control: Arc::clone(&control), handler: Arc::clone(&duties), clock: Clock::start() };
+        Worker { thread: 0, control: Arc::clone(&control), handler: Arc::clone(&role_handler), clock: Clock::start() };
     let worker = thread::spawn(move || worker.work());
-    // Takes the front from the thread and gives it another kind of front, between any two of its steps.
+    // Takes the receiving slot from the thread and gives it one of another setup, between any two
+    // of its steps.
     control.switch_setup(&setup("AIB1-0-1"));
-    duties.all.take();
+    role_handler.all.take();
     control.stop();
     worker.join().unwrap();
 }
@@ -203,39 +206,39 @@ fn canary_a_front_that_forgets_what_it_has_not_read() {
     check(|| check_handover(false));
 }
 
-// ---- (d) an answer is left while the front is freed ----
+// ---- (d) a response is left while the claim is released ----
 
 #[derive(Default)]
 struct MessageSum(u32);
 
 impl MessageHandler<u32> for MessageSum {
-    fn handle_messages(&mut self, letters: &mut Vec<u32>) {
-        self.0 += letters.drain(..).sum::<u32>();
+    fn handle_messages(&mut self, messages: &mut Vec<u32>) {
+        self.0 += messages.drain(..).sum::<u32>();
     }
 }
 
 fn check_message(hold: fn(&ExclusiveClaim<MessageSum, u32>)) {
-    let lease = Arc::new(ExclusiveClaim::new(MessageSum::default()));
-    let other = Arc::clone(&lease);
+    let claim = Arc::new(ExclusiveClaim::new(MessageSum::default()));
+    let other = Arc::clone(&claim);
     let worker = thread::spawn(move || other.send(1));
-    hold(&lease);
+    hold(&claim);
     worker.join().unwrap();
-    assert!(!lease.has_messages(), "an answer lies in the mailbox of a front that is free");
-    assert_eq!(lease.try_with(|opened| opened.0), Some(1));
+    assert!(!claim.has_messages(), "an answer lies in the mailbox of a front that is free");
+    assert_eq!(claim.try_with(|sum| sum.0), Some(1));
 }
 
 #[test]
 fn an_answer_goes_out_whoever_has_the_front() {
-    check(|| check_message(|lease| _ = lease.try_with(|_| ())));
+    check(|| check_message(|claim| _ = claim.try_with(|_| ())));
 }
 
 #[test]
 #[should_panic(expected = "mailbox")]
 fn canary_a_holder_that_does_not_look_again() {
-    check(|| check_message(|lease| _ = lease.try_with_unchecked(|_| ())));
+    check(|| check_message(|claim| _ = claim.try_with_unchecked(|_| ())));
 }
 
-// ---- (e) the last reply comes while the setup becomes a sync one ----
+// ---- (e) the last reply arrives while the setup becomes a sync one ----
 
 fn calls(begin: fn(&PoolControl)) {
     let control = control(2, "AIB1-0-1");
@@ -274,7 +277,7 @@ fn the_last_reply_lets_the_thread_go() {
 
 // ---- (f) two plans in a row ----
 
-/// The authors' way: a flag that the switch sets and the next one resets.
+/// The papers' authors' way: a flag that one switch sets and the next one resets.
 struct FlagSwitch {
     go: AtomicBool,
     has_slot: AtomicBool,
@@ -289,10 +292,10 @@ fn a_newer_plan_overtakes_an_older_one() {
         let parked = thread::spawn(move || {
             loop {
                 match other.claim(1) {
-                    (_, Some(post)) if post.setup == setup("SDB1-1") => return,
-                    (epoch, Some(post)) => {
-                        // A slot of the plan between, in which it sleeps until the next plan.
-                        other.sleepers.prepare_sleep(1, post.role.tasks, SleepKind::Parked);
+                    (_, Some(assignment)) if assignment.setup == setup("SDB1-1") => return,
+                    (epoch, Some(assignment)) => {
+                        // A slot of the intermediate plan, in which it sleeps until the next plan.
+                        other.sleepers.prepare_sleep(1, assignment.role.tasks, SleepKind::Parked);
                         if other.plan.epoch() == epoch {
                             other.sleepers.sleep(1, None);
                         }
@@ -313,9 +316,9 @@ fn a_newer_plan_overtakes_an_older_one() {
 #[should_panic(expected = "deadlock")]
 fn canary_a_flag_that_the_second_switch_resets() {
     check(|| {
-        let edge = Arc::new(FlagSwitch { go: AtomicBool::new(false), has_slot: AtomicBool::new(false) });
+        let switch = Arc::new(FlagSwitch { go: AtomicBool::new(false), has_slot: AtomicBool::new(false) });
         let control = control(2, "SIB1");
-        let (other, sleeper) = (Arc::clone(&edge), Arc::clone(&control));
+        let (other, sleeper) = (Arc::clone(&switch), Arc::clone(&control));
         let parked = thread::spawn(move || {
             sleeper.sleepers.prepare_sleep(1, Tasks::default(), SleepKind::Parked);
             if !other.go.load(Ordering::SeqCst) {
@@ -324,10 +327,10 @@ fn canary_a_flag_that_the_second_switch_resets() {
             assert!(other.has_slot.load(Ordering::SeqCst));
         });
         for set in [true, false] {
-            edge.has_slot.store(true, Ordering::SeqCst);
-            edge.go.store(set, Ordering::SeqCst);
+            switch.has_slot.store(true, Ordering::SeqCst);
+            switch.go.store(set, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            // The second switch wakes nobody: the thread is one of those that it wants.
+            // The second switch wakes no thread, since it wants this thread to keep its slot.
             if set {
                 control.sleepers.wake(1, || ());
             }

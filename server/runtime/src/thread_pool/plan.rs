@@ -1,4 +1,5 @@
-//! The plan: the setup that holds now, in one word that any thread reads without a lock. Never here: which thread does what.
+//! The plan: the current setup, in one word that any thread reads without a lock. Does not contain
+//! the assignment of threads.
 
 use crate::sync::{AtomicU64, Ordering};
 use leeward_core::units::Nanos;
@@ -6,12 +7,13 @@ use leeward_threading::{Fanout, Handling, SPIN_MIN, Setup, Wait};
 
 /// Bits of the setup; the epoch has the others.
 const SETUP_BITS: u32 = 40;
-/// Bits of a pool's size. Sizes are stored less one, for a pool that a model has is never empty.
+/// Bits of a pool's size. Sizes are stored less one, since a model's pool is never empty.
 const POOL_BITS: u32 = 10;
 const EPOCHS: u32 = 1 << (u64::BITS - SETUP_BITS);
 
-/// How often the plan has changed, modulo 2²⁴. Two plans are compared for being the same, so a thread would have to sleep through
-/// sixteen million switches to take a new plan for its own; and then only its duty would be old until the next.
+/// Number of plan changes, modulo 2²⁴. Plans are compared only for equality. A thread would have to
+/// sleep through sixteen million switches to mistake a new plan for its own. Even then, only its
+/// role would be outdated until the next plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch(u32);
 
@@ -28,8 +30,8 @@ impl Epoch {
     }
 }
 
-/// The plan word: 24 bits of epoch, 40 bits of setup (threading models, §2.4). It is level-triggered: a thread that reads it late has
-/// missed nothing but plans that hold no more.
+/// The plan word: 24 bits of epoch, 40 bits of setup (threading models, §2.4). It is
+/// level-triggered: a thread that reads it late has missed only plans that are no longer current.
 #[derive(Debug)]
 pub(crate) struct PlanWord(AtomicU64);
 
@@ -38,7 +40,8 @@ impl PlanWord {
         PlanWord(AtomicU64::new(pack(Epoch::FIRST, setup)))
     }
 
-    /// The plan that holds. A sleeper's last look and the planner's store are ordered by the fences of [`super::sleepers`].
+    /// Loads the current plan. The fences of [`super::sleepers`] order a sleeper's last check
+    /// against the planner's store.
     pub(crate) fn load(&self) -> (Epoch, Setup) {
         unpack(self.0.load(Ordering::Acquire))
     }
@@ -47,7 +50,7 @@ impl PlanWord {
         self.load().0
     }
 
-    /// Called under the lock of the claims.
+    /// Called under the lock of the assignments.
     pub(crate) fn store(&self, epoch: Epoch, setup: &Setup) {
         self.0.store(pack(epoch, setup), Ordering::Release);
     }

@@ -1,16 +1,17 @@
-//! Which threads of the crew sleep, where, and how one of them is woken without losing a wake-up: a thread says that it is about to
-//! sleep and looks once more; who has work for it says so first and looks for sleepers afterwards. One of the two sees the other.
+//! Sleeping threads of the pool, and their wake-up without a lost one. A thread announces its sleep
+//! and then checks for work once more. A thread with work publishes it first and looks for sleepers
+//! afterwards. One of the two sees the other.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, Padded, fence, lock, wait};
 use leeward_threading::Tasks;
 use std::time::Duration;
 
-/// Place in which a thread sleeps.
+/// Kind of a thread's sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SleepKind {
-    /// On its own bell.
+    /// On its own parker.
     Parked,
-    /// In a system call on sockets, which [`super::Duties::wake`] ends.
+    /// In a system call on sockets, which [`super::PoolControl`]'s `wake` ends.
     Network,
 }
 
@@ -18,8 +19,8 @@ const AWAKE: u64 = 0;
 const PARKED: u64 = 1 << 8;
 const NETWORK: u64 = 1 << 9;
 
-fn state(roles: Tasks, place: SleepKind) -> u64 {
-    let mut bits = if place == SleepKind::Parked { PARKED } else { NETWORK };
+fn state(roles: Tasks, kind: SleepKind) -> u64 {
+    let mut bits = if kind == SleepKind::Parked { PARKED } else { NETWORK };
     for (bit, role) in [Tasks::RECEIVE, Tasks::EXECUTE, Tasks::AWAIT_LEAVES].into_iter().enumerate() {
         bits |= u64::from(roles.contains(role)) << bit;
     }
@@ -30,7 +31,7 @@ fn bit(role: Tasks) -> u64 {
     state(role, SleepKind::Parked) & !PARKED
 }
 
-/// Wakes one thread; stays rung until that thread has heard it.
+/// Parks one thread. A token stays set until that thread has taken it.
 #[derive(Debug, Default)]
 struct Parker {
     token: Mutex<bool>,
@@ -44,64 +45,66 @@ impl Parker {
     }
 
     fn park(&self, longest: Option<Duration>) {
-        let mut rung = lock(&self.token);
-        while !*rung {
+        let mut token = lock(&self.token);
+        while !*token {
             #[cfg(not(loom))]
             if let Some(longest) = longest {
                 let (guard, waited) =
-                    self.condvar.wait_timeout(rung, longest).unwrap_or_else(|poisoned| poisoned.into_inner());
-                rung = guard;
+                    self.condvar.wait_timeout(token, longest).unwrap_or_else(|poisoned| poisoned.into_inner());
+                token = guard;
                 if waited.timed_out() {
                     break;
                 }
                 continue;
             }
-            // The model checker knows no time: what only a time-out would end shows as a deadlock there.
+            // The model checker has no time: a sleep that only a timeout would end shows as a
+            // deadlock there.
             let _ = longest;
-            rung = wait(&self.condvar, rung);
+            token = wait(&self.condvar, token);
         }
-        *rung = false;
+        *token = false;
     }
 }
 
-/// Flags and bells of all threads.
+/// Sleep states and parkers of all threads.
 #[derive(Debug)]
 pub(crate) struct Sleepers {
     threads: Vec<Padded<(AtomicU64, Parker)>>,
 }
 
 impl Sleepers {
-    /// All awake.
+    /// Makes states with all threads awake.
     pub(crate) fn new(threads: usize) -> Self {
         Sleepers { threads: (0..threads).map(|_| Padded((AtomicU64::new(AWAKE), Parker::default()))).collect() }
     }
 
-    /// `thread` is about to sleep. It must look for work and at the plan once more after this, and sleep only if there is neither.
-    pub(crate) fn prepare_sleep(&self, thread: usize, roles: Tasks, place: SleepKind) {
-        self.flag(thread).store(state(roles, place), Ordering::Relaxed);
-        // Orders this store before the last look, against the fences of those who wake.
+    /// Notes that `thread` is about to sleep. It must check for work and the plan once more after
+    /// this, and sleep only if there is neither.
+    pub(crate) fn prepare_sleep(&self, thread: usize, roles: Tasks, kind: SleepKind) {
+        self.flag(thread).store(state(roles, kind), Ordering::Relaxed);
+        // Orders this store before the last check, against the fences of threads that wake others.
         fence(Ordering::SeqCst);
     }
 
-    /// `thread` does not sleep, or no longer.
+    /// Notes that `thread` is awake.
     pub(crate) fn set_awake(&self, thread: usize) {
         self.flag(thread).store(AWAKE, Ordering::Relaxed);
     }
 
-    /// Sleeps until the thread's bell rings.
+    /// Sleeps until the thread is unparked.
     pub(crate) fn sleep(&self, thread: usize, longest: Option<Duration>) {
         self.threads[thread].0.1.park(longest);
     }
 
-    /// Wakes `thread` if it sleeps. `at_network` is called if it sleeps there.
+    /// Wakes `thread` if it sleeps. Calls `at_network` if it sleeps there.
     pub(crate) fn wake(&self, thread: usize, at_network: impl FnOnce()) -> bool {
         fence(Ordering::SeqCst);
         let seen = self.flag(thread).load(Ordering::Relaxed);
         seen != AWAKE && self.claim(thread, seen, at_network)
     }
 
-    /// Wakes one of those that sleep on their bells and have this role, if there is one. The lowest first: those whose caches are
-    /// warm stay in use.
+    /// Wakes one parked thread with this role, if there is one. The lowest index first, so that
+    /// threads with warm caches stay in use.
     pub(crate) fn wake_one(&self, role: Tasks) -> bool {
         fence(Ordering::SeqCst);
         let wanted = PARKED | bit(role);
@@ -111,7 +114,7 @@ impl Sleepers {
         })
     }
 
-    /// Wakes one of those that have this role, wherever they sleep. One on its bell is preferred.
+    /// Wakes one sleeping thread with this role. A parked one is preferred.
     pub(crate) fn wake_any(&self, role: Tasks, at_network: impl Fn(usize)) -> bool {
         self.wake_one(role)
             || (0..self.threads.len()).any(|thread| {
@@ -120,7 +123,7 @@ impl Sleepers {
             })
     }
 
-    /// Each sleep is ended once, by whoever is first.
+    /// Ends a sleep; each is ended once, by the first caller.
     fn claim(&self, thread: usize, seen: u64, at_network: impl FnOnce()) -> bool {
         let flag = self.flag(thread);
         let claimed = flag.compare_exchange(seen, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -136,16 +139,16 @@ impl Sleepers {
         &self.threads[thread].0.0
     }
 
-    /// Threads that sleep and have roles.
-    pub(crate) fn on_duty(&self) -> usize {
+    /// Number of sleeping threads with a role.
+    pub(crate) fn leads_poll(&self) -> usize {
         let roles = bit(Tasks::RECEIVE) | bit(Tasks::EXECUTE) | bit(Tasks::AWAIT_LEAVES);
         let has_roles = |thread: &usize| self.flag(*thread).load(Ordering::Relaxed) & roles != 0;
         (0..self.threads.len()).filter(has_roles).count()
     }
 
-    /// Canary of the models: as [`Sleepers::going_to_sleep`], without the fence.
+    /// Canary of the models: does [`Sleepers::prepare_sleep`] without the fence.
     #[cfg(all(test, loom))]
-    pub(crate) fn prepare_sleep_unfenced(&self, thread: usize, roles: Tasks, place: SleepKind) {
-        self.flag(thread).store(state(roles, place), Ordering::Relaxed);
+    pub(crate) fn prepare_sleep_unfenced(&self, thread: usize, roles: Tasks, kind: SleepKind) {
+        self.flag(thread).store(state(roles, kind), Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! The timers of all cores: each core's own queue, with what it takes to wake that core.
+//! The timers of all cores: each core's own queue, and the wake-up of that core.
 
 use super::queue::{SetOutcome, TimerKey, TimerQueue};
 use crate::clock::Clock;
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Outcome of registering a sleep.
+/// Result of registering a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegisterOutcome {
     Waits,
@@ -17,7 +17,7 @@ pub(crate) enum RegisterOutcome {
     Closed,
 }
 
-/// Timers of a core. Shared by its sleeps, which may be anywhere.
+/// Timers of a core. Its sleeps share these, and may be on any thread.
 pub(crate) struct CoreTimers {
     core: usize,
     clock: Clock,
@@ -30,11 +30,11 @@ impl CoreTimers {
         self.clock.now()
     }
 
-    /// Has `waker` woken at `deadline`. `key` is the timer's, if it has been registered before.
+    /// Registers `waker` for `deadline`. `key` is the timer's, if it was registered before.
     pub(crate) fn set(self: &Arc<Self>, key: &mut Option<TimerKey>, deadline: Time, waker: &Waker) -> RegisterOutcome {
         match self.queue.set(key, deadline, waker) {
             SetOutcome::Closed => return RegisterOutcome::Closed,
-            // Elsewhere is another thread, for which the core may be sleeping too long now.
+            // A caller on another thread: the core may be sleeping past this timer.
             SetOutcome::First if context::caller_location(self) == CallerLocation::OtherThread => {
                 self.parking.wake(self.core);
             }
@@ -67,29 +67,29 @@ impl Timers {
         &self.cores[core]
     }
 
-    /// When `core`'s next timer goes off.
+    /// Deadline of `core`'s next timer.
     pub(crate) fn next(&self, core: usize) -> Time {
         self.cores[core].queue.next()
     }
 
-    /// Sets `core`'s timers off that are due. Says whether there was any.
+    /// Fires `core`'s due timers. Returns whether there was any.
     pub(crate) fn fire(&self, core: usize, now: Time) -> bool {
         self.cores[core].queue.fire(now, wake)
     }
 
-    /// Sets off what is due of the next core that has such timers: it is busy, or has ended.
+    /// Fires the due timers of the next core that has any; that core is busy, or has ended.
     pub(crate) fn fire_others(&self, core: usize, now: Time) -> bool {
         let cores = self.cores.len();
         (1..cores).any(|step| self.fire((core + step) % cores, now))
     }
 
-    /// Ends all timers: no core runs any more.
+    /// Ends all timers, since no core runs any more.
     pub(crate) fn close(&self) {
         self.cores.iter().for_each(|core| core.queue.close(wake));
     }
 }
 
-/// A waker may be of anyone's making; its panic is not the core's.
+/// Wakes a waker, which may be foreign code. Its panic must not end the core.
 fn wake(waker: Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }

@@ -14,16 +14,19 @@
 //! }
 //! ```
 //!
-//! **Where.** A sleep belongs to the core that polls the task which makes it, and waits in that core's timer queue. It may
-//! then go anywhere, to other cores and threads. When its server has ended it is over at once. A sleep made by code that
-//! is no task's (a thread of your own, a plain handler, a test) has no core: it asks to be polled again and again until
-//! its time has come, which is right and wastes a CPU. Nothing here panics.
+//! **Where.** A sleep belongs to the core that polls the task at its creation, and waits in that
+//! core's timer queue. It may then move to other cores and threads. When its server has ended, it
+//! is over at once. A sleep made by code outside of a task (a thread of your own, a plain handler,
+//! a test) has no core. It wakes itself until its time has come, which is correct and wastes a CPU.
+//! Nothing here panics.
 //!
-//! **When.** Never too early. A core looks at its timers between two tasks, so a sleep lasts longer by what the core was
-//! at; an idle core that is awake takes over for a busy one. A core that sleeps itself is woken by the system, whose
-//! timers are coarser: a millisecond on Linux's epoll. For sleeps of microseconds let the cores spin.
+//! **When.** Never too early. A core checks its timers between two tasks, so a sleep may last
+//! longer by one task; an awake idle core takes over for a busy one. A sleeping core is woken by
+//! the system, whose timers are coarser: a millisecond on Linux's epoll. For sleeps of microseconds
+//! let the cores spin.
 //!
-//! **How many.** As many as are alive: a sleep that is dropped, or that is over, leaves nothing behind.
+//! **How many.** As many as are alive: a sleep that is dropped, or that is over, leaves nothing
+//! behind.
 
 mod core;
 mod queue;
@@ -40,7 +43,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A future that had too little time: see [`timeout`].
+/// The time of [`timeout`] has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -52,7 +55,7 @@ impl std::fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Waits for `span`, from now on.
+/// Waits for `span` from now.
 pub fn sleep(span: Nanos) -> Sleep {
     let state = match context::timers() {
         Some(timers) => State::Waiting { deadline: timers.now() + span, timers, key: None },
@@ -61,8 +64,8 @@ pub fn sleep(span: Nanos) -> Sleep {
     Sleep { state }
 }
 
-/// Waits until the server's clock shows `time`. Code that is no task's has no clock which `time` could mean: there it is
-/// over at once.
+/// Waits until the server's clock shows `time`. Code outside of a task has no such clock; its sleep
+/// is over at once.
 pub fn sleep_until(time: Time) -> Sleep {
     let state = match context::timers() {
         Some(timers) => State::Waiting { deadline: time, timers, key: None },
@@ -71,16 +74,16 @@ pub fn sleep_until(time: Time) -> Sleep {
     Sleep { state }
 }
 
-/// Time on the server's clock; `None` for code that is no task's.
+/// Current time on the server's clock; `None` for code outside of a task.
 pub fn now() -> Option<Time> {
     context::timers().map(|timers| timers.now())
 }
 
-/// Gives `future` no longer than `span` from now on. It is looked at first: what is done in time counts, however late the
-/// look.
+/// Gives `future` at most `span` from now. The future is polled before the time is checked, so a
+/// future that is done in time counts, however late the poll.
 ///
 /// # Errors
-/// [`Elapsed`], and the future is dropped.
+/// The time has passed: [`Elapsed`]. The future is dropped.
 pub fn timeout<F: Future>(span: Nanos, future: F) -> impl Future<Output = Result<F::Output, Elapsed>> {
     let mut sleep = sleep(span);
     async move {
@@ -95,7 +98,7 @@ pub fn timeout<F: Future>(span: Nanos, future: F) -> impl Future<Output = Result
     }
 }
 
-/// See [`sleep`].
+/// Future of [`sleep`] and [`sleep_until`].
 #[must_use = "a sleep waits when it is awaited"]
 pub struct Sleep {
     state: State,
@@ -105,10 +108,10 @@ enum State {
     Waiting {
         deadline: Time,
         timers: Arc<CoreTimers>,
-        /// Its place among the timers since it was first polled.
+        /// Its key in the timer queue, since it was first polled.
         key: Option<TimerKey>,
     },
-    /// No core's: until this moment; without one it never ends.
+    /// Without a core: ends at this moment, or never without one.
     Outside(Option<Instant>),
     Over,
 }
@@ -117,15 +120,16 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let over = match &mut self.state {
+        let is_over = match &mut self.state {
             State::Waiting { deadline, timers, key } => {
-                // Setting it again is right even if it has gone off: another core's clock may be some nanoseconds behind.
+                // Setting it again is right even if it has fired: another core's clock may be some
+                // nanoseconds behind.
                 timers.now() >= *deadline || timers.set(key, *deadline, context.waker()) == RegisterOutcome::Closed
             }
             State::Outside(until) => until.is_some_and(|until| Instant::now() >= until),
             State::Over => true,
         };
-        if over {
+        if is_over {
             self.end();
             return Poll::Ready(());
         }
@@ -158,7 +162,7 @@ mod tests {
     use std::future::{pending, ready};
     use std::task::Waker;
 
-    /// Polls again and again, as a thread with nothing else to do.
+    /// Polls again and again, as a thread without other work.
     fn poll_until_ready<F: Future>(future: F) -> F::Output {
         let mut future = pin!(future);
         loop {

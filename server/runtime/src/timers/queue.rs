@@ -1,34 +1,36 @@
-//! Timers of a core: which waker is due when. The core drives them; other threads may add to them and take away.
+//! Timers of a core, by deadline. The core fires them; other threads may add and remove timers.
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use leeward_core::units::Time;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Timers that go off in one look, so that a crowd of them does not keep the core from its network.
+/// Maximum timers fired per check, so that many of them do not keep the core from its network.
 const MAX_FIRED: usize = 64;
 
-/// A timer's place in the order: at equal times, first come, first woken.
+/// Position of a timer in the order. At equal deadlines, the first one set fires first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
     deadline: Time,
     number: u64,
 }
 
-/// Outcome of setting a timer.
+/// Result of setting a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetOutcome {
-    /// The timer waits behind an earlier one.
+    /// An earlier timer is set.
     Later,
-    /// The timer is the first to go off: a thread that sleeps until the former first must know.
+    /// The timer is the first to fire. A thread that sleeps until the former first one must be
+    /// woken.
     First,
-    /// These timers are driven no more.
+    /// The queue is closed; its timers no longer fire.
     Closed,
 }
 
-/// A sorted map under a mutex. Taking a timer away leaves nothing behind, so the map is as large as the number of sleeps
-/// that are alive. Setting one and taking it away cost some 150 ns together when there are few, and about half a
-/// microsecond among ten thousand: less than what a wheel would leave behind is worth.
+/// A sorted map under a mutex. Removing a timer leaves nothing behind, so the map is as large as
+/// the number of live sleeps. Setting and removing a timer cost some 150 ns together when there are
+/// few, and about half a microsecond among ten thousand. That is less than the leftovers of a timer
+/// wheel would cost.
 pub(crate) struct TimerQueue {
     entries: Mutex<Entries>,
     /// The earliest deadline, [`Time::NEVER`] without one. Written under the lock, read without.
@@ -47,7 +49,7 @@ impl TimerQueue {
         TimerQueue { entries: Mutex::new(entries), next: AtomicU64::new(Time::NEVER.0) }
     }
 
-    /// Has `waker` woken at `deadline`. `key` is the timer's, if it has been set before.
+    /// Registers `waker` for `deadline`. `key` is the timer's, if it was set before.
     pub(crate) fn set(&self, key: &mut Option<TimerKey>, deadline: Time, waker: &Waker) -> SetOutcome {
         let mut entries = lock(&self.entries);
         if entries.closed {
@@ -59,18 +61,19 @@ impl TimerQueue {
         });
         let old = match entries.waiting.get_mut(&key) {
             Some(present) if present.will_wake(waker) => return SetOutcome::Later,
-            // It has been told of this deadline already.
+            // The core knows this deadline already.
             Some(present) => Some(std::mem::replace(present, waker.clone())),
             None => entries.waiting.insert(key, waker.clone()),
         };
         let first = self.publish(&entries);
         drop(entries);
-        // Without the lock, as everywhere below: a waker's end may run code that comes here again.
+        // Without the lock, as everywhere below: dropping a waker may run code that calls this
+        // again.
         drop(old);
         if first { SetOutcome::First } else { SetOutcome::Later }
     }
 
-    /// Takes a timer away; one that has gone off is none.
+    /// Removes a timer; a fired one is gone already.
     pub(crate) fn clear(&self, key: TimerKey) {
         let mut entries = lock(&self.entries);
         let waker = entries.waiting.remove(&key);
@@ -79,12 +82,13 @@ impl TimerQueue {
         drop(waker);
     }
 
-    /// When the next timer goes off.
+    /// Deadline of the next timer.
     pub(crate) fn next(&self) -> Time {
         Time(self.next.load(Ordering::Relaxed))
     }
 
-    /// Hands those that are due to `wake`, the earliest first. Says whether there was any.
+    /// Passes the wakers of due timers to `wake`, the earliest first. Returns whether there was
+    /// any.
     pub(crate) fn fire(&self, now: Time, mut wake: impl FnMut(Waker)) -> bool {
         let mut any = false;
         for _ in 0..MAX_FIRED {
@@ -95,7 +99,8 @@ impl TimerQueue {
         any
     }
 
-    /// Ends all timers, and from now on those that are set; hands them to `wake`.
+    /// Closes the queue and passes all wakers to `wake`. Timers set later get
+    /// [`SetOutcome::Closed`].
     pub(crate) fn close(&self, wake: impl FnMut(Waker)) {
         let mut entries = lock(&self.entries);
         entries.closed = true;
@@ -106,7 +111,7 @@ impl TimerQueue {
     }
 
     fn due(&self, now: Time) -> Option<Waker> {
-        // Nothing due is what a core nearly always finds, and then one load tells.
+        // A core nearly always finds nothing due, at the cost of one load.
         if self.next() > now {
             return None;
         }
@@ -117,7 +122,8 @@ impl TimerQueue {
         Some(waker)
     }
 
-    /// Publishes the earliest deadline, and says whether it is earlier than what was known.
+    /// Publishes the earliest deadline. Returns whether it is earlier than the one published
+    /// before.
     fn publish(&self, entries: &Entries) -> bool {
         let next = entries.waiting.first_key_value().map_or(Time::NEVER, |(key, _)| key.deadline);
         let before = self.next();
@@ -125,7 +131,7 @@ impl TimerQueue {
         next < before
     }
 
-    /// How many wait.
+    /// Number of waiting timers.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn len(&self) -> usize {
         lock(&self.entries).waiting.len()
@@ -140,7 +146,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    /// Notes its place in the order of those woken.
+    /// Logs its id when it is woken.
     struct LoggingWaker {
         id: usize,
         log: Arc<Mutex<Vec<usize>>>,
@@ -153,7 +159,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: the same timers go off, in the order of deadline and then of setting.
+        /// Compares with a plain list: the same timers fire, in the order of deadline and then of
+        /// setting.
         #[test]
         fn goes_off_in_order(steps in prop::collection::vec((0u8..5, 0usize..20, 0u64..50), 0..200)) {
             let queue = TimerQueue::new();
@@ -161,7 +168,7 @@ mod tests {
             let mut keys: Vec<Option<TimerKey>> = vec![None; 20];
             let mut model: Vec<(u64, usize, usize)> = Vec::new();
             let mut now = 0;
-            for (turn, (step, id, span)) in steps.into_iter().enumerate() {
+            for (order, (step, id, span)) in steps.into_iter().enumerate() {
                 let waker = Waker::from(Arc::new(LoggingWaker { id, log: Arc::clone(&log) }));
                 match step {
                     0 | 1 if keys[id].is_none() => {
@@ -169,9 +176,9 @@ mod tests {
                         let earlier = model.iter().all(|(other, ..)| deadline < *other);
                         let set = queue.set(&mut keys[id], Time(deadline), &waker);
                         prop_assert_eq!(set, if earlier { SetOutcome::First } else { SetOutcome::Later });
-                        model.push((deadline, turn, id));
+                        model.push((deadline, order, id));
                     }
-                    // Setting again changes who is woken and nothing else.
+                    // Setting again changes only the waker.
                     0 | 1 => {
                         let deadline = keys[id].map_or(0, |key| key.deadline.0);
                         prop_assert_eq!(queue.set(&mut keys[id], Time(deadline), &waker), SetOutcome::Later);
@@ -225,8 +232,8 @@ mod model {
     use crate::parking::Parking;
     use loom::{sync::Arc, thread};
 
-    /// Another thread sets a timer while its core goes to sleep until a later one: the core sleeps no longer than until
-    /// the earlier, or is woken.
+    /// Another thread sets a timer while its core goes to sleep until a later one. The core sleeps
+    /// no longer than until the earlier one, or is woken.
     #[test]
     fn a_core_never_sleeps_past_a_timer() {
         loom::model(|| {
@@ -246,8 +253,8 @@ mod model {
         });
     }
 
-    /// Setting, clearing and going off at once: each timer goes off or is cleared, and the earliest deadline is true in
-    /// the end.
+    /// Setting, clearing and firing at once: each timer fires or is cleared, and the earliest
+    /// deadline is right in the end.
     #[test]
     fn a_timer_ends_once() {
         loom::model(|| {

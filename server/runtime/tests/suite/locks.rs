@@ -178,7 +178,7 @@ fn who_can_not_wait_that_long_is_refused_at_once() {
 }
 
 #[test]
-fn whose_turn_comes_too_late_is_refused_and_the_next_has_it() {
+fn a_waiter_that_would_be_late_is_rejected_and_the_next_has_the_lock() {
     let mutex = Mutex::new("late", ());
     let held = mutex.try_lock().unwrap();
     let mut hurried = PolledFuture::new(mutex.lock_unless_congested());
@@ -204,7 +204,7 @@ fn whose_turn_comes_too_late_is_refused_and_the_next_has_it() {
 }
 
 #[test]
-fn readers_pass_a_writer_whose_turn_comes_too_late() {
+fn readers_pass_a_writer_that_would_be_late() {
     let lock = RwLock::new("late", ());
     let reads = lock.try_read().unwrap();
     let also_reads = lock.try_read().unwrap();

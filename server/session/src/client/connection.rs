@@ -1,4 +1,5 @@
-//! A connection, sans I/O: the client shell of `leeward-core`, a decoder and bytes that wait for the socket.
+//! A connection, sans I/O: the client shell of `leeward-core`, a decoder, and the bytes that wait
+//! for the socket.
 
 use std::mem;
 
@@ -16,24 +17,24 @@ use leeward_wire::{
     Register, RejectCode, RequestId, Side, Timestamp, Version, Welcome,
 };
 
-/// A connection's limits.
+/// Limits of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
     /// The longest result that this side accepts.
     pub payload_max: PayloadLimit,
-    /// Bytes that may wait for the socket before calls have to wait, as if the algorithm's gate were closed. One frame
-    /// more may wait, and a few of 64 B.
+    /// Bytes that may wait for the socket before calls have to wait, as if the algorithm's gate
+    /// were closed. One more frame and a few frames of 64 B may exceed the limit.
     pub output_max: usize,
-    /// Queueing delay that a call may spend at the server, unless it has a budget of its own.
+    /// Queueing delay that a call may spend at the server, unless the call has a budget of its own.
     pub budget: Budget,
-    /// Version of the protocol. A server that does not speak it ends the connection: see
+    /// Version of the protocol. A server that does not speak it closes the connection: see
     /// [`ConnectionError::refuses_version`].
     pub version: Version,
 }
 
 impl Default for ConnectionConfig {
     fn default() -> Self {
-        // Output: about what a default socket buffer takes.
+        // Output limit: about the size of a default socket buffer.
         ConnectionConfig {
             payload_max: PayloadLimit::DEFAULT,
             output_max: 256 * 1024,
@@ -46,41 +47,43 @@ impl Default for ConnectionConfig {
 /// Request for [`Connection::submit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Which procedure.
+    /// The procedure.
     pub method: Method,
-    /// Its argument. Copied; kept until it is sent.
+    /// Argument. Copied, and kept until the request is sent.
     pub payload: &'a [u8],
-    /// How important it is.
+    /// Importance of the request.
     pub priority: Priority,
     /// 64 random bits, for algorithms that decide by chance.
     pub random: u64,
 }
 
-/// When a request leaves.
+/// Condition under which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendPolicy {
-    /// When the algorithm lets it.
+    /// When the algorithm permits.
     WhenAllowed,
-    /// At once, on its reservation.
+    /// At once, on a reservation.
     Reserved,
 }
 
-/// The client's side of one connection. `T` is whatever its owner knows a request by.
+/// The client's side of one connection. `T` is the owner's token for a request.
 ///
-/// The owner moves bytes: from the socket through [`Connection::spare`] and [`Connection::received`], to the socket from
-/// [`Connection::output`] and [`Connection::consumed`]. It calls [`Connection::on_timer`] when
-/// [`Connection::next_timeout`] has come. Every method that can end a request takes a function that is told how; each
-/// submitted request ends in exactly one [`Event`], unless it is cancelled. After any of them there may be new output.
+/// The owner moves bytes: from the socket through [`Connection::spare`] and
+/// [`Connection::on_received`], to the socket from [`Connection::output`] and
+/// [`Connection::consume`]. The owner calls [`Connection::on_timer`] at
+/// [`Connection::next_timeout`]. Every method that can end a request takes an event callback. Each
+/// submitted request ends in exactly one [`Event`], unless it is cancelled. Each of these methods
+/// may append output.
 ///
-/// Memory is bounded: by the algorithm's queue and its `max_outstanding` (payloads of what waits), by
-/// [`ConnectionConfig::output_max`], and by one frame that is being received.
+/// Memory is bounded by the algorithm's queue and its `max_outstanding` (payloads of waiting
+/// requests), by [`ConnectionConfig::output_max`], and by one frame that is being received.
 pub struct Connection<T> {
     shell: Client<u32>,
     decoder: Decoder,
     state: ConnectionState<T>,
 }
 
-/// All but the shell and the decoder, which have to be borrowed apart from it.
+/// State without the shell and the decoder, which are borrowed separately.
 struct ConnectionState<T> {
     config: ConnectionConfig,
     phase: Phase,
@@ -88,21 +91,22 @@ struct ConnectionState<T> {
     slots: Slots<T>,
     outbox: SendBuffer,
     cap: InFlightLimit,
-    /// Limits that the server sets: calls unanswered, and the length of an argument.
+    /// Calls that the server permits to be unanswered.
     window: u32,
-    /// Calls that the transport lets be unanswered.
+    /// Calls that the transport permits to be unanswered.
     transport_limit: u32,
     call_max: PayloadLimit,
     registered_at: Option<Time>,
     welcome: Option<WelcomeInfo>,
-    /// A demand that found no room.
+    /// A demand could not be sent because the send buffer was full.
     demand_pending: bool,
-    /// When a ping left that has not come back.
+    /// Send time of the ping that has not been answered.
     ping_sent_at: Option<Time>,
 }
 
 impl<T> Connection<T> {
-    /// A connection about to be made, with an algorithm's client side (`Algorithm::build_client`).
+    /// Creates an unregistered connection with an algorithm's client half
+    /// (`Algorithm::build_client`).
     pub fn new(parts: ClientParts, config: ConnectionConfig) -> Self {
         let cap = InFlightLimit::new();
         let half = cap.wrap(parts.half);
@@ -127,7 +131,8 @@ impl<T> Connection<T> {
         }
     }
 
-    /// The application issues a request. It is sent, waits, or ends here. The identifier is for [`Connection::cancel`].
+    /// Submits a request, which is sent, waits, or ends at once. The identifier is for
+    /// [`Connection::cancel`].
     pub fn submit(
         &mut self,
         now: Time,
@@ -138,19 +143,21 @@ impl<T> Connection<T> {
         self.accept(now, token, request, None, SendPolicy::WhenAllowed, events)
     }
 
-    /// Sets the permission to send one call aside, for an owner that calls several servers and begins only if all let it:
-    /// [`Connection::submit_reserved`] uses it, [`Connection::release`] gives it back. `false`: nothing may leave now.
+    /// Reserves the permission to send one call. Returns `false` if no call may be sent now.
+    ///
+    /// For an owner that calls several servers and sends only if all of them permit it.
+    /// [`Connection::submit_reserved`] uses the reservation, [`Connection::release`] gives it back.
     pub fn reserve(&mut self, now: Time) -> bool {
         self.state.phase == Phase::Ready && self.shell.reserve(now)
     }
 
-    /// Gives a reservation back; a call that waits may leave on it.
+    /// Gives a reservation back; a waiting call may be sent on it.
     pub fn release(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         self.shell.release();
         self.on_timer(now, events);
     }
 
-    /// Like [`Connection::submit_within`], on a reservation: the request leaves at once.
+    /// Like [`Connection::submit_within`], on a reservation: the request is sent at once.
     pub fn submit_reserved(
         &mut self,
         now: Time,
@@ -162,15 +169,16 @@ impl<T> Connection<T> {
         self.accept(now, token, request, budget.map(|budget| (budget, now)), SendPolicy::Reserved, events)
     }
 
-    /// How many requests wait elsewhere for a reservation here: the server is told of them as of those that wait here.
+    /// Sets the number of requests that wait elsewhere for a reservation here. The demand reported
+    /// to the server includes them.
     pub fn set_waiting_elsewhere(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
         if self.state.phase == Phase::Ready {
             self.shell.set_waiting_elsewhere(requests, &mut ShellSink { link: &mut self.state, now, events });
         }
     }
 
-    /// Like [`Connection::submit`], with a budget of its own: queueing that the request may cause from now on, its wait
-    /// here included.
+    /// Like [`Connection::submit`], with a budget of its own: queueing delay that the request may
+    /// spend from now on, its wait in this client included.
     pub fn submit_within(
         &mut self,
         now: Time,
@@ -188,12 +196,12 @@ impl<T> Connection<T> {
         token: T,
         request: &Request<'_>,
         budget: Option<(Budget, Time)>,
-        leave: SendPolicy,
+        policy: SendPolicy,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
         let limit = self.state.call_max;
         let is_over = matches!(self.state.phase, Phase::Draining | Phase::Closed);
-        if leave == SendPolicy::Reserved && (is_over || request.payload.len() > limit.bytes() as usize) {
+        if policy == SendPolicy::Reserved && (is_over || request.payload.len() > limit.bytes() as usize) {
             self.shell.release();
         }
         if is_over {
@@ -209,14 +217,15 @@ impl<T> Connection<T> {
             return self.submit_statistics(now, slot, events).then_some(name);
         }
         let mut out = ShellSink { link: &mut self.state, now, events };
-        match leave {
+        match policy {
             SendPolicy::WhenAllowed => self.shell.submit(now, slot, request.priority, request.random, &mut out),
             SendPolicy::Reserved => self.shell.submit_reserved(now, slot, request.priority, &mut out),
         }
         Some(name)
     }
 
-    /// Asks about the server, which needs no credit and waits for none. Whether there was room for it.
+    /// Sends a statistics request, which needs no credit and never waits. Returns whether there was
+    /// space for it.
     fn submit_statistics(&mut self, now: Time, slot: u32, events: &mut impl FnMut(Event<'_, T>)) -> bool {
         if self.state.outbox.overflows() {
             if let Some(token) = self.state.slots.remove(slot) {
@@ -230,9 +239,12 @@ impl<T> Connection<T> {
         true
     }
 
-    /// The application wants a request no more: its token, and whether it had been sent. There will be no event about
-    /// it. One that waits leaves the queue at once. The server is told of one that was sent, if it speaks version 2; the
-    /// answer is awaited, counted and discarded, for the request holds its credit until then. `None` if it has ended.
+    /// Cancels a request and returns its token and stage; `None` if the request has ended. No event
+    /// follows.
+    ///
+    /// A waiting request leaves the queue at once. For a sent request the server is notified, if
+    /// the connection speaks version 2. The request holds its credit until its answer, which is
+    /// counted and discarded.
     pub fn cancel(
         &mut self,
         now: Time,
@@ -249,8 +261,10 @@ impl<T> Connection<T> {
         Some((token, RequestStage::Waiting))
     }
 
-    /// Asks the server for a sign of life, which [`Connection::received`] takes. Whether the question was put: not before
-    /// the welcome, and not while another is open.
+    /// Sends a ping, whose pong [`Connection::on_received`] handles. Returns whether the ping was
+    /// sent.
+    ///
+    /// No ping is sent before the welcome, nor while another ping is unanswered.
     pub fn ping(&mut self, now: Time) -> bool {
         let asks =
             self.state.phase == Phase::Ready && self.state.ping_sent_at.is_none() && !self.state.outbox.overflows();
@@ -261,25 +275,28 @@ impl<T> Connection<T> {
         asks
     }
 
-    /// Whether a request submitted now would leave at once: nothing waits, the algorithm's gate is open, the window allows
-    /// it and there is room for it.
+    /// Whether a request submitted now would be sent at once: no request waits, the algorithm's
+    /// gate is open, and the window and the send buffer permit it.
     pub fn would_send(&mut self, now: Time) -> bool {
         self.state.phase == Phase::Ready && self.shell.would_send(now)
     }
 
-    /// Calls that the server allows to be unanswered: its newest window. [`u32::MAX`] where windows are advice.
+    /// Calls that the server permits to be unanswered: its newest window. [`u32::MAX`] where
+    /// windows are advisory.
     pub fn window(&self) -> u32 {
         self.state.window
     }
 
-    /// Time has passed: requests may have expired, a rate limit may allow the next. A spurious call does nothing.
+    /// Handles the passage of time: requests expire, a rate limit permits the next one. A spurious
+    /// call has no effect.
     pub fn on_timer(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         if self.state.phase != Phase::Closed {
             self.shell.on_timer(now, &mut ShellSink { link: &mut self.state, now, events });
         }
     }
 
-    /// Lets only so many calls be unanswered, however large the window is: what a transport that has lost something asks for.
+    /// Limits the number of unanswered calls, in addition to the window. A transport lowers it
+    /// after a loss.
     pub fn set_transport_limit(&mut self, now: Time, calls: u32, events: &mut impl FnMut(Event<'_, T>)) {
         if calls != self.state.transport_limit {
             let grows = calls > self.state.transport_limit;
@@ -291,13 +308,13 @@ impl<T> Connection<T> {
         }
     }
 
-    /// When [`Connection::on_timer`] wants to be called next; `None` while nothing waits.
+    /// Time of the next [`Connection::on_timer`]; `None` while no request waits.
     pub fn next_timeout(&mut self, now: Time) -> Option<Time> {
         self.shell.next_timeout(now)
     }
 
-    /// Where the next bytes from the socket go. Empty when the connection is over, and only then, if
-    /// [`Connection::received`] follows each read.
+    /// Buffer for the next bytes from the socket. Empty only on a closed connection, if
+    /// [`Connection::on_received`] follows each read.
     pub fn spare(&mut self) -> &mut [u8] {
         if self.state.phase == Phase::Closed {
             return &mut [];
@@ -305,14 +322,14 @@ impl<T> Connection<T> {
         self.decoder.spare()
     }
 
-    /// The first `count` bytes of [`Connection::spare`] have come from the socket.
+    /// Handles the first `count` bytes of [`Connection::spare`], which the socket has filled.
     ///
     /// # Errors
-    /// Why the connection is over, if it is; then everything has ended as [`Event::Disconnected`], and the socket
-    /// should be closed.
+    /// The reason for which the connection is closed. All requests have then ended as
+    /// [`Event::Disconnected`], and the owner should close the socket.
     ///
     /// # Panics
-    /// If there was no room for as many bytes.
+    /// If `count` exceeds the buffer.
     pub fn on_received(
         &mut self,
         now: Time,
@@ -340,10 +357,11 @@ impl<T> Connection<T> {
         Ok(())
     }
 
-    /// The socket has come to its end, or has failed.
+    /// Handles the end or the failure of the socket.
     ///
     /// # Errors
-    /// Why the connection is over, unless this side had asked for it and no answer is missing.
+    /// The reason for which the connection is closed, unless this side had deregistered and no
+    /// answer is missing.
     pub fn on_eof(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionError> {
         if let Some(error) = &self.state.error {
             return Err(error.clone());
@@ -358,8 +376,8 @@ impl<T> Connection<T> {
         if error == ConnectionError::LocallyClosed { Ok(()) } else { Err(error) }
     }
 
-    /// Deregisters the session: waiting calls end, the session's credits are given back, and answers to sent calls
-    /// still come. The socket ends when they have.
+    /// Deregisters the session: waiting calls end and the session returns its credits. Answers to
+    /// sent calls still arrive; then the server closes the socket.
     pub fn deregister(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         match self.state.phase {
             Phase::Draining | Phase::Closed => {}
@@ -373,7 +391,7 @@ impl<T> Connection<T> {
         }
     }
 
-    /// This side gives up at once: everything ends, and nothing more is to be sent.
+    /// Closes at once: all requests end, and no more bytes are sent.
     pub fn close(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         if self.state.phase != Phase::Closed {
             self.fail(now, ConnectionError::LocallyClosed, events);
@@ -381,15 +399,15 @@ impl<T> Connection<T> {
     }
 
     fn fail(&mut self, now: Time, error: ConnectionError, events: &mut impl FnMut(Event<'_, T>)) {
-        // A server that refuses the version has not looked at the call that came with the registration.
-        let at = if error.refuses_version() { RequestStage::Waiting } else { RequestStage::Sent };
+        // A server that rejects the version has not read the call that followed the registration.
+        let sent_stage = if error.refuses_version() { RequestStage::Waiting } else { RequestStage::Sent };
         self.state.phase = Phase::Closed;
         self.state.error = Some(error);
         self.state.update_cap();
         self.state.outbox.discard();
         self.decoder = decoder(&self.state.config);
         self.end_waiting(now, events);
-        self.state.slots.drain_sent(|token| events(Event::Disconnected { token, stage: at }));
+        self.state.slots.drain_sent(|token| events(Event::Disconnected { token, stage: sent_stage }));
     }
 
     fn end_waiting(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
@@ -409,11 +427,11 @@ impl<T> Connection<T> {
         self.state.outbox.pending()
     }
 
-    /// The socket has taken the first `count` bytes of [`Connection::output`]. Where calls waited for room, more may
-    /// have been appended.
+    /// Removes the first `count` bytes of [`Connection::output`], which the socket has taken. Calls
+    /// that waited for space may be appended.
     ///
     /// # Panics
-    /// If there weren't as many.
+    /// If `count` exceeds the output.
     pub fn consume(&mut self, now: Time, count: usize, events: &mut impl FnMut(Event<'_, T>)) {
         let was_full = self.state.outbox.is_full();
         self.state.outbox.consume(count);
@@ -427,22 +445,22 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Where it is in its life.
+    /// Phase of the connection's life.
     pub fn phase(&self) -> Phase {
         self.state.phase
     }
 
-    /// Why it is over.
+    /// Reason for which the connection is closed.
     pub fn error(&self) -> Option<&ConnectionError> {
         self.state.error.as_ref()
     }
 
-    /// The server's welcome; `None` before it came.
+    /// The server's welcome; `None` before its arrival.
     pub fn welcome(&self) -> Option<&WelcomeInfo> {
         self.state.welcome.as_ref()
     }
 
-    /// Requests that wait here for permission to leave.
+    /// Requests that wait in this client for permission to be sent.
     pub fn waiting(&self) -> u32 {
         self.shell.demand()
     }
@@ -454,7 +472,7 @@ impl<T> Connection<T> {
 }
 
 impl<T> ConnectionState<T> {
-    /// Takes a frame from the server.
+    /// Handles a frame from the server.
     fn handle_frame(
         &mut self,
         now: Time,
@@ -463,7 +481,8 @@ impl<T> ConnectionState<T> {
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Result<(), ConnectionError> {
         let kind = frame.kind();
-        // "It is the server's first frame (unless that is an `Error`)", and it comes once.
+        // The protocol: the welcome is the server's first frame, unless that is an `Error`. It
+        // comes once.
         if kind != Kind::Error && (kind == Kind::Welcome) == self.welcome.is_some() {
             return Err(ConnectionError::Unexpected { kind });
         }
@@ -478,20 +497,20 @@ impl<T> ConnectionState<T> {
                 self.on_reply(now, trip, Outcome::Completed, &response.answer, shell, events);
                 Ok(())
             }
-            Frame::Drop(dropped) => {
-                let (token, trip) = self.complete_call(now, kind, &dropped.answer)?;
-                let (sojourn, retry_after) = (dropped.answer.sojourn.nanos(), dropped.retry_after.nanos());
+            Frame::Drop(rejection) => {
+                let (token, trip) = self.complete_call(now, kind, &rejection.answer)?;
+                let (sojourn, retry_after) = (rejection.answer.sojourn.nanos(), rejection.retry_after.nanos());
                 let round_trip = trip.duration;
                 if let Some(token) = token {
-                    let (reason, message) = (dropped.reason, dropped.message);
+                    let (reason, message) = (rejection.reason, rejection.message);
                     events(Event::Rejected { token, reason, message, retry_after, round_trip, sojourn });
                 }
-                let outcome = match dropped.reason {
-                    // The client's own wish is no sign of overload.
+                let outcome = match rejection.reason {
+                    // A cancellation by the client is no sign of overload.
                     RejectCode::Cancelled => Outcome::Completed,
                     _ => Outcome::Rejected,
                 };
-                self.on_reply(now, trip, outcome, &dropped.answer, shell, events);
+                self.on_reply(now, trip, outcome, &rejection.answer, shell, events);
                 Ok(())
             }
             Frame::Failure(failure) => {
@@ -500,7 +519,7 @@ impl<T> ConnectionState<T> {
                 if let Some(token) = token {
                     events(Event::Failed { token, code: failure.code, message: failure.message, round_trip, sojourn });
                 }
-                // It was admitted and executed as far as it went: no sign of overload.
+                // The server admitted and executed the call: no sign of overload.
                 self.on_reply(now, trip, Outcome::Completed, &failure.answer, shell, events);
                 Ok(())
             }
@@ -523,7 +542,7 @@ impl<T> ConnectionState<T> {
             Frame::Error(fatal) => {
                 Err(ConnectionError::Server { code: fatal.code, message: fatal.message.as_str().to_string() })
             }
-            // Only clients send these; the decoder has refused them before.
+            // Only clients send these frames; the decoder has rejected them before.
             _ => Err(ConnectionError::Unexpected { kind }),
         }
     }
@@ -549,7 +568,7 @@ impl<T> ConnectionState<T> {
         Ok(())
     }
 
-    /// The request that an answer ends, unless it was cancelled, and its trip.
+    /// The request that an answer ends, unless it was cancelled, and its round trip.
     fn complete_call(
         &mut self,
         now: Time,
@@ -574,13 +593,13 @@ impl<T> ConnectionState<T> {
     ) {
         self.apply_feedback(&answer.feedback);
         if trip.method == Method::STATISTICS {
-            // It held no credit.
+            // A statistics request held no credit.
             return shell.on_credit(now, &answer.feedback, &mut ShellSink { link: self, now, events });
         }
         shell.on_reply(now, outcome, trip.duration, &answer.feedback, &mut ShellSink { link: self, now, events });
     }
 
-    /// "The newest window replaces the last one as a whole."
+    /// Replaces the window. The protocol: "The newest window replaces the last one as a whole."
     fn apply_feedback(&mut self, feedback: &Feedback) {
         let binding = self.welcome.is_some_and(|welcome| welcome.regime != Regime::Open);
         self.window = if binding { feedback.window.0 } else { u32::MAX };
@@ -608,7 +627,8 @@ impl<T> ConnectionState<T> {
         self.slots.mark_sent(slot, now);
     }
 
-    /// Tells the server that nobody waits for a call any more. Where there is no room for that, it finds out by its answer.
+    /// Notifies the server that a call is cancelled. Skipped if the send buffer is full; the call
+    /// is then answered as usual.
     fn send_cancel(&mut self, request: RequestId) {
         let may_speak = matches!(self.phase, Phase::Registering | Phase::Ready);
         if may_speak && self.config.version >= Kind::Cancel.min_version() && !self.outbox.overflows() {
@@ -616,7 +636,7 @@ impl<T> ConnectionState<T> {
         }
     }
 
-    /// Introduces this client, unless that has been done.
+    /// Appends the registration, unless that was done before.
     fn register(&mut self, now: Time, demand: u32) {
         if self.registered_at.is_none() {
             self.registered_at = Some(now);
@@ -640,10 +660,10 @@ fn decoder(config: &ConnectionConfig) -> Decoder {
     Decoder::new(Side::Server, config.payload_max).with_version(config.version)
 }
 
-/// Where a request has been: to the server and back.
+/// Round trip of one request.
 #[derive(Clone, Copy)]
 struct RoundTrip {
-    /// The procedure that it asked for.
+    /// The procedure that the request called.
     method: Method,
     duration: Nanos,
 }
@@ -656,7 +676,7 @@ fn check_echo(kind: Kind, sent: Time, found: Timestamp) -> Result<(), Connection
     }
 }
 
-/// Where the shell's decisions go.
+/// Sink for the shell's decisions.
 struct ShellSink<'a, T, F> {
     link: &'a mut ConnectionState<T>,
     now: Time,
@@ -680,7 +700,8 @@ impl<T, F: FnMut(Event<'_, T>)> ClientSink<u32> for ShellSink<'_, T, F> {
             payload,
         });
         let encoded = link.outbox.append(link.encoder(), &call);
-        // A payload is checked when it is submitted, and the limit never falls: before the welcome it is the least.
+        // `submit` has checked the payload, and the limit never falls: before the welcome it is the
+        // minimum.
         debug_assert!(encoded.is_ok(), "{encoded:?}");
         link.slots.mark_sent(slot, self.now);
         link.demand_pending = false;
@@ -694,7 +715,8 @@ impl<T, F: FnMut(Event<'_, T>)> ClientSink<u32> for ShellSink<'_, T, F> {
     }
 
     fn send_demand(&mut self, demand: u32) {
-        // The registration will say it; while there is no room the newest demand is owed.
+        // The registration carries the demand. While the buffer is full, the newest demand stays
+        // pending.
         let link = &mut *self.link;
         match link.phase {
             Phase::Registering if link.registered_at.is_none() => {}

@@ -1,57 +1,58 @@
-//! Why a connection is over.
+//! Errors that end a connection.
 
 use leeward_wire::{ErrorCode, Kind, WireError};
 
-/// Why a connection carries nothing any more. Never about a single request: those have [`super::Event`]s.
+/// Error that ended a connection. The end of a single request is an [`super::Event`] instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The server sent bytes that are no frame, or ended inside one.
+    /// The server sent bytes that are no frame, or the stream ended inside a frame.
     #[error("the server broke the protocol: {0}")]
     Wire(#[from] WireError),
-    /// The server sent a frame at a moment when it must not come.
+    /// The server sent a frame in a phase that forbids it.
     #[error("a {kind} frame came at the wrong moment")]
     Unexpected {
-        /// Its kind.
+        /// Kind of the frame.
         kind: Kind,
     },
-    /// An answer to a call that is not waiting for one: never made, or answered before.
+    /// The server answered a request that was never sent, or was answered before.
     #[error("an answer to request {request:#x}, which waits for none")]
     UnknownRequest {
         /// The identifier in the answer.
         request: u64,
     },
-    /// An answer, or the welcome, that doesn't return the clock reading that was sent.
+    /// An answer, a pong or the welcome did not return the timestamp that was sent.
     #[error("a {kind} frame returned the timestamp {found} instead of {sent}")]
     TimestampMismatch {
-        /// The frame's kind.
+        /// Kind of the frame.
         kind: Kind,
         /// Timestamp that this client had sent.
         sent: u64,
-        /// Timestamp that came back.
+        /// Timestamp in the server's frame.
         found: u64,
     },
-    /// The server asks for signs of life faster than it reads them.
+    /// The server sends pings faster than it reads the pongs.
     #[error("the server sent pings and did not read the answers")]
     PingFlood,
-    /// The server said why it closes the connection.
+    /// The server closed the connection with an error frame.
     #[error("the server closed the connection: {code:?}: {message}")]
     Server {
-        /// Why.
+        /// Reason code.
         code: ErrorCode,
-        /// Why, for people.
+        /// Reason, for people.
         message: String,
     },
-    /// The stream ended, although this client had not asked for it.
+    /// The stream ended, although this client had not deregistered.
     #[error("the server closed the connection")]
     ClosedByServer,
-    /// This side closed it.
+    /// This side closed the connection.
     #[error("closed by this side")]
     LocallyClosed,
 }
 
 impl ConnectionError {
-    /// Whether the server does not speak this client's version. Nothing that was sent to it had an effect, and it may speak an older one.
+    /// Whether the server rejected this client's protocol version. No sent request had an effect,
+    /// and the server may speak an older version.
     pub fn refuses_version(&self) -> bool {
         matches!(self, ConnectionError::Server { code: ErrorCode::Version, .. })
     }

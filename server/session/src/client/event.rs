@@ -5,73 +5,74 @@ use leeward_core::units::Nanos;
 
 use leeward_wire::{FailureCode, Message, PayloadLimit, Regime, RejectCode};
 
-/// How one request ended. Each submitted request gives exactly one, whatever happens to it.
+/// End of one request. Each submitted request produces exactly one event, unless it is cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a, T> {
-    /// A result came.
+    /// The server returned a result.
     Completed {
         /// The request.
         token: T,
-        /// The result; lives in the connection's buffer.
+        /// Result; borrowed from the connection's buffer.
         payload: &'a [u8],
-        /// From when the request left to now: the network and the server.
+        /// Time from sending the request to now: network and server.
         round_trip: Nanos,
-        /// The server's part of it.
+        /// The server's part of the round trip.
         sojourn: Nanos,
     },
     /// The server rejected it.
     Rejected {
         /// The request.
         token: T,
-        /// Why.
+        /// Reason.
         reason: RejectCode,
-        /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+        /// Details for people: the lock's name for [`RejectCode::Lock`]; mostly empty.
         message: Message<'a>,
-        /// The server's hint not to send anything for so long; zero is no hint.
+        /// The server's hint to send no request for this time; zero is no hint.
         retry_after: Nanos,
-        /// From when the request left to now.
+        /// Time from sending the request to now.
         round_trip: Nanos,
-        /// The server's part of it.
+        /// The server's part of the round trip.
         sojourn: Nanos,
     },
-    /// The server admitted it and has no result.
+    /// The server admitted the request but produced no result.
     Failed {
         /// The request.
         token: T,
-        /// Why.
+        /// Reason.
         code: FailureCode,
-        /// Why, for people.
+        /// Reason, for people.
         message: Message<'a>,
-        /// From when the request left to now.
+        /// Time from sending the request to now.
         round_trip: Nanos,
-        /// The server's part of it.
+        /// The server's part of the round trip.
         sojourn: Nanos,
     },
-    /// The request ended here without having been sent: expired, displaced or throttled.
+    /// The request ended in this client without being sent: expired, displaced or throttled.
     EndedLocally {
         /// The request.
         token: T,
-        /// Why, and how long it had waited.
+        /// Reason, and the time that the request had waited.
         end: LocalOutcome,
     },
-    /// Its payload is longer than the server accepts. Before the welcome that is [`PayloadLimit::MIN`].
+    /// The payload is longer than the server accepts. Before the welcome the limit is
+    /// [`PayloadLimit::MIN`].
     TooLong {
         /// The request.
         token: T,
-        /// Limit accepted now.
+        /// Limit in force now.
         limit: PayloadLimit,
     },
-    /// The connection is over, or was when the request came.
+    /// The connection is closed, or was closed when the request was submitted.
     Disconnected {
         /// The request.
         token: T,
-        /// Whether it had left.
+        /// Whether the request had been sent.
         stage: RequestStage,
     },
 }
 
 impl<T> Event<'_, T> {
-    /// The request that it is about.
+    /// The token of the request.
     pub fn token(&self) -> &T {
         match self {
             Event::Completed { token, .. }
@@ -84,32 +85,32 @@ impl<T> Event<'_, T> {
     }
 }
 
-/// Where a request was when its connection ended, or when it was cancelled.
+/// Stage of a request when its connection closed, or when it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestStage {
-    /// Still here: it had no effect and may be sent again.
+    /// Not sent: it had no effect and may be sent again.
     Waiting,
     /// Sent: whether it was executed is unknown.
     Sent,
 }
 
-/// Where a connection is in its life.
+/// Phase of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// No welcome yet.
+    /// The welcome has not arrived.
     Registering,
-    /// Requests may flow.
+    /// Requests may be sent.
     Ready,
-    /// No more calls will be sent; answers are still owed.
+    /// No more calls will be sent; answers are still pending.
     Draining,
-    /// Over.
+    /// Closed.
     Closed,
 }
 
 /// Content of the server's welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WelcomeInfo {
-    /// From the registration's departure to the welcome.
+    /// Time from sending the registration to receiving the welcome.
     pub round_trip: Nanos,
     /// The longest argument that the server accepts.
     pub payload_max: PayloadLimit,

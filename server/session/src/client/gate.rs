@@ -1,5 +1,5 @@
-//! Gate of the protocol and the connection's memory in front of an algorithm's own gate: a number of calls that may be
-//! unanswered. It can only close the gate, never open it.
+//! Gate of the protocol and of the send buffer, in front of an algorithm's own gate: a limit of
+//! unanswered calls. The limit can only close the gate, never open it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,15 +8,15 @@ use leeward_core::client::{ClientHalf, ClientVerdict, Gate, Reply, Submission};
 use leeward_core::server::Feedback;
 use leeward_core::units::{Nanos, Time};
 
-/// The connection's end: how many calls may be unanswered.
+/// Limit of unanswered calls, as the connection sets it.
 ///
-/// The half it governs is owned by the client shell, which the connection owns; the two need one number in common. An
-/// atomic although both are used by one thread at a time: halves must be `Send`.
+/// The client shell owns the limited half, and the connection owns the shell, so both share one
+/// number. One thread at a time uses both; the number is atomic only because halves must be `Send`.
 #[derive(Debug)]
 pub(super) struct InFlightLimit(Arc<AtomicU32>);
 
 impl InFlightLimit {
-    /// A cap of one: the call on trust (docs/protocol.md, "Before `Welcome` the window is 1").
+    /// A limit of one: the call on trust (docs/protocol.md, "Before `Welcome` the window is 1").
     pub(super) fn new() -> Self {
         InFlightLimit(Arc::new(AtomicU32::new(1)))
     }
@@ -25,7 +25,7 @@ impl InFlightLimit {
         self.0.store(calls, Ordering::Relaxed);
     }
 
-    /// `half`, unable to exceed this cap.
+    /// Wraps `half` so that it cannot exceed this limit.
     pub(super) fn wrap(&self, half: Box<dyn ClientHalf>) -> Box<dyn ClientHalf> {
         Box::new(LimitedHalf { half, cap: Arc::clone(&self.0) })
     }

@@ -1,7 +1,9 @@
-//! The client's end: one [`Connection`], sans I/O, for those who drive sockets themselves or have none.
+//! The client's side: one [`Connection`], sans I/O, for programs that drive sockets themselves or
+//! have none.
 //!
-//! What may leave, and when, is decided by the client half of a `leeward-core` algorithm inside
-//! `leeward_core::client::Client`: the same code as in the simulator. Never here: a decision of that kind.
+//! The client half of a `leeward-core` algorithm decides when a request is sent. The half runs
+//! inside `leeward_core::client::Client`, the same code as in the simulator. This module contains
+//! no such decision.
 //!
 //! # Example
 //! ```
@@ -15,9 +17,10 @@
 //! let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
 //! let parts = (algorithm.build_client)(&algorithm.params(&[])?, &environment)?;
 //!
-//! // The token is whatever the caller knows a request by. It comes back in exactly one event.
+//! // The token is the caller's name for a request. Exactly one event returns it.
 //! let mut connection = Connection::new(parts, ConnectionConfig::default());
-//! let request = Request { method: Method(3), payload: b"get a", priority: Priority::HIGHEST, random: 0 };
+//! let method = Method(3);
+//! let request = Request { method, payload: b"get a", priority: Priority::HIGHEST, random: 0 };
 //! connection.submit(Time(1_000), "first", &request, &mut |event| println!("{event:?}"));
 //!
 //! // `Register`, and the one call that may be sent on trust.

@@ -1,8 +1,10 @@
-//! Bytes on their way to the socket: frames are appended, what the socket has taken is removed from the front.
+//! Bytes that wait for the socket: frames are appended at the end, sent bytes are removed from the
+//! front.
 
 use leeward_wire::{EncodeError, Encoder, Frame, HEADER_LEN};
 
-/// Frames besides calls that may be appended beyond the limit: calls wait for room, a pong can't.
+/// Bytes beyond the limit that frames other than calls may use: calls can wait for space, a pong
+/// cannot.
 const CONTROL_RESERVE: usize = 64 * HEADER_LEN;
 
 #[derive(Debug)]
@@ -14,7 +16,7 @@ pub(super) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// Takes no more calls once `limit` bytes wait.
+    /// Creates a buffer that is full for calls once `limit` bytes wait.
     pub(super) fn new(limit: usize) -> Self {
         SendBuffer { bytes: Vec::new(), consumed: 0, limit }
     }
@@ -28,13 +30,14 @@ impl SendBuffer {
         self.pending().len() >= self.limit
     }
 
-    /// Whether not even a pong has room.
+    /// Whether even a pong has no space.
     pub(super) fn overflows(&self) -> bool {
         self.pending().len() >= self.limit.saturating_add(CONTROL_RESERVE)
     }
 
     pub(super) fn append(&mut self, encoder: Encoder, frame: &Frame<'_>) -> Result<(), EncodeError> {
-        // Room at the front is used before more memory: each byte moves at most once per as many bytes taken.
+        // Free space at the front is reused before memory grows; each byte moves at most once per
+        // byte sent.
         if self.consumed > 0 && self.consumed >= self.bytes.len() - self.consumed {
             self.bytes.drain(..self.consumed);
             self.consumed = 0;
@@ -42,10 +45,10 @@ impl SendBuffer {
         encoder.append(frame, &mut self.bytes).map(|_| ())
     }
 
-    /// The socket has taken `count` bytes.
+    /// Removes `count` bytes that the socket has taken.
     ///
     /// # Panics
-    /// If there weren't as many.
+    /// If fewer bytes were pending.
     pub(super) fn consume(&mut self, count: usize) {
         assert!(count <= self.pending().len(), "the socket took more than there was");
         self.consumed += count;
@@ -55,7 +58,7 @@ impl SendBuffer {
         }
     }
 
-    /// Forgets everything, memory included.
+    /// Discards all bytes and frees the memory.
     pub(super) fn discard(&mut self) {
         (self.bytes, self.consumed) = (Vec::new(), 0);
     }
@@ -69,16 +72,16 @@ mod tests {
     #[test]
     fn memory_follows_what_waits() {
         let encoder = Encoder::new(PayloadLimit::DEFAULT);
-        let mut outbox = SendBuffer::new(2 * HEADER_LEN);
+        let mut buffer = SendBuffer::new(2 * HEADER_LEN);
         let ping = Frame::Ping(Ping { timestamp: Timestamp(1) });
         for round in 0..10_000 {
-            outbox.append(encoder, &ping).unwrap();
-            assert_eq!(outbox.is_full(), round > 0);
+            buffer.append(encoder, &ping).unwrap();
+            assert_eq!(buffer.is_full(), round > 0);
             // One frame always waits.
             if round > 0 {
-                outbox.consume(HEADER_LEN);
+                buffer.consume(HEADER_LEN);
             }
         }
-        assert!(outbox.bytes.capacity() <= 16 * HEADER_LEN, "{}", outbox.bytes.capacity());
+        assert!(buffer.bytes.capacity() <= 16 * HEADER_LEN, "{}", buffer.bytes.capacity());
     }
 }

@@ -1,11 +1,11 @@
-//! The requests that a connection has accepted and not yet ended, by number. A number and a generation make the
-//! identifier on the wire, so an answer that comes twice, or to nothing, is told from a right one without a map.
+//! Requests of a connection that have not ended, by slot. Slot and generation form the identifier
+//! on the wire. So a duplicate or stray answer is recognized without a map.
 
 use leeward_core::units::Time;
 
 use leeward_wire::{Budget, Method, RequestId};
 
-/// Where a request is.
+/// State of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     Free,
@@ -16,18 +16,17 @@ enum SlotState {
 #[derive(Debug)]
 struct Slot<T> {
     token: Option<T>,
-    /// How often this slot has been freed, modulo 2³².
+    /// Number of times that this slot was freed, modulo 2³².
     generation: u32,
     state: SlotState,
     method: Method,
-    /// Budget for queueing in all, and the time from which it runs; `None`: the budget that the connection grants every
-    /// call.
+    /// Queueing budget and the time from which it runs; `None`: the connection's default budget.
     budget: Option<(Budget, Time)>,
-    /// Kept until the request is sent. Its memory is reused by the next request in the slot.
+    /// Kept until the request is sent. The next request in the slot reuses the memory.
     payload: Vec<u8>,
 }
 
-/// A payload's memory is kept for the next request up to this many bytes.
+/// Payload memory that a slot keeps for its next request, at most, in bytes.
 const RETAINED_MAX: usize = 4096;
 
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl<T> Slots<T> {
         Slots { slots: Vec::new(), free: Vec::new(), in_flight: 0 }
     }
 
-    /// Takes a request in; it waits.
+    /// Inserts a waiting request.
     pub(super) fn insert(
         &mut self,
         token: T,
@@ -51,10 +50,10 @@ impl<T> Slots<T> {
         budget: Option<(Budget, Time)>,
     ) -> (u32, RequestId) {
         let index = self.free.pop().unwrap_or_else(|| {
-            let (place, payload) = (SlotState::Free, Vec::new());
-            let fresh = Slot { token: None, generation: 0, state: place, method, budget, payload };
-            self.slots.push(fresh);
-            // The shell bounds what waits and what is unanswered, so this never comes near 2³².
+            let (state, payload) = (SlotState::Free, Vec::new());
+            let slot = Slot { token: None, generation: 0, state, method, budget, payload };
+            self.slots.push(slot);
+            // The shell bounds waiting and unanswered requests, so this stays far below 2³².
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
@@ -66,19 +65,19 @@ impl<T> Slots<T> {
         (index, identifier(slot.generation, index))
     }
 
-    /// Parts of a request on its way out.
+    /// Identifier, method and payload of a request.
     pub(super) fn call(&self, index: u32) -> (RequestId, Method, &[u8]) {
         let slot = &self.slots[index as usize];
         (identifier(slot.generation, index), slot.method, &slot.payload)
     }
 
-    /// The queueing that a request may still cause, if it has a budget of its own.
+    /// Queueing delay that a request may still spend; `None` without a budget of its own.
     pub(super) fn budget(&self, index: u32, now: Time) -> Option<Budget> {
         let (budget, since) = self.slots[index as usize].budget?;
         Some(budget.remaining().map_or(budget, |whole| Budget::of(whole.saturating_sub(now.since(since)))))
     }
 
-    /// The request has been sent: its payload is not needed any more.
+    /// Marks a request as sent and drops its payload.
     pub(super) fn mark_sent(&mut self, index: u32, now: Time) {
         let slot = &mut self.slots[index as usize];
         slot.state = SlotState::Sent(now);
@@ -86,7 +85,7 @@ impl<T> Slots<T> {
         self.in_flight += 1;
     }
 
-    /// When the request that an answer names was sent, and what it asked for; `None` if it isn't sent and unanswered.
+    /// Send time and method of the request that an answer names; `None` if it isn't in flight.
     pub(super) fn sent_at(&self, request: RequestId) -> Option<(Time, Method)> {
         let (generation, index) = parts(request);
         let slot = self.slots.get(index as usize)?;
@@ -96,8 +95,8 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The request that an answer names ends with it. Its token, unless it had been abandoned; nothing if it isn't sent
-    /// and unanswered.
+    /// Ends the request that an answer names. Returns `None` if the request isn't in flight; the
+    /// inner value is `None` if it was abandoned.
     pub(super) fn complete(&mut self, request: RequestId) -> Option<Option<T>> {
         self.sent_at(request)?;
         let (_, index) = parts(request);
@@ -112,19 +111,19 @@ impl<T> Slots<T> {
         (slot.state == SlotState::Waiting && slot.generation == generation).then_some(index)
     }
 
-    /// Abandons a request that was sent: its end is reported to no caller. It keeps its slot until the end.
+    /// Abandons a sent request: no caller receives its end. The slot stays in use until the answer.
     pub(super) fn abandon(&mut self, request: RequestId) -> Option<T> {
         self.sent_at(request)?;
         let (_, index) = parts(request);
         self.slots[index as usize].token.take()
     }
 
-    /// A waiting request ends here.
+    /// Ends a waiting request.
     pub(super) fn remove(&mut self, index: u32) -> Option<T> {
         self.release(index)
     }
 
-    /// Ends everything that was sent and not answered.
+    /// Ends all requests in flight.
     pub(super) fn drain_sent(&mut self, mut end: impl FnMut(T)) {
         for index in 0..self.slots.len() as u32 {
             if matches!(self.slots[index as usize].state, SlotState::Sent(_)) {
@@ -166,7 +165,8 @@ fn identifier(generation: u32, index: u32) -> RequestId {
     RequestId::new(id).expect("the low half is at least 1")
 }
 
-/// The generation and the slot. The low half of an identifier which isn't ours may be 0: that names no slot.
+/// Generation and slot. The low half of a foreign identifier may be 0, which wraps to an index of
+/// no slot.
 fn parts(request: RequestId) -> (u32, u32) {
     let id = request.value();
     ((id >> 32) as u32, (id as u32).wrapping_sub(1))
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(slots.complete(id), Some(Some('a')));
         assert_eq!(slots.complete(id), None, "a second time");
 
-        // The slot is used again, under another identifier.
+        // The slot is reused under another identifier.
         let (second, _) = slots.insert('b', Method(1), b"y", None);
         assert_eq!(second, first);
         let (new_id, _, payload) = slots.call(second);

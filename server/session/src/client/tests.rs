@@ -1,4 +1,4 @@
-//! A connection against a server driven by hand, and against chance.
+//! Tests of a connection against a scripted server, and against random steps.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use leeward_wire::{
     RequestId, Response, Version,
 };
 
-/// Sends as many as the window says.
+/// Client half that sends as many calls as the window permits.
 struct WindowHalf(u32);
 
 impl ClientHalf for WindowHalf {
@@ -30,7 +30,7 @@ impl ClientHalf for WindowHalf {
     }
 }
 
-/// Always open.
+/// Client half whose gate is always open.
 struct OpenHalf;
 
 impl ClientHalf for OpenHalf {
@@ -47,11 +47,11 @@ fn parts(half: Box<dyn ClientHalf>) -> ClientParts {
     ClientParts { half, config }
 }
 
-/// The server's end, and what the client's application was told.
+/// The server's end, with all ends that the client reported.
 struct TestServer {
     connection: Connection<u32>,
     now: Time,
-    /// Frames that the server has received, by name, and calls that it owes an answer.
+    /// Frames that the server has received, by name, and calls without an answer.
     received: Vec<String>,
     calls: Vec<(RequestId, Timestamp)>,
     decoder: Decoder,
@@ -61,9 +61,9 @@ struct TestServer {
     request_ids: BTreeMap<u32, RequestId>,
 }
 
-/// Notes an end. A second end of one request is the defect that these tests look for.
-fn record_end(ends: &mut BTreeMap<u32, String>, event: &Event<'_, u32>) {
-    let said = match event {
+/// Records an end, and panics at a second end of the same request.
+fn record_end(outcomes: &mut BTreeMap<u32, String>, event: &Event<'_, u32>) {
+    let description = match event {
         Event::Completed { payload, round_trip, sojourn, .. } => {
             format!("completed {} after {round_trip}, {sojourn} of it there", String::from_utf8_lossy(payload))
         }
@@ -73,7 +73,7 @@ fn record_end(ends: &mut BTreeMap<u32, String>, event: &Event<'_, u32>) {
         Event::TooLong { limit, .. } => format!("too long for {}", limit.bytes()),
         Event::Disconnected { stage: at, .. } => format!("disconnected {at:?}"),
     };
-    let earlier = ends.insert(*event.token(), said);
+    let earlier = outcomes.insert(*event.token(), description);
     assert_eq!(earlier, None, "request {} ended twice", event.token());
 }
 
@@ -91,13 +91,13 @@ impl TestServer {
         }
     }
 
-    /// A world past the welcome.
+    /// A server past the welcome.
     fn ready(half: Box<dyn ClientHalf>, window: u32, regime: Regime) -> Self {
-        let mut world = TestServer::new(half, ConnectionConfig::default());
-        world.flush(usize::MAX);
-        world.welcome(window, regime).unwrap();
-        world.received.clear();
-        world
+        let mut server = TestServer::new(half, ConnectionConfig::default());
+        server.flush(usize::MAX);
+        server.welcome(window, regime).unwrap();
+        server.received.clear();
+        server
     }
 
     fn submit(&mut self, token: u32) {
@@ -106,23 +106,27 @@ impl TestServer {
 
     fn submit_payload(&mut self, token: u32, payload: &[u8]) {
         let request = Request { method: Method(7), payload, priority: Priority::HIGHEST, random: 0 };
-        let ends = &mut self.outcomes;
-        if let Some(name) = self.connection.submit(self.now, token, &request, &mut |event| record_end(ends, &event)) {
-            self.request_ids.insert(token, name);
+        let outcomes = &mut self.outcomes;
+        if let Some(id) = self.connection.submit(self.now, token, &request, &mut |event| record_end(outcomes, &event)) {
+            self.request_ids.insert(token, id);
         }
     }
 
     fn cancel(&mut self, token: u32) {
-        let Some(name) = self.request_ids.get(&token) else { return };
-        let ends = &mut self.outcomes;
-        let cancelled = self.connection.cancel(self.now, *name, &mut |event| record_end(ends, &event));
-        if let Some((found, at)) = cancelled {
+        let Some(id) = self.request_ids.get(&token) else { return };
+        let outcomes = &mut self.outcomes;
+        let cancelled = self.connection.cancel(self.now, *id, &mut |event| record_end(outcomes, &event));
+        if let Some((found, stage)) = cancelled {
             assert_eq!(found, token);
-            assert_eq!(self.outcomes.insert(token, format!("cancelled {at:?}")), None, "request {token} ended twice");
+            assert_eq!(
+                self.outcomes.insert(token, format!("cancelled {stage:?}")),
+                None,
+                "request {token} ended twice"
+            );
         }
     }
 
-    /// Carries up to `most` bytes to the server.
+    /// Moves up to `most` bytes to the server.
     fn flush(&mut self, most: usize) {
         let output = self.connection.output(self.now);
         let count = output.len().min(most);
@@ -151,11 +155,11 @@ impl TestServer {
                 }
             }
         }
-        let ends = &mut self.outcomes;
-        self.connection.consume(self.now, count, &mut |event| record_end(ends, &event));
+        let outcomes = &mut self.outcomes;
+        self.connection.consume(self.now, count, &mut |event| record_end(outcomes, &event));
     }
 
-    /// The server says `frame`.
+    /// The server sends `frame`.
     fn send_frame(&mut self, frame: &Frame<'_>) -> Result<(), ConnectionError> {
         let mut bytes = Vec::new();
         Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut bytes).unwrap();
@@ -168,8 +172,8 @@ impl TestServer {
             let count = spare.len().min(bytes.len());
             spare[..count].copy_from_slice(&bytes[..count]);
             bytes = &bytes[count..];
-            let ends = &mut self.outcomes;
-            self.connection.on_received(self.now, count, &mut |event| record_end(ends, &event))?;
+            let outcomes = &mut self.outcomes;
+            self.connection.on_received(self.now, count, &mut |event| record_end(outcomes, &event))?;
         }
         Ok(())
     }
@@ -183,35 +187,35 @@ impl TestServer {
         }))
     }
 
-    fn answer(&mut self, place: usize, window: u32) -> Answer {
-        let (request, timestamp) = self.calls.remove(place);
+    fn answer(&mut self, index: usize, window: u32) -> Answer {
+        let (request, timestamp) = self.calls.remove(index);
         let feedback = Feedback { credit: CreditId(2), ..feedback(window) };
         Answer { request, timestamp, feedback, sojourn: Nanos32(5) }
     }
 
-    fn respond(&mut self, place: usize, window: u32) -> Result<(), ConnectionError> {
-        let answer = self.answer(place, window);
+    fn respond(&mut self, index: usize, window: u32) -> Result<(), ConnectionError> {
+        let answer = self.answer(index, window);
         self.send_frame(&Frame::Response(Response { answer, payload: b"ok" }))
     }
 
     fn timer(&mut self) {
-        let ends = &mut self.outcomes;
-        self.connection.on_timer(self.now, &mut |event| record_end(ends, &event));
+        let outcomes = &mut self.outcomes;
+        self.connection.on_timer(self.now, &mut |event| record_end(outcomes, &event));
     }
 
     fn close(&mut self) {
-        let ends = &mut self.outcomes;
-        self.connection.close(self.now, &mut |event| record_end(ends, &event));
+        let outcomes = &mut self.outcomes;
+        self.connection.close(self.now, &mut |event| record_end(outcomes, &event));
     }
 
     fn deregister(&mut self) {
-        let ends = &mut self.outcomes;
-        self.connection.deregister(self.now, &mut |event| record_end(ends, &event));
+        let outcomes = &mut self.outcomes;
+        self.connection.deregister(self.now, &mut |event| record_end(outcomes, &event));
     }
 
     fn end(&mut self) -> Result<(), ConnectionError> {
-        let ends = &mut self.outcomes;
-        self.connection.on_eof(self.now, &mut |event| record_end(ends, &event))
+        let outcomes = &mut self.outcomes;
+        self.connection.on_eof(self.now, &mut |event| record_end(outcomes, &event))
     }
 }
 
@@ -221,249 +225,250 @@ fn feedback(window: u32) -> Feedback {
 
 #[test]
 fn one_call_goes_on_trust_and_the_rest_with_the_window() {
-    let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
+    let mut server = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
     for token in 1..=3 {
-        world.submit(token);
+        server.submit(token);
     }
-    world.flush(usize::MAX);
-    assert_eq!(world.received, ["register demand 0", "call 1 demand 0 credit 0"]);
-    assert_eq!(world.connection.phase(), Phase::Registering);
+    server.flush(usize::MAX);
+    assert_eq!(server.received, ["register demand 0", "call 1 demand 0 credit 0"]);
+    assert_eq!(server.connection.phase(), Phase::Registering);
 
-    world.received.clear();
-    world.now = Time(1_040);
-    world.welcome(2, Regime::Credits).unwrap();
-    world.flush(usize::MAX);
-    assert_eq!(world.received, ["call 2 demand 1 credit 1"], "the algorithm would send both; the protocol binds");
-    assert_eq!(world.connection.welcome().unwrap().round_trip, Nanos(40));
+    server.received.clear();
+    server.now = Time(1_040);
+    server.welcome(2, Regime::Credits).unwrap();
+    server.flush(usize::MAX);
+    assert_eq!(server.received, ["call 2 demand 1 credit 1"], "the algorithm would send both; the protocol binds");
+    assert_eq!(server.connection.welcome().unwrap().round_trip, Nanos(40));
 
-    world.now = Time(1_050);
-    world.respond(0, 2).unwrap();
-    assert_eq!(world.outcomes[&1], "completed ok after 50ns, 5ns of it there");
-    world.flush(usize::MAX);
-    assert_eq!(world.received[1..], ["call 3 demand 0 credit 2"]);
+    server.now = Time(1_050);
+    server.respond(0, 2).unwrap();
+    assert_eq!(server.outcomes[&1], "completed ok after 50ns, 5ns of it there");
+    server.flush(usize::MAX);
+    assert_eq!(server.received[1..], ["call 3 demand 0 credit 2"]);
 }
 
 #[test]
 fn in_the_open_regime_the_algorithm_decides() {
-    let mut world = TestServer::ready(Box::new(OpenHalf), 0, Regime::Open);
+    let mut server = TestServer::ready(Box::new(OpenHalf), 0, Regime::Open);
     for token in 1..=4 {
-        world.submit(token);
+        server.submit(token);
     }
-    assert_eq!(world.connection.in_flight(), 4);
+    assert_eq!(server.connection.in_flight(), 4);
 }
 
 #[test]
 fn the_registration_carries_the_demand_and_later_changes_are_announced() {
-    let mut world = TestServer::new(Box::new(WindowHalf(0)), ConnectionConfig::default());
-    world.submit(1);
-    world.submit(2);
-    world.flush(usize::MAX);
-    world.submit(3);
-    world.flush(usize::MAX);
-    assert_eq!(world.received, ["register demand 2", "demand 3"]);
-    world.welcome(1, Regime::Credits).unwrap();
+    let mut server = TestServer::new(Box::new(WindowHalf(0)), ConnectionConfig::default());
+    server.submit(1);
+    server.submit(2);
+    server.flush(usize::MAX);
+    server.submit(3);
+    server.flush(usize::MAX);
+    assert_eq!(server.received, ["register demand 2", "demand 3"]);
+    server.welcome(1, Regime::Credits).unwrap();
     let feedback = Feedback { credit: CreditId(9), ..feedback(2) };
-    world.send_frame(&Frame::Credit(Credit { feedback })).unwrap();
-    world.flush(usize::MAX);
-    assert_eq!(world.received[2..], ["call 1 demand 2 credit 1", "call 2 demand 1 credit 9"]);
+    server.send_frame(&Frame::Credit(Credit { feedback })).unwrap();
+    server.flush(usize::MAX);
+    assert_eq!(server.received[2..], ["call 1 demand 2 credit 1", "call 2 demand 1 credit 9"]);
 }
 
 #[test]
 fn every_end_reaches_the_application() {
-    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 2, Regime::Credits);
+    let mut server = TestServer::ready(Box::new(WindowHalf(0)), 2, Regime::Credits);
     for token in 1..=6 {
-        world.submit(token);
+        server.submit(token);
     }
-    assert_eq!(world.outcomes[&3], "ended Overflow");
-    world.flush(usize::MAX);
-    let answer = world.answer(0, 1);
-    let dropped = Rejection { answer, reason: RejectCode::Delay, message: Default::default(), retry_after: Nanos32(0) };
-    world.send_frame(&Frame::Drop(dropped)).unwrap();
-    assert_eq!(world.outcomes[&1], "dropped Delay");
-    let answer = world.answer(0, 0);
+    assert_eq!(server.outcomes[&3], "ended Overflow");
+    server.flush(usize::MAX);
+    let answer = server.answer(0, 1);
+    let rejection =
+        Rejection { answer, reason: RejectCode::Delay, message: Default::default(), retry_after: Nanos32(0) };
+    server.send_frame(&Frame::Drop(rejection)).unwrap();
+    assert_eq!(server.outcomes[&1], "dropped Delay");
+    let answer = server.answer(0, 0);
     let failure = Failure { answer, code: FailureCode::UnknownMethod, message: Message::new("no 7") };
-    world.send_frame(&Frame::Failure(failure)).unwrap();
-    assert_eq!(world.outcomes[&2], "failed UnknownMethod no 7");
-    world.submit_payload(7, &[0; 2049]);
-    assert_eq!(world.outcomes[&7], "too long for 2048");
-    assert_eq!(world.connection.next_timeout(world.now), Some(Time(1_100)));
-    world.now = Time(1_100);
-    world.timer();
-    assert_eq!(world.outcomes.len(), 7);
-    assert_eq!(world.outcomes[&6], format!("ended {:?}", LocalReason::Expired));
+    server.send_frame(&Frame::Failure(failure)).unwrap();
+    assert_eq!(server.outcomes[&2], "failed UnknownMethod no 7");
+    server.submit_payload(7, &[0; 2049]);
+    assert_eq!(server.outcomes[&7], "too long for 2048");
+    assert_eq!(server.connection.next_timeout(server.now), Some(Time(1_100)));
+    server.now = Time(1_100);
+    server.timer();
+    assert_eq!(server.outcomes.len(), 7);
+    assert_eq!(server.outcomes[&6], format!("ended {:?}", LocalReason::Expired));
 }
 
 #[test]
 fn before_the_welcome_only_short_payloads_are_taken() {
-    let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
-    world.submit_payload(1, &[0; 1025]);
-    assert_eq!(world.outcomes[&1], "too long for 1024");
-    world.submit_payload(2, &[0; 1024]);
-    assert_eq!(world.outcomes.len(), 1);
+    let mut server = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
+    server.submit_payload(1, &[0; 1025]);
+    assert_eq!(server.outcomes[&1], "too long for 1024");
+    server.submit_payload(2, &[0; 1024]);
+    assert_eq!(server.outcomes.len(), 1);
 }
 
 #[test]
 fn a_disconnect_ends_what_waits_and_what_was_sent() {
-    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
-    world.submit(1);
-    world.submit(2);
-    assert_eq!(world.end(), Err(ConnectionError::ClosedByServer));
-    assert_eq!(world.outcomes[&1], "disconnected Sent");
-    assert_eq!(world.outcomes[&2], "disconnected Waiting");
-    world.submit(3);
-    assert_eq!(world.outcomes[&3], "disconnected Waiting");
-    assert_eq!(world.connection.next_timeout(world.now), None);
-    assert!(world.connection.output(world.now).is_empty());
-    assert!(world.connection.spare().is_empty());
+    let mut server = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
+    server.submit(1);
+    server.submit(2);
+    assert_eq!(server.end(), Err(ConnectionError::ClosedByServer));
+    assert_eq!(server.outcomes[&1], "disconnected Sent");
+    assert_eq!(server.outcomes[&2], "disconnected Waiting");
+    server.submit(3);
+    assert_eq!(server.outcomes[&3], "disconnected Waiting");
+    assert_eq!(server.connection.next_timeout(server.now), None);
+    assert!(server.connection.output(server.now).is_empty());
+    assert!(server.connection.spare().is_empty());
 }
 
 #[test]
 fn deregistering_waits_for_the_answers_owed() {
-    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
-    world.submit(1);
-    world.submit(2);
-    world.deregister();
-    world.submit(3);
-    world.flush(usize::MAX);
-    assert_eq!(world.received.last().unwrap(), "Deregister");
-    world.respond(0, 9).unwrap();
-    world.flush(usize::MAX);
-    assert_eq!(world.received.last().unwrap(), "Deregister", "nothing is sent after it");
-    assert_eq!(world.end(), Ok(()));
-    let ends: Vec<_> = world.outcomes.values().map(|end| end.split(' ').next().unwrap()).collect();
+    let mut server = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
+    server.submit(1);
+    server.submit(2);
+    server.deregister();
+    server.submit(3);
+    server.flush(usize::MAX);
+    assert_eq!(server.received.last().unwrap(), "Deregister");
+    server.respond(0, 9).unwrap();
+    server.flush(usize::MAX);
+    assert_eq!(server.received.last().unwrap(), "Deregister", "nothing is sent after it");
+    assert_eq!(server.end(), Ok(()));
+    let ends: Vec<_> = server.outcomes.values().map(|end| end.split(' ').next().unwrap()).collect();
     assert_eq!(ends, ["completed", "disconnected", "disconnected"]);
 }
 
 #[test]
 fn an_answer_to_nothing_is_fatal() {
     for case in ["twice", "stray", "echo"] {
-        let mut world = TestServer::ready(Box::new(OpenHalf), 4, Regime::Credits);
-        world.submit(1);
-        world.submit(2);
-        world.flush(usize::MAX);
-        let mut answer = world.answer(0, 4);
+        let mut server = TestServer::ready(Box::new(OpenHalf), 4, Regime::Credits);
+        server.submit(1);
+        server.submit(2);
+        server.flush(usize::MAX);
+        let mut answer = server.answer(0, 4);
         let error = match case {
             "twice" => {
-                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap();
-                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
+                server.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap();
+                server.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
             }
             "stray" => {
                 answer.request = RequestId::new(1 << 32).unwrap();
-                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
+                server.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
             }
             _ => {
                 answer.timestamp = Timestamp(1);
-                world.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
+                server.send_frame(&Frame::Response(Response { answer, payload: b"" })).unwrap_err()
             }
         };
         let expected = if case == "echo" { "returned the timestamp" } else { "waits for none" };
         assert!(error.to_string().contains(expected), "{error}");
-        assert_eq!(world.outcomes.len(), 2, "{case}");
-        assert_eq!(world.connection.phase(), Phase::Closed);
+        assert_eq!(server.outcomes.len(), 2, "{case}");
+        assert_eq!(server.connection.phase(), Phase::Closed);
     }
 }
 
 #[test]
 fn frames_at_the_wrong_moment_are_fatal() {
-    let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
-    world.flush(usize::MAX);
+    let mut server = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
+    server.flush(usize::MAX);
     let credit = Frame::Credit(Credit { feedback: feedback(1) });
-    assert_eq!(world.send_frame(&credit), Err(ConnectionError::Unexpected { kind: Kind::Credit }));
+    assert_eq!(server.send_frame(&credit), Err(ConnectionError::Unexpected { kind: Kind::Credit }));
 
-    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
-    assert_eq!(world.welcome(1, Regime::Open), Err(ConnectionError::Unexpected { kind: Kind::Welcome }));
+    let mut server = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
+    assert_eq!(server.welcome(1, Regime::Open), Err(ConnectionError::Unexpected { kind: Kind::Welcome }));
 
-    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
-    world.submit(1);
+    let mut server = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
+    server.submit(1);
     let fatal = FatalError { code: ErrorCode::ShuttingDown, message: Message::new("bye") };
-    let error = world.send_frame(&Frame::Error(fatal)).unwrap_err();
+    let error = server.send_frame(&Frame::Error(fatal)).unwrap_err();
     assert_eq!(error, ConnectionError::Server { code: ErrorCode::ShuttingDown, message: "bye".into() });
-    assert_eq!(world.outcomes[&1], "disconnected Sent");
-    assert_eq!(world.send_frame(&credit).unwrap_err(), error, "and stays so");
+    assert_eq!(server.outcomes[&1], "disconnected Sent");
+    assert_eq!(server.send_frame(&credit).unwrap_err(), error, "and stays so");
 }
 
 #[test]
 fn a_full_outbox_closes_the_gate() {
     let config = ConnectionConfig { output_max: 3 * HEADER_LEN, ..ConnectionConfig::default() };
-    let mut world = TestServer::new(Box::new(OpenHalf), config);
-    world.flush(usize::MAX);
-    world.welcome(0, Regime::Open).unwrap();
+    let mut server = TestServer::new(Box::new(OpenHalf), config);
+    server.flush(usize::MAX);
+    server.welcome(0, Regime::Open).unwrap();
     for token in 1..=6 {
-        world.submit(token);
+        server.submit(token);
     }
-    assert_eq!(world.connection.in_flight(), 3);
-    assert_eq!(world.connection.waiting(), 3);
-    // The server is slow to read: not before a whole frame's room is there does the next one leave.
-    world.flush(10);
-    assert_eq!(world.connection.in_flight(), 4);
-    world.flush(usize::MAX);
-    world.flush(usize::MAX);
-    assert_eq!(world.connection.in_flight(), 6);
-    assert_eq!(world.connection.waiting(), 0);
+    assert_eq!(server.connection.in_flight(), 3);
+    assert_eq!(server.connection.waiting(), 3);
+    // The server reads slowly: the next call leaves only when space for a whole frame is free.
+    server.flush(10);
+    assert_eq!(server.connection.in_flight(), 4);
+    server.flush(usize::MAX);
+    server.flush(usize::MAX);
+    assert_eq!(server.connection.in_flight(), 6);
+    assert_eq!(server.connection.waiting(), 0);
 }
 
 #[test]
 fn pings_are_answered_but_not_without_end() {
-    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
-    world.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(77) })).unwrap();
-    world.flush(usize::MAX);
-    assert_eq!(world.received, ["Pong"]);
-    let flood = |world: &mut TestServer| {
-        (0..10_000).find_map(|_| world.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(1) })).err())
+    let mut server = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
+    server.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(77) })).unwrap();
+    server.flush(usize::MAX);
+    assert_eq!(server.received, ["Pong"]);
+    let flood = |server: &mut TestServer| {
+        (0..10_000).find_map(|_| server.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(1) })).err())
     };
-    assert_eq!(flood(&mut world), Some(ConnectionError::PingFlood));
+    assert_eq!(flood(&mut server), Some(ConnectionError::PingFlood));
 }
 
 #[test]
 fn a_cancelled_request_frees_its_place_and_keeps_its_credit_until_the_answer() {
-    let mut world = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
+    let mut server = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
     for token in 1..=3 {
-        world.submit(token);
+        server.submit(token);
     }
-    world.flush(usize::MAX);
-    world.cancel(2);
-    assert_eq!(world.outcomes[&2], "cancelled Waiting");
-    assert_eq!(world.connection.waiting(), 1);
-    world.cancel(1);
-    world.cancel(1);
-    assert_eq!(world.outcomes[&1], "cancelled Sent");
-    assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 1), "no credit came back by itself");
-    assert!(!world.connection.would_send(world.now));
-    world.flush(usize::MAX);
-    let said = &world.received[world.received.len() - 2..];
+    server.flush(usize::MAX);
+    server.cancel(2);
+    assert_eq!(server.outcomes[&2], "cancelled Waiting");
+    assert_eq!(server.connection.waiting(), 1);
+    server.cancel(1);
+    server.cancel(1);
+    assert_eq!(server.outcomes[&1], "cancelled Sent");
+    assert_eq!((server.connection.in_flight(), server.connection.waiting()), (1, 1), "no credit came back by itself");
+    assert!(!server.connection.would_send(server.now));
+    server.flush(usize::MAX);
+    let frames = &server.received[server.received.len() - 2..];
     assert_eq!(
-        said,
+        frames,
         ["demand 1", "Cancel"],
         "a change of demand is announced, and of what was sent the server is told"
     );
-    world.respond(0, 1).unwrap();
-    world.flush(usize::MAX);
-    assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 0));
-    world.respond(0, 1).unwrap();
-    assert!(world.outcomes[&3].starts_with("completed"));
-    assert!(world.connection.would_send(world.now));
-    assert_eq!(world.outcomes.len(), 3);
+    server.respond(0, 1).unwrap();
+    server.flush(usize::MAX);
+    assert_eq!((server.connection.in_flight(), server.connection.waiting()), (1, 0));
+    server.respond(0, 1).unwrap();
+    assert!(server.outcomes[&3].starts_with("completed"));
+    assert!(server.connection.would_send(server.now));
+    assert_eq!(server.outcomes.len(), 3);
 }
 
 #[test]
 fn a_pong_is_taken_once_and_only_if_asked_for() {
-    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
-    assert!(world.connection.ping(Time(2_000)));
-    assert!(!world.connection.ping(Time(2_001)), "one is open");
+    let mut server = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
+    assert!(server.connection.ping(Time(2_000)));
+    assert!(!server.connection.ping(Time(2_001)), "one is open");
     let pong = Frame::Pong(Pong { timestamp: Timestamp(2_000) });
-    world.send_frame(&pong).unwrap();
-    assert!(world.connection.ping(Time(2_002)));
+    server.send_frame(&pong).unwrap();
+    assert!(server.connection.ping(Time(2_002)));
     assert_eq!(
-        world.send_frame(&pong),
+        server.send_frame(&pong),
         Err(ConnectionError::TimestampMismatch { kind: Kind::Pong, sent: 2_002, found: 2_000 }),
         "an answer to another"
     );
-    let mut world = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
-    assert_eq!(world.send_frame(&pong), Err(ConnectionError::Unexpected { kind: Kind::Pong }));
-    assert!(!world.connection.ping(world.now), "it is over");
+    let mut server = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
+    assert_eq!(server.send_frame(&pong), Err(ConnectionError::Unexpected { kind: Kind::Pong }));
+    assert!(!server.connection.ping(server.now), "it is over");
 }
 
-/// Step of a connection.
+/// Step of the random test.
 #[derive(Clone, Debug)]
 enum Step {
     Submit(usize),
@@ -488,8 +493,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..150u64).prop_map(Step::Wait),
         15 => prop_oneof![1 => 1..200usize, 1 => Just(usize::MAX)].prop_map(Step::Carry),
         6 => (0..6u32).prop_map(Step::Welcome),
-        15 => (any::<usize>(), 0..6u32).prop_map(|(place, window)| Step::Respond(place, window)),
-        8 => (any::<usize>(), 0..6u32).prop_map(|(place, window)| Step::Drop(place, window)),
+        15 => (any::<usize>(), 0..6u32).prop_map(|(index, window)| Step::Respond(index, window)),
+        8 => (any::<usize>(), 0..6u32).prop_map(|(index, window)| Step::Drop(index, window)),
         5 => (0..6u32).prop_map(Step::Credit),
         2 => Just(Step::Ping),
         1 => prop::collection::vec(any::<u8>(), 1..100).prop_map(Step::Noise),
@@ -515,18 +520,18 @@ impl TestServer {
             Step::Welcome(window) if self.connection.welcome().is_none() && self.registered.0 != 0 => {
                 let _ = self.welcome(*window, regime);
             }
-            Step::Respond(place, window) if self.connection.welcome().is_some() && !self.calls.is_empty() => {
-                let _ = self.respond(place % self.calls.len(), *window);
+            Step::Respond(index, window) if self.connection.welcome().is_some() && !self.calls.is_empty() => {
+                let _ = self.respond(index % self.calls.len(), *window);
             }
-            Step::Drop(place, window) if self.connection.welcome().is_some() && !self.calls.is_empty() => {
-                let answer = self.answer(place % self.calls.len(), *window);
-                let dropped = Rejection {
+            Step::Drop(index, window) if self.connection.welcome().is_some() && !self.calls.is_empty() => {
+                let answer = self.answer(index % self.calls.len(), *window);
+                let rejection = Rejection {
                     answer,
                     reason: RejectCode::Other,
                     message: Default::default(),
                     retry_after: Nanos32(0),
                 };
-                let _ = self.send_frame(&Frame::Drop(dropped));
+                let _ = self.send_frame(&Frame::Drop(rejection));
             }
             Step::Credit(window) if self.connection.welcome().is_some() => {
                 let _ = self.send_frame(&Frame::Credit(Credit { feedback: feedback(*window) }));
@@ -558,33 +563,33 @@ proptest! {
         let half: Box<dyn ClientHalf> = if windowed { Box::new(WindowHalf(0)) } else { Box::new(OpenHalf) };
         let regime = if binding { Regime::Credits } else { Regime::Open };
         let config = ConnectionConfig { output_max, ..ConnectionConfig::default() };
-        let mut world = TestServer::new(half, config);
+        let mut server = TestServer::new(half, config);
         let mut token = 0;
         for step in &steps {
-            world.step(step, regime, &mut token);
-            let connection = &mut world.connection;
-            // `note` has made sure that none ended twice; none is forgotten either.
-            let under_way = connection.state.slots.tracked();
-            prop_assert_eq!(world.outcomes.len() as u32 + under_way, token);
-            prop_assert!(under_way <= connection.waiting() + connection.in_flight());
+            server.step(step, regime, &mut token);
+            let connection = &mut server.connection;
+            // `record_end` has checked that no request ended twice; no request is lost either.
+            let in_progress = connection.state.slots.tracked();
+            prop_assert_eq!(server.outcomes.len() as u32 + in_progress, token);
+            prop_assert!(in_progress <= connection.waiting() + connection.in_flight());
             prop_assert!(connection.waiting() as usize <= QUEUE && connection.in_flight() <= OUTSTANDING);
             let pongs = 64 * HEADER_LEN;
-            prop_assert!(connection.output(world.now).len() <= output_max + HEADER_LEN + 2048 + pongs);
+            prop_assert!(connection.output(server.now).len() <= output_max + HEADER_LEN + 2048 + pongs);
         }
-        world.close();
-        prop_assert_eq!(world.outcomes.len() as u32, token);
+        server.close();
+        prop_assert_eq!(server.outcomes.len() as u32, token);
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), after_welcome in any::<bool>()) {
-        let mut world = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
-        world.flush(usize::MAX);
+        let mut server = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
+        server.flush(usize::MAX);
         if after_welcome {
-            world.welcome(3, Regime::Credits).unwrap();
+            server.welcome(3, Regime::Credits).unwrap();
         }
-        world.submit(1);
-        let _ = world.send_bytes(&bytes);
-        let _ = world.end();
-        prop_assert_eq!(world.outcomes.len(), 1);
+        server.submit(1);
+        let _ = server.send_bytes(&bytes);
+        let _ = server.end();
+        prop_assert_eq!(server.outcomes.len(), 1);
     }
 }

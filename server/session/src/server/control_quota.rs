@@ -1,46 +1,49 @@
-//! How much a client may say besides its calls: one account per connection, pure, O(1).
+//! Quota of a client's control frames, which are all frames but calls: one per connection, pure,
+//! O(1).
 //!
-//! Signs of life and demands are cheap, but each has to be read and many have to be answered. Whoever sends more of them
-//! than any client has a use for is read again when the next sweep refills the account: the flood waits in the flooder's
-//! own socket. What calls bring in keeps a client that announces every change of its demand within its means.
+//! Pings and demands are cheap, but the server has to read each of them and answer many. A client
+//! that exceeds the quota is not read until the next scan refills it. The excess frames wait in the
+//! client's own socket. Each call refills a part of the quota, so a client that announces every
+//! change of its demand stays below it.
 
-/// Words, which are frames that are no calls, from one sweep to the next.
+/// Control frames between two scans.
 const QUOTA: u32 = 1024;
-/// Words that a lawful call earns.
+/// Control frames that a valid call adds to the quota.
 const REFILL_PER_CALL: u32 = 4;
 
-/// Account of a connection.
+/// Quota of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct ControlQuota {
     remaining: u32,
 }
 
 impl ControlQuota {
-    /// A full account.
+    /// A full quota.
     pub(super) fn new() -> Self {
         ControlQuota { remaining: QUOTA }
     }
 
-    /// A frame has come that is no call.
+    /// Counts a frame that is no call.
     pub(super) fn on_control_frame(&mut self) {
         self.remaining = self.remaining.saturating_sub(1);
     }
 
-    /// A lawful call has come.
+    /// Counts a valid call.
     pub(super) fn on_call(&mut self) {
         self.remaining = (self.remaining + REFILL_PER_CALL).min(QUOTA);
     }
 
-    /// Whether the connection is not to be read.
+    /// Whether the connection must not be read.
     pub(super) fn is_exhausted(&self) -> bool {
         self.remaining == 0
     }
 
-    /// A sweep has passed: whether the connection may be read again that might not be before.
+    /// Refills the quota at a scan. Returns whether it was exhausted, so that the connection may be
+    /// read again.
     pub(super) fn refill(&mut self) -> bool {
-        let was_spent = self.is_exhausted();
+        let was_exhausted = self.is_exhausted();
         *self = ControlQuota::new();
-        was_spent
+        was_exhausted
     }
 }
 
@@ -50,26 +53,26 @@ mod tests {
 
     #[test]
     fn a_flood_of_words_is_read_until_the_account_is_empty_and_again_after_a_sweep() {
-        let mut chatter = ControlQuota::new();
+        let mut quota = ControlQuota::new();
         for _ in 0..QUOTA {
-            assert!(!chatter.is_exhausted());
-            chatter.on_control_frame();
+            assert!(!quota.is_exhausted());
+            quota.on_control_frame();
         }
-        assert!(chatter.is_exhausted());
-        assert!(chatter.refill());
-        assert!(!chatter.is_exhausted());
-        assert!(!chatter.refill(), "only once");
+        assert!(quota.is_exhausted());
+        assert!(quota.refill());
+        assert!(!quota.is_exhausted());
+        assert!(!quota.refill(), "only once");
     }
 
     #[test]
     fn calls_pay_for_what_belongs_to_them() {
-        let mut chatter = ControlQuota::new();
+        let mut quota = ControlQuota::new();
         for _ in 0..10 * QUOTA {
-            // A client that tells its demand before and after each call.
-            chatter.on_control_frame();
-            chatter.on_control_frame();
-            chatter.on_call();
-            assert!(!chatter.is_exhausted());
+            // A client that sends its demand before and after each call.
+            quota.on_control_frame();
+            quota.on_control_frame();
+            quota.on_call();
+            assert!(!quota.is_exhausted());
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The words by which a refused client can ask why: `decision 8f3a`. Nothing is allocated for them. Never here: decisions.
+//! Label of a decision in a rejection: `decision 8f3a`. A rejected client can ask for the reason
+//! with it. No allocation. Contains no decisions.
 
 use std::io::Write;
 
-/// The longest: a word, a space, 16 digits.
+/// Longest label: `decision`, a space, 16 digits.
 const LONGEST: usize = 9 + 16;
 
-/// Words that name a decision; empty where there is none.
+/// Name of a decision; empty without a decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DecisionLabel {
     bytes: [u8; LONGEST],
@@ -13,14 +14,14 @@ pub(super) struct DecisionLabel {
 }
 
 impl DecisionLabel {
-    /// Words for the decision of this number.
+    /// Label of the decision with this number.
     pub(super) fn new(id: u64) -> Self {
-        let mut number = DecisionLabel::default();
-        let mut rest = &mut number.bytes[..];
-        // It fits: sixteen digits are the most that a number has.
+        let mut label = DecisionLabel::default();
+        let mut rest = &mut label.bytes[..];
+        // The write cannot fail: a `u64` has at most sixteen hexadecimal digits.
         let _ = write!(rest, "decision {id:x}");
-        number.length = LONGEST - rest.len();
-        number
+        label.length = LONGEST - rest.len();
+        label
     }
 
     pub(super) fn as_str(&self) -> &str {

@@ -1,84 +1,88 @@
-//! Whether a client keeps to its window, and what becomes of one that does not: one account per connection, pure, O(1).
+//! Checks that a client keeps to its window, and reacts to violations: one account per connection,
+//! pure, O(1).
 //!
-//! It checks the protocol (docs/protocol.md, "Credit"), so it lives here; how many credits a session holds is the
-//! controller's affair (`leeward-core`), which never hears of a call that is refused here.
+//! The check belongs to the protocol (docs/protocol.md, "Credit"). The controller (`leeward-core`)
+//! decides how many credits a session holds, and never sees a call that is rejected here.
 //!
-//! # Why an honest client is never refused
-//! The server can't know which of the windows it has told a client had heard when it sent a call. But both streams keep
-//! their order, and so the last window that the client had heard is one of those told by now. Say it was the one behind
-//! which the server had sent `a` answers, and it was `w`. The client had then heard `a` answers, and it may send its
-//! `n`-th call only while `n - 1 - a < w`, that is `n <= a + w`. So every legal call has a number of at most
+//! # Why an honest client is never rejected
+//! The server can't know the newest window that a client had received when it sent a call. But both
+//! streams keep their order, so that window is one of those sent by now. Suppose the server sent
+//! that window `w` after `a` answers. The client had then received `a` answers. The client may send
+//! its `n`-th call only while `n - 1 - a < w`, that is `n <= a + w`. So every valid call has a
+//! number of at most
 //!
-//! > `edge` = the greatest of 1 (what holds before any window) and `answers + window` over all windows ever told.
+//! > `window_end` = the greatest of 1 (before any window) and `answers + window` over sent windows.
 //!
-//! An edge never goes back, like the right edge of TCP's window: a credit that was taken back after it had been told may
-//! still be on its way as a call. Nothing of this depends on time, on how frames were cut into packets, on why a window
-//! was told (answer, explicit credit, overcommit, waking), or on which of the legal moments a client sends at.
+//! The window end never decreases, like the right edge of TCP's window: a call may still use a
+//! credit that was revoked after it was sent. The argument does not depend on time, on the division
+//! of frames into packets, or on the moment at which a client sends. The reason for a window does
+//! not matter either (answer, explicit credit, overcommitment, wake-up).
 //!
-//! # What a cheater gains
-//! Nothing beyond the edge. Every call, refused ones included, has a number, and only windows and answers move the edge:
-//! a client that ignores its window has at most as many calls admitted and unanswered as one that used each of its
-//! windows fully at the last possible moment. That is one greatest window, once; it is used up by use.
+//! # What a violating client gains
+//! Nothing beyond the window end. Every call has a number, rejected calls included, and only
+//! windows and answers move the window end. A client that ignores its window has no more admitted,
+//! unanswered calls than a client that used each window fully at the last moment. The gain is one
+//! greatest window, once.
 
 use leeward_core::units::Credits;
 
-/// Refused calls that have no consequence but the refusal. No honest client has one; this is for those with an error of
-/// counting that shows now and then.
+/// Violations that only cause a rejection. An honest client has none; the tolerance is for a client
+/// that miscounts now and then.
 const TOLERATED_VIOLATIONS: u32 = 64;
 /// Pauses before the connection ends.
 const PAUSES: u32 = 4;
-/// So many calls with credit, one after the other, and what was before is forgotten.
+/// Consecutive calls with credit after which earlier violations are forgiven.
 const FORGIVE_AFTER: u32 = 1024;
 
-/// Verdict on a call.
+/// Result of checking a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum CallCheck {
-    /// The client may have had the credit for it: ask the controller.
+    /// The client may have had the credit for it: the controller decides.
     WithinWindow,
-    /// There never was a credit for it: drop it with `NoCredit`, unseen by the controller.
+    /// No window ever covered it: reject it with `NoCredit`, without the controller.
     NoCredit,
-    /// The client has been refused and paused, and goes on: end the connection.
+    /// The client continues after rejections and pauses: close the connection.
     Disconnect,
 }
 
-/// Account of a connection.
+/// Enforcement state of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Enforcement {
-    /// Calls received, refused ones included.
+    /// Calls received, rejected ones included.
     calls: u64,
-    /// Answers sent, drops of refused calls included.
+    /// Answers sent, rejections for missing credit included.
     answers: u64,
-    /// The greatest number that a lawful call can have.
+    /// The greatest number that a valid call can have.
     window_end: u64,
-    /// Calls with credit since the last refusal.
+    /// Calls with credit since the last violation.
     valid_calls: u32,
-    /// Refusals, up to [`TOLERATED`].
+    /// Violations, up to [`TOLERATED_VIOLATIONS`].
     violations: u32,
     /// Pauses so far.
     pauses: u32,
-    /// Sweeps that the pause lasts yet.
+    /// Scans until the pause ends.
     scans_left: u32,
 }
 
 impl Enforcement {
-    /// Account of a client whose windows bind it. It holds nothing but the call on trust: before its welcome the window
-    /// is 1.
+    /// State of a client whose windows bind it. Its window is 1 before the welcome: the call on
+    /// trust.
     pub(super) fn binding() -> Self {
         Enforcement { calls: 0, answers: 0, window_end: 1, valid_calls: 0, violations: 0, pauses: 0, scans_left: 0 }
     }
 
-    /// Account of a client whose windows are advice: every call is lawful.
+    /// State of a client whose windows are advisory: every call is valid.
     pub(super) fn advisory() -> Self {
         Enforcement { window_end: u64::MAX, ..Enforcement::binding() }
     }
 
-    /// A frame that tells `window` and answers nothing is about to be sent.
+    /// Records a window that is sent without an answer, just before sending.
     pub(super) fn on_window_sent(&mut self, window: Credits) {
         self.window_end = self.window_end.max(self.answers + u64::from(window.0));
     }
 
-    /// An answer that tells `window` is about to be sent.
+    /// Records a window that is sent with an answer, just before sending.
     pub(super) fn on_answer_sent(&mut self, window: Credits) {
         self.answers += 1;
         self.on_window_sent(window);
@@ -89,7 +93,7 @@ impl Enforcement {
         self.calls >= self.window_end
     }
 
-    /// A call has come.
+    /// Checks a call that has arrived.
     pub(super) fn on_call(&mut self) -> CallCheck {
         self.calls += 1;
         if self.calls <= self.window_end {
@@ -102,19 +106,19 @@ impl Enforcement {
         } else if self.pauses == PAUSES {
             return CallCheck::Disconnect;
         } else if self.scans_left == 0 {
-            // Twice as long each time. The first sweep may come at once, so one more.
+            // Each pause is twice as long. The first scan may follow at once, so one scan is added.
             self.scans_left = 1 + (1 << self.pauses);
             self.pauses += 1;
         }
         CallCheck::NoCredit
     }
 
-    /// Whether the connection is not to be read.
+    /// Whether the connection must not be read.
     pub(super) fn is_paused(&self) -> bool {
         self.scans_left > 0
     }
 
-    /// A sweep has passed: whether this ends a pause.
+    /// Handles a scan. Returns whether it ends a pause.
     pub(super) fn on_scan(&mut self) -> bool {
         let was_paused = self.is_paused();
         self.scans_left = self.scans_left.saturating_sub(1);

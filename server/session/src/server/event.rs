@@ -7,37 +7,40 @@ use leeward_wire::{Budget, ErrorCode, FailureCode, Method, RejectCode, RequestId
 /// Event from a client.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Nothing whole is left: more bytes are needed.
+    /// The buffer holds no whole frame: more bytes are needed.
     Incomplete,
-    /// A call was admitted. It is answered by [`super::ServerConnection::answer`], exactly once.
+    /// The controller admitted a call. [`super::ServerConnection::answer`] answers it, exactly
+    /// once.
     Call(Call<'a>),
-    /// A call was dropped, and the drop stands in the output.
+    /// A call was rejected, and the rejection is in the output.
     Rejected(RejectCode),
-    /// The client asks for the server's statistics: answered by [`super::ServerConnection::tell`], at once.
+    /// The client queries the server's statistics. The owner answers at once with
+    /// [`super::ServerConnection::answer_query`].
     Query(StatisticsQuery),
-    /// The client has said how many requests wait.
+    /// The client has sent its demand.
     Demand,
-    /// Nobody waits for an unanswered call any more. It is answered all the same: as dropped for
-    /// [`DropReason::Cancelled`] if that spares work.
+    /// The client cancelled an unanswered call. The call is answered all the same: as rejected for
+    /// [`RejectCode::Cancelled`] if that saves work.
     Cancel(RequestId),
-    /// Anything else that was lawful: a registration, a farewell, a sign of life.
+    /// Any other valid frame: a registration, a deregistration, a ping or pong.
     Other,
 }
 
 /// An admitted call.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// Goes back with the answer.
+    /// Returned with the answer.
     pub permit: Permit,
-    /// Which procedure.
+    /// The procedure.
     pub method: Method,
-    /// Queueing delay that it might still spend when it left its client.
+    /// Queueing delay that the call might still spend when it left its client.
     pub budget: Budget,
-    /// Its argument; lives in the connection's buffer.
+    /// Argument; borrowed from the connection's buffer.
     pub payload: &'a [u8],
 }
 
-/// A question about the server, [`leeward_wire::Method::STATISTICS`]. It is no call, and needs no credit.
+/// A query of the server's statistics, [`leeward_wire::Method::STATISTICS`]. A query is no call,
+/// and needs no credit.
 #[derive(Debug)]
 #[must_use = "a question is answered exactly once"]
 pub struct StatisticsQuery {
@@ -45,7 +48,7 @@ pub struct StatisticsQuery {
     pub(super) timestamp: Timestamp,
 }
 
-/// The right to answer one call, and the duty. It can't be copied: answering gives it up.
+/// Right and duty to answer one call. Not `Clone`: answering consumes it.
 #[derive(Debug)]
 #[must_use = "a call is answered exactly once"]
 pub struct Permit {
@@ -54,51 +57,51 @@ pub struct Permit {
     pub(super) credit: CreditId,
     pub(super) arrival: Time,
     pub(super) method: Method,
-    /// The controller's ticket of the same call.
+    /// The controller's pending request of the same call.
     pub(super) pending: server::PendingRequest,
 }
 
 impl Permit {
-    /// The client's name of the call.
+    /// The client's identifier of the call.
     pub fn request(&self) -> RequestId {
         self.request
     }
 
-    /// When its packet came, on the plant's clock.
+    /// Arrival of the call's packet, on the plant's clock.
     pub fn arrival(&self) -> Time {
         self.arrival
     }
 }
 
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Reply<'a> {
     /// With a result.
     Result(&'a [u8]),
-    /// The call was executed and has no result; the words are for people.
+    /// The call was executed and has no result; the text is for people.
     Failure(FailureCode, &'a str),
-    /// The call was given up; the words say what exactly, where the reason does not.
+    /// The call was rejected. The text has details that the code does not show.
     Reject(RejectCode, &'a str),
 }
 
-/// The account of a call that its client hears of.
+/// Summary of an answered call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSummary {
-    /// Which procedure.
+    /// The procedure.
     pub method: Method,
-    /// From its arrival to now.
+    /// Time from its arrival to now.
     pub sojourn: Nanos,
-    /// Why it was dropped, if it was.
+    /// Reject code, if the call was rejected.
     pub rejection: Option<RejectCode>,
-    /// How it failed, if it was executed and did.
+    /// Failure code, if the call was executed and failed.
     pub failure: Option<FailureCode>,
 }
 
-/// An offence after which the connection ends.
+/// Protocol violation by the client, after which the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolViolation {
-    /// The code that the client is told.
+    /// Error code for the client.
     pub code: ErrorCode,
-    /// The words that it is told.
+    /// Error message for the client.
     pub message: String,
 }

@@ -1,9 +1,15 @@
-//! The server's end: one [`ServerConnection`], sans I/O, for programs that drive sockets themselves or have none.
+//! The server's side: one [`ServerConnection`], sans I/O, for programs that drive sockets
+//! themselves or have none.
 //!
-//! - `connection`: the connection. `event`: what it tells its owner. `enforcement`: whether a client keeps to its window.
-//!   `chatter`: how much it says besides its calls. `sender`: how old its calls are by its own clock.
+//! - `connection`: the connection.
+//! - `event`: events for its owner.
+//! - `enforcement`: checks that a client keeps to its window.
+//! - `control_quota`: limits frames that are no calls.
+//! - `decision_label`: names a decision in a rejection.
+//! - `sender_clock`: estimates how old calls are, from the client's own clock.
 //!
-//! Never here: whether a request is admitted and how many credits a session holds (`leeward-core`), and what a call does.
+//! Does not decide whether a request is admitted or how many credits a session holds
+//! (`leeward-core`), and executes no call.
 
 mod connection;
 mod control_quota;

@@ -1,25 +1,26 @@
-//! The clock of a client, as far as it tells how old a call is: one account per connection, pure, O(1).
+//! Estimates the age of calls from their client's clock: one estimator per connection, pure, O(1).
 //!
-//! A call names the time at which it was sent, by a clock that the server does not know. The fastest call so far is taken for one that was not
-//! late; how much later others come is their age. A client can make its own calls older or younger by it, and those of nobody else. Kept only while a
-//! controller rehearses. Never here: what follows from an age (`leeward_core::rehearsal`).
+//! A call carries its send time, by a clock that the server does not know. The estimator takes the
+//! fastest call so far as not delayed; the extra delay of later calls is their age. With a wrong
+//! clock a client can change the ages of its own calls only. Kept only while a controller is in
+//! shadow mode. Does not contain what the controller does with an age.
 
 use leeward_core::units::{Nanos, Time};
 use leeward_wire::Timestamp;
 
-/// Older than this a call is not believed to be.
+/// The greatest age that the estimator reports.
 const OLDEST: Nanos = Nanos::from_secs(60);
-/// A client's clock that runs so many times slower than ours counts something else than nanoseconds.
+/// A client's clock that runs this many times slower than the server's does not count nanoseconds.
 const SLOWEST: u64 = 64;
-/// Two clocks may drift apart by one part of so many: the fastest call is forgotten as slowly as that.
+/// Two clocks may drift apart by one part in this many; the minimum offset grows at this rate.
 const DRIFT: u64 = 8_192;
 
-/// Account of a connection.
+/// Estimator of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SenderClock {
     first: Option<Sample>,
     drift_applied_at: Time,
-    /// The least that our clock was ahead of the client's when a call was read.
+    /// Minimum of the server's clock minus the client's timestamp, at the reading of a call.
     offset_min: i64,
 }
 
@@ -30,7 +31,7 @@ struct Sample {
 }
 
 impl SenderClock {
-    /// Age of a call that is read now, by its client's clock; nothing if that does not say.
+    /// Age of a call that is read now, by its client's clock; zero if that clock is unusable.
     pub(super) fn age(&mut self, read: Time, sent: Timestamp) -> Nanos {
         let ahead = read.0.wrapping_sub(sent.0).cast_signed();
         let Some(first) = self.first else {
@@ -59,7 +60,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Ages of calls, rounded to milliseconds (drift takes some microseconds), of which each is read and sent at these, by the client's clock.
+    /// Ages of calls, in milliseconds, rounded because drift adds some microseconds. Each call has
+    /// its read time and its send time, by the client's clock.
     fn ages(calls: &[(u64, u64)]) -> Vec<u64> {
         let mut clock = SenderClock::default();
         let mut age = |read, sent: u64| clock.age(Time(read * MS), Timestamp(sent.wrapping_mul(MS))).0;
@@ -88,7 +90,7 @@ mod tests {
     #[test]
     fn clocks_that_drift_apart_make_nothing_old() {
         let mut clock = SenderClock::default();
-        // A hundred parts in a million slow, for an hour.
+        // 100 ppm slow, for an hour.
         let ages = (0..36_000_u64).map(|at| clock.age(Time(at * 100 * MS), Timestamp(at * 100 * MS / 10_000 * 9_999)));
         assert!(ages.max() < Some(Nanos::from_millis(1)));
     }

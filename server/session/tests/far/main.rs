@@ -1,10 +1,11 @@
-//! The tests of `tests/pair` again, over datagrams and a network that loses, doubles and reorders one in twenty of them: both ends
-//! behave as over a stream. What is about bytes of a stream is not among them: how it is cut, damaged, and read slowly.
+//! The tests of `tests/pair` again, over datagrams. The network loses, duplicates and delays 5 % of
+//! them each, and both ends behave as over a stream. Tests of a stream's bytes are excluded:
+//! splitting, damage, slow reads.
 
 use leeward_core::units::Nanos;
 use leeward_pair::Faults;
 
-/// The network between the ends.
+/// Faults of the network between the ends.
 const DATAGRAMS: Option<Faults> =
     Some(Faults { loss: 50, duplication: 50, reordering: 50, extra_delay_max: Nanos::from_millis(1) });
 

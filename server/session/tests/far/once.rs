@@ -1,4 +1,5 @@
-//! Every request ends once and is executed at most once, whatever the network does; and a server that forgets is found out.
+//! Every request ends once and is executed at most once, under all network faults. A server that
+//! forgets its answers is detected.
 
 use crate::support::{TIMEOUT, pair_with, relaxed_slo};
 use leeward_core::units::Nanos;
@@ -7,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How often each argument was executed.
+/// Number of executions per argument.
 type ExecutionCounts = Rc<RefCell<BTreeMap<Vec<u8>, u32>>>;
 
 fn start(controller: &str, seed: u64, faults: Faults, executed: &ExecutionCounts) -> Pair {
@@ -20,11 +21,12 @@ fn start(controller: &str, seed: u64, faults: Faults, executed: &ExecutionCounts
     pair_with(controller, &[], relaxed_slo(), config, Box::new(handler))
 }
 
-/// Three clients with a few hundred requests, some at once. How many were completed.
-fn run(pair: &mut Pair, forgets: u64) -> usize {
+/// Runs three clients with a few hundred requests, some of them at once. Returns the number of
+/// completed requests.
+fn run(pair: &mut Pair, forget_one_in: u64) -> usize {
     let clients: Vec<_> = (0..3).map(|_| pair.connect()).collect();
     for client in &clients {
-        pair.forget_answers(*client, forgets);
+        pair.forget_answers(*client, forget_one_in);
     }
     for round in 0..60_u32 {
         for (number, client) in clients.iter().enumerate() {
@@ -36,8 +38,8 @@ fn run(pair: &mut Pair, forgets: u64) -> usize {
     }
     let is_open = |pair: &mut Pair| clients.iter().any(|client| pair.open_requests(*client) > 0);
     pair.run_while(TIMEOUT, is_open);
-    let ends = clients.iter().flat_map(|client| pair.outcomes(*client));
-    ends.filter(|end| matches!(end, Some(RequestOutcome::Completed(_)))).count()
+    let outcomes = clients.iter().flat_map(|client| pair.outcomes(*client));
+    outcomes.filter(|end| matches!(end, Some(RequestOutcome::Completed(_)))).count()
 }
 
 #[test]
@@ -47,13 +49,14 @@ fn requests_end_once_and_are_executed_at_most_once() {
             let executed = ExecutionCounts::default();
             let mut pair = start(algorithm.name, seed as u64 + 1, Faults::each(of_thousand), &executed);
             let completed = run(&mut pair, 0);
-            let words = format!("{} with {of_thousand} of 1000", algorithm.name);
-            assert_eq!(pair.violation(), None, "{words}");
-            assert!(executed.borrow().values().all(|times| *times == 1), "{words}: executed twice");
-            // Requests end otherwise as they do over a stream: some controllers reject on a loss, or let requests expire.
-            assert!(completed > 0 && executed.borrow().len() >= completed, "{words}: {completed}");
+            let context = format!("{} with {of_thousand} of 1000", algorithm.name);
+            assert_eq!(pair.violation(), None, "{context}");
+            assert!(executed.borrow().values().all(|times| *times == 1), "{context}: executed twice");
+            // Over datagrams requests also end otherwise: some controllers reject after a loss, or
+            // let requests expire.
+            assert!(completed > 0 && executed.borrow().len() >= completed, "{context}: {completed}");
             if of_thousand == 0 && algorithm.name == "none" {
-                assert_eq!(completed, 360, "{words}");
+                assert_eq!(completed, 360, "{context}");
             }
         }
     }
@@ -61,11 +64,11 @@ fn requests_end_once_and_are_executed_at_most_once() {
 
 #[test]
 fn a_server_that_forgets_is_found_out() {
-    let found = (1..=20).filter(|seed| {
+    let detected = (1..=20).filter(|seed| {
         let executed = ExecutionCounts::default();
         let mut pair = start("none", *seed, Faults::each(100), &executed);
         run(&mut pair, 20);
         pair.violation().is_some() || executed.borrow().values().any(|times| *times > 1)
     });
-    assert!(found.count() >= 15);
+    assert!(detected.count() >= 15);
 }

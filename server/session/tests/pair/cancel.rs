@@ -1,4 +1,4 @@
-//! Cancelled calls, and peers of different versions of the protocol.
+//! Cancelled calls, and peers of different protocol versions.
 
 use crate::support::{PairExt, call, encode, encode_version, pair, register};
 use leeward_core::units::Nanos;
@@ -6,9 +6,9 @@ use leeward_pair::{Pair, PairConfig, RequestOutcome, echo};
 use leeward_session::client::{ConnectionConfig, RequestStage};
 use leeward_wire::{Cancel, ErrorCode, Frame, RejectCode, RequestId, Version};
 
-/// A server with a worker that takes long, so that calls wait.
-fn slow(newest: Version) -> Pair {
-    let config = PairConfig { max_version: newest, ..PairConfig::default() };
+/// A server with a slow worker, so that calls wait.
+fn slow(version: Version) -> Pair {
+    let config = PairConfig { max_version: version, ..PairConfig::default() };
     pair("none", config, echo(Nanos::from_millis(1)))
 }
 
@@ -31,7 +31,7 @@ fn a_call_that_waits_at_the_server_is_cancelled_before_its_turn() {
     assert_eq!(pair.cancelled(), 1);
     let counts = pair.counts();
     assert_eq!((counts.completed, counts.rejected), (2, 1));
-    // Two turns of the worker instead of three.
+    // Two executions instead of three.
     assert!(pair.now().0 < 2_500_000, "{:?}", pair.now());
     pair.close(client);
     pair.assert_settled();
@@ -73,7 +73,7 @@ fn a_server_of_version_1_refuses_the_newest_and_serves_its_own() {
     let client = pair.connect();
     let trusted = pair.submit(client, b"on trust");
     pair.wait_until("it has ended", |pair| pair.open_requests(client) == 0);
-    // Nothing was executed, so the same may be asked again.
+    // No call was executed, so the application may send it again.
     assert_eq!(pair.outcome(client, trusted), Some(&RequestOutcome::Disconnected(RequestStage::Waiting)));
     assert!(pair.error(client).is_some_and(|error| error.refuses_version()));
     let client = pair.connect_with(version_one());
@@ -83,24 +83,24 @@ fn a_server_of_version_1_refuses_the_newest_and_serves_its_own() {
 }
 
 #[test]
-fn a_stranger_s_cancellations_do_no_harm_and_mixed_versions_are_an_offence() {
+fn cancellations_of_unknown_calls_do_no_harm_and_mixed_versions_are_a_violation() {
     let second = |frame: &Frame<'_>| encode_version(Version::Two, frame);
     let cancel = Frame::Cancel(Cancel { request: RequestId::new(9).unwrap() });
     let mut pair = slow(Version::NEWEST);
-    let heard = pair.exchange(
+    let frames = pair.exchange(
         &[second(&register()), second(&cancel), second(&call(9, b"x")), second(&cancel), second(&Frame::Deregister)]
             .concat(),
     );
-    assert_eq!(heard.len(), 2, "{heard:?}");
-    // The server may have read the second before it began the call.
-    assert!(heard[0].starts_with("Welcome") && !heard[1].starts_with("Error"), "{heard:?}");
-    // Behind the first, it waits for its turn, and is cancelled there.
+    assert_eq!(frames.len(), 2, "{frames:?}");
+    // The server may have read the second cancellation before it started the call.
+    assert!(frames[0].starts_with("Welcome") && !frames[1].starts_with("Error"), "{frames:?}");
+    // The second call waits behind the first, and is cancelled there.
     let calls = [second(&call(1, b"x")), second(&call(9, b"x")), second(&cancel), second(&Frame::Deregister)].concat();
-    let heard = pair.exchange(&[second(&register()), calls].concat());
+    let frames = pair.exchange(&[second(&register()), calls].concat());
     let reason = format!("{:?}", RejectCode::Cancelled);
-    assert!(heard.iter().any(|frame| frame.starts_with("Drop") && frame.contains(&reason)), "{heard:?}");
+    assert!(frames.iter().any(|frame| frame.starts_with("Drop") && frame.contains(&reason)), "{frames:?}");
     let code = format!("{:?}", ErrorCode::Malformed);
-    let heard = pair.exchange(&[encode(&register()), second(&call(1, b"x"))].concat());
-    assert!(heard.last().unwrap().contains(&code), "{heard:?}");
+    let frames = pair.exchange(&[encode(&register()), second(&call(1, b"x"))].concat());
+    assert!(frames.last().unwrap().contains(&code), "{frames:?}");
     pair.assert_serving();
 }

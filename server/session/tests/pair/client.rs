@@ -1,5 +1,6 @@
-//! Our client against a server, or a wire, that does what it shouldn't: nonsense, hanging up, silence, rejecting. Elsewhere:
-//! what the client with sockets makes of it, which has replicas, retries and time-outs (server/rpc/tests).
+//! The client against a server, or a wire, that misbehaves: invalid bytes, closed connections,
+//! silence, rejections. Tests of the client with sockets, which has replicas, retries and
+//! time-outs, are in server/rpc/tests.
 
 use crate::support::{PairExt, TIMEOUT, fragmenting_wire, pair, pair_with, relaxed_slo, start};
 use leeward_core::params::RawParam;
@@ -12,7 +13,7 @@ use leeward_wire::{
     RequestId, Side, Timestamp, Version, decode,
 };
 
-/// A pair whose client waits for the answer to its first call, which is on the wire.
+/// A pair whose client waits for the answer to its first call; the answer is in flight.
 fn with_answer_in_flight() -> (Pair, ClientId) {
     let mut pair = pair("breakwater", PairConfig::default(), echo(Nanos(1_000)));
     let client = pair.connect();
@@ -21,7 +22,7 @@ fn with_answer_in_flight() -> (Pair, ClientId) {
     (pair, client)
 }
 
-/// The answer in the last chunk, changed.
+/// Changes the answer in the last chunk.
 fn alter_answer(chunks: &[Vec<u8>], change: impl FnOnce(&mut leeward_wire::Answer)) -> Vec<u8> {
     let bytes = chunks.last().unwrap();
     let decoded = decode(bytes, Side::Server, PayloadLimit::DEFAULT).unwrap();
@@ -39,15 +40,15 @@ fn encoded(frame: &Frame<'_>) -> Vec<u8> {
 type Tamper = fn(&mut Vec<Vec<u8>>);
 
 #[test]
-fn nonsense_from_the_server_ends_the_connection_and_each_request_once() {
+fn garbage_from_the_server_ends_the_connection_and_each_request_once() {
     if crate::DATAGRAMS.is_some() {
-        // Bytes of a stream, or longer than a datagram.
+        // Tampers with bytes of a stream, or needs more than a datagram.
         return;
     }
-    let sayings: [(Tamper, bool); 6] = [
+    let cases: [(Tamper, bool); 6] = [
         (|chunks| *chunks = vec![b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()], false),
         (|chunks| *chunks = vec![vec![0; 64]], false),
-        // An answer to a call that was never made, and one to ours with another clock.
+        // An answer to a call that was never made, and an answer with a wrong timestamp.
         (
             |chunks| *chunks = vec![alter_answer(chunks, |answer| answer.request = RequestId::new(u64::MAX).unwrap())],
             false,
@@ -61,9 +62,9 @@ fn nonsense_from_the_server_ends_the_connection_and_each_request_once() {
             true,
         ),
     ];
-    for (number, (say, is_answered)) in sayings.into_iter().enumerate() {
+    for (number, (tamper, is_answered)) in cases.into_iter().enumerate() {
         let (mut pair, client) = with_answer_in_flight();
-        pair.tamper(client, Endpoint::Client, say);
+        pair.tamper(client, Endpoint::Client, tamper);
         pair.run_for(Nanos::from_micros(100));
         let expected = if is_answered {
             RequestOutcome::Completed(b"x".to_vec())
@@ -74,7 +75,7 @@ fn nonsense_from_the_server_ends_the_connection_and_each_request_once() {
         assert_eq!(pair.phase(client), Phase::Closed, "{number}");
         assert!(pair.error(client).is_some(), "{number}");
         pair.assert_settled();
-        // The next connection serves.
+        // The next connection is served.
         pair.assert_serving();
     }
 }
@@ -91,10 +92,10 @@ fn a_frame_that_is_cut_off_by_the_end_of_the_stream() {
 }
 
 #[test]
-fn the_servers_farewell_is_the_reason() {
+fn the_servers_final_error_is_the_reason() {
     let (mut pair, client) = with_answer_in_flight();
-    let farewell = FatalError { code: ErrorCode::Internal, message: Message::new("on fire") };
-    pair.tamper(client, Endpoint::Client, |chunks| *chunks = vec![encoded(&Frame::Error(farewell))]);
+    let error_frame = FatalError { code: ErrorCode::Internal, message: Message::new("on fire") };
+    pair.tamper(client, Endpoint::Client, |chunks| *chunks = vec![encoded(&Frame::Error(error_frame))]);
     pair.run_for(Nanos::from_micros(100));
     assert!(pair.error(client).unwrap().to_string().contains("on fire"));
     assert_eq!(pair.outcome(client, 0), Some(&RequestOutcome::Disconnected(RequestStage::Sent)));
@@ -106,7 +107,7 @@ fn a_lost_connection_tells_what_was_sent_from_what_waited() {
     for cut in [Cut::Reset, Cut::ServerHalf] {
         let mut pair = pair("breakwater", PairConfig::default(), Box::new(|_, _| Work::Hang));
         let client = pair.connect();
-        // The one call on trust, and one that waits for a credit.
+        // The one call on trust, and a call that waits for a credit.
         let (sent, waits) = (pair.submit(client, b"sent"), pair.submit(client, b"waits"));
         pair.wait_until("it is received", |pair| pair.counts().received == 1);
         pair.cut(client, cut);
@@ -133,7 +134,7 @@ fn a_server_that_falls_silent_is_asked_for_a_sign_of_life() {
     pair.run_for(Nanos::from_secs(1));
     assert!(!pair.ping(client), "it never is");
     pair.close(client);
-    // The server never hears of that, and gives it up by itself.
+    // The server never receives the end, and closes the connection by itself.
     pair.run_for(Nanos::from_secs(70));
     pair.assert_settled();
 }
@@ -141,7 +142,7 @@ fn a_server_that_falls_silent_is_asked_for_a_sign_of_life() {
 #[test]
 fn requests_end_as_their_work_does() {
     if crate::DATAGRAMS.is_some() {
-        // Bytes of a stream, or longer than a datagram.
+        // Tampers with bytes of a stream, or needs more than a datagram.
         return;
     }
     let handler = |payload: &[u8], _: &mut _| match payload {
@@ -152,16 +153,16 @@ fn requests_end_as_their_work_does() {
     let mut pair =
         pair("breakwater", PairConfig { wire: fragmenting_wire(), ..PairConfig::default() }, Box::new(handler));
     let client = pair.connect();
-    let mut ask = |payload: &[u8]| {
+    let mut outcome_of = |payload: &[u8]| {
         let token = pair.submit(client, payload);
         pair.wait_until("it ends", |pair| pair.open_requests(client) == 0);
         pair.outcome(client, token).cloned().unwrap()
     };
-    assert_eq!(ask(b"lock"), RequestOutcome::Rejected(RejectCode::Lock));
-    assert_eq!(ask(b"no"), RequestOutcome::Failed(FailureCode::Failed, "no".into()));
-    assert_eq!(ask(b"yes"), RequestOutcome::Completed(b"yes".to_vec()));
-    assert_eq!(ask(&vec![7; (1 << 20) + 1]), RequestOutcome::TooLong);
-    assert_eq!(ask(&vec![7; 1 << 20]), RequestOutcome::Completed(vec![7; 1 << 20]));
+    assert_eq!(outcome_of(b"lock"), RequestOutcome::Rejected(RejectCode::Lock));
+    assert_eq!(outcome_of(b"no"), RequestOutcome::Failed(FailureCode::Failed, "no".into()));
+    assert_eq!(outcome_of(b"yes"), RequestOutcome::Completed(b"yes".to_vec()));
+    assert_eq!(outcome_of(&vec![7; (1 << 20) + 1]), RequestOutcome::TooLong);
+    assert_eq!(outcome_of(&vec![7; 1 << 20]), RequestOutcome::Completed(vec![7; 1 << 20]));
     pair.deregister(client);
     pair.assert_settled();
 }
@@ -180,7 +181,7 @@ fn a_cancelled_request_is_never_sent_and_one_that_was_keeps_its_credit() {
     assert_eq!(pair.outcome(client, last), Some(&RequestOutcome::Completed(b"last".to_vec())));
     assert_eq!(pair.outcome(client, first), Some(&RequestOutcome::Cancelled));
     pair.run_for(Nanos::from_millis(10));
-    // The unwanted one never came.
+    // The unwanted request never arrived.
     assert_eq!(pair.counts().received, 2);
     pair.close(client);
     pair.assert_settled();
@@ -189,7 +190,7 @@ fn a_cancelled_request_is_never_sent_and_one_that_was_keeps_its_credit() {
 #[test]
 fn swapped_chunks_are_an_offence_and_everything_settles() {
     if crate::DATAGRAMS.is_some() {
-        // Bytes of a stream, or longer than a datagram.
+        // Tampers with bytes of a stream, or needs more than a datagram.
         return;
     }
     for to in [Endpoint::Server, Endpoint::Client] {
@@ -204,7 +205,7 @@ fn swapped_chunks_are_an_offence_and_everything_settles() {
             pair.submit(other, b"x");
             pair.run_for(Nanos::from_micros(20));
             pair.tamper(client, to, |chunks| {
-                // The first bytes of a header behind what follows them.
+                // Moves the first bytes of a header behind the chunk after them.
                 if let Some(at) = chunks.iter().position(|chunk| chunk.starts_with(b"LW"))
                     && chunks.len() > at + 1
                     && !chunks[at + 1].starts_with(b"LW")

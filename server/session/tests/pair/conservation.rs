@@ -1,4 +1,5 @@
-//! The harness itself: the same seed gives the same run, another gives another; and canaries, which the books must catch.
+//! Tests of the harness: the same seed gives the same run, another seed another run; and canaries,
+//! which the conservation checks must detect.
 
 use crate::support::{PairExt, TIMEOUT, call, encode_version, fragmenting_wire, pair, relaxed_slo, start};
 use leeward_core::registry::Algorithm;
@@ -9,13 +10,13 @@ use leeward_core::units::{Credits, Nanos, Time};
 use leeward_pair::{Endpoint, Pair, PairConfig, RequestOutcome, WireModel, echo};
 use leeward_wire::Version;
 
-/// Twenty requests each of three clients; the hash of all that happened.
+/// Runs twenty requests by each of three clients. Returns the hash of all events.
 fn trace(seed: u64, wire: WireModel) -> u64 {
     let mut pair = pair("breakwater", PairConfig { seed, wire, ..PairConfig::default() }, echo(Nanos::from_micros(10)));
     let clients: Vec<_> = (0..3).map(|_| pair.connect()).collect();
-    for turn in 0..20_u8 {
+    for round in 0..20_u8 {
         for client in &clients {
-            pair.submit(*client, &[turn; 40]);
+            pair.submit(*client, &[round; 40]);
         }
         pair.run_for(Nanos::from_micros(30));
     }
@@ -37,7 +38,8 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(trace(7, fragmenting_wire()), trace(8, fragmenting_wire()));
 }
 
-/// Breakwater whose every thirtieth response takes a credit that the books never see: a leak like a lost update.
+/// Breakwater with a leak, like a lost update: every thirtieth response takes a credit that the
+/// controller does not account for.
 struct Leaky {
     inner: Box<dyn Admission>,
     replies: u64,
@@ -88,8 +90,8 @@ fn a_lost_credit_is_caught() {
         pair.submit(client, b"x");
         pair.run_for(Nanos::from_micros(100));
     }
-    let found = pair.violation().expect("a checker that can't see a leaked credit sees nothing");
-    assert!(found.contains("credits issued, but sessions hold"), "{found}");
+    let violation = pair.violation().expect("a checker that can't see a leaked credit sees nothing");
+    assert!(violation.contains("credits issued, but sessions hold"), "{violation}");
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn an_answer_that_comes_twice_is_caught() {
     let mut pair = pair("breakwater", PairConfig::default(), echo(Nanos(1_000)));
     let client = pair.connect();
     let request = pair.submit(client, b"x");
-    // The chunk that has the answer is on its way.
+    // The chunk with the answer is in flight.
     assert!(pair.run_while(TIMEOUT, |pair| pair.counts().completed == 0));
     pair.forge(client, Endpoint::Client, |chunks| {
         let answer = chunks.last().unwrap().clone();
@@ -105,8 +107,8 @@ fn an_answer_that_comes_twice_is_caught() {
     });
     pair.run_for(Nanos::from_millis(1));
     assert_eq!(pair.outcome(client, request), Some(&RequestOutcome::Completed(b"x".to_vec())));
-    let found = pair.violation().expect("the second answer is seen");
-    assert!(found.contains("which waits for none"), "{found}");
+    let violation = pair.violation().expect("the second answer is seen");
+    assert!(violation.contains("which waits for none"), "{violation}");
 }
 
 #[test]
@@ -118,6 +120,6 @@ fn a_call_that_its_client_had_no_credit_for_is_caught() {
     (100..200).for_each(|request| forged.extend(encode_version(Version::NEWEST, &call(request, b""))));
     pair.forge(client, Endpoint::Server, |chunks| chunks.push(forged));
     pair.run_for(Nanos::from_millis(10));
-    let found = pair.violation().expect("the refusal is seen");
-    assert!(found.contains("refused"), "{found}");
+    let violation = pair.violation().expect("the refusal is seen");
+    assert!(violation.contains("refused"), "{violation}");
 }

@@ -1,4 +1,5 @@
-//! Words of clients besides their calls: nobody else waits for it, and questions about the server need no credit.
+//! Control frames, which are all frames but calls: a flood does not delay other clients, and
+//! statistics queries need no credit.
 
 use crate::support::{PairExt, call, encode, pair, pair_with, relaxed_slo};
 use leeward_core::params::RawParam;
@@ -6,37 +7,37 @@ use leeward_core::units::{Nanos, Priority, Time};
 use leeward_pair::{Pair, PairConfig, RequestOutcome, echo};
 use leeward_wire::{Budget, Call, CreditId, Demand, Encoder, Frame, Method, PayloadLimit, Ping, RequestId, Timestamp};
 
-/// Sweeps as rare as the engine's.
+/// Scans as rare as the engine's.
 fn engine_config() -> PairConfig {
     PairConfig { scan_interval: Nanos::from_millis(100), ..PairConfig::default() }
 }
 
-/// So many frames in one go.
+/// So many copies of a frame.
 fn flood(frame: &Frame<'_>, count: usize) -> Vec<u8> {
     encode(frame).repeat(count)
 }
 
-/// Answers that a raw client has got within `span`.
+/// Pongs that a raw client receives within `span`.
 fn count_pongs(pair: &mut Pair, client: leeward_pair::ClientId, span: Nanos) -> usize {
     let until = pair.now() + span;
     let mut answers = 0;
     while pair.now() < until {
         pair.run_for(Nanos::from_millis(1));
-        answers += std::iter::from_fn(|| pair.try_receive(client)).filter(|heard| heard.starts_with("Pong")).count();
+        answers += std::iter::from_fn(|| pair.try_receive(client)).filter(|frame| frame.starts_with("Pong")).count();
     }
     answers
 }
 
 #[test]
 fn a_flood_of_words_is_read_a_little_at_a_time() {
-    for word in [Frame::Ping(Ping { timestamp: Timestamp(3) }), Frame::Demand(Demand { demand: 0 })] {
+    for frame in [Frame::Ping(Ping { timestamp: Timestamp(3) }), Frame::Demand(Demand { demand: 0 })] {
         let mut pair = pair("breakwater", engine_config(), echo(Nanos::from_micros(10)));
         let client = pair.connect_registered();
-        pair.send_bytes(client, &flood(&word, 100_000));
+        pair.send_bytes(client, &flood(&frame, 100_000));
         let answers = count_pongs(&mut pair, client, Nanos::from_secs(2));
-        // A thousand per sweep, and there are ten sweeps in a second.
+        // A thousand per scan, and ten scans per second.
         assert!(answers <= 25_000, "{answers}");
-        if matches!(word, Frame::Ping(_)) {
+        if matches!(frame, Frame::Ping(_)) {
             assert!(answers >= 10_000, "a flood is read on: {answers}");
         }
         pair.assert_serving();
@@ -67,13 +68,13 @@ fn a_client_that_announces_every_change_is_not_held_back() {
     }
     pair.wait_until("all have their ends", |pair| pair.open_requests(client) == 0);
     if crate::DATAGRAMS.is_some() {
-        // A loss costs a time-out, for which requests wait or expire.
+        // A loss costs a time-out, during which requests wait or expire.
         return pair.assert_no_violation();
     }
     let completed =
         pair.outcomes(client).iter().flatten().filter(|end| matches!(end, RequestOutcome::Completed(_))).count();
     assert_eq!(completed, 20_000);
-    // Ten thousand a second: a pause of a sweep would show as twenty seconds.
+    // Ten thousand per second: pauses until the next scan would add up to twenty seconds.
     assert!(pair.now() < Time(2_200_000_000), "{:?}", pair.now());
 }
 
@@ -110,7 +111,7 @@ fn questions_about_the_server_need_no_credit_and_give_none() {
 fn a_long_call_without_credit_is_refused_before_it_is_received() {
     let mut pair = pair("breakwater", engine_config(), echo(Nanos::from_secs(1)));
     let client = pair.connect_registered();
-    // All that its window may be, and more.
+    // More calls than its window can permit.
     let used: Vec<u8> = (1..=40).flat_map(|request| encode(&call(request, b""))).collect();
     pair.send_bytes(client, &used);
     pair.wait_until("its credit is used up", |pair| pair.counts().without_credit > 0);
@@ -120,11 +121,11 @@ fn a_long_call_without_credit_is_refused_before_it_is_received() {
     Encoder::new(PayloadLimit::DEFAULT).append(&call(41, &payload), &mut long).unwrap();
     pair.send_bytes(client, &long[..32 * 1024]);
     pair.wait_until("it is refused by its beginning", |pair| pair.counts().without_credit == before + 1);
-    // The rest is passed over, and what stands behind it is understood.
+    // The server skips the rest of the call, and decodes the frames after it.
     pair.send_bytes(client, &long[32 * 1024..]);
     pair.send_frame(client, &statistics_call(42));
-    let mut heard = String::new();
-    while !(heard.starts_with("Response") && heard.contains("42")) {
-        heard = pair.receive(client).expect("what follows is answered");
+    let mut frame = String::new();
+    while !(frame.starts_with("Response") && frame.contains("42")) {
+        frame = pair.receive(client).expect("what follows is answered");
     }
 }

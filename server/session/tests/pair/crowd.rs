@@ -1,12 +1,14 @@
-//! Many connections under overload: all requests end, nobody honest is refused, and when they have gone nothing is left of
-//! them. Memory and descriptors of real sockets: server/rpc/tests.
+//! Many connections under overload: all requests end, no honest client is rejected for missing
+//! credit, and closed connections leave nothing. Tests of memory and descriptors with real sockets
+//! are in server/rpc/tests.
 
 use crate::support::{PairExt, fragmenting_wire, pair_with};
 use leeward_core::registry::Environment;
 use leeward_core::units::Nanos;
 use leeward_pair::{PairConfig, RequestOutcome, echo};
 
-/// So many clients, each of which keeps up to two requests under way for so long; capacity is 5,000 per second.
+/// Runs so many clients for `span`, each with up to two requests in flight; capacity is 5,000 per
+/// second.
 fn crowd(controller: &str, clients: usize, span: Nanos) {
     let environment = Environment::new(1, Nanos::from_micros(100), Nanos::from_millis(5));
     let config = PairConfig { wire: fragmenting_wire(), workers: 1, ..PairConfig::default() };
@@ -22,16 +24,16 @@ fn crowd(controller: &str, clients: usize, span: Nanos) {
         pair.run_for(Nanos::from_millis(1));
     }
     assert_eq!(pair.counts().connections, clients as u64);
-    // What waits for a credit ends when its patience does; what was sent is answered.
+    // A request that waits for a credit expires; a sent request is answered.
     pair.wait_until("all have ended", |pair| all.iter().all(|client| pair.open_requests(*client) == 0));
-    let ends = all.iter().flat_map(|client| pair.outcomes(*client)).flatten();
-    let completed = ends.filter(|end| matches!(end, RequestOutcome::Completed(_))).count();
+    let outcomes = all.iter().flat_map(|client| pair.outcomes(*client)).flatten();
+    let completed = outcomes.filter(|end| matches!(end, RequestOutcome::Completed(_))).count();
     assert!(completed > 50, "{controller}: {completed}");
     all.iter().for_each(|client| pair.deregister(*client));
     pair.assert_settled();
     let counts = pair.counts();
     assert_eq!(counts.without_credit, 0, "{counts:?}");
-    // What they held is used again.
+    // Slots and credits of the closed connections are reused.
     pair.assert_serving();
 }
 

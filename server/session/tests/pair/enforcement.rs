@@ -1,5 +1,6 @@
-//! Credits bind: a client that sends without is refused, then read more and more rarely, then sent away, and costs the
-//! others nothing; one that keeps to its windows never notices. The rule itself is tested in the library.
+//! Credits bind. The server rejects calls without credit, then reads the connection more and more
+//! rarely, then closes it, at no cost for other clients. A client within its windows is unaffected.
+//! The rule itself is tested in the library.
 
 use crate::support::{PairExt, call, encode, fragmenting_wire, pair, pair_with, register, relaxed_slo};
 use leeward_core::params::RawParam;
@@ -10,7 +11,7 @@ use leeward_pair::{ClientId, Pair, PairConfig, RequestOutcome, Work, echo};
 #[test]
 fn honest_clients_are_never_refused() {
     for demand in ["speculation", "synchronization"] {
-        // So that windows swing: an objective that is missed now and then, and a pool that grows fast.
+        // Makes windows swing: a missed objective now and then, and a pool that grows fast.
         let params = [
             ("demand", RawParam::Text(demand.into())),
             ("alpha", RawParam::Number(1.0)),
@@ -21,7 +22,7 @@ fn honest_clients_are_never_refused() {
         let mut pair = pair_with("breakwater", &params, environment, config, echo(Nanos::from_micros(30)));
         let mut clients: Vec<ClientId> = (0..20).map(|_| pair.connect()).collect();
         let mut gone = Vec::new();
-        // Bursts and pauses at random, and clients that come and go.
+        // Random bursts and pauses, and clients that come and go.
         for _ in 0..1_000 {
             for client in &mut clients {
                 if pair.rng().one_in(4) {
@@ -53,7 +54,8 @@ fn honest_clients_are_never_refused() {
     }
 }
 
-/// A client that sends as if it had a window of `outstanding`, and comes back each time that it is sent away.
+/// A client that sends as if it had a window of `outstanding`. The tests reconnect it after each
+/// close.
 struct AbusiveClient {
     client: ClientId,
     outstanding: u64,
@@ -67,7 +69,8 @@ impl AbusiveClient {
         AbusiveClient { client, outstanding, calls: 0 }
     }
 
-    /// Says what it can by now. What it was told last, once it has been sent away.
+    /// Sends as many calls as its own limit permits. Returns the last frame received, once the
+    /// server has closed the connection.
     fn step(&mut self, pair: &mut Pair) -> Option<String> {
         while self.calls < pair.answers(self.client) + self.outstanding {
             self.calls += 1;
@@ -76,9 +79,9 @@ impl AbusiveClient {
         if !pair.is_eof(self.client) {
             return None;
         }
-        let heard = std::iter::from_fn(|| pair.try_receive(self.client)).last();
+        let last_frame = std::iter::from_fn(|| pair.try_receive(self.client)).last();
         pair.close(self.client);
-        heard
+        last_frame
     }
 }
 
@@ -86,10 +89,10 @@ impl AbusiveClient {
 fn a_cheater_is_refused_then_slowed_then_sent_away() {
     let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos::from_micros(10)));
-    let mut cheater = AbusiveClient::new(&mut pair, 100);
+    let mut abuser = AbusiveClient::new(&mut pair, 100);
     let last = loop {
         assert!(pair.now() < Time(30_000_000_000), "never sent away");
-        if let Some(last) = cheater.step(&mut pair) {
+        if let Some(last) = abuser.step(&mut pair) {
             break last;
         }
         pair.run_for(Nanos::from_micros(50));
@@ -98,7 +101,8 @@ fn a_cheater_is_refused_then_slowed_then_sent_away() {
     pair.assert_settled();
     let counts = pair.counts();
     assert!(counts.without_credit > 0 && counts.without_credit <= counts.rejected, "{counts:?}");
-    // What it had no credit for did not get as far as the controller, and at most one window of the rest at a time.
+    // Calls without credit do not reach the controller; of the others, at most one window at a
+    // time.
     assert!(counts.completed > 0, "{counts:?}");
     pair.assert_serving();
 }
@@ -111,20 +115,21 @@ fn a_paused_client_is_not_read() {
     let burst: Vec<u8> = (1..=2_000).flat_map(|request| encode(&call(request, b""))).collect();
     pair.send_bytes(client, &burst);
     pair.wait_until("its first pause", |pair| pair.counts().without_credit >= 65);
-    // Its pause began inside what had been read already, and the rest of that waits too. Each pause lets one call
-    // through and becomes longer, so that of two thousand nearly none is ever looked at.
-    let heard: Vec<String> = std::iter::from_fn(|| pair.receive(client)).collect();
-    assert!(heard.last().unwrap().starts_with("Error"), "{:?}", heard.last());
+    // The pause began inside bytes that were read already; the rest of them waits too. Each pause
+    // lets one call through and the next is longer, so nearly none of the two thousand calls is
+    // handled.
+    let frames: Vec<String> = std::iter::from_fn(|| pair.receive(client)).collect();
+    assert!(frames.last().unwrap().starts_with("Error"), "{:?}", frames.last());
     pair.close(client);
     pair.assert_settled();
     assert!(pair.counts().received < 200, "{:?}", pair.counts());
 }
 
 const RTT: Nanos = Nanos::from_millis(1);
-/// Short enough that the pool stays small beside what a cheater sends.
+/// Short enough that the pool stays small beside an abusive client's calls.
 const SLO: Nanos = Nanos::from_millis(20);
 
-/// A client that asks one thing at a time and thinks in between.
+/// A client with one request at a time and a think time in between.
 struct ThinkTimeClient {
     client: ClientId,
     asked: u64,
@@ -133,8 +138,8 @@ struct ThinkTimeClient {
 
 impl ThinkTimeClient {
     fn step(&mut self, pair: &mut Pair) -> u64 {
-        let heard: Vec<String> = std::iter::from_fn(|| pair.try_receive(self.client)).collect();
-        let answered = heard.iter().any(|frame| frame.starts_with("Response") || frame.starts_with("Drop"));
+        let frames: Vec<String> = std::iter::from_fn(|| pair.try_receive(self.client)).collect();
+        let answered = frames.iter().any(|frame| frame.starts_with("Response") || frame.starts_with("Drop"));
         if answered {
             self.until = pair.now() + Nanos::from_millis(6);
         }
@@ -142,28 +147,28 @@ impl ThinkTimeClient {
             self.asked += 1;
             pair.send_frame(self.client, &call(self.asked, b""));
         }
-        heard.iter().filter(|frame| frame.starts_with("Response")).count() as u64
+        frames.iter().filter(|frame| frame.starts_with("Response")).count() as u64
     }
 }
 
-/// Answers that four thinkers get within half a second, with or without a cheater.
-fn goodput(pair: &mut Pair, with_cheater: bool) -> u64 {
-    let mut thinkers: Vec<ThinkTimeClient> =
+/// Answers to four think-time clients within half a second, with or without an abusive client.
+fn goodput(pair: &mut Pair, with_abuser: bool) -> u64 {
+    let mut clients: Vec<ThinkTimeClient> =
         (0..4).map(|_| ThinkTimeClient { client: pair.connect_registered(), asked: 0, until: pair.now() }).collect();
-    let mut cheater = with_cheater.then(|| AbusiveClient::new(pair, 200));
+    let mut abuser = with_abuser.then(|| AbusiveClient::new(pair, 200));
     let end = pair.now() + Nanos::from_millis(500);
     let mut good = 0;
     while pair.now() < end {
-        good += thinkers.iter_mut().map(|thinker| thinker.step(pair)).sum::<u64>();
-        if let Some(one) = &mut cheater
+        good += clients.iter_mut().map(|client| client.step(pair)).sum::<u64>();
+        if let Some(one) = &mut abuser
             && one.step(pair).is_some()
         {
-            cheater = Some(AbusiveClient::new(pair, 200));
+            abuser = Some(AbusiveClient::new(pair, 200));
         }
         pair.run_for(Nanos::from_micros(100));
     }
-    thinkers.iter().for_each(|thinker| pair.close(thinker.client));
-    if let Some(one) = cheater {
+    clients.iter().for_each(|client| pair.close(client.client));
+    if let Some(one) = abuser {
         pair.close(one.client);
     }
     pair.assert_no_violation();
@@ -172,17 +177,17 @@ fn goodput(pair: &mut Pair, with_cheater: bool) -> u64 {
 
 #[test]
 fn a_cheater_costs_honest_clients_nothing() {
-    // The clients need about half of the worker, and a cheater's 200 unanswered calls, if they were admitted, would make
-    // each wait for 200 ms.
+    // The clients need about half of the worker. The abusive client's 200 unanswered calls, if
+    // admitted, would delay each request by 200 ms.
     let environment = Environment::new(1, RTT, SLO);
     let mut pair = pair_with("breakwater", &[], environment, PairConfig::default(), echo(Nanos::from_millis(1)));
     let alone = goodput(&mut pair, false);
     pair.assert_settled();
     let before = pair.counts();
-    let beside = goodput(&mut pair, true);
+    let with_abuser = goodput(&mut pair, true);
     assert!(pair.counts().without_credit - before.without_credit > 50, "{:?}", pair.counts());
     assert!(alone > 50, "{alone}");
-    assert!(beside as f64 >= 0.8 * alone as f64, "{beside} answers beside a cheater, {alone} without");
+    assert!(with_abuser as f64 >= 0.8 * alone as f64, "{with_abuser} answers beside a cheater, {alone} without");
     pair.assert_settled();
 }
 
@@ -190,12 +195,13 @@ fn a_cheater_costs_honest_clients_nothing() {
 fn without_credits_the_bound_on_unanswered_calls_remains() {
     let mut first = true;
     let handler = move |_: &[u8], _: &mut _| {
-        let takes = if std::mem::take(&mut first) { Nanos::from_millis(200) } else { Nanos(100) };
-        Work::Result(takes, Vec::new())
+        let service = if std::mem::take(&mut first) { Nanos::from_millis(200) } else { Nanos(100) };
+        Work::Result(service, Vec::new())
     };
     let mut pair = pair_with("none", &[], relaxed_slo(), PairConfig::default(), Box::new(handler));
     let client = pair.connect_raw();
-    // One read brings more than a connection may have unanswered: a long call makes the server's buffer grow first.
+    // One read brings more calls than a connection may have unanswered: a long call makes the
+    // server's buffer grow first.
     pair.send_frame(client, &register());
     let mut burst = encode(&call(1, &[0; 200_000]));
     burst.extend((2..=2_000).flat_map(|request| encode(&call(request, b""))));

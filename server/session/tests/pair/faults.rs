@@ -1,22 +1,24 @@
-//! Faults on the client's side of a connection, one test each: the server goes on serving others, nothing hangs, every
-//! credit comes back, and every request has one end. Elsewhere: a client that ignores its window (`enforcement`),
-//! random damage (`fuzz`), all of it together (`swarm`), and faults that only sockets bring (server/rpc/tests).
+//! Faults on the client's side of a connection, one test each: the server still serves others, no
+//! connection hangs, every credit comes back, and every request has one end.
+//!
+//! Elsewhere: a client that ignores its window (`enforcement`), random damage (`fuzz`), all faults
+//! together (`swarm`), and faults of real sockets (server/rpc/tests).
 
 use crate::support::{PairExt, call, encode, fragmenting_wire, pair, register, start};
 use leeward_core::units::Nanos;
 use leeward_pair::{Cut, Pair, PairConfig, ReadMode, RequestOutcome, WireModel, Work, echo};
 use leeward_wire::{ErrorCode, Frame, Ping, Timestamp};
 
-/// A server that takes a while, so that a client can be gone before its answer.
+/// A slow server, so that a client can be gone before its answer.
 fn slow(controller: &str) -> Pair {
     let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
     pair(controller, config, Box::new(|_, _| Work::Result(Nanos::from_millis(50), vec![1])))
 }
 
-/// The server says this error last.
-fn ends_with(heard: &[String], code: ErrorCode) {
-    let last = heard.last().map_or("nothing", String::as_str);
-    assert!(last.starts_with("Error") && last.contains(&format!("{code:?}")), "{code:?}: {heard:?}");
+/// Checks that the server's last frame is this error.
+fn ends_with(frames: &[String], code: ErrorCode) {
+    let last = frames.last().map_or("nothing", String::as_str);
+    assert!(last.starts_with("Error") && last.contains(&format!("{code:?}")), "{code:?}: {frames:?}");
 }
 
 fn ping() -> Frame<'static> {
@@ -58,14 +60,15 @@ fn a_client_that_is_cut_off_before_its_request_has_come() {
 
 #[test]
 fn a_client_that_ends_together_with_half_a_frame() {
-    // While the only worker is busy, the last bytes and the end arrive.
+    // The last bytes and the end arrive while the only worker is busy.
     let mut pair = slow("breakwater");
     let busy = pair.connect_registered();
     for round in 1..=3 {
         let client = pair.connect_registered();
         pair.send_frame(busy, &call(round, b""));
         pair.wait_until("it is received", |pair| pair.counts().received == round);
-        // Nothing that would be answered: an answer to a peer that has gone would be news of its own.
+        // Half a frame, which gets no answer: an answer to a closed peer would be a fault of its
+        // own.
         pair.send_bytes(client, &encode(&call(1, b"half"))[..30]);
         pair.close(client);
         assert!(pair.receive_answer(busy).unwrap().starts_with("Response"));
@@ -78,16 +81,16 @@ fn a_client_that_ends_together_with_half_a_frame() {
 #[test]
 fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
     let mut pair = slow("breakwater");
-    let heard = pair.exchange(&[encode(&register()), encode(&call(1, b"")), encode(&Frame::Deregister)].concat());
-    assert!(heard[0].starts_with("Welcome") && heard[1].starts_with("Response"), "{heard:?}");
-    assert_eq!(heard.len(), 2);
+    let frames = pair.exchange(&[encode(&register()), encode(&call(1, b"")), encode(&Frame::Deregister)].concat());
+    assert!(frames[0].starts_with("Welcome") && frames[1].starts_with("Response"), "{frames:?}");
+    assert_eq!(frames.len(), 2);
     pair.assert_settled();
     let counts = pair.counts();
     assert_eq!((counts.completed, counts.abandoned), (1, 0), "{counts:?}");
 }
 
 #[test]
-fn a_call_after_a_farewell_is_an_offence() {
+fn a_call_after_the_final_error_is_a_violation() {
     let mut pair = slow("breakwater");
     let all = [encode(&register()), encode(&Frame::Deregister), encode(&call(1, b""))].concat();
     ends_with(&pair.exchange(&all), ErrorCode::Unexpected);
@@ -98,8 +101,8 @@ fn a_call_after_a_farewell_is_an_offence() {
 #[test]
 fn a_second_registration_and_a_call_before_the_first_are_offences() {
     let mut pair = start("breakwater");
-    for saying in [encode(&register()).repeat(2), encode(&call(1, b"")), encode(&ping()), encode(&Frame::Deregister)] {
-        ends_with(&pair.exchange(&saying), ErrorCode::Unexpected);
+    for bytes in [encode(&register()).repeat(2), encode(&call(1, b"")), encode(&ping()), encode(&Frame::Deregister)] {
+        ends_with(&pair.exchange(&bytes), ErrorCode::Unexpected);
     }
     pair.assert_settled();
     assert_eq!(pair.counts().received, 0);
@@ -111,21 +114,21 @@ fn a_peer_that_has_gone_silently() {
     let mut pair = pair("breakwater", config, echo(Nanos(1_000)));
     let silent = pair.connect_registered();
     let _unregistered = pair.connect_raw();
-    let chatty = pair.connect_registered();
+    let pinger = pair.connect_registered();
     let half_open = pair.connect_registered();
     assert!(pair.call_with_credit(silent, 1, b"x").starts_with("Response"));
     assert!(pair.gauges().credits_issued.unwrap() > 0);
     pair.cut(half_open, Cut::Silence);
-    // A sign of life is enough to stay.
+    // A ping is enough to stay connected.
     for _ in 0..200 {
-        pair.send_frame(chatty, &ping());
+        pair.send_frame(pinger, &ping());
         pair.run_for(Nanos::from_millis(20));
     }
     assert_eq!(pair.counts().connections, 1);
-    let heard: Vec<String> = std::iter::from_fn(|| pair.receive(silent)).collect();
-    ends_with(&heard, ErrorCode::Timeout);
-    assert!(pair.call_with_credit(chatty, 1, b"x").starts_with("Response"));
-    pair.close(chatty);
+    let frames: Vec<String> = std::iter::from_fn(|| pair.receive(silent)).collect();
+    ends_with(&frames, ErrorCode::Timeout);
+    assert!(pair.call_with_credit(pinger, 1, b"x").starts_with("Response"));
+    pair.close(pinger);
     pair.assert_settled();
 }
 
@@ -157,17 +160,17 @@ fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
     let wire = WireModel { buffer_max: 64 * 1024, ..fragmenting_wire() };
     let config = PairConfig { write_timeout: Nanos::from_millis(300), wire, ..PairConfig::default() };
     let mut pair = pair("none", config, Box::new(|_, _| Work::Result(Nanos(1_000), vec![1; 50_000])));
-    let deaf = pair.connect_raw();
-    pair.set_read_mode(deaf, ReadMode::Paused);
-    pair.send_frame(deaf, &register());
+    let unreading = pair.connect_raw();
+    pair.set_read_mode(unreading, ReadMode::Paused);
+    pair.send_frame(unreading, &register());
     for request in 1..=20_000 {
-        pair.send_frame(deaf, &call(request, b""));
+        pair.send_frame(unreading, &call(request, b""));
         if request % 200 == 0 {
             pair.assert_serving();
         }
     }
     pair.wait_until("it is closed", |pair| pair.counts().connections == 0);
-    // 1 MiB may wait at the server, 64 KiB on the wire, and what is unanswered comes on top.
+    // 1 MiB may wait at the server and 64 KiB on the wire, beside the unanswered calls.
     let counts = pair.counts();
     assert!(counts.received < 500, "{counts:?}");
     pair.assert_settled();
@@ -205,7 +208,7 @@ fn garbage() {
         let client = pair.connect_raw();
         pair.send_bytes(client, &garbage);
         pair.close(client);
-        // Whatever it says, it ends.
+        // The connection always ends.
         while pair.receive(client).is_some() {}
     }
     pair.assert_settled();
@@ -243,10 +246,10 @@ fn an_oversized_length() {
 fn a_request_id_in_use() {
     let mut pair = slow("none");
     let twice = [encode(&register()), encode(&call(1, b"a")), encode(&call(1, b"a"))].concat();
-    let heard = pair.exchange(&twice);
-    ends_with(&heard, ErrorCode::DuplicateRequest);
+    let frames = pair.exchange(&twice);
+    ends_with(&frames, ErrorCode::DuplicateRequest);
     // The error is the last frame, so the first call's answer is not sent after it.
-    assert!(!heard.iter().any(|frame| frame.starts_with("Response")), "{heard:?}");
+    assert!(!frames.iter().any(|frame| frame.starts_with("Response")), "{frames:?}");
     pair.assert_settled();
     assert_eq!(pair.counts().abandoned, 1);
 }
@@ -257,39 +260,39 @@ fn a_stop_while_clients_do_not_stop() {
         let config =
             PairConfig { wire: fragmenting_wire(), drain_timeout: Nanos::from_millis(50), ..PairConfig::default() };
         let mut pair = pair(controller, config, echo(Nanos::from_millis(1)));
-        let cheats: Vec<_> = (0..3).map(|_| pair.connect_registered()).collect();
+        let abusers: Vec<_> = (0..3).map(|_| pair.connect_registered()).collect();
         let honest: Vec<_> = (0..3).map(|_| pair.connect()).collect();
         let pings = encode(&ping()).repeat(10);
         let mut request = 0;
-        let mut talk = |pair: &mut Pair| {
+        let mut send_round = |pair: &mut Pair| {
             request += 1;
-            for cheat in &cheats {
-                pair.send_bytes(*cheat, &[pings.clone(), encode(&call(request, b""))].concat());
+            for abuser in &abusers {
+                pair.send_bytes(*abuser, &[pings.clone(), encode(&call(request, b""))].concat());
             }
             for client in &honest {
                 pair.submit(*client, b"x");
             }
             pair.run_for(Nanos::from_micros(100));
         };
-        (0..200).for_each(|_| talk(&mut pair));
+        (0..200).for_each(|_| send_round(&mut pair));
         assert!(pair.counts().received > 10);
         pair.stop();
-        // Comes to an end although there is always something to read.
+        // The stop completes although there are always bytes to read.
         for _ in 0..600 {
-            talk(&mut pair);
+            send_round(&mut pair);
         }
         assert!(pair.has_stopped(), "{controller}: {:?}", pair.counts());
         let late = pair.connect();
-        let refused = pair.submit(late, b"x");
+        let request_late = pair.submit(late, b"x");
         pair.run_for(Nanos::from_millis(10));
         assert!(
-            matches!(pair.outcome(late, refused), Some(RequestOutcome::Disconnected(_))),
+            matches!(pair.outcome(late, request_late), Some(RequestOutcome::Disconnected(_))),
             "{:?}",
-            pair.outcome(late, refused)
+            pair.outcome(late, request_late)
         );
         assert!(pair.error(late).unwrap().to_string().contains("ShuttingDown"), "{:?}", pair.error(late));
-        for cheat in cheats {
-            pair.close(cheat);
+        for abuser in abusers {
+            pair.close(abuser);
         }
         pair.assert_settled();
     }
@@ -298,20 +301,20 @@ fn a_stop_while_clients_do_not_stop() {
 #[test]
 fn calls_that_come_while_the_server_stops_are_dropped_and_say_why() {
     let mut pair = slow("breakwater");
-    let (owed, late) = (pair.connect(), pair.connect());
-    let first = pair.submit(owed, b"x");
+    let (early, late) = (pair.connect(), pair.connect());
+    let first = pair.submit(early, b"x");
     pair.submit(late, b"x");
     pair.wait_until("both are received", |pair| pair.counts().received == 2);
     pair.stop();
-    let second = pair.submit(owed, b"y");
+    let second = pair.submit(early, b"y");
     pair.wait_until("it has stopped", Pair::has_stopped);
     pair.run_for(Nanos::from_millis(10));
-    assert_eq!(pair.outcome(owed, first), Some(&RequestOutcome::Completed(vec![1])));
-    // It may have been told so before it could send it.
+    assert_eq!(pair.outcome(early, first), Some(&RequestOutcome::Completed(vec![1])));
+    // The server's error may have arrived before the client could send the request.
     assert!(
-        !matches!(pair.outcome(owed, second), None | Some(RequestOutcome::Completed(_))),
+        !matches!(pair.outcome(early, second), None | Some(RequestOutcome::Completed(_))),
         "{:?}",
-        pair.outcome(owed, second)
+        pair.outcome(early, second)
     );
     pair.assert_settled();
 }
@@ -320,7 +323,7 @@ fn calls_that_come_while_the_server_stops_are_dropped_and_say_why() {
 fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
     let mut pair = start("breakwater");
     let flooder = pair.connect_registered();
-    // A large call first: afterwards as much is read at once.
+    // A large call first: it enlarges the buffer, and so each later read.
     assert!(pair.call_with_credit(flooder, 1, &vec![0; 1 << 20]).starts_with("Response"));
     let pings = encode(&ping()).repeat(200);
     let other = pair.connect_registered();
@@ -338,13 +341,13 @@ fn an_error_is_heard_by_a_client_that_goes_on_talking() {
     let mut pair = start("none");
     for _ in 0..20 {
         let client = pair.connect_raw();
-        let mut saying = [encode(&register()), b"this is no frame".to_vec()].concat();
-        saying.resize(200_000, 7);
-        pair.send_bytes(client, &saying);
+        let mut bytes = [encode(&register()), b"this is no frame".to_vec()].concat();
+        bytes.resize(200_000, 7);
+        pair.send_bytes(client, &bytes);
         assert!(pair.receive(client).unwrap().starts_with("Welcome"));
         assert!(pair.receive(client).unwrap().contains("Malformed"));
-        // The server's half is closed, and what it is told is thrown away.
-        pair.send_bytes(client, &saying);
+        // The server's half is closed, and the server discards further bytes.
+        pair.send_bytes(client, &bytes);
         assert_eq!(pair.receive(client), None);
     }
     pair.assert_settled();
@@ -368,19 +371,19 @@ fn a_frame_that_takes_too_long() {
     let config = PairConfig { frame_timeout: Nanos::from_millis(300), ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos(1_000)));
     let slow = pair.connect_registered();
-    // Never silent, and never done.
+    // Never silent, and never complete.
     for byte in encode(&call(1, &[7; 100])) {
         pair.send_bytes(slow, &[byte]);
         pair.run_for(Nanos::from_millis(10));
     }
-    let heard: Vec<String> = std::iter::from_fn(|| pair.receive(slow)).collect();
-    ends_with(&heard, ErrorCode::Timeout);
+    let frames: Vec<String> = std::iter::from_fn(|| pair.receive(slow)).collect();
+    ends_with(&frames, ErrorCode::Timeout);
     pair.assert_settled();
 }
 
 #[test]
 fn a_client_that_resets_its_connection_while_it_is_not_read() {
-    // Nothing is ever answered, so the connection is not read any more, and its end not either.
+    // No call is ever answered, so the connection is not read any more, its end included.
     let mut pair = pair("none", PairConfig::default(), Box::new(|_, _| Work::Hang));
     let client = pair.connect_registered();
     for request in 1..=300 {

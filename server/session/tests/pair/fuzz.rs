@@ -1,5 +1,5 @@
-//! Mutational fuzzing of both ends: what our client makes of anything that a server may say, and a server of anything that
-//! a client may say. The mutants are those of the wire format's tests, and its corpus is theirs.
+//! Mutational fuzzing of both ends: the client with mutated server frames, and the server with
+//! mutated client frames. Mutants and corpus are those of the wire format's tests.
 
 use crate::mutants::{fuzz_corpus, pieces};
 use crate::support::{PairExt, encode_version, fragmenting_wire, pair};
@@ -12,14 +12,14 @@ use leeward_testkit::random::Random;
 use leeward_wire::{CreditId, Frame, Method, PayloadLimit, Regime, Register, Timestamp, Version, Welcome};
 use std::cell::RefCell;
 
-/// A welcome that a registration at this time gets, so that what comes after it is looked at too.
+/// A welcome to a registration at this time, so that the client also handles the frames after it.
 fn welcome(registered: Timestamp, version: Version) -> Vec<u8> {
     let feedback = Feedback { window: Credits(1), credit: CreditId(0x29), ..Feedback::NONE };
     let (payload_max, regime) = (PayloadLimit::DEFAULT, Regime::Credits);
     encode_version(version, &Frame::Welcome(Welcome { timestamp: registered, feedback, payload_max, regime }))
 }
 
-/// Each request has one end, whatever the server says, and what the client holds is bounded.
+/// Checks that each request has one end and that the client's output is bounded.
 fn client(random: &mut Random, bytes: &[u8]) {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find("breakwater").unwrap();
@@ -40,12 +40,12 @@ fn client(random: &mut Random, bytes: &[u8]) {
     submit(&mut connection, &mut ends);
     let _ = connection.output(now);
     let mut all = if random.below(4) > 0 { welcome(Timestamp(now.0), version) } else { Vec::new() };
-    // An answer to our first call, as the corpus has one to call 7.
-    let mut aimed = bytes.to_vec();
-    if random.below(2) == 0 && aimed.len() >= 16 {
-        aimed[8..16].copy_from_slice(&1_u64.to_le_bytes());
+    // Turns the mutant into an answer to the first call; the corpus answers call 7.
+    let mut targeted = bytes.to_vec();
+    if random.below(2) == 0 && targeted.len() >= 16 {
+        targeted[8..16].copy_from_slice(&1_u64.to_le_bytes());
     }
-    all.extend(aimed);
+    all.extend(targeted);
     let pieces = pieces(random);
     let mut rest = &all[..];
     for piece in pieces.iter().cycle() {
@@ -75,7 +75,8 @@ fn what_a_client_makes_of_it() {
     fuzz_corpus("client", "server", 10_000, client);
 }
 
-/// A server says only what the protocol allows (the books check), comes to an end with every such peer, and serves on.
+/// Checks that the server sends only valid frames (by the conservation checks), ends the connection
+/// of every such client, and still serves others.
 fn server(pair: &mut Pair, random: &mut Random, mutant: &[u8]) {
     let client = pair.connect_raw();
     if random.below(4) > 0 {

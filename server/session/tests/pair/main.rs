@@ -1,5 +1,5 @@
-//! Both ends of the protocol in virtual time: what clients and servers do to each other, whatever the wire and the other
-//! side do. One module per subject; `support` has what they share. Never here: sockets (server/rpc/tests).
+//! Both ends of the protocol in virtual time, under faults of the wire and of the peer. One module
+//! per subject; `support` has their shared parts. Does not contain sockets (server/rpc/tests).
 
 use leeward_pair::Faults;
 

@@ -1,5 +1,5 @@
-//! Within one connection nothing overtakes: a controller sees a session's requests, and the demand that each tells, in
-//! the order in which the client sent them, although connections overtake each other and answers leave in any order.
+//! Frames of one connection stay in order: a controller sees a session's requests and demands in
+//! the client's order. Connections overtake each other, and answers leave in any order.
 
 use crate::support::{PairExt, fragmenting_wire, register, relaxed_slo};
 use leeward_core::params::Params;
@@ -11,7 +11,7 @@ use leeward_pair::{Pair, PairConfig, Work};
 fn nothing_overtakes_within_a_connection() {
     const PEERS: usize = 4;
     let config = PairConfig { wire: fragmenting_wire(), workers: 3, ..PairConfig::default() };
-    // Uneven, so that answers leave in any order.
+    // Uneven service times, so that answers leave in any order.
     let handler = |payload: &[u8], _: &mut _| Work::Result(Nanos(u64::from(payload[0]) * 4_000), Vec::new());
     let mut pair = Pair::new(&ORDER_OBSERVER, &Params::default(), relaxed_slo(), config, Box::new(handler)).unwrap();
     let peers: Vec<_> = (1..=PEERS as u64)

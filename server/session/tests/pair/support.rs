@@ -1,4 +1,4 @@
-//! Parts that the tests share: pairs of every controller, and waiting in virtual time.
+//! Shared parts of the tests: pairs of every controller, and waiting in virtual time.
 
 use crate::DATAGRAMS;
 use leeward_core::params::{Params, RawParam};
@@ -7,15 +7,15 @@ use leeward_core::units::Nanos;
 pub(crate) use leeward_pair::frames::{call, encode, encode_version, register};
 use leeward_pair::{ClientId, Handler, Pair, PairConfig, WireModel, echo};
 
-/// Longer than anything that is waited for.
+/// Longer than every wait of a test.
 pub(crate) const TIMEOUT: Nanos = Nanos::from_secs(30);
 
-/// An objective so long that nothing is overload unless a test wants it.
+/// An objective so long that overload only occurs if a test causes it.
 pub(crate) fn relaxed_slo() -> Environment {
     Environment::new(1, Nanos::from_micros(100), Nanos::from_secs(10))
 }
 
-/// A wire that cuts what it carries into pieces, some of them of single bytes.
+/// A wire that splits bytes into pieces, some of them single bytes.
 pub(crate) fn fragmenting_wire() -> WireModel {
     let (delay, jitter) = (Nanos::from_micros(20), Nanos::from_micros(30));
     WireModel { delay, jitter, chunk_max: 90, buffer_max: 64 * 1024 }
@@ -26,7 +26,7 @@ pub(crate) fn pair(controller: &str, config: PairConfig, handler: Handler) -> Pa
     pair_with(controller, &[], relaxed_slo(), config, handler)
 }
 
-/// A pair of a controller with these parameters, in these surroundings.
+/// A pair of a controller with these parameters, in this environment.
 pub(crate) fn pair_with(
     controller: &str,
     params: &[(&str, RawParam)],
@@ -41,31 +41,32 @@ pub(crate) fn pair_with(
     Pair::new(algorithm, &params, environment, config, handler).unwrap()
 }
 
-/// An echo behind a wire that chops.
+/// An echo server behind a fragmenting wire.
 pub(crate) fn start(controller: &str) -> Pair {
     let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
     pair(controller, config, echo(Nanos::from_micros(10)))
 }
 
-/// Questions of tests to a pair besides those that a pair answers.
+/// Steps and checks on a pair, for tests.
 pub(crate) trait PairExt {
-    /// A raw client that has been welcomed.
+    /// Connects a raw client and waits for its welcome.
     fn connect_registered(&mut self) -> ClientId;
-    /// The next frame that a raw client hears; `None` at the end of its stream.
+    /// The next frame that a raw client receives; `None` at the end of its stream.
     fn receive(&mut self, client: ClientId) -> Option<String>;
-    /// The next answer that a raw client hears, credits and pongs skipped.
+    /// The next answer that a raw client receives; skips credits and pongs.
     fn receive_answer(&mut self, client: ClientId) -> Option<String>;
-    /// Calls as soon as there is a credit for it, with nothing else unanswered, and takes the answer.
+    /// Calls as soon as a credit is there, with no other call unanswered, and returns the answer.
     fn call_with_credit(&mut self, client: ClientId, request: u64, payload: &[u8]) -> String;
-    /// A new raw client says these bytes, ends its half, and hears the rest of the connection.
+    /// Sends these bytes from a new raw client, ends its half, and returns all received frames.
     fn exchange(&mut self, bytes: &[u8]) -> Vec<String>;
     /// Runs until this holds.
     fn wait_until(&mut self, what: &str, holds: impl Fn(&Pair) -> bool);
-    /// All clients have gone: nothing is left of them, and each request has had one end.
+    /// Waits until all clients have gone, and checks that no session is left and each request has
+    /// ended once.
     fn assert_settled(&mut self);
-    /// The server still serves.
+    /// Checks that the server still serves.
     fn assert_serving(&mut self);
-    /// Nothing has happened that must not.
+    /// Checks that no invariant was violated.
     fn assert_no_violation(&self);
 }
 
@@ -78,21 +79,21 @@ impl PairExt for Pair {
     }
 
     fn receive(&mut self, client: ClientId) -> Option<String> {
-        let mut heard = None;
-        let came = self.run_while(TIMEOUT, |pair| {
-            heard = heard.take().or_else(|| pair.try_receive(client));
-            heard.is_none() && !pair.is_eof(client)
+        let mut frame = None;
+        let arrived = self.run_while(TIMEOUT, |pair| {
+            frame = frame.take().or_else(|| pair.try_receive(client));
+            frame.is_none() && !pair.is_eof(client)
         });
         self.assert_no_violation();
-        assert!(came, "no end, and nothing to hear");
-        heard.or_else(|| self.try_receive(client))
+        assert!(arrived, "no end, and nothing to hear");
+        frame.or_else(|| self.try_receive(client))
     }
 
     fn receive_answer(&mut self, client: ClientId) -> Option<String> {
         loop {
-            let heard = self.receive(client)?;
-            if !heard.starts_with("Credit") && !heard.starts_with("Pong") {
-                return Some(heard);
+            let frame = self.receive(client)?;
+            if !frame.starts_with("Credit") && !frame.starts_with("Pong") {
+                return Some(frame);
             }
         }
     }
@@ -108,15 +109,15 @@ impl PairExt for Pair {
     fn exchange(&mut self, bytes: &[u8]) -> Vec<String> {
         let client = self.connect_raw();
         self.send_bytes(client, bytes);
-        let heard = std::iter::from_fn(|| self.receive(client)).collect();
+        let frames = std::iter::from_fn(|| self.receive(client)).collect();
         self.close(client);
-        heard
+        frames
     }
 
     fn wait_until(&mut self, what: &str, holds: impl Fn(&Pair) -> bool) {
-        let came = self.run_while(TIMEOUT, |pair| !holds(pair));
+        let reached = self.run_while(TIMEOUT, |pair| !holds(pair));
         self.assert_no_violation();
-        assert!(came, "never: {what}: {:?} {:?}", self.counts(), self.gauges());
+        assert!(reached, "never: {what}: {:?} {:?}", self.counts(), self.gauges());
     }
 
     fn assert_settled(&mut self) {

@@ -1,6 +1,7 @@
-//! Hundreds of random scenarios over every controller, each drawn from one number: honest clients that come and go,
-//! cheats, slow readers, half-open peers, cuts, damage, and sometimes a stop in the middle. The books are checked after
-//! every step (`leeward_pair`), and in the end everything has to settle.
+//! Hundreds of random scenarios over every controller, each drawn from one seed. A scenario
+//! contains honest clients that come and go, abusive clients, slow readers, half-open peers, cuts,
+//! damage, and sometimes a stop in the middle. Conservation is checked after every step
+//! (`leeward_pair`), and in the end every request and session must have ended.
 //!
 //! `LEEWARD_SWARM_SEED=7 cargo test -p leeward-session --test pair swarm` replays one of them.
 
@@ -16,61 +17,61 @@ use leeward_wire::{Budget, Demand, Frame, PayloadLimit, Ping, Pong, Timestamp, V
 
 const SCENARIOS: u64 = 300;
 
-/// A scenario under way.
+/// A running scenario.
 struct Swarm {
     pair: Pair,
     rng: Rng,
     honest: Vec<ClientId>,
     raw: Vec<ClientId>,
-    /// Honest ones that have left, or are leaving.
+    /// Honest clients that have left, or are leaving.
     closing_clients: Vec<ClientId>,
-    /// Clients that hear nothing, or not soon: only the test that drives them can know that they are done.
+    /// Clients that read slowly or not at all, or are cut off: their requests may stay open.
     unreading_clients: Vec<ClientId>,
     description: String,
 }
 
 fn handler(seed: u64, mean: u64) -> Handler {
-    let mut chance = Rng::new(seed);
+    let mut random = Rng::new(seed);
     Box::new(move |payload, _| {
-        let takes = Nanos(chance.below(2 * mean));
-        match chance.below(40) {
-            0 => Work::Failure(takes, "a mood".into()),
-            1 => Work::Congested(takes, "accounts".into()),
-            2 => Work::Result(takes, vec![7; chance.below(20_000) as usize]),
+        let service = Nanos(random.below(2 * mean));
+        match random.below(40) {
+            0 => Work::Failure(service, "a mood".into()),
+            1 => Work::Congested(service, "accounts".into()),
+            2 => Work::Result(service, vec![7; random.below(20_000) as usize]),
             // Its calls are abandoned when its connection ends.
-            3 if chance.one_in(20) => Work::Hang,
-            _ => Work::Result(takes, payload.to_vec()),
+            3 if random.one_in(20) => Work::Hang,
+            _ => Work::Result(service, payload.to_vec()),
         }
     })
 }
 
 impl Swarm {
     fn draw(seed: u64) -> Swarm {
-        let mut chance = Rng::new(seed);
+        let mut random = Rng::new(seed);
         let registry = leeward_controllers::builtin();
         let algorithms: Vec<&Algorithm> = registry.algorithms().collect();
         let algorithm = algorithms[seed as usize % algorithms.len()];
-        // A silence of seconds is many ticks: fewer where ends have to find it out.
+        // A silence of seconds takes many ticks: fewer where the ends must detect it by a time-out.
         let least = if DATAGRAMS.is_some() { 50_000 } else { 1_000 };
-        let rtt = Nanos(least + chance.below(200_000));
-        let mean = 500 + chance.below(50_000);
-        let environment = Environment::new(1, rtt, (rtt + Nanos(mean)) * (2 + chance.below(20)));
+        let rtt = Nanos(least + random.below(200_000));
+        let mean = 500 + random.below(50_000);
+        let environment = Environment::new(1, rtt, (rtt + Nanos(mean)) * (2 + random.below(20)));
         let wire = WireModel {
             delay: rtt / 2,
-            jitter: Nanos([0, rtt.0 / 10, rtt.0 * 2][chance.below(3) as usize]),
-            chunk_max: [0, 1, 70, 3_000][chance.below(4) as usize],
-            buffer_max: [200, 5_000, 200_000][chance.below(3) as usize],
+            jitter: Nanos([0, rtt.0 / 10, rtt.0 * 2][random.below(3) as usize]),
+            chunk_max: [0, 1, 70, 3_000][random.below(4) as usize],
+            buffer_max: [200, 5_000, 200_000][random.below(3) as usize],
         };
         let config = PairConfig {
             seed,
             wire,
-            datagrams: DATAGRAMS.map(|_| Faults::each([0, 10, 50, 200][chance.below(4) as usize])),
-            workers: 1 + chance.below(4) as usize,
-            unanswered_max: [1, 16, 256][chance.below(3) as usize],
+            datagrams: DATAGRAMS.map(|_| Faults::each([0, 10, 50, 200][random.below(4) as usize])),
+            workers: 1 + random.below(4) as usize,
+            unanswered_max: [1, 16, 256][random.below(3) as usize],
             payload_max: PayloadLimit::new(8 * 1024),
             max_version: Version::NEWEST,
-            unsent_max: [1_000, 1 << 20][chance.below(2) as usize],
-            connections_max: if chance.one_in(5) { 10 } else { usize::MAX },
+            unsent_max: [1_000, 1 << 20][random.below(2) as usize],
+            connections_max: if random.one_in(5) { 10 } else { usize::MAX },
             scan_interval: Nanos::from_millis(1),
             idle_timeout: Nanos::from_millis(20),
             frame_timeout: Nanos::from_millis(20),
@@ -78,17 +79,17 @@ impl Swarm {
             linger: Nanos::from_millis(5),
             drain_timeout: Nanos::from_millis(10),
         };
-        let words = format!("{} in {environment:?}, {config:?}, {mean} ns of work", algorithm.name);
+        let text = format!("{} in {environment:?}, {config:?}, {mean} ns of work", algorithm.name);
         let work = handler(seed, mean);
         let pair = Pair::new(algorithm, &Params::default(), environment, config, work).unwrap();
         Swarm {
             pair,
-            rng: chance,
+            rng: random,
             honest: Vec::new(),
             raw: Vec::new(),
             closing_clients: Vec::new(),
             unreading_clients: Vec::new(),
-            description: words,
+            description: text,
         }
     }
 
@@ -98,7 +99,7 @@ impl Swarm {
         of(self).get(at).copied()
     }
 
-    /// Does one thing to the pair.
+    /// Does one random action.
     fn step(&mut self) {
         match self.rng.below(100) {
             0..8 => self.connect(),
@@ -150,18 +151,18 @@ impl Swarm {
         }
     }
 
-    /// A raw client says something, most of it against the rules.
+    /// A raw client sends a random frame; most of them violate the protocol.
     fn misbehave(&mut self) {
         let Some(client) = self.any(|swarm| &swarm.raw) else { return };
         let number = 1 + self.rng.below(40);
         let timestamp = Timestamp(self.rng.bits());
-        let saying = match self.rng.below(14) {
+        let bytes = match self.rng.below(14) {
             0 => encode(&register()),
             1 => encode(&Frame::Deregister),
             2 => encode(&Frame::Demand(Demand { demand: self.rng.bits() as u32 })),
             3 => encode(&Frame::Ping(Ping { timestamp })).repeat(number as usize),
             4 => encode(&Frame::Pong(Pong { timestamp })),
-            // Without credit, and each name twice.
+            // Without credit, and with duplicate identifiers.
             5 => (1..=number).flat_map(|request| encode(&call(request, b""))).collect(),
             6 => encode(&call(number, &vec![1; 20_000])),
             7 => (0..number).map(|_| self.rng.bits() as u8).collect(),
@@ -174,7 +175,7 @@ impl Swarm {
             }
             _ => encode(&call(self.rng.bits() | 1, b"a call")),
         };
-        self.pair.send_bytes(client, &saying);
+        self.pair.send_bytes(client, &bytes);
     }
 
     fn leave(&mut self) {
@@ -196,7 +197,7 @@ impl Swarm {
     }
 
     fn change_read_mode(&mut self) {
-        let reading = match self.rng.below(4) {
+        let mode = match self.rng.below(4) {
             0 => ReadMode::Slow(1 + self.rng.below(300) as usize, Nanos(1 + self.rng.below(100_000))),
             1 => ReadMode::Paused,
             _ => ReadMode::Eager,
@@ -204,7 +205,7 @@ impl Swarm {
         let of: fn(&Swarm) -> &Vec<ClientId> =
             if self.rng.one_in(2) { |swarm| &swarm.honest } else { |swarm| &swarm.raw };
         if let Some(client) = self.any(of) {
-            self.pair.set_read_mode(client, reading);
+            self.pair.set_read_mode(client, mode);
             self.unreading_clients.push(client);
         }
     }
@@ -222,28 +223,28 @@ impl Swarm {
     fn damage(&mut self) {
         let Some(client) = self.any(|swarm| &swarm.honest) else { return };
         let to = if self.rng.one_in(2) { Endpoint::Server } else { Endpoint::Client };
-        let chance = &mut self.rng;
+        let random = &mut self.rng;
         self.pair.tamper(client, to, |chunks| {
             let count = chunks.len() as u64;
             if count == 0 {
                 return;
             }
-            let (one, other) = (chance.below(count) as usize, chance.below(count) as usize);
-            match chance.below(4) {
+            let (one, other) = (random.below(count) as usize, random.below(count) as usize);
+            match random.below(4) {
                 0 => chunks.swap(one, other),
                 1 => chunks.push(chunks[one].clone()),
                 2 => drop(chunks.remove(one)),
-                _ => chunks[one].iter_mut().take(1).for_each(|byte| *byte ^= 1 << chance.below(8)),
+                _ => chunks[one].iter_mut().take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
             }
         });
     }
 
-    /// The whole scenario.
+    /// Runs the whole scenario.
     fn run(mut self) -> Result<(u64, RequestCounts), String> {
-        let acts = 200 + self.rng.below(300);
-        let stop_at = self.rng.below(4 * acts);
-        for act in 0..acts {
-            if act == stop_at {
+        let actions = 200 + self.rng.below(300);
+        let stop_at = self.rng.below(4 * actions);
+        for action in 0..actions {
+            if action == stop_at {
                 self.pair.stop();
             }
             self.step();
@@ -251,18 +252,18 @@ impl Swarm {
             let pause = Nanos(self.rng.below(pause + 1));
             self.pair.run_for(pause);
             if let Some(violation) = self.pair.violation() {
-                return Err(format!("act {act}: {violation}\n{}", self.description));
+                return Err(format!("act {action}: {violation}\n{}", self.description));
             }
         }
-        // Those that hear go on until everything has its end; then the server stops.
+        // Reading clients continue until all their requests have ended; then the server stops.
         self.pair.run_for(Nanos::from_millis(200));
         self.pair.stop();
         self.pair.run_while(TIMEOUT, |pair| !pair.has_stopped());
-        // A client that was not told by any datagram finds out by the silence.
+        // A client whose closing datagrams were lost detects the end by the silence.
         let patience = if DATAGRAMS.is_some() { Nanos::from_secs(20) } else { Nanos::from_millis(200) };
-        let hearing: Vec<_> =
+        let reading: Vec<_> =
             self.honest.iter().chain(&self.closing_clients).filter(|id| !self.unreading_clients.contains(id)).collect();
-        let waits = |pair: &mut Pair| hearing.iter().any(|client| pair.open_requests(**client) > 0);
+        let waits = |pair: &mut Pair| reading.iter().any(|client| pair.open_requests(**client) > 0);
         self.pair.run_while(patience, waits);
         self.pair.run_for(Nanos::from_millis(if DATAGRAMS.is_some() { 10 } else { 200 }));
         for client in self.honest.iter().chain(&self.closing_clients) {
@@ -272,13 +273,13 @@ impl Swarm {
             }
             self.pair.close(*client);
         }
-        self.pair.check_settled().map_err(|found| format!("{found}\n{}", self.description))?;
+        self.pair.check_settled().map_err(|violation| format!("{violation}\n{}", self.description))?;
         Ok((self.pair.trace(), self.pair.counts()))
     }
 }
 
-/// All, or the one that is to be replayed.
-#[allow(clippy::disallowed_methods)] // a test's own switch, not configuration
+/// All seeds, or the one to replay.
+#[allow(clippy::disallowed_methods)] // test-only switch, not configuration
 fn seeds() -> Vec<u64> {
     match std::env::var("LEEWARD_SWARM_SEED") {
         Ok(seed) => vec![seed.parse().expect("LEEWARD_SWARM_SEED is a number")],
@@ -297,7 +298,7 @@ fn random_scenarios_keep_their_books() {
             }
         }
     }
-    // The scenarios do what they are drawn for.
+    // The scenarios cover the rare events.
     let sum = |of: fn(&RequestCounts) -> u64| counts.iter().map(of).sum::<u64>();
     if seeds.len() > 1 {
         assert!(sum(|counts| counts.completed) > 10_000, "{}", sum(|counts| counts.completed));

@@ -1,9 +1,9 @@
-//! Replays `tests/corpus/`: small files of bytes, good and hostile, one per thing that once needed thought. A file's
-//! name says what is in it: `client-` or `server-` sent it; `good` ends between frames, `part` inside one, `bad` is
-//! refused.
+//! Replays `tests/corpus/`: small files of bytes, valid and hostile, one per difficult case. A
+//! file's name has its sender (`client-` or `server-`) and its outcome: `good` ends between frames,
+//! `part` inside one, `bad` is rejected.
 //!
-//! The files come from [`corpus`] below: `cargo test -p leeward-wire --test wire -- --ignored` writes them anew. A
-//! file that a fuzzer or a bug report brings is added by hand and is replayed too.
+//! [`corpus`] below generates the files: `cargo test -p leeward-wire --test wire -- --ignored`
+//! writes them again. A file from a fuzzer or a bug report is added by hand, and replayed too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ fn name_of(side: Side) -> &'static str {
     }
 }
 
-/// All files that are generated, by name.
+/// All generated files, by name.
 fn corpus() -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut add = |name: String, bytes: Vec<u8>| assert!(files.insert(format!("{name}.bin"), bytes).is_none());
@@ -65,7 +65,7 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
     add("good-nothing", Vec::new());
     add("good-call-empty", empty.clone());
     add("good-calls-back-to-back", [&good[..], &empty, &good, &empty].concat());
-    // A payload that looks like a header must not be taken for one.
+    // The decoder must not take a header inside a payload for a header.
     add("good-call-in-a-call", encoded(&Frame::Call(Call { payload: &good, ..call() })));
     add("part-header-cut-at-8", good[..8].to_vec());
     add("part-header-cut-at-63", good[..63].to_vec());
@@ -73,7 +73,7 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
     add("part-longest-announced", changed(4, &PayloadLimit::DEFAULT.bytes().to_le_bytes()));
     add("bad-too-long-by-one", changed(4, &(PayloadLimit::DEFAULT.bytes() + 1).to_le_bytes())[..8].to_vec());
     add("bad-longest-there-is", changed(4, &[255; 4]));
-    // A header and 2^32 - 1 bytes: wraps where lengths are counted in 32 bits.
+    // A header and 2^32 - 1 bytes: wraps if lengths are counted in 32 bits.
     add("bad-length-that-wraps", changed(4, &(u32::MAX - 63).to_le_bytes()));
     add("bad-length-one-short", [&changed(4, &4_u32.to_le_bytes())[..], &good].concat());
     add("bad-request-zero", changed(8, &[0; 8]));

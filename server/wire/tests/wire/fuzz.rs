@@ -1,15 +1,16 @@
-//! Mutational fuzzing of both decoders. What a client and a server make of the same bytes: server/session/tests.
+//! Mutational fuzzing of both decoders. The reactions of a client and a server to mutants are
+//! tested in server/session/tests.
 //!
-//! A finding is written to a file, whose name the failure says. Put it into `tests/corpus/` under a name that tells what
-//! must become of it (`corpus.rs` says how), and it is replayed for ever.
+//! A finding is written to a file that the failure names. Moved to `tests/corpus/` under a name
+//! with the expected outcome (see `corpus.rs`), it is replayed in every run.
 
 use crate::mutants::{fuzz_corpus, pieces};
 use crate::support::decode_chunks;
 use leeward_testkit::random::Random;
 use leeward_wire::{PayloadLimit, Side};
 
-/// However a stream is cut, the same comes out; nothing panics or holds more than it may; and what is accepted is
-/// canonical (`decode_chunks` checks).
+/// Checks that each split of a stream gives the same frames. `decode_chunks` checks the memory
+/// limit and that accepted bytes are canonical.
 fn decoder(side: Side, random: &mut Random, bytes: &[u8]) {
     let limit = PayloadLimit::new([1024, 1 << 20][random.below(2)]);
     let whole = decode_chunks(bytes, &[], side, limit);

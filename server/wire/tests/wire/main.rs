@@ -1,5 +1,6 @@
-//! The wire format from outside: one example of every kind, tables, properties, the kept corpus and mutants of it. `support`
-//! has what they share. Never here: what an end of a connection makes of frames (server/session/tests).
+//! Tests of the wire format's public interface: one example of every kind, tables, properties, the
+//! corpus and mutants of it. `support` has the shared parts. The reactions of a connection's ends
+//! to frames are tested in server/session/tests.
 
 mod corpus;
 mod fuzz;

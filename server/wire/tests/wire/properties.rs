@@ -1,5 +1,6 @@
-//! Properties of the wire format on random frames, random bytes and streams with damage: what is encoded comes back,
-//! however it is cut; nothing panics, loops or holds more than the limit; what is accepted is canonical.
+//! Properties of the wire format on random frames, random bytes and damaged streams. Encoded frames
+//! decode to the same frames with every split. No input makes the decoder panic, loop, or hold more
+//! than the limit. Accepted bytes are canonical.
 
 use crate::support::{DecodeOutcome, OwnedFrame, call, decode_chunks, encoded_in, frames, sides};
 use leeward_wire::{Call, DecodeStatus, Decoder, Frame, HEADER_LEN, PayloadLimit, RequestId, Side, Version, decode};
@@ -22,7 +23,7 @@ fn chunks() -> impl Strategy<Value = Vec<usize>> {
     ]
 }
 
-/// Damage to a stream: what fuzzers of formats find most with.
+/// Damage to a stream, of the kinds with which format fuzzers find most defects.
 #[derive(Clone, Debug)]
 enum Damage {
     Flip {
@@ -33,7 +34,7 @@ enum Damage {
         at: prop::sample::Index,
         to: u8,
     },
-    /// Aimed at one byte of the first header.
+    /// Sets one byte of the first header.
     Header {
         at: usize,
         to: u8,
@@ -84,7 +85,7 @@ fn apply(damage: &Damage, bytes: &mut Vec<u8>) {
     }
 }
 
-/// `decode` over and over on the whole of `bytes`: what every way of feeding a decoder must agree with.
+/// Applies `decode` repeatedly to the whole of `bytes`: the expected result for every split.
 fn oracle(bytes: &[u8], from: Side, limit: PayloadLimit) -> DecodeOutcome {
     let (mut frames, mut rest) = (Vec::new(), bytes);
     loop {
@@ -96,7 +97,7 @@ fn oracle(bytes: &[u8], from: Side, limit: PayloadLimit) -> DecodeOutcome {
             Ok(DecodeStatus::Incomplete { needed }) => {
                 assert!(needed > rest.len() && needed <= HEADER_LEN + limit.bytes() as usize);
                 let mut end = Decoder::new(from, limit);
-                // The end's error counts bytes; let a decoder count them.
+                // The error at the end has a byte count, which a decoder computes.
                 let mut left = rest;
                 while !left.is_empty() {
                     let spare = end.spare();
@@ -152,7 +153,7 @@ proptest! {
         let mut bytes = stream(&frames);
         damages.iter().for_each(|damage| apply(damage, &mut bytes));
         let outcome = decode_chunks(&bytes, &chunks, from, limit);
-        // Canonical: what was accepted encodes to what was received.
+        // Canonical: accepted frames encode to the received bytes.
         let accepted = outcome.frames.concat();
         prop_assert_eq!(&accepted[..], &bytes[..accepted.len()]);
         prop_assert_eq!(outcome, oracle(&bytes, from, limit));
@@ -178,8 +179,8 @@ proptest! {
         prop_assert_eq!(outcome, oracle(&bytes, from, PayloadLimit::MIN));
     }
 
-    /// A caller who doesn't take all frames between reads still gets them all.
-    /// What stands behind a frame that is thrown away is understood, wherever the stream is cut; and it took no memory.
+    /// The decoder finds the frames after a skipped one, for every split of the stream, and the
+    /// skipped frame takes no memory.
     #[test]
     fn a_frame_that_is_skipped_hides_nothing(
         lengths in prop::collection::vec(0..200_000_usize, 1..6),
@@ -206,11 +207,11 @@ proptest! {
                     None => break,
                 }
             }
-            let coming = match decoder.partial_frame() {
+            let partial = match decoder.partial_frame() {
                 Some(Frame::Call(call)) => Some(call.request),
                 _ => None,
             };
-            if let Some(request) = coming {
+            if let Some(request) = partial {
                 seen.push(request);
                 decoder.skip();
             }
@@ -221,8 +222,9 @@ proptest! {
         prop_assert_eq!(seen, frames.iter().map(|(request, _)| *request).collect::<Vec<_>>());
     }
 
+    /// A caller that doesn't take all frames between reads still gets all of them.
     #[test]
-    fn a_lazy_caller_loses_nothing((from, frames) in streams(), chunk in 1..5_000_usize, takes in 1..3_usize) {
+    fn a_lazy_caller_loses_nothing((from, frames) in streams(), chunk in 1..5_000_usize, frames_per_read in 1..3_usize) {
         let bytes = stream(&frames);
         let mut decoder = Decoder::new(from, PayloadLimit::DEFAULT);
         let (mut rest, mut got) = (&bytes[..], Vec::new());
@@ -233,7 +235,7 @@ proptest! {
             decoder.advance(count);
             rest = &rest[count..];
             let mut waits = false;
-            for _ in 0..takes {
+            for _ in 0..frames_per_read {
                 match decoder.next_frame().unwrap() {
                     Some(frame) => got.extend(encoded_in(Version::Two, &frame)),
                     None => waits = true,

@@ -1,5 +1,5 @@
-//! Parts that the tests share: an example of every kind (the ones in `docs/protocol.md`), random frames, and a reader
-//! that feeds a decoder in pieces.
+//! Shared parts of the tests: an example of every kind (the ones in `docs/protocol.md`), random
+//! frames, and a function that feeds a decoder in pieces.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -105,17 +105,17 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
     ]
 }
 
-/// Side that may send `frame`: where both may, the client.
+/// The side that may send `frame`; the client if both may.
 pub(crate) fn sender(frame: &Frame<'_>) -> Side {
     if frame.kind().is_sent_by(Side::Client) { Side::Client } else { Side::Server }
 }
 
-/// The bytes of `frame`, in the version that brought it.
+/// Encodes `frame` in the first version that has it.
 pub(crate) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     encoded_in(frame.min_version(), frame)
 }
 
-/// The bytes of `frame` in a version.
+/// Encodes `frame` in a version.
 pub(crate) fn encoded_in(version: Version, frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let length = Encoder::new(PayloadLimit::DEFAULT).with_version(version).append(frame, &mut bytes).unwrap();
@@ -123,15 +123,15 @@ pub(crate) fn encoded_in(version: Version, frame: &Frame<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Outcome of decoding a stream: the frames, encoded again, and how it ended.
+/// Outcome of decoding a stream: the frames, encoded again, and the end of the stream.
 #[derive(Debug, PartialEq)]
 pub(crate) struct DecodeOutcome {
     pub(crate) frames: Vec<Vec<u8>>,
     pub(crate) end: Result<(), WireError>,
 }
 
-/// Feeds `bytes` in pieces of the lengths in `chunks`, over and over (and as a whole where there are none), and
-/// checks what must hold at every step: bounded memory, progress, and finality of errors.
+/// Feeds `bytes` in pieces of the lengths in `chunks`, repeated in a cycle, or as a whole if
+/// `chunks` is empty. Checks at every step: bounded memory, progress, and finality of errors.
 pub(crate) fn decode_chunks(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimit) -> DecodeOutcome {
     let mut decoder = Decoder::new(from, limit);
     let mut frames = Vec::new();
@@ -149,7 +149,7 @@ pub(crate) fn decode_chunks(bytes: &[u8], chunks: &[usize], from: Side, limit: P
             match decoder.next_frame() {
                 Ok(Some(frame)) => {
                     let mut again = Vec::new();
-                    // The frame's own version: an error may have another one than its stream.
+                    // The frame's own version: an error's version may differ from its stream's.
                     let version = Version::from_number(bytes[taken + Field::Version.offset()]).unwrap();
                     Encoder::new(PayloadLimit::MAX).with_version(version).append(&frame, &mut again).unwrap();
                     taken += again.len();
@@ -171,7 +171,7 @@ pub(crate) fn decode_chunks(bytes: &[u8], chunks: &[usize], from: Side, limit: P
     DecodeOutcome { frames, end: decoder.finish() }
 }
 
-/// A frame with an owned payload, so that a strategy can make it.
+/// A frame with an owned payload, for strategies.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedFrame {
     frame: Frame<'static>,
@@ -180,7 +180,7 @@ pub(crate) struct OwnedFrame {
 }
 
 impl OwnedFrame {
-    /// The frame, its payload or message included.
+    /// The frame with its payload or message.
     pub(crate) fn frame(&self) -> Frame<'_> {
         match self.frame {
             Frame::Call(call) => Frame::Call(Call { payload: &self.payload, ..call }),
@@ -192,7 +192,7 @@ impl OwnedFrame {
     }
 }
 
-/// Values of which the extremes are likelier than chance.
+/// Values with extremes at a higher probability.
 fn boundary_u32() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), Just(1), Just(u32::MAX), any::<u32>()]
 }
@@ -286,7 +286,7 @@ fn from_server() -> impl Strategy<Value = Frame<'static>> {
     ]
 }
 
-/// Frames of one side, payloads up to 3000 bytes.
+/// Frames of one side, with payloads up to 3000 bytes.
 pub(crate) fn frames(from: Side) -> BoxedStrategy<OwnedFrame> {
     let frame = match from {
         Side::Client => from_client().boxed(),

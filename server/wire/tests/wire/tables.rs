@@ -1,5 +1,4 @@
-//! Tables: every kind both ways, every way in which a header can be wrong and what is found, and the numbers at the
-//! edges.
+//! Tables: every kind both ways, every invalid header with its error, and numbers at their limits.
 
 use crate::support::{answer, call, decode_chunks, encoded, encoded_in, examples, sender};
 use leeward_core::server::Feedback;
@@ -17,7 +16,7 @@ fn decoded(bytes: &[u8], from: Side) -> Result<DecodeStatus<'_>, WireError> {
 fn every_kind_has_an_example_and_comes_back() {
     let examples = examples();
     let mut kinds: Vec<Kind> = examples.iter().map(|(_, frame)| frame.kind()).collect();
-    // Some have more than one.
+    // Some kinds have more than one example.
     kinds.dedup();
     assert_eq!(kinds, Kind::ALL);
     for (name, frame) in examples {
@@ -26,7 +25,7 @@ fn every_kind_has_an_example_and_comes_back() {
     }
 }
 
-/// Every byte of every example's header: set to something that this kind must not have there, it is found.
+/// Sets each unused byte of every example's header to 1: the decoder must reject it.
 #[test]
 fn no_unused_byte_goes_unchecked() {
     for (name, frame) in examples() {
@@ -70,7 +69,7 @@ fn only_the_right_side_is_heard() {
     }
 }
 
-/// A stream has one version, but for an error of version 1, which a server says that speaks no other.
+/// A stream has one version, except for an error of version 1 from a server that speaks no other.
 #[test]
 fn a_stream_has_one_version() {
     let of = |name: &str| examples().into_iter().find(|(other, _)| *other == name).unwrap().1;
@@ -108,7 +107,7 @@ fn version_1_has_no_cancelling() {
     assert_eq!(Encoder::new(PayloadLimit::DEFAULT).append(&dropped, &mut Vec::new()), refused);
 }
 
-/// A good frame's bytes with some of them replaced.
+/// Encodes a frame, and replaces some of its bytes.
 fn with(frame: &Frame<'_>, at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut all = encoded(frame);
     all[at..at + bytes.len()].copy_from_slice(bytes);
@@ -172,7 +171,7 @@ fn too_much_is_refused_by_the_first_eight_bytes() {
     assert_eq!(decoded(&prefix(Kind::Error, message), Side::Server), Ok(DecodeStatus::Incomplete { needed: 64 }));
     assert_eq!(decoded(&prefix(Kind::Error, message + 1), Side::Server), too_large(Kind::Error, message + 1, message));
 
-    // An announcement alone makes nobody allocate for it.
+    // An announced length alone causes no allocation.
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::MAX);
     let long = &with(&Frame::Call(call()), 4, &PayloadLimit::MAX.bytes().to_le_bytes())[..HEADER_LEN];
     decoder.spare()[..HEADER_LEN].copy_from_slice(long);
@@ -182,7 +181,7 @@ fn too_much_is_refused_by_the_first_eight_bytes() {
     assert!(decoder.capacity() <= 16 * 1024);
 }
 
-/// Bytes of another protocol are recognised before 64 of them are there: a peer that speaks something else may wait for
+/// The decoder recognizes another protocol before 64 bytes have arrived: such a peer may wait for
 /// an answer.
 #[test]
 fn another_protocol_is_recognised_at_once() {
@@ -295,6 +294,6 @@ fn memory_is_given_back_only_between_frames() {
 #[should_panic(expected = "more bytes than there was room for")]
 fn filling_more_than_there_is_room_for_is_a_mistake() {
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
-    let room = decoder.spare().len();
-    decoder.advance(room + 1);
+    let available = decoder.spare().len();
+    decoder.advance(available + 1);
 }

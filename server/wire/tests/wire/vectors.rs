@@ -1,4 +1,5 @@
-//! `docs/protocol.md` against the code: its test vectors both ways, and its tables of bytes, kinds and codes.
+//! `docs/protocol.md` against the code: its test vectors both ways, and its tables of bytes, kinds
+//! and codes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +29,7 @@ fn vectors(document: &str) -> BTreeMap<String, Vec<u8>> {
     vectors
 }
 
-/// The cells of the table whose first heading is `first`, without its heading.
+/// The cells of the table whose first heading is `first`, without the heading rows.
 fn table(document: &str, first: &str) -> Vec<Vec<String>> {
     document
         .lines()

@@ -1,26 +1,29 @@
-//! Files of packages as lines that `--data` reads. Pure: text in, lines out. Never here: programs and files (`fetch`).
+//! Converts files of packages to lines that `--data` reads. Pure: text in, lines out.
+//!
+//! Does not contain programs or files (`data`).
 
 use leeward_search::Document;
 use leeward_search::corpus::deb822;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 
-/// Numbers of a digit's image.
+/// Numbers per image of a digit.
 const PIXELS: usize = 28 * 28;
-/// Numbers of a word's vector; what follows them is its norm and its place.
+/// Numbers per word vector; the norm and the index follow them.
 const DIMENSIONS: usize = 100;
 /// Words of a sentence that become its title.
 const TITLE: usize = 6;
 
-fn wrong(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, what)
+fn wrong(problem: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, problem)
 }
 
 fn put(numbers: &[&str], into: &mut impl Write) -> io::Result<()> {
     writeln!(into, "{}", numbers.join(" "))
 }
 
-/// Images of one digit: `{"data": [0, 0.2, …]}`, one image after the other. Returns how many there are.
+/// Converts images of one digit: `{"data": [0, 0.2, …]}`, one image after the other. Returns their
+/// number.
 pub(super) fn digits(json: &str, into: &mut impl Write) -> io::Result<u64> {
     let numbers = json.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     let (numbers, _) = numbers.ok_or_else(|| wrong("no list of numbers"))?;
@@ -33,25 +36,25 @@ pub(super) fn digits(json: &str, into: &mut impl Write) -> io::Result<u64> {
     Ok(count)
 }
 
-/// Vectors of words: `"vectors":{"the":[-0.03,…],…}`. Returns how many there are.
+/// Converts vectors of words: `"vectors":{"the":[-0.03,…],…}`. Returns their number.
 pub(super) fn words(json: &str, into: &mut impl Write) -> io::Result<u64> {
     let (_, mut rest) = json.split_once("\"vectors\":{").ok_or_else(|| wrong("no vectors"))?;
     let mut count = 0;
     while let Some(word) = rest.trim_start_matches(',').strip_prefix('"') {
-        let behind = end_of_string(word).ok_or_else(|| wrong("a word without an end"))?;
-        let list = word[behind..].strip_prefix(":[").and_then(|list| list.split_once(']'));
-        let (numbers, behind) = list.ok_or_else(|| wrong("a word without its vector"))?;
+        let after = end_of_string(word).ok_or_else(|| wrong("a word without an end"))?;
+        let list = word[after..].strip_prefix(":[").and_then(|list| list.split_once(']'));
+        let (numbers, after) = list.ok_or_else(|| wrong("a word without its vector"))?;
         let numbers: Vec<&str> = numbers.split(',').take(DIMENSIONS).collect();
         if numbers.len() < DIMENSIONS {
             return Err(wrong("a vector that is too short"));
         }
         put(&numbers, into)?;
-        (count, rest) = (count + 1, behind);
+        (count, rest) = (count + 1, after);
     }
     Ok(count)
 }
 
-/// Place behind the quote that ends a string of JSON.
+/// Returns the index after the quote that ends a string of JSON.
 fn end_of_string(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices() {
@@ -63,7 +66,8 @@ fn end_of_string(text: &str) -> Option<usize> {
     None
 }
 
-/// Sentences of a tagged text, `The/at jury/nn said/vbd`, a document each. Returns how many there are.
+/// Converts sentences of a tagged text, `The/at jury/nn said/vbd`, to one document each. Returns
+/// their number.
 pub(super) fn sentences(tagged: &str, name: &str, into: &mut impl Write) -> io::Result<u64> {
     let mut count = 0;
     let mut text = String::new();
@@ -72,7 +76,7 @@ pub(super) fn sentences(tagged: &str, name: &str, into: &mut impl Write) -> io::
         text.clear();
         for tagged in line.split_whitespace() {
             let word = tagged.rsplit_once('/').map_or(tagged, |(word, _)| word);
-            // A string takes all that is written to it.
+            // Writing to a string never fails.
             let _ = write!(text, "{word} ");
         }
         let title = text.split_whitespace().take(TITLE).collect::<Vec<_>>().join(" ");
@@ -81,20 +85,21 @@ pub(super) fn sentences(tagged: &str, name: &str, into: &mut impl Write) -> io::
     Ok(count)
 }
 
-/// Ratings of lectures: a table with the columns `s` (student), `d` (lecturer) and `y` (rating). Returns how many there are.
+/// Converts ratings of lectures: a table with the columns `s` (student), `d` (lecturer) and `y`
+/// (rating). Returns their number.
 pub(super) fn ratings(csv: &str, into: &mut impl Write) -> io::Result<u64> {
     fn cells(line: &str) -> impl Iterator<Item = &str> {
         line.split(',').map(|cell| cell.trim_matches('"'))
     }
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().map(|line| cells(line).collect()).unwrap_or_default();
-    let place =
+    let column =
         |name: &str| names.iter().position(|other| *other == name).ok_or_else(|| wrong("columns without s, d, y"));
-    let (student, lecturer, rating) = (place("s")?, place("d")?, place("y")?);
+    let (student, lecturer, rating) = (column("s")?, column("d")?, column("y")?);
     let mut count = 0;
     for line in lines.filter(|line| !line.is_empty()) {
         let row: Vec<&str> = cells(line).collect();
-        let cell = |place: usize| row.get(place).copied().ok_or_else(|| wrong("a row that is too short"));
+        let cell = |column: usize| row.get(column).copied().ok_or_else(|| wrong("a row that is too short"));
         writeln!(into, "{},{},{}", cell(student)?, cell(lecturer)?, cell(rating)?)?;
         count += 1;
     }

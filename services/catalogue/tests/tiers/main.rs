@@ -1,5 +1,7 @@
-//! The services with leaves, as the catalogue starts them, over real sockets: what they answer is what a plain computation
-//! says, under several threading models, and a leaf that is away makes answers partial.
+//! The services with leaves, as the catalogue starts them, over real sockets.
+//!
+//! Under several threading models their answers equal a plain computation, and a missing leaf makes
+//! answers partial.
 
 mod hdsearch;
 mod leaf_only;

@@ -1,4 +1,4 @@
-//! Recommend: the mean of what leaves predict.
+//! Recommend: the mean of the leaves' predictions.
 
 use crate::support::{MODELS, TestClient, addresses, leaves, start};
 use leeward_recommend::data::Ratings;
@@ -21,14 +21,14 @@ fn the_mean_of_those_that_know_is_told() {
     let leaves = leaves("recommend-leaf", 3, TEXT);
     for model in MODELS {
         let tier = start("recommend", &[("leaves", &addresses(&leaves)), ("threading", model)]);
-        let asker = TestClient::connect(&tier);
+        let client = TestClient::connect(&tier);
         for turn in 0..60 {
             let (user, item) = (turn * 37 % 210, turn * 11 % 95);
-            let told = TierResult::read(&asker.call_until_complete(Method(0), &argument(user, item))).unwrap();
+            let result = TierResult::read(&client.call_until_complete(Method(0), &argument(user, item))).unwrap();
             let known: Vec<f64> = models.iter().filter_map(|model| model.predict(user, item)).map(f64::from).collect();
             let mean = (!known.is_empty()).then(|| (known.iter().sum::<f64>() / known.len() as f64) as f32);
-            assert_eq!(told, TierResult { asked: 3, answered: 3, prediction: mean }, "{user} {item} under {model}");
+            assert_eq!(result, TierResult { asked: 3, answered: 3, prediction: mean }, "{user} {item} under {model}");
         }
-        assert_eq!(asker.call_error(Method(0), &[1; 7]), "7 bytes; accepted: 4 of a user and 4 of an item");
+        assert_eq!(client.call_error(Method(0), &[1; 7]), "7 bytes; accepted: 4 of a user and 4 of an item");
     }
 }

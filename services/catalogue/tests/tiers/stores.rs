@@ -1,4 +1,4 @@
-//! Router in front of memcached servers: the real one, and the port of our key-value service.
+//! Router in front of memcached servers: the real memcached, and the port of our key-value service.
 
 use crate::support::{TestClient, addresses, start};
 use leeward_kv::store::{Store, StoreConfig};
@@ -11,13 +11,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// Memcached, ended with the test.
+/// A memcached process that ends with the test.
 struct Memcached(Child, SocketAddr);
 
 impl Memcached {
-    /// `None` where there is none.
+    /// Starts memcached; `None` if it is not installed.
     fn start() -> Option<Self> {
-        // Should another program get the port in between, the test fails loudly.
+        // If another program takes the port in between, the test fails loudly.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let port = address.port().to_string();
         let mut command = Command::new("memcached");
@@ -50,29 +50,29 @@ fn set(key: &str, value: &[u8]) -> Vec<u8> {
     argument
 }
 
-/// Pairs through a router whose leaves are in front of these.
+/// Sets and gets pairs through a router whose leaves use these stores.
 fn serves_pairs(stores: &[SocketAddr]) {
     let leaves: Vec<Server> =
         stores.iter().map(|store| start("router-leaf", &[("store", &store.to_string())])).collect();
     let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "SDB1-2"), ("acks", "all")]);
-    let asker = TestClient::connect(&tier);
+    let client = TestClient::connect(&tier);
     let key = |number: usize| format!("key-{number}");
-    // Line ends and words of the protocol are bytes as any others in a value.
+    // Line ends and protocol words inside a value are ordinary bytes.
     let value = |number: usize| [b"\r\nEND\r\n", vec![number as u8; number * 40].as_slice()].concat();
     for number in 0..50 {
-        assert_eq!(asker.call_until_complete(SET, &set(&key(number), &value(number))), [3, 3, 3]);
+        assert_eq!(client.call_until_complete(SET, &set(&key(number), &value(number))), [3, 3, 3]);
     }
     for number in 0..50 {
         assert_eq!(
-            asker.call_until_complete(GET, key(number).as_bytes()),
+            client.call_until_complete(GET, key(number).as_bytes()),
             [b"\x01\x01\x01", value(number).as_slice()].concat()
         );
     }
-    assert_eq!(asker.call_until_complete(GET, b"nobody"), [1, 1, 0]);
-    // A key that would be a command of its own is refused by every leaf.
-    let told = asker.call(SET, &set("a\r\nflush_all", b""));
-    assert_eq!(told[1], 0, "{told:?}");
-    assert_eq!(asker.call_until_complete(GET, key(7).as_bytes())[2], 1);
+    assert_eq!(client.call_until_complete(GET, b"nobody"), [1, 1, 0]);
+    // Every leaf rejects a key that would be a separate command.
+    let result = client.call(SET, &set("a\r\nflush_all", b""));
+    assert_eq!(result[1], 0, "{result:?}");
+    assert_eq!(client.call_until_complete(GET, key(7).as_bytes())[2], 1);
 }
 
 #[test]
@@ -80,15 +80,15 @@ fn router_serves_pairs_of_memcached() {
     let started: Option<Vec<Memcached>> = (0..3).map(|_| Memcached::start()).collect();
     let Some(mut memcached) = started else { return };
     serves_pairs(&memcached.iter().map(|one| one.1).collect::<Vec<_>>());
-    // A leaf whose store is gone fails, and others answer.
+    // A leaf without its store fails, and other leaves answer.
     let leaves: Vec<Server> =
         memcached.iter().map(|one| start("router-leaf", &[("store", &one.1.to_string())])).collect();
     let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "SDB1-2")]);
-    let asker = TestClient::connect(&tier);
-    assert_eq!(asker.call_until_complete(GET, b"key-7")[2], 1);
+    let client = TestClient::connect(&tier);
+    assert_eq!(client.call_until_complete(GET, b"key-7")[2], 1);
     memcached.remove(1);
     for number in 0..20 {
-        assert_eq!(asker.call(GET, format!("key-{number}").as_bytes())[2], 1, "another replica has {number}");
+        assert_eq!(client.call(GET, format!("key-{number}").as_bytes())[2], 1, "another replica has {number}");
     }
 }
 

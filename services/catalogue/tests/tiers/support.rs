@@ -10,27 +10,30 @@ use leeward_services::backend::Backend;
 use leeward_services::tier::TIMEOUT;
 use std::time::Duration;
 
-/// Models under which a tier must answer the same: one of each kind.
+/// Models under which a tier must give the same answers: one of each kind.
 pub(crate) const MODELS: [&str; 4] = ["SIP1", "SDB1-4", "ADB1-2-1", "CORE1"];
 
-/// A service with these arguments, ready to be started. Where nothing else is said, a tier waits for its leaves however late a busy machine makes
-/// them: an answer without one of them would differ from an oracle's.
+/// Opens a service with these arguments.
+///
+/// By default a tier waits 60 s for its leaves, so that a busy machine does not cause partial
+/// answers, which differ from the oracle's.
 pub(crate) fn open(name: &str, arguments: &[(&str, &str)]) -> Box<dyn Backend> {
-    let case = Catalogue::builtin().find(name).unwrap_or_else(|| panic!("{name}"));
-    let mut values = Values::defaults(case.arguments());
-    if case.arguments().iter().any(|argument| argument.name == TIMEOUT.name) {
+    let service = Catalogue::builtin().find(name).unwrap_or_else(|| panic!("{name}"));
+    let mut values = Values::defaults(service.arguments());
+    if service.arguments().iter().any(|argument| argument.name == TIMEOUT.name) {
         values.set(TIMEOUT.name, Value::Text("60s".into()));
     }
     for (name, value) in arguments {
-        let argument = case.arguments().iter().find(|argument| argument.name == *name);
+        let argument = service.arguments().iter().find(|argument| argument.name == *name);
         values.set(argument.unwrap_or_else(|| panic!("{name}")).name, Value::Text((*value).into()));
     }
-    case.open(&values, 1, &|_| ()).unwrap()
+    service.open(&values, 1, &|_| ()).unwrap()
 }
 
-/// Starts it there.
+/// Starts a server of the backend at `address`.
 pub(crate) fn start_at(backend: &dyn Backend, address: &str) -> Result<Server, ServerError> {
-    // Nothing is rejected, however late a busy machine makes the answers: they are compared with an oracle's.
+    // The server rejects nothing, so that late answers on a busy machine still arrive for the
+    // comparison.
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let builder = Server::builder().admission(&none, none.params(&[]).unwrap()).idle(IdlePolicy::Block);
     backend.start(builder, address)
@@ -41,22 +44,22 @@ pub(crate) fn try_start(name: &str, arguments: &[(&str, &str)]) -> Result<Server
     start_at(&*open(name, arguments), "127.0.0.1:0")
 }
 
-/// The same where it starts.
+/// Starts a service like [`try_start`]; panics on an error.
 pub(crate) fn start(name: &str, arguments: &[(&str, &str)]) -> Server {
     try_start(name, arguments).unwrap()
 }
 
-/// So many leaves, each with its share of the data.
+/// Starts `count` leaves, each with its share of the data.
 pub(crate) fn leaves(name: &str, count: usize, data: &str) -> Vec<Server> {
     (1..=count).map(|at| start(name, &[("data", data), ("shard", &format!("{at}/{count}"))])).collect()
 }
 
-/// Their addresses, as a mid-tier's argument.
+/// Joins the leaves' addresses to a mid-tier's argument.
 pub(crate) fn addresses(leaves: &[Server]) -> String {
     leaves.iter().map(|leaf| leaf.address().to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// A client that asks one thing after the other.
+/// A client that sends one request at a time.
 pub(crate) struct TestClient(Client);
 
 impl TestClient {
@@ -64,7 +67,7 @@ impl TestClient {
         TestClient(Client::builder().replica(server.address().to_string()).build().unwrap())
     }
 
-    /// A result. A tier whose links are not up yet is asked again.
+    /// Returns a result; repeats the call while the tier's links are not up yet.
     pub(crate) fn call(&self, method: Method, argument: &[u8]) -> Vec<u8> {
         for _ in 0..2_000 {
             match self.0.call_blocking(method, argument.to_vec()) {
@@ -77,7 +80,7 @@ impl TestClient {
         panic!("rejected again and again")
     }
 
-    /// The words with which the service says no.
+    /// Returns the service's error message.
     pub(crate) fn call_error(&self, method: Method, argument: &[u8]) -> String {
         match self.0.call_blocking(method, argument.to_vec()) {
             Err(CallError::Failed { message, .. }) => message,
@@ -85,14 +88,14 @@ impl TestClient {
         }
     }
 
-    /// Asks until an answer is whole: links to leaves take a moment.
+    /// Repeats the call until the answer is complete: links to leaves take a moment.
     pub(crate) fn call_until_complete(&self, method: Method, argument: &[u8]) -> Vec<u8> {
         loop {
             let answer = self.call(method, argument);
             if answer[0] == answer[1] {
                 return answer;
             }
-            // The link to a leaf comes up.
+            // The link to a leaf is being established.
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -1,4 +1,4 @@
-//! Requests for pairs as the load generator sends them, and the pairs that a store is filled with before.
+//! Requests for pairs as the load generator sends them, and the initial fill of a store.
 
 use super::mix::{PAIRS, PairWorkload, Pairs};
 use crate::service::{GET, GET_MANY, SET};
@@ -9,20 +9,24 @@ use leeward_services::definition::{PrepareError, Target};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Asks for pairs: one or several, or stores one, as the request's bits say.
+/// Generates a read of one or several pairs, or a write of one, from random bits.
 #[derive(Clone, Debug)]
 pub(super) struct KvGenerator {
     pairs: Pairs,
-    /// Reads of several keys, ready to be sent: looking up dozens of keys all over the memory for each request would make the
-    /// clients the bottleneck.
+    /// Prepared reads of several keys.
+    ///
+    /// Collecting dozens of keys from memory for each request would make the clients the
+    /// bottleneck.
     reads: Vec<Vec<u8>>,
 }
 
-/// Reads that are made ready: with two dozen keys each they fit into a CPU's cache, and ask for half as many pairs as there are.
+/// Number of prepared reads.
+///
+/// With two dozen keys each they fit into a CPU's cache, and name half as many pairs as there are.
 const READY: u64 = 2_048;
 
 impl KvGenerator {
-    /// For such pairs.
+    /// Creates a generator for this workload.
     pub(super) fn new(service: impl Into<PairWorkload>) -> Self {
         let pairs = Pairs::new(service);
         let read = |bits| {
@@ -34,7 +38,7 @@ impl KvGenerator {
         KvGenerator { pairs, reads }
     }
 
-    /// The pairs.
+    /// Returns the pairs.
     pub(super) fn pairs(&self) -> &Pairs {
         &self.pairs
     }
@@ -59,7 +63,7 @@ impl RequestGenerator for KvGenerator {
         }
     }
 
-    /// Looks at the form: whether a pair is there is the store's affair, which may have had to evict it.
+    /// Checks only the form: the store may have evicted the pair.
     fn is_answer(&self, _: u64, method: Method, answer: &[u8]) -> bool {
         match method {
             SET => answer == [1],
@@ -69,7 +73,7 @@ impl RequestGenerator for KvGenerator {
     }
 }
 
-/// The rest of an answer to [`GET_MANY`] behind its first value, if it has one.
+/// Returns the rest of a [`GET_MANY`] answer after its first value, if it has one.
 fn after_value(answer: &[u8]) -> Option<&[u8]> {
     match answer.split_first()? {
         (0, rest) => Some(rest),
@@ -84,21 +88,21 @@ fn after_value(answer: &[u8]) -> Option<&[u8]> {
 /// Appends a key with its length before it.
 fn push_key(pairs: &Pairs, number: u32, payload: &mut Vec<u8>) {
     let key = pairs.key(number);
-    // It has at most 250 bytes.
+    // A key has at most 250 bytes.
     payload.push(key.len() as u8);
     payload.extend_from_slice(key);
 }
 
-/// A `set` request's argument.
+/// Writes the argument of a `set` request.
 fn set(pairs: &Pairs, number: u32, length: usize, fill: u8, payload: &mut Vec<u8>) {
     push_key(pairs, number, payload);
     payload.resize(payload.len() + length, fill);
 }
 
-/// Stores all pairs with the values that they have in the beginning.
+/// Stores all pairs with their initial values.
 ///
 /// # Errors
-/// The store has no room for them.
+/// The store has no memory for them.
 pub(super) fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
     let (visit, mut value) = (RequestContext::at(0), Vec::new());
     for number in 0..PAIRS {
@@ -112,25 +116,26 @@ pub(super) fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Threads that fill a server: as many pairs are under way at once.
+/// Threads that fill a server; each has one pair in flight.
 const FILL_THREADS: usize = 12;
-/// Times that a pair is tried which the server is too busy for, a hundred microseconds apart: a controller at its start may be.
+/// Attempts per pair at a busy server, 100 µs apart: a controller may reject much at its start.
 const ATTEMPTS: usize = 10_000;
 
 /// Stores all pairs at a running server.
 ///
 /// # Errors
-/// The server does not answer, or is no key-value service, or rejects again and again.
+/// The server does not answer, is not a key-value service, or keeps rejecting.
 pub(super) fn fill_server(server: &Target<'_>, pairs: &Pairs) -> Result<(), PrepareError> {
     let write = |number, length, payload: &mut Vec<u8>| self::set(pairs, number, length, 0, payload);
     store_all(server, pairs, "kv", write)
 }
 
-/// Stores all pairs at a running server of `service`, whose [`SET`] has the argument that `set` writes of a pair's number and
-/// the length of its value.
+/// Stores all pairs at a running server of `service`.
+///
+/// `set` writes the argument of the service's [`SET`] for a pair's number and value length.
 ///
 /// # Errors
-/// The server does not answer, or is no such service, or rejects again and again.
+/// The server does not answer, is another service, or keeps rejecting.
 pub fn store_all(
     server: &Target<'_>,
     pairs: &Pairs,
@@ -152,9 +157,9 @@ pub fn store_all(
             let mut attempts = 0;
             while let Err(error) = client.call_blocking(SET, payload.clone()) {
                 attempts += 1;
-                // Storing the same twice does no harm.
+                // Storing a pair twice does no harm.
                 if !error.is_overload() || attempts == ATTEMPTS {
-                    // The others need not go on.
+                    // Stops the other threads.
                     next.store(PAIRS, Ordering::Relaxed);
                     return Err(error.to_string());
                 }
@@ -180,15 +185,15 @@ mod tests {
     #[test]
     fn the_same_bits_ask_the_same_and_keys_are_those_that_are_stored() {
         for mix in PairMix::ALL {
-            let asks = KvGenerator::new(mix);
-            let ask = |bits| {
+            let generator = KvGenerator::new(mix);
+            let generate = |bits| {
                 let mut payload = Vec::new();
-                (asks.generate(bits, &mut payload), payload)
+                (generator.generate(bits, &mut payload), payload)
             };
-            assert_eq!(ask(7), ask(7));
+            assert_eq!(generate(7), generate(7));
             for bits in 0..1000 {
-                let (method, payload) = ask(bits);
-                let key = asks.pairs().key(asks.pairs().draw(bits).number);
+                let (method, payload) = generate(bits);
+                let key = generator.pairs().key(generator.pairs().draw(bits).number);
                 let written = if method == GET { &payload[..] } else { &payload[1..=usize::from(payload[0])] };
                 assert_eq!(written, key);
             }
@@ -197,16 +202,16 @@ mod tests {
 
     #[test]
     fn a_read_of_several_names_each() {
-        let asks = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 24 });
-        let reads = (0..200).filter(|bits| asks.pairs().draw(*bits).write.is_none());
+        let generator = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 24 });
+        let reads = (0..200).filter(|bits| generator.pairs().draw(*bits).write.is_none());
         for bits in reads {
             let mut payload = Vec::new();
-            assert_eq!(asks.generate(bits, &mut payload), GET_MANY);
+            assert_eq!(generator.generate(bits, &mut payload), GET_MANY);
             let mut rest = &payload[..];
-            for number in asks.pairs().draw_read(bits % READY) {
-                let (key, behind) = rest[1..].split_at(usize::from(rest[0]));
-                assert_eq!(key, asks.pairs().key(number));
-                rest = behind;
+            for number in generator.pairs().draw_read(bits % READY) {
+                let (key, after) = rest[1..].split_at(usize::from(rest[0]));
+                assert_eq!(key, generator.pairs().key(number));
+                rest = after;
             }
             assert_eq!(rest, b"");
         }
@@ -223,10 +228,10 @@ mod tests {
 
     #[test]
     fn answers_are_known_by_their_form() {
-        let asks = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 2 });
+        let generator = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 2 });
         let right: [(Method, &[u8]); 5] =
             [(SET, &[1]), (GET, &[0]), (GET, &[1, 7]), (GET_MANY, &[0, 1, 2, 0, 0, 0, 7, 7]), (GET_MANY, &[0, 0])];
-        assert!(right.iter().all(|(method, answer)| asks.is_answer(0, *method, answer)));
+        assert!(right.iter().all(|(method, answer)| generator.is_answer(0, *method, answer)));
         let wrong: [(Method, &[u8]); 7] = [
             (SET, &[0]),
             (GET, &[]),
@@ -236,6 +241,6 @@ mod tests {
             (GET_MANY, &[0, 1, 2, 0, 0, 0, 7]),
             (GET_MANY, &[1, 0, 0]),
         ];
-        assert!(wrong.iter().all(|(method, answer)| !asks.is_answer(0, *method, answer)));
+        assert!(wrong.iter().all(|(method, answer)| !generator.is_answer(0, *method, answer)));
     }
 }

@@ -1,4 +1,5 @@
-//! The second port of the key-value service, for memcached's clients, as the catalogue's servers open it.
+//! The key-value service's second port, for memcached's clients, as the catalogue's servers open
+//! it.
 
 use crate::server::Server;
 use crate::store::Store;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 /// The protocol's name.
 pub(super) const NAME: &str = "memcached";
 
-/// Opens it at `address`, with the settings of the server beside it.
+/// Opens the port at `address`, with the settings of the first server.
 pub(super) fn open(address: &str, store: &Arc<Store>, config: &Config) -> Result<Box<dyn Port>, ServerError> {
     Ok(Box::new(Memcached(Server::builder().with_config(config).start(address, store)?)))
 }

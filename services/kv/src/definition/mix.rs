@@ -1,6 +1,7 @@
-//! Requests of clients to a key-value service: which key, whether to read or to write, how long keys and values are.
-//! Presets after published workloads. Where nothing was published, the comment beside the value says that it is our
-//! assumption.
+//! Client requests to a key-value service: keys, reads and writes, lengths of keys and values.
+//!
+//! The presets follow published workloads. A comment beside a value names our assumption where
+//! nothing was published.
 
 use leeward_core::units::UnitError;
 use leeward_workload::alias::AliasTable;
@@ -8,7 +9,7 @@ use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
-/// Pairs that all presets have (thesis §2.5.3).
+/// Number of pairs in every preset (thesis §2.5.3).
 pub const PAIRS: u32 = 100_000;
 
 /// A published workload.
@@ -25,7 +26,7 @@ pub enum PairMix {
 }
 
 impl PairMix {
-    /// All of them.
+    /// All presets.
     pub const ALL: [PairMix; 4] = [PairMix::Etc, PairMix::Usr, PairMix::Var, PairMix::YcsbA];
 
     fn write_share(self) -> f64 {
@@ -40,16 +41,16 @@ impl PairMix {
         }
     }
 
-    /// Relative weight of the key at `rank`, the most asked for first.
+    /// Relative weight of the key at `rank`; rank 0 is the most popular.
     fn weight(self, rank: u32) -> f64 {
-        // Within each part all keys are alike: our assumption.
+        // Keys within one part have equal weights: our assumption.
         let parts = |popular: f64, share: f64| {
             let popular = popular * f64::from(PAIRS);
             let rest = f64::from(PAIRS) - popular;
             if f64::from(rank) < popular { share / popular } else { (1.0 - share) / rest }
         };
         match self {
-            // The half that is asked for least gets 1 %.
+            // The less popular half gets 1 %.
             PairMix::Etc => parts(0.5, 0.99),
             // 20 % of the keys get 80 % (thesis §2.5.4).
             PairMix::Usr => parts(0.2, 0.8),
@@ -59,18 +60,19 @@ impl PairMix {
         }
     }
 
-    /// Bytes of a key.
+    /// Draws a key's length in bytes.
     fn key_length(self, rng: &mut Rng) -> usize {
         match self {
-            // Generalized extreme value (Atikoglu et al. 2012), within what memcached allows and what tells keys apart.
+            // Generalized extreme value (Atikoglu et al. 2012), clamped to memcached's limit and to
+            // distinct keys.
             PairMix::Etc => {
                 let (location, scale, shape) = (30.7984, 8.20449, 0.078688);
                 let drawn = location + scale * (libm::pow(rng.exponential(), -shape) - 1.0) / shape;
                 (drawn as usize).clamp(KEY_MIN, 250)
             }
-            // 16 or 21; that both are equally frequent is our assumption.
+            // 16 or 21; equal frequency is our assumption.
             PairMix::Usr => [16, 21][rng.below(2) as usize],
-            // 90 % have 31; the others from 16 to 45 is our assumption.
+            // 90 % have 31; 16 to 45 for the others is our assumption.
             PairMix::Var => {
                 if rng.unit() < 0.9 {
                     31
@@ -83,7 +85,7 @@ impl PairMix {
         }
     }
 
-    /// Bytes of a value.
+    /// Draws a value's length in bytes.
     fn value_length(self, rng: &mut Rng) -> usize {
         match self {
             PairMix::Etc => {
@@ -95,7 +97,8 @@ impl PairMix {
                         return length;
                     }
                 }
-                // Generalized Pareto beyond 14 bytes, cut off where it would not fit into an item.
+                // Generalized Pareto beyond 14 bytes, cut off at 1,000,000 so that it fits into an
+                // item.
                 let (location, scale, shape) = (15.0, 214.476, 0.348238);
                 let drawn = location + scale * (libm::exp(shape * rng.exponential()) - 1.0) / shape;
                 (drawn as usize).min(1_000_000)
@@ -120,29 +123,29 @@ impl Display for PairMix {
     }
 }
 
-/// Demand on a key-value service: pairs of a mix, and how many keys one read has.
+/// Workload of a key-value service: pairs of a mix, and the number of keys per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PairWorkload {
-    /// Which pairs, and how often they are written.
+    /// Pairs and share of writes.
     pub mix: PairMix,
-    /// Keys of a read, 1 to [`KEYS_MAX`]. A write has one.
+    /// Keys per read, 1 to [`KEYS_MAX`]. A write has one key.
     pub keys: u32,
 }
 
-/// The most keys that one read may have.
+/// Greatest number of keys per read.
 pub const KEYS_MAX: u32 = 100;
 
 impl PairWorkload {
-    /// Reads `kv:etc`, `kv:usr`, `kv:var`, `kv:ycsb-a`, each with `:keys=24` behind it or without.
+    /// Parses `kv:etc`, `kv:usr`, `kv:var` or `kv:ycsb-a`, optionally followed by `:keys=24`.
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other text.
     ///
     /// ```
-    /// use leeward_kv::case::{PairMix, PairService};
+    /// use leeward_kv::definition::{PairMix, PairWorkload};
     ///
-    /// assert_eq!(PairService::parse("kv:usr")?, PairService { mix: PairMix::Usr, keys: 1 });
-    /// assert_eq!(PairService::parse("kv:usr:keys=24")?.keys, 24);
+    /// assert_eq!(PairWorkload::parse("kv:usr")?, PairWorkload { mix: PairMix::Usr, keys: 1 });
+    /// assert_eq!(PairWorkload::parse("kv:usr:keys=24")?.keys, 24);
     /// # Ok::<(), leeward_core::units::UnitError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, UnitError> {
@@ -158,7 +161,7 @@ impl PairWorkload {
 }
 
 impl From<PairMix> for PairWorkload {
-    /// The mix with one key per read.
+    /// Returns the mix with one key per read.
     fn from(mix: PairMix) -> Self {
         PairWorkload { mix, keys: 1 }
     }
@@ -173,36 +176,38 @@ impl Display for PairWorkload {
     }
 }
 
-/// The shortest key: a letter and the digits that tell keys apart.
+/// Length of the shortest key: a letter and the digits that distinguish keys.
 const KEY_MIN: usize = 8;
 
-/// Shares of ETC's values of 0 to 14 bytes (Atikoglu et al. 2012, table 5; our transcription, not checked against the
-/// paper). The others are longer.
+/// Shares of ETC's values of 0 to 14 bytes; the other values are longer.
+///
+/// Source: Atikoglu et al. 2012, table 5; our transcription, not checked against the paper.
 const ETC_SMALL: [f64; 15] = [
     0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837, 0.08989,
     0.00092, 0.00326, 0.01980,
 ];
 
-/// A single request for pairs.
+/// One request for pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairRequest {
-    /// Which pair, 0..[`PAIRS`]; the first of several.
+    /// The pair's number, below [`PAIRS`]; of several pairs the first.
     pub number: u32,
-    /// Bytes of the new value; `None`: the request reads.
+    /// Length of the new value in bytes; `None` for a read.
     pub write: Option<usize>,
 }
 
-/// Draws requests of a mix.
+/// Draws requests of a workload.
 #[derive(Clone, Debug)]
 pub struct Pairs {
     workload: PairWorkload,
     popularity: Arc<AliasTable>,
-    /// All keys, one behind the other, and where each ends: clients that spell keys would be busier than the server.
+    /// All keys concatenated, and the end of each: clients that format keys would be busier than
+    /// the server.
     keys: Arc<(Vec<u8>, Vec<u32>)>,
 }
 
 impl Pairs {
-    /// As many as the service has.
+    /// Prepares the keys and popularities of the workload.
     pub fn new(service: impl Into<PairWorkload>) -> Self {
         let service = service.into();
         let weights: Vec<f64> = (0..PAIRS).map(|rank| service.mix.weight(rank)).collect();
@@ -217,12 +222,12 @@ impl Pairs {
         Pairs { workload: service, popularity: Arc::new(AliasTable::new(&weights)), keys: Arc::new((bytes, ends)) }
     }
 
-    /// The service that is asked.
+    /// Returns the workload.
     pub fn workload(&self) -> PairWorkload {
         self.workload
     }
 
-    /// The request that these random bits stand for.
+    /// Draws the request that these random bits stand for.
     pub fn draw(&self, random: u64) -> PairRequest {
         let mut rng = Rng::new(random, Purpose::Service);
         let number = self.popularity.draw(&mut rng);
@@ -230,22 +235,22 @@ impl Pairs {
         PairRequest { number, write: write.then(|| self.workload.mix.value_length(&mut rng)) }
     }
 
-    /// All pairs that a read with these random bits asks for: the first is that of [`Pairs::draw`].
+    /// Draws all pairs of a read; the first is the pair of [`Pairs::draw`].
     pub fn draw_read(&self, random: u64) -> impl Iterator<Item = u32> + '_ {
         let first = self.popularity.draw(&mut Rng::new(random, Purpose::Service));
         let mut rng = Rng::new(random, Purpose::Clients);
         std::iter::once(first).chain((1..self.workload.keys).map(move |_| self.popularity.draw(&mut rng)))
     }
 
-    /// The key of a pair; always the same.
+    /// Returns the key of a pair; always the same.
     pub fn key(&self, number: u32) -> &[u8] {
         let (bytes, ends) = &*self.keys;
-        let place = number as usize;
-        let begin = place.checked_sub(1).map_or(0, |before| ends[before]);
-        &bytes[begin as usize..ends[place] as usize]
+        let index = number as usize;
+        let begin = index.checked_sub(1).map_or(0, |before| ends[before]);
+        &bytes[begin as usize..ends[index] as usize]
     }
 
-    /// Bytes of the value that a pair has in the beginning.
+    /// Returns the length of a pair's initial value, in bytes.
     pub fn initial_value_len(&self, number: u32) -> usize {
         self.workload.mix.value_length(&mut Rng::new(number.into(), Purpose::Server))
     }
@@ -256,7 +261,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Shares that a mix must have: writes, and requests for the first so many keys.
+    /// Checks a mix's share of writes, and the share of requests for the first `popular` keys.
     fn check(mix: PairMix, writes: f64, popular: u32, share: f64) {
         let pairs = Pairs::new(mix);
         let drawn: Vec<PairRequest> = (0..200_000).map(|bits| pairs.draw(bits)).collect();

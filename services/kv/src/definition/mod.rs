@@ -1,7 +1,7 @@
-//! The key-value service in the catalogue: its arguments, how it is served, and what clients ask of it.
+//! The key-value service in the catalogue: arguments, backend and client requests.
 //!
-//! - [`mix`]: which pairs there are and which are asked for, after published workloads.
-//! - `asks`: requests as the load generator sends them, and the pairs that a store is filled with.
+//! - [`mix`]: the pairs and their popularity, after published workloads.
+//! - `generator`: requests as the load generator sends them, and the initial fill of a store.
 //! - `memcached`: the second port.
 
 mod generator;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct KvDefinition;
 
-/// Memory for the pairs.
+/// Argument with the memory for pairs.
 pub const MEMORY: Argument = Argument {
     name: "memory",
     value_name: "SIZE",
@@ -66,7 +66,7 @@ impl ServiceDefinition for KvDefinition {
             memory: memory(values.text(MEMORY.name).unwrap_or_default())
                 .map_err(|problem| PrepareError::input(format!("--memory {problem}")))?,
             threads: (1 + usize::from(port.is_some())) * cores,
-            // Keys that collide here shall not be known outside.
+            // A random seed hides from clients which keys collide.
             seed: RandomState::new().hash_one(()),
             ..StoreConfig::default()
         };
@@ -83,11 +83,11 @@ impl ServiceDefinition for KvDefinition {
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        PairWorkload::parse(text).map(|service| Arc::new(service) as Arc<dyn Requests>)
+        PairWorkload::parse(text).map(|workload| Arc::new(workload) as Arc<dyn Requests>)
     }
 }
 
-/// A store for all servers, empty in the beginning.
+/// One store for all servers, empty at first.
 struct SharedStoreBackend {
     store: Arc<Store>,
     /// Address of the port for memcached's clients.
@@ -114,24 +114,24 @@ impl Requests for PairWorkload {
     }
 
     fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
-        let asks = KvGenerator::new(*self);
-        fill_server(server, asks.pairs())?;
-        Ok(Some(Arc::new(asks)))
+        let generator = KvGenerator::new(*self);
+        fill_server(server, generator.pairs())?;
+        Ok(Some(Arc::new(generator)))
     }
 
     fn prepare_in_process(&self, _: &Progress<'_>) -> Result<InProcessService, PrepareError> {
-        let asks = Arc::new(KvGenerator::new(*self));
-        let backend = Arc::new(FilledStoreBackend(Arc::clone(&asks)));
-        Ok(InProcessService { backend, generator: Some(asks), description: None, bottleneck: Bottleneck::Locks })
+        let generator = Arc::new(KvGenerator::new(*self));
+        let backend = Arc::new(FilledStoreBackend(Arc::clone(&generator)));
+        Ok(InProcessService { backend, generator: Some(generator), description: None, bottleneck: Bottleneck::Locks })
     }
 }
 
-/// A store for each server, filled with all pairs: no run finds what another has left.
+/// One store per server, filled with all pairs: a run never sees another run's changes.
 struct FilledStoreBackend(Arc<KvGenerator>);
 
 impl Backend for FilledStoreBackend {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
-        // There is room for all that a mix may store.
+        // Enough memory for everything that a mix may store.
         let config = StoreConfig { memory: 1 << 30, hash_power: 17, threads: 2, ..StoreConfig::default() };
         let store = Arc::new(Store::new(&config).map_err(std::io::Error::other)?);
         fill(&store, self.0.pairs()).map_err(std::io::Error::other)?;
@@ -139,10 +139,10 @@ impl Backend for FilledStoreBackend {
     }
 }
 
-/// Reads the store's size.
+/// Parses and checks the store's size.
 ///
 /// # Errors
-/// Says what is accepted.
+/// A message with the accepted sizes.
 pub fn memory(text: &str) -> Result<usize, String> {
     let memory = size(text)?;
     let config = StoreConfig { memory, ..StoreConfig::default() };

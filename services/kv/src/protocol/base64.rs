@@ -1,4 +1,4 @@
-//! Base64 for keys that are not text (the meta commands' `b` flag), as memcached reads and writes it.
+//! Base64 for binary keys (the meta commands' `b` flag), as memcached reads and writes it.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PAD: u8 = b'=';
@@ -7,15 +7,17 @@ const PAD: u8 = b'=';
 pub(super) fn encode(bytes: &[u8], into: &mut Vec<u8>) {
     for group in bytes.chunks(3) {
         let sum = group.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let letter = LETTERS[(sum >> (18 - 6 * place) & 63) as usize];
-            into.push(if place > group.len() { PAD } else { letter });
+        for position in 0..4 {
+            let letter = LETTERS[(sum >> (18 - 6 * position) & 63) as usize];
+            into.push(if position > group.len() { PAD } else { letter });
         }
     }
 }
 
-/// Decodes base64 as leniently as memcached: it passes over other characters, and stops behind the first padding.
-/// `None` without whole groups of four, or with more padding than two.
+/// Decodes base64 as leniently as memcached: skips other characters and stops after the first
+/// padding.
+///
+/// Returns `None` without whole groups of four, or with more than two characters of padding.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let value = |letter: &u8| match letter {
         &PAD => Some(None),

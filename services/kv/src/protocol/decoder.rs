@@ -1,48 +1,51 @@
-//! Finds the requests in a connection's bytes. Its memory is bounded by one line and one data block of the largest size; a
-//! multi-get of many keys comes out in parts, so that no request makes an answer of unbounded length.
+//! Splits a connection's bytes into requests.
+//!
+//! Its memory is bounded by one line and one data block of the largest size. A multi-get of many
+//! keys becomes several requests, so that no request has an answer of unbounded length.
 
 use super::replies::ERROR;
 use super::tokens::{is_command, is_key, seconds, tokens};
 use super::update::{UpdateError, update};
 use leeward_engine::{ClientProtocol, Input};
 
-/// The longest line, and so the longest multi-get. memcached's other lines have 2048 bytes, too.
+/// Longest line, and so the longest multi-get, in bytes.
 pub const LINE_MAX: usize = 64 * 1024;
-/// The longest line that is no multi-get.
+/// Longest line of any other command, in bytes; memcached's lines have 2048 bytes, too.
 const SHORT_LINE_MAX: usize = 2048;
-/// Keys of a multi-get that are one request.
+/// Keys per request of a split multi-get.
 const KEYS_PER_PART: usize = 16;
-/// Bytes that one read gets room for.
+/// Free bytes in the buffer for one read.
 const READ_SIZE: usize = 16 * 1024;
-/// A buffer up to this length is every connection's own.
+/// Length up to which a buffer needs no permission from the receive budget.
 const SMALL: usize = 2 * READ_SIZE;
 
-/// A request, out of its connection's buffer: a line and perhaps a data block.
+/// A request, copied from its connection's buffer: a line and perhaps a data block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     bytes: Vec<u8>,
     line: usize,
-    /// Whether another part of the same multi-get follows.
+    /// Another part of the same multi-get follows.
     has_more: bool,
 }
 
 impl Request {
-    /// The line without its end.
+    /// Returns the line without its end.
     pub fn line(&self) -> &[u8] {
         &self.bytes[..self.line]
     }
 
-    /// The data block without its end.
+    /// Returns the data block without its end.
     pub fn data(&self) -> &[u8] {
         &self.bytes[self.line..]
     }
 
-    /// Whether another part of the same multi-get follows: its answer has no end yet.
+    /// Returns whether another part of the same multi-get follows; then the answer has no `END`
+    /// yet.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Bytes of memory that it keeps.
+    /// Returns the memory that the request keeps, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -56,53 +59,55 @@ impl Request {
     }
 }
 
-/// Result of a look at a decoder's bytes.
+/// Result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum DecoderOutput {
-    /// Nothing whole.
+    /// No complete request.
     Incomplete,
-    /// A request.
+    /// A complete request.
     Request,
-    /// Something that is answered at once.
+    /// An error reply, sent at once.
     Reply(&'static [u8]),
-    /// Something after which nothing can be understood: the connection is to be closed.
+    /// Undecodable input: the connection must close.
     Close,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// At the beginning of the connection.
+    /// At the start of the connection.
     Start,
-    /// At the beginning of a line.
+    /// At the start of a line.
     Line,
-    /// Behind the line of an update, whose length with its end is given: a data block follows.
+    /// After the line of an update; the line has `end` bytes with its end. A data block follows.
     Data { line: usize, end: usize, length: usize, silent: bool },
-    /// In a multi-get whose line without its end is given, and with it ends at `end`. Of its keys those behind `at` are
-    /// not handed out. The first `fixed` words belong to each part.
+    /// In a multi-get. The line has `line` bytes without its end, and `end` with it.
+    ///
+    /// Keys after offset `at` are still to be handed out. The first `fixed` tokens belong to each
+    /// part.
     Keys { line: usize, end: usize, fixed: usize, at: usize },
     /// In a data block that is discarded.
     DiscardData(usize),
-    /// In a line that is discarded: it was longer than any may be.
+    /// In a line that is discarded because it is too long.
     DiscardLine,
 }
 
-/// Whether the second word of a line is a number of seconds.
+/// Returns whether the second token of a line is a number of seconds.
 fn has_seconds(line: &[u8]) -> bool {
     tokens(line).nth(1).and_then(seconds).is_some()
 }
 
-/// Bytes of a connection that are not requests yet.
+/// Bytes of a connection that are not decoded yet.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// Where what is not decoded begins and ends.
+    /// Range of undecoded bytes in `buffer`.
     start: usize,
     filled: usize,
-    /// Bytes behind `start` that hold no line end.
+    /// Bytes after `start` that contain no line end.
     scanned: usize,
     state: State,
-    /// The largest data block that is waited for.
+    /// Length of the largest accepted data block, in bytes.
     data_max: usize,
     /// Another protocol that the client speaks.
     foreign: Option<ClientProtocol>,
@@ -117,7 +122,8 @@ impl Input for Decoder {
         }
         let length = self.filled + READ_SIZE;
         if self.buffer.len() < length {
-            // Doubled, but not beyond what is needed: whoever bounds the memory of many connections counts by that.
+            // Doubled, but not beyond the need: the receive budget of many connections counts on
+            // this bound.
             let needed = length.max((2 * self.buffer.len()).min(self.needed()));
             self.buffer.reserve_exact(needed - self.buffer.len());
             self.buffer.resize(needed, 0);
@@ -134,8 +140,8 @@ impl Input for Decoder {
     }
 
     fn wanted(&self) -> usize {
-        let wanted = self.needed().max(self.buffer.capacity());
-        if wanted > SMALL { wanted } else { 0 }
+        let needed = self.needed().max(self.buffer.capacity());
+        if needed > SMALL { needed } else { 0 }
     }
 
     fn release(&mut self) {
@@ -147,12 +153,13 @@ impl Input for Decoder {
 }
 
 impl Decoder {
-    /// For data blocks of up to `data_max` bytes; longer ones are answered and thrown away.
+    /// Creates a decoder for data blocks of up to `data_max` bytes; longer blocks are answered and
+    /// discarded.
     pub fn new(data_max: usize) -> Self {
         Decoder { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, state: State::Start, data_max, foreign: None }
     }
 
-    /// Length of the buffer for what is coming, as far as that is known.
+    /// Returns the buffer length for the expected input, as far as it is known.
     fn needed(&self) -> usize {
         match self.state {
             State::Data { end, length, .. } => end + length + 2 + READ_SIZE,
@@ -161,19 +168,20 @@ impl Decoder {
         }
     }
 
-    /// Another protocol that the client speaks, where that is why its connection is to be closed.
+    /// Returns the other protocol that the client speaks, if the connection must close for that
+    /// reason.
     pub fn foreign(&self) -> Option<ClientProtocol> {
         self.foreign
     }
 
-    /// Forgets the parts of a multi-get that have not been handed out.
+    /// Skips the parts of a multi-get that are not handed out yet.
     pub fn skip_parts(&mut self) {
         if let State::Keys { end, .. } = self.state {
             self.take(end);
         }
     }
 
-    /// The next request, into `request`.
+    /// Decodes the next request into `request`.
     pub fn next(&mut self, request: &mut Request) -> DecoderOutput {
         loop {
             match self.state {
@@ -182,7 +190,7 @@ impl Decoder {
                     if begun.is_empty() || ClientProtocol::is_proxy_prefix(begun) {
                         return DecoderOutput::Incomplete;
                     }
-                    // Nothing of it is executed: lines of a request's body may be commands.
+                    // Nothing of the greeting is executed: lines of an HTTP body might be commands.
                     self.foreign =
                         ClientProtocol::detect(begun).filter(|greeting| *greeting != ClientProtocol::Memcached);
                     if self.foreign.is_some() {
@@ -249,12 +257,13 @@ impl Decoder {
         }
     }
 
-    /// A whole line's length without and with its end.
+    /// Returns a complete line's length without and with its end; `usize::MAX` marks a line that is
+    /// too long.
     fn line(&mut self) -> Option<(usize, usize)> {
         let rest = &self.buffer[self.start..self.filled];
         let Some(found) = rest[self.scanned..].iter().position(|byte| *byte == b'\n') else {
             self.scanned = rest.len();
-            // A line that never ends is answered as soon as it is too long.
+            // An endless line is answered as soon as it is too long.
             return self.is_too_long(self.scanned).then_some((0, usize::MAX));
         };
         let end = self.scanned + found;
@@ -265,22 +274,23 @@ impl Decoder {
         Some((line, end + 1))
     }
 
-    /// Whether a line of so many bytes, or so many yet, is longer than any command may be. Its end does not matter:
-    /// whether it has come yet depends on how the bytes were cut into pieces.
+    /// Returns whether a line of `length` bytes so far is longer than any command.
+    ///
+    /// The line end does not count: its arrival depends on how the bytes were split into reads.
     fn is_too_long(&self, length: usize) -> bool {
         let rest = &self.buffer[self.start..self.filled];
         let may_be_long = || [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| rest.starts_with(verb));
         length > LINE_MAX || (length > SHORT_LINE_MAX && !may_be_long())
     }
 
-    /// Begins a request with a line. `None`: go on in the new state.
+    /// Begins a request with a line. `None`: continue in the new state.
     fn begin(&mut self, line: usize, end: usize, request: &mut Request) -> Option<DecoderOutput> {
         if end == usize::MAX {
             self.state = State::DiscardLine;
             return Some(DecoderOutput::Reply(b"CLIENT_ERROR line too long\r\n"));
         }
         let text = &self.buffer[self.start..][..line];
-        // memcached's lines are C's strings.
+        // memcached's lines are C strings: a zero byte ends them.
         let line = text.iter().position(|byte| *byte == 0).unwrap_or(line);
         let text = &text[..line];
         let verb = tokens(text).next().unwrap_or_default();
@@ -290,7 +300,8 @@ impl Decoder {
                 let has_parts = tokens(text).skip(fixed).nth(KEYS_PER_PART).is_some();
                 let is_wrong = |key: &&[u8]| !is_key(key) || fixed == 2 && !has_seconds(text);
                 match tokens(text).skip(fixed).find(is_wrong).filter(|_| has_parts) {
-                    // The executor refuses it. The other keys are not worth looking up: they would not be answered.
+                    // The executor rejects the bad key. The other keys are not looked up, because
+                    // they would not be answered.
                     Some(key) => {
                         request.fill(&tokens(text).take(fixed).chain([key]).collect::<Vec<_>>().join(&b' '), &[]);
                     }
@@ -304,8 +315,8 @@ impl Decoder {
                 Some(DecoderOutput::Request)
             }
             _ if !is_command(verb) => {
-                // A browser that was led here sends a form, whose fields would be the next commands.
-                let is_http = tokens(text).last().is_some_and(|word| word.starts_with(b"HTTP/"));
+                // A misdirected browser sends a form; the form's fields would be the next commands.
+                let is_http = tokens(text).last().is_some_and(|token| token.starts_with(b"HTTP/"));
                 self.take(end);
                 Some(if is_http { DecoderOutput::Close } else { DecoderOutput::Reply(ERROR) })
             }
@@ -322,9 +333,11 @@ impl Decoder {
                     }
                     (!silent).then_some(DecoderOutput::Reply(reply))
                 }
-                // memcached takes the line's word for the size, too: what is too large is not waited for. Where the store's
-                // classes are smaller, the store says so.
-                // The executor gets the line without the block, which says all that is to be said.
+                // memcached trusts the length in the line, too, and does not wait for a block that
+                // is too large.
+                //
+                // The store itself reports values that are too large for its classes. The executor
+                // gets the line without the block, which is enough for the reply.
                 Some(Ok(update)) if update.length > self.data_max => {
                     let length = update.length;
                     request.fill(text, &[]);
@@ -341,19 +354,19 @@ impl Decoder {
         }
     }
 
-    /// The next keys of a multi-get as a request of their own.
+    /// Fills `request` with the next keys of a multi-get.
     fn part(&mut self, length: usize, end: usize, fixed: usize, at: usize, request: &mut Request) {
         let line = &self.buffer[self.start..][..length];
         request.fill(&[], &[]);
         let mut done = at;
-        let first = tokens(line).take(fixed).map(|word| (word, true));
+        let first = tokens(line).take(fixed).map(|token| (token, true));
         let count = if at == 0 { fixed + KEYS_PER_PART } else { KEYS_PER_PART };
-        let others = tokens(&line[at..]).take(count).map(|word| (word, false));
-        for (word, again) in first.take(if at == 0 { 0 } else { fixed }).chain(others) {
-            request.bytes.extend_from_slice(word);
+        let others = tokens(&line[at..]).take(count).map(|token| (token, false));
+        for (token, is_repeated) in first.take(if at == 0 { 0 } else { fixed }).chain(others) {
+            request.bytes.extend_from_slice(token);
             request.bytes.push(b' ');
-            if !again {
-                done = word.as_ptr() as usize - line.as_ptr() as usize + word.len();
+            if !is_repeated {
+                done = token.as_ptr() as usize - line.as_ptr() as usize + token.len();
             }
         }
         request.line = request.bytes.len();
@@ -365,7 +378,7 @@ impl Decoder {
         }
     }
 
-    /// Has decoded so many bytes, and is at the beginning of a line.
+    /// Consumes `bytes` decoded bytes and returns to the start of a line.
     fn take(&mut self, bytes: usize) {
         self.start += bytes;
         self.scanned = 0;

@@ -7,23 +7,25 @@ use crate::store::{Congested, RequestContext, Store};
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Whether the connection goes on after a request.
+/// Action on the connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ConnectionAction {
-    /// The connection goes on.
+    /// The connection stays open.
     Continue,
-    /// The client wants it closed.
+    /// The client asked to close the connection.
     Close,
 }
 
-/// Why a request is not executed. Nothing is appended to the answer, and nothing has changed, but that of several keys some may count as
-/// read, or have been touched by a `gat`.
+/// Reason why a request is not executed; the answer stays empty.
+///
+/// Nothing has changed, with one exception: some keys of a multi-get may count as read, or be
+/// touched by a `gat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecuteError {
-    /// A lock on its way would have cost more than it may.
+    /// A lock would have cost more than the request's budget.
     Congested(Congested),
-    /// Its answer would have been longer than it may be ([`Visit::longest`]).
+    /// The answer would exceed its limit ([`RequestContext::reply_max`]).
     TooLong,
 }
 
@@ -33,19 +35,21 @@ impl From<Congested> for ExecuteError {
     }
 }
 
-/// Concern of a request. Requests that are not about items are never refused: they are few, and an operator of an
-/// overloaded server needs them, as pipelines need their `mn`.
+/// Scope of a request.
+///
+/// Requests without items are never rejected. They are few; operators of an overloaded server need
+/// them, and pipelines need their `mn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestScope {
-    /// The connection, or what costs nothing worth a place in a queue.
+    /// The connection, or work too small to be queued.
     Connection,
-    /// The server as a whole.
+    /// The whole server.
     Server,
     /// Items.
     Items,
 }
 
-/// Gets a line's name and value.
+/// Receives a line's name and value.
 type StatsLine<'a> = &'a mut dyn FnMut(&dyn Display, &dyn Display);
 
 /// Executes requests. Shared by all threads.
@@ -57,19 +61,19 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// On `store`, since `started` in seconds since 1970.
+    /// Creates an executor on `store`; `started` is the start time in seconds since 1970.
     pub fn new(store: Arc<Store>, started: u32) -> Self {
         Executor { store, started, extra_stats: Box::new(|_| ()), statistics: Box::new(String::new) }
     }
 
-    /// Shows more lines in `stats`.
+    /// Adds lines to `stats`.
     #[must_use]
     pub fn with_stats(mut self, more: impl Fn(StatsLine<'_>) + Send + Sync + 'static) -> Self {
         self.extra_stats = Box::new(more);
         self
     }
 
-    /// Shows the server's own statistics, one line of JSON, in `stats leeward`.
+    /// Adds the server's statistics, one line of JSON, as `stats leeward`.
     #[must_use]
     pub fn with_statistics(mut self, statistics: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.statistics = Box::new(statistics);
@@ -79,15 +83,15 @@ impl Executor {
     /// Executes `request` and appends its answer to `out`.
     ///
     /// # Errors
-    /// Refused.
+    /// The request is rejected; `out` is unchanged.
     pub fn execute(
         &self,
         request: &Request,
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<ConnectionAction, ExecuteError> {
         let start = out.len();
-        let outcome = self.dispatch(request, visit, out);
+        let outcome = self.dispatch(request, context, out);
         if outcome.is_err() {
             out.truncate(start);
         }
@@ -97,28 +101,29 @@ impl Executor {
     fn dispatch(
         &self,
         request: &Request,
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<ConnectionAction, ExecuteError> {
         let line = request.line();
         match tokens::tokens(line).next().unwrap_or_default() {
-            b"get" | b"gets" | b"gat" | b"gats" => self.get(line, request.has_more(), visit, out)?,
-            b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => self.meta(line, request.data(), visit, out)?,
+            b"get" | b"gets" | b"gat" | b"gats" => self.get(line, request.has_more(), context, out)?,
+            b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => self.meta(line, request.data(), context, out)?,
             _ => match update(line) {
-                Some(Ok(update)) => self.update(&update, request.data(), visit, out)?,
+                Some(Ok(update)) => self.update(&update, request.data(), context, out)?,
                 Some(Err(error)) => out.extend_from_slice(error.reply),
-                None => return self.execute_line(line, visit, out),
+                None => return self.execute_line(line, context, out),
             },
         }
         Ok(ConnectionAction::Continue)
     }
 
-    /// Answer to a request that is not executed because there is too much to do: nothing if it wants no answer.
+    /// Returns the reply to a request that is rejected under overload; empty if the request wants
+    /// no reply.
     pub fn busy_reply(request: &Request) -> &'static [u8] {
         if is_silent(request.line()) { b"" } else { BUSY }
     }
 
-    /// Concern of a request.
+    /// Returns the scope of a request.
     pub fn scope(request: &Request) -> RequestScope {
         match tokens::tokens(request.line()).next().unwrap_or_default() {
             b"mn" | b"version" | b"quit" | b"verbosity" => RequestScope::Connection,
@@ -127,12 +132,13 @@ impl Executor {
         }
     }
 
-    /// Whether a request only reads. Readers and writers wait for different things: a writer evicts, too.
+    /// Returns whether a request only reads. Readers and writers wait for different locks: a writer
+    /// also evicts.
     pub fn only_reads(request: &Request) -> bool {
         matches!(tokens::tokens(request.line()).next().unwrap_or_default(), b"get" | b"gets" | b"mg")
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -141,7 +147,8 @@ impl Executor {
         self.started
     }
 
-    /// Clients look at its first numbers to know what they may use: the meta commands came with 1.6.
+    /// Clients derive the available commands from the first numbers: 1.6 introduced the meta
+    /// commands.
     pub(super) fn version(&self) -> &'static str {
         concat!("1.6.18-leeward-", env!("CARGO_PKG_VERSION"))
     }

@@ -1,4 +1,4 @@
-//! The words behind a meta command's key: one letter each, some with a value.
+//! Flags of a meta command: tokens after its key, one letter each, some with a value.
 
 use super::base64;
 use super::replies::BAD_FORMAT;
@@ -9,25 +9,27 @@ const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
 pub(super) const TOO_MANY_FLAGS: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
 pub(super) const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
 
-/// The most words of a meta command.
+/// Greatest number of tokens in a meta command.
 pub(super) const META_TOKENS_MAX: usize = 19;
-/// The longest opaque, with its letter, in bytes.
+/// Length of the longest opaque with its letter, in bytes.
 const OPAQUE_MAX: usize = 32;
 
-/// Flags of a meta command. Flags that only ask for something to be returned are read from the words again, because
-/// answers keep their order.
+/// Flags of a meta command.
+///
+/// Flags that only request an output are read from the tokens again, because answers keep their
+/// order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     /// The decoded key, if it was base64.
     pub(super) binary_key: Option<Vec<u8>>,
     pub(super) quiet: bool,
     pub(super) value: bool,
-    /// Reading shall not count as use.
+    /// Reading does not count as use.
     pub(super) no_update: bool,
-    /// Make the item if it is missing, to expire so.
+    /// Create a missing item, with this expiry.
     pub(super) vivify: Option<i32>,
     pub(super) exptime: Option<i32>,
-    /// Renew an item that has less than these seconds left.
+    /// Renew an item that expires within this many seconds.
     pub(super) recache: Option<i32>,
     pub(super) client_flags: u32,
     pub(super) cas: Option<u64>,
@@ -35,18 +37,18 @@ pub(super) struct Flags {
     pub(super) initial: u64,
     pub(super) delta: Option<u64>,
     pub(super) invalidate: bool,
-    /// An opaque is longer than may be. Commands look at this after their other flags.
+    /// The opaque is too long. Commands check this after their other flags.
     pub(super) has_long_opaque: bool,
 }
 
 impl Flags {
-    /// Reads the words from the `start`th on.
+    /// Parses the tokens from index `start` on.
     pub(super) fn read(line: &[u8], key: &[u8], start: usize) -> Result<Self, &'static [u8]> {
         let mut flags = Flags::default();
         let mut seen = [false; 127];
         let mut error = None;
-        for word in tokens(line).skip(start) {
-            let (letter, value) = (word[0], &word[1..]);
+        for token in tokens(line).skip(start) {
+            let (letter, value) = (token[0], &token[1..]);
             match seen.get_mut(usize::from(letter)) {
                 Some(seen) if !*seen => *seen = true,
                 _ => return Err(b"CLIENT_ERROR duplicate flag\r\n"),
@@ -80,7 +82,7 @@ impl Flags {
                 b'F' => {
                     match unsigned(value).and_then(|number| number.try_into().ok()) {
                         Some(number) => flags.client_flags = number,
-                        // memcached says of these flags no more than of the line.
+                        // memcached answers bad client flags like any bad line.
                         None => error = error.or(Some(BAD_FORMAT)),
                     }
                 }
@@ -108,7 +110,7 @@ impl Flags {
                 b'v' => flags.value = true,
                 b'q' => flags.quiet = true,
                 b'u' => flags.no_update = true,
-                b'O' => flags.has_long_opaque = word.len() > OPAQUE_MAX,
+                b'O' => flags.has_long_opaque = token.len() > OPAQUE_MAX,
                 b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
                 _ => return Err(b"CLIENT_ERROR invalid flag\r\n"),
             }
@@ -117,7 +119,7 @@ impl Flags {
     }
 }
 
-/// How `ms` stores, by its mode's letter.
+/// Returns the storing mode of `ms` for its mode letter.
 pub(super) fn mode(flags: &Flags) -> Option<Mode> {
     Some(match flags.mode {
         None | Some(b'S') => Mode::Set,

@@ -1,4 +1,4 @@
-//! The meta commands: `mg`, `ms`, `md`, `ma`, `mn`, `me`. What comes back has the order in which it was asked for.
+//! The meta commands: `mg`, `ms`, `md`, `ma`, `mn`, `me`. Answers keep the order of the flags.
 
 use super::base64;
 use super::execute::{ExecuteError, Executor};
@@ -9,16 +9,16 @@ use crate::store::read::Deletion;
 use crate::store::stats::Counter;
 use crate::store::{Delta, DeltaOutcome, ItemRef, Mode, RequestContext, Write, WriteOutcome, expires};
 
-/// Times that a missing number is made before another client's making and removing it is given up against.
+/// Attempts to create a missing number while another client keeps creating and deleting it.
 const VIVIFIED: usize = 3;
 
 impl Executor {
-    /// `line` is a meta command's.
+    /// Executes the meta command in `line`.
     pub(super) fn meta(
         &self,
         line: &[u8],
         data: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
         let ([verb, key], count) = first_tokens::<2>(line);
@@ -36,10 +36,10 @@ impl Executor {
             return Ok(());
         }
         if verb == b"me" {
-            return self.meta_debug(line, key, visit, out);
+            return self.meta_debug(line, key, context, out);
         }
         if count > META_TOKENS_MAX {
-            // memcached's words differ.
+            // memcached's messages differ.
             let reply = if verb == b"mg" { b"CLIENT_ERROR options flags are too long\r\n" } else { TOO_MANY_FLAGS };
             out.extend_from_slice(reply);
             return Ok(());
@@ -59,67 +59,72 @@ impl Executor {
             out.extend_from_slice(LONG_OPAQUE);
             return Ok(());
         }
-        let ask = MetaCommand { line, key: flags.binary_key.as_deref().unwrap_or(key), flags: &flags };
+        let command = MetaCommand { line, key: flags.binary_key.as_deref().unwrap_or(key), flags: &flags };
         match verb {
-            b"mg" => self.meta_get(&ask, visit, out),
-            b"ms" => self.meta_set(&ask, data, visit, out),
-            b"md" => self.meta_delete(&ask, visit, out),
-            _ => self.meta_arithmetic(&ask, visit, out),
+            b"mg" => self.meta_get(&command, context, out),
+            b"ms" => self.meta_set(&command, data, context, out),
+            b"md" => self.meta_delete(&command, context, out),
+            _ => self.meta_arithmetic(&command, context, out),
         }
     }
 
-    fn meta_get(&self, ask: &MetaCommand<'_>, visit: &RequestContext, out: &mut Vec<u8>) -> Result<(), ExecuteError> {
+    fn meta_get(
+        &self,
+        command: &MetaCommand<'_>,
+        context: &RequestContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExecuteError> {
         let mut look = |found: &ItemRef<'_>, made: bool| {
-            if ask.flags.value && found.value_len() > visit.reply_max {
+            if command.flags.value && found.value_len() > context.reply_max {
                 return Err(ExecuteError::TooLong);
             }
-            ask.hit(found, made, out);
+            command.hit(found, made, out);
             Ok(())
         };
-        let hit = match ask.flags.vivify {
-            Some(_) => self.store().read_or_create(ask.key, ask.flags.binary_key.is_some(), visit, look)?,
-            None => self.store().read(ask.key, visit, |found| found.map(|found| look(found, false)))?,
+        let hit = match command.flags.vivify {
+            Some(_) => self.store().read_or_create(command.key, command.flags.binary_key.is_some(), context, look)?,
+            None => self.store().read(command.key, context, |found| found.map(|found| look(found, false)))?,
         };
-        self.count_read(ask.flags.exptime.is_some(), hit.is_some());
+        self.count_read(command.flags.exptime.is_some(), hit.is_some());
         match hit {
             Some(outcome) => return outcome,
-            None if ask.flags.quiet => {}
-            None => ask.answer(b"EN", out),
+            None if command.flags.quiet => {}
+            None => command.answer(b"EN", out),
         }
         Ok(())
     }
 
     fn meta_set(
         &self,
-        ask: &MetaCommand<'_>,
+        command: &MetaCommand<'_>,
         data: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
-        let promised = tokens(ask.line).nth(2).and_then(length);
-        let write = ask.write(visit.now);
+        let promised = tokens(command.line).nth(2).and_then(length);
+        let write = command.write(context.now);
         let outcome = if promised != Some(data.len()) {
-            // Its data block was not even waited for.
+            // The decoder did not wait for the data block.
             self.store().stats().count(Counter::StoreTooLarge);
             WriteOutcome::TooLarge
         } else {
-            self.store().write(ask.key, data, &write, visit)?
+            self.store().write(command.key, data, &write, context)?
         };
         if matches!(outcome, WriteOutcome::TooLarge | WriteOutcome::OutOfMemory) {
-            self.store().discard(ask.key, visit)?;
+            self.store().discard(command.key, context)?;
         }
         let start = out.len();
         match outcome {
             WriteOutcome::Stored { cas } => {
                 out.extend_from_slice(b"HD");
-                ask.echo(Some(cas), out);
-                if ask.flags.quiet {
+                command.echo(Some(cas), out);
+                if command.flags.quiet {
                     out.truncate(start);
                 }
             }
-            WriteOutcome::NotStored => ask.not_stored(b"NS", out),
-            WriteOutcome::Exists => ask.not_stored(b"EX", out),
-            WriteOutcome::NotFound => ask.not_stored(b"NF", out),
+            WriteOutcome::NotStored => command.not_stored(b"NS", out),
+            WriteOutcome::Exists => command.not_stored(b"EX", out),
+            WriteOutcome::NotFound => command.not_stored(b"NF", out),
             WriteOutcome::TooLarge => out.extend_from_slice(TOO_LARGE),
             WriteOutcome::OutOfMemory => out.extend_from_slice(OUT_OF_MEMORY),
         }
@@ -128,38 +133,38 @@ impl Executor {
 
     fn meta_delete(
         &self,
-        ask: &MetaCommand<'_>,
-        visit: &RequestContext,
+        command: &MetaCommand<'_>,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
-        let deleted = self.store().delete_if(ask.key, visit, |found| {
-            if ask.flags.cas.is_some_and(|cas| cas != found.cas()) {
+        let deleted = self.store().delete_if(command.key, context, |found| {
+            if command.flags.cas.is_some_and(|cas| cas != found.cas()) {
                 return (Deletion::Keep, false);
             }
-            if !ask.flags.invalidate {
+            if !command.flags.invalidate {
                 return (Deletion::Delete, true);
             }
-            if let Some(exptime) = ask.flags.exptime {
+            if let Some(exptime) = command.flags.exptime {
                 found.touch(exptime.into());
             }
             (Deletion::Invalidate, true)
         })?;
         match deleted {
-            Some(true) if ask.flags.quiet => {}
-            Some(true) => ask.answer(b"HD", out),
-            Some(false) => ask.answer(b"EX", out),
-            None => ask.answer(b"NF", out),
+            Some(true) if command.flags.quiet => {}
+            Some(true) => command.answer(b"HD", out),
+            Some(false) => command.answer(b"EX", out),
+            None => command.answer(b"NF", out),
         }
         Ok(())
     }
 
     fn meta_arithmetic(
         &self,
-        ask: &MetaCommand<'_>,
-        visit: &RequestContext,
+        command: &MetaCommand<'_>,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
-        let up = match ask.flags.mode {
+        let up = match command.flags.mode {
             None | Some(b'I' | b'+') => true,
             Some(b'D' | b'-') => false,
             Some(_) => {
@@ -167,19 +172,19 @@ impl Executor {
                 return Ok(());
             }
         };
-        let change = |exptime: i32| expires(exptime.into(), visit.now);
+        let change = |exptime: i32| expires(exptime.into(), context.now);
         let delta = Delta {
             increment: up,
-            amount: ask.flags.delta.unwrap_or(1),
-            cas: ask.flags.cas.filter(|cas| *cas != 0),
-            expires: ask.flags.exptime.map(change),
+            amount: command.flags.delta.unwrap_or(1),
+            cas: command.flags.cas.filter(|cas| *cas != 0),
+            expires: command.flags.exptime.map(change),
         };
         for _ in 0..VIVIFIED {
             let mut made = false;
-            let (value, cas, expired) = match self.store().add_delta(ask.key, &delta, visit)? {
+            let (value, cas, expired) = match self.store().add_delta(command.key, &delta, context)? {
                 DeltaOutcome::Updated { value, cas, previous_expiry: expired } => (value, cas, expired),
                 DeltaOutcome::Exists => {
-                    ask.answer(b"EX", out);
+                    command.answer(b"EX", out);
                     return Ok(());
                 }
                 DeltaOutcome::NotANumber => {
@@ -191,15 +196,15 @@ impl Executor {
                     return Ok(());
                 }
                 DeltaOutcome::NotFound => {
-                    if ask.flags.vivify.is_none() {
+                    if command.flags.vivify.is_none() {
                         break;
                     }
-                    let value = ask.flags.initial;
+                    let value = command.flags.initial;
                     let mut at = 0;
-                    ask.times(true, visit.now, &mut at, |_, _| ());
-                    let binary_key = ask.flags.binary_key.is_some();
+                    command.times(true, context.now, &mut at, |_, _| ());
+                    let binary_key = command.flags.binary_key.is_some();
                     let write = Write { mode: Mode::Add, expires: at, binary_key, ..Write::default() };
-                    match self.store().write(ask.key, value.to_string().as_bytes(), &write, visit)? {
+                    match self.store().write(command.key, value.to_string().as_bytes(), &write, context)? {
                         WriteOutcome::Stored { cas } => {
                             made = true;
                             (value, cas, 0)
@@ -212,19 +217,19 @@ impl Executor {
                     }
                 }
             };
-            ask.number(value, cas, expired, made, visit.now, out);
+            command.number(value, cas, expired, made, context.now, out);
             return Ok(());
         }
-        ask.answer(b"NF", out);
+        command.answer(b"NF", out);
         Ok(())
     }
 
-    /// `me`, which has no flags but `b` behind the key.
+    /// Executes `me`; its only flag is `b` after the key.
     fn meta_debug(
         &self,
         line: &[u8],
         key: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
         let ([_, _, flag], _) = first_tokens::<3>(line);
@@ -233,7 +238,7 @@ impl Executor {
             out.extend_from_slice(BAD_FORMAT);
             return Ok(());
         };
-        self.store().read(&key, visit, |found| {
+        self.store().read(&key, context, |found| {
             let Some(found) = found else { return out.extend_from_slice(b"EN\r\n") };
             out.extend_from_slice(b"ME ");
             match found.has_binary_key() {
@@ -268,7 +273,7 @@ impl MetaCommand<'_> {
         if mode == Mode::Replace && self.flags.cas.is_some() {
             mode = Mode::Set;
         }
-        // As in memcached 0 is no item's CAS id, and to append to an item it says nothing.
+        // As in memcached, 0 is not an item's CAS id, and appending ignores it.
         let cas = match mode {
             Mode::Add => None,
             Mode::Append | Mode::Prepend => self.flags.cas.filter(|cas| *cas != 0),
@@ -284,7 +289,7 @@ impl MetaCommand<'_> {
         }
     }
 
-    /// Answers `mg` for an item that was found, and updates it. `made`: it was made for this request.
+    /// Answers `mg` for a found item and updates the item. `made`: this request created it.
     fn hit(&self, found: &ItemRef<'_>, made: bool, out: &mut Vec<u8>) {
         if self.flags.value {
             out.reserve(found.value_len() + self.line.len() + VALUE_OVERHEAD);
@@ -294,12 +299,12 @@ impl MetaCommand<'_> {
             out.extend_from_slice(b"HD");
         }
         let mut won = false;
-        for word in tokens(self.line).skip(2) {
+        for token in tokens(self.line).skip(2) {
             let mut number = |letter: u8, number: u64| {
                 out.extend_from_slice(&[b' ', letter]);
                 push_number(number, out);
             };
-            match word[0] {
+            match token[0] {
                 b'T' => found.touch(self.flags.exptime.unwrap_or(0).into()),
                 b'N' if made => {
                     found.touch(self.flags.vivify.unwrap_or(0).into());
@@ -318,7 +323,7 @@ impl MetaCommand<'_> {
                 b'f' => number(b'f', found.client_flags().into()),
                 b'l' => number(b'l', found.seconds_since_access().into()),
                 b'h' => number(b'h', found.was_fetched().into()),
-                b'O' => opaque(word, out),
+                b'O' => opaque(token, out),
                 b'k' => self.key(found.has_binary_key(), out),
                 _ => {}
             }
@@ -344,10 +349,12 @@ impl MetaCommand<'_> {
         }
     }
 
-    /// Goes through the times that the command sets, in its order, from `expires` on. `each` sees every word in between.
+    /// Applies the times that the command sets, in order, starting from `expires_at`.
+    ///
+    /// `each` receives every token with the expiry at that point.
     fn times(&self, made: bool, now: u32, expires_at: &mut u32, mut each: impl FnMut(&[u8], u32)) {
-        for word in tokens(self.line).skip(2) {
-            let set = match word[0] {
+        for token in tokens(self.line).skip(2) {
+            let set = match token[0] {
                 b'T' => self.flags.exptime,
                 b'N' => self.flags.vivify.filter(|_| made),
                 _ => None,
@@ -355,11 +362,12 @@ impl MetaCommand<'_> {
             if let Some(exptime) = set {
                 *expires_at = expires(exptime.into(), now);
             }
-            each(word, *expires_at);
+            each(token, *expires_at);
         }
     }
 
-    /// Answers `ma` with a number. For a number that was just `made` there is always an answer, as with memcached.
+    /// Answers `ma` with a number. As in memcached, a number that was just `made` is always
+    /// answered.
     fn number(&self, value: u64, cas: u64, mut expires_at: u32, made: bool, now: u32, out: &mut Vec<u8>) {
         if self.flags.quiet && !made {
             return;
@@ -371,7 +379,7 @@ impl MetaCommand<'_> {
         } else {
             out.extend_from_slice(b"HD");
         }
-        self.times(made, now, &mut expires_at, |word, expires_at| match word[0] {
+        self.times(made, now, &mut expires_at, |token, expires_at| match token[0] {
             b't' if expires_at == 0 => out.extend_from_slice(b" t-1"),
             b't' => {
                 out.extend_from_slice(b" t");
@@ -381,7 +389,7 @@ impl MetaCommand<'_> {
                 out.extend_from_slice(b" c");
                 push_number(cas, out);
             }
-            b'O' => opaque(word, out),
+            b'O' => opaque(token, out),
             b'k' => self.key(self.flags.binary_key.is_some(), out),
             _ => {}
         });
@@ -392,13 +400,13 @@ impl MetaCommand<'_> {
         }
     }
 
-    /// A status and what is always given back with it.
+    /// Answers with a status and the echoed flags.
     fn answer(&self, status: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(status);
         self.echo(None, out);
     }
 
-    /// Why `ms` has not stored. It has no CAS id to tell, and memcached says 0 then.
+    /// Answers a failed `ms`. The item has no CAS id; memcached reports 0 then.
     fn not_stored(&self, status: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(status);
         self.echo(Some(0), out);
@@ -406,9 +414,9 @@ impl MetaCommand<'_> {
 
     fn echo(&self, cas: Option<u64>, out: &mut Vec<u8>) {
         let start = if self.line.starts_with(b"ms ") { 3 } else { 2 };
-        for word in tokens(self.line).skip(start) {
-            match (word[0], cas) {
-                (b'O', _) => opaque(word, out),
+        for token in tokens(self.line).skip(start) {
+            match (token[0], cas) {
+                (b'O', _) => opaque(token, out),
                 (b'k', _) => self.key(self.flags.binary_key.is_some(), out),
                 (b'c', Some(cas)) => {
                     out.extend_from_slice(b" c");
@@ -431,7 +439,7 @@ impl MetaCommand<'_> {
     }
 }
 
-fn opaque(word: &[u8], out: &mut Vec<u8>) {
+fn opaque(token: &[u8], out: &mut Vec<u8>) {
     out.push(b' ');
-    out.extend_from_slice(word);
+    out.extend_from_slice(token);
 }

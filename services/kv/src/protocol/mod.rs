@@ -1,12 +1,15 @@
-//! memcached's protocol, text and meta: bytes to requests ([`Decoder`]), requests to replies ([`Executor`]). No sockets,
-//! threads or clocks. What memcached 1.6 answers, to errors too, is the measure.
+//! memcached's text and meta protocol: bytes to requests ([`Decoder`]), requests to replies
+//! ([`Executor`]).
 //!
-//! - `decoder`: finds where a request ends, with bounded memory.
-//! - `words`: the words of a line and the numbers in them.
-//! - `update`: the lines of commands with a data block. `text`: the text commands. `meta`, `flags`: the meta commands.
-//!   `show`: `stats`. `replies`: what several of them answer. `base64`: binary keys.
+//! It has no sockets, threads or clocks. Its reference is the behaviour of memcached 1.6, errors
+//! included.
 //!
-//! Never here: memcached's binary protocol, which is deprecated.
+//! - `decoder`: finds the end of a request, with bounded memory.
+//! - `tokens`: the tokens of a line and the numbers in them.
+//! - `update`: lines of commands with a data block. `text`: the text commands. `meta`, `flags`: the
+//!   meta commands. `stats`: the command `stats`. `replies`: shared replies. `base64`: binary keys.
+//!
+//! Does not contain memcached's binary protocol, which is deprecated.
 
 mod base64;
 mod decoder;
@@ -22,7 +25,7 @@ mod update;
 pub use decoder::{Decoder, DecoderOutput, LINE_MAX, Request};
 pub use execute::{ConnectionAction, ExecuteError, Executor, RequestScope};
 
-/// Answer to a request that is refused because the server has more to do than it can.
+/// Reply to a request that is rejected under overload.
 pub const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
-/// Answer to a request that is refused because there is no memory for its answer; memcached 1.6 says so, too.
+/// Reply to a request without memory for its answer; memcached 1.6 has the same text.
 pub const TOO_LONG: &[u8] = b"SERVER_ERROR out of memory writing get response\r\n";

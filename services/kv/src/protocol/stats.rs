@@ -1,4 +1,4 @@
-//! `stats`: what the store has counted and holds, in memcached's lines.
+//! The command `stats`: the store's counters and contents, in memcached's lines.
 
 use super::execute::Executor;
 use super::replies::ERROR;
@@ -6,8 +6,8 @@ use crate::store::RequestContext;
 use crate::store::stats::COUNTERS;
 use std::fmt::Display;
 
-/// Appends the lines that `stats` asks for.
-pub(super) fn stats(executor: &Executor, which: &[u8], visit: &RequestContext, out: &mut Vec<u8>) {
+/// Appends the lines of `stats`.
+pub(super) fn stats(executor: &Executor, which: &[u8], context: &RequestContext, out: &mut Vec<u8>) {
     let mut line = |name: &dyn Display, value: &dyn Display| {
         out.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
     };
@@ -16,8 +16,8 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &RequestContext, o
     match which {
         b"" => {
             line(&"pid", &std::process::id());
-            line(&"uptime", &visit.now.saturating_sub(executor.started()));
-            line(&"time", &visit.now);
+            line(&"uptime", &context.now.saturating_sub(executor.started()));
+            line(&"time", &context.now);
             line(&"version", &executor.version());
             line(&"pointer_size", &usize::BITS);
             if let Some([user, system]) = cpu_time() {
@@ -72,16 +72,17 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &RequestContext, o
                 line(&format_args!("{number}:used_chunks"), &class.used);
                 line(&format_args!("{number}:free_chunks"), &class.free);
                 line(&format_args!("{number}:cmd_set"), &usage.class_totals[index].0);
-                // Monitors subtract these from the sets; they are counted for all classes together.
+                // Monitors subtract these from the sets; the store counts them for all classes
+                // together.
                 line(&format_args!("{number}:cas_hits"), &0);
                 line(&format_args!("{number}:cas_badval"), &0);
             }
             line(&"active_slabs", &usage.class_usage.iter().filter(|class| class.pages > 0).count());
             line(&"total_malloced", &(usage.pages * crate::store::PAGE));
         }
-        // As of a memcached that has not been asked to count sizes.
+        // The reply of a memcached that does not count sizes.
         b"sizes" => line(&"sizes_status", &"disabled"),
-        // What `leeward top` asks for. memcached itself knows no such word.
+        // Sent by `leeward top`; memcached has no such statistics.
         b"leeward" => line(&"leeward", &executor.statistics()),
         b"reset" => {
             store.stats().reset();
@@ -96,10 +97,11 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &RequestContext, o
     out.extend_from_slice(b"END\r\n");
 }
 
-/// CPU time of the process, in user mode and in the kernel, as memcached writes it: seconds and microseconds.
+/// Returns the process's CPU time in user mode and in the kernel, in memcached's form: seconds and
+/// microseconds.
 fn cpu_time() -> Option<[String; 2]> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name stands in parentheses, and may hold anything.
+    // The program's name is in parentheses and may contain any character.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut seconds = || {
         let hundredths: u64 = fields.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The text commands. Mistakes are answered as memcached 1.6 answers them.
+//! The text commands. Errors are answered as memcached 1.6 answers them.
 
 use super::execute::{ConnectionAction, ExecuteError, Executor};
 use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE, VALUE_OVERHEAD};
@@ -16,13 +16,13 @@ impl Executor {
         &self,
         update: &Update<'_>,
         data: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
         let outcome = if data.len() != update.length {
-            // Its data block was not even waited for.
+            // The decoder did not wait for the data block.
             if update.mode == Mode::Set && update.cas.is_none() {
-                self.store().discard(update.key, visit)?;
+                self.store().discard(update.key, context)?;
             }
             self.store().stats().count(Counter::StoreTooLarge);
             WriteOutcome::TooLarge
@@ -30,11 +30,11 @@ impl Executor {
             let write = Write {
                 mode: update.mode,
                 client_flags: update.client_flags,
-                expires: expires(update.exptime.into(), visit.now),
+                expires: expires(update.exptime.into(), context.now),
                 cas: update.cas,
                 ..Write::default()
             };
-            self.store().write(update.key, data, &write, visit)?
+            self.store().write(update.key, data, &write, context)?
         };
         if !update.silent {
             out.extend_from_slice(match outcome {
@@ -49,23 +49,23 @@ impl Executor {
         Ok(())
     }
 
-    /// `get`, `gets`, `gat`, `gats`.
+    /// Executes `get`, `gets`, `gat` and `gats`.
     pub(super) fn get(
         &self,
         line: &[u8],
         more: bool,
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
         let mut keys = tokens(line);
         let verb = keys.next().unwrap_or_default();
         let mut exptime = None;
         if matches!(verb, b"gat" | b"gats") {
-            let Some(word) = keys.next() else {
+            let Some(token) = keys.next() else {
                 out.extend_from_slice(ERROR);
                 return Ok(());
             };
-            exptime = seconds(word);
+            exptime = seconds(token);
             if exptime.is_none() {
                 out.extend_from_slice(BAD_EXPTIME);
                 return Ok(());
@@ -82,9 +82,9 @@ impl Executor {
                 out.extend_from_slice(BAD_FORMAT);
                 return Ok(());
             }
-            let hit = self.store().read(key, visit, |found| {
+            let hit = self.store().read(key, context, |found| {
                 let Some(found) = found else { return Ok(false) };
-                if out.len() + found.value_len() > visit.reply_max {
+                if out.len() + found.value_len() > context.reply_max {
                     return Err(ExecuteError::TooLong);
                 }
                 if let Some(exptime) = exptime {
@@ -102,11 +102,11 @@ impl Executor {
         Ok(())
     }
 
-    /// A command on one line that is no `get`.
+    /// Executes a one-line command that is not a `get`.
     pub(super) fn execute_line(
         &self,
         line: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<ConnectionAction, ExecuteError> {
         let ([verb, second, third, fourth], count) = first_tokens::<4>(line);
@@ -114,14 +114,14 @@ impl Executor {
         let reply: &[u8] = match (verb, count) {
             (b"incr" | b"decr", 3 | 4) => {
                 let start = out.len();
-                self.delta(verb == b"incr", second, third, visit, out)?;
+                self.delta(verb == b"incr", second, third, context, out)?;
                 if silent {
                     out.truncate(start);
                 }
                 return Ok(ConnectionAction::Continue);
             }
             (b"delete", 2..=4) => {
-                let zero = |word: &[u8]| word == b"0";
+                let zero = |token: &[u8]| token == b"0";
                 let is_fine = match count {
                     2 => true,
                     3 => zero(third) || third == b"noreply",
@@ -131,7 +131,7 @@ impl Executor {
                     b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
                 } else if !is_key(second) {
                     BAD_FORMAT
-                } else if self.store().delete(second, visit)? {
+                } else if self.store().delete(second, context)? {
                     b"DELETED\r\n"
                 } else {
                     b"NOT_FOUND\r\n"
@@ -145,7 +145,7 @@ impl Executor {
                         found.touch(exptime);
                         found.mark_fetched();
                     };
-                    let hit = self.store().read(second, visit, |found| found.map(touch).is_some())?;
+                    let hit = self.store().read(second, context, |found| found.map(touch).is_some())?;
                     self.count_read(true, hit);
                     if hit { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" }
                 }
@@ -155,14 +155,14 @@ impl Executor {
                 match delay {
                     None => BAD_EXPTIME,
                     Some(delay) => {
-                        self.store().flush((delay > 0).then(|| expires(delay, visit.now)));
+                        self.store().flush((delay > 0).then(|| expires(delay, context.now)));
                         b"OK\r\n"
                     }
                 }
             }
             (b"verbosity", 2 | 3) => match unsigned(second) {
                 None => BAD_FORMAT,
-                // There is nothing to be more or less verbose about.
+                // The server has no verbosity levels.
                 Some(_) => b"OK\r\n",
             },
             (b"version", _) => {
@@ -170,7 +170,7 @@ impl Executor {
                 b""
             }
             (b"stats", _) => {
-                stats::stats(self, second, visit, out);
+                stats::stats(self, second, context, out);
                 b""
             }
             (b"quit", _) => return Ok(ConnectionAction::Close),
@@ -183,14 +183,14 @@ impl Executor {
         Ok(ConnectionAction::Continue)
     }
 
-    /// Counts a look at an item. As in memcached one that touches it is counted as a touch alone.
+    /// Counts a read of an item. As in memcached, a read that touches counts only as a touch.
     pub(super) fn count_read(&self, touches: bool, hit: bool) {
-        let (asked, hits, misses) = match touches {
+        let (commands, hits, misses) = match touches {
             true => (Counter::CmdTouch, Counter::TouchHits, Counter::TouchMisses),
             false => (Counter::CmdGet, Counter::GetHits, Counter::GetMisses),
         };
         let stats = self.store().stats();
-        stats.count(asked);
+        stats.count(commands);
         stats.count(if hit { hits } else { misses });
     }
 
@@ -199,7 +199,7 @@ impl Executor {
         up: bool,
         key: &[u8],
         by: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         out: &mut Vec<u8>,
     ) -> Result<(), ExecuteError> {
         if !is_key(key) {
@@ -211,7 +211,7 @@ impl Executor {
             return Ok(());
         };
         let delta = Delta { increment: up, amount: by, cas: None, expires: None };
-        match self.store().add_delta(key, &delta, visit)? {
+        match self.store().add_delta(key, &delta, context)? {
             DeltaOutcome::Updated { value, .. } => {
                 push_number(value, out);
                 out.extend_from_slice(b"\r\n");
@@ -224,7 +224,7 @@ impl Executor {
     }
 }
 
-/// An item as `get` answers it.
+/// Appends an item as `get` answers it.
 fn value(found: &ItemRef<'_>, key: &[u8], with_cas: bool, out: &mut Vec<u8>) {
     out.reserve(found.value_len() + key.len() + VALUE_OVERHEAD);
     out.extend_from_slice(b"VALUE ");

@@ -1,39 +1,42 @@
-//! The words of a line, and the length of a data block.
+//! The tokens of a line, and the length of a data block.
 
 pub(super) use crate::number::{signed, unsigned};
 
-/// The words of `line`: what lies between spaces.
+/// Splits `line` at spaces.
 pub(super) fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    line.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
+    line.split(|byte| *byte == b' ').filter(|token| !token.is_empty())
 }
 
-/// Up to `N` words, and how many there are in all.
+/// Returns the first `N` tokens, and the number of all tokens.
 pub(super) fn first_tokens<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
     let mut all = [&[][..]; N];
     let mut count = 0;
-    for word in tokens(line) {
-        if let Some(place) = all.get_mut(count) {
-            *place = word;
+    for token in tokens(line) {
+        if let Some(slot) = all.get_mut(count) {
+            *slot = token;
         }
         count += 1;
     }
     (all, count)
 }
 
-/// The longest data block that any command may have. memcached's own limit leaves room for the line end.
+/// Length of the longest data block of any command, in bytes. memcached's limit reserves the line
+/// end.
 pub(super) const LENGTH_MAX: usize = i32::MAX as usize - 2;
 
-/// Seconds that a client writes. memcached wraps those of more than 32 bits, so that a time after 2038 is over at once.
-pub(super) fn seconds(word: &[u8]) -> Option<i64> {
-    signed(word).filter(|seconds| i32::try_from(*seconds).is_ok())
+/// Parses a client's number of seconds; `None` beyond 32 bits.
+///
+/// memcached wraps longer numbers, so that a time after 2038 expires at once.
+pub(super) fn seconds(token: &[u8]) -> Option<i64> {
+    signed(token).filter(|seconds| i32::try_from(*seconds).is_ok())
 }
 
-/// The length of a data block, however long. memcached wraps it to 32 bits.
-pub(super) fn length(word: &[u8]) -> Option<usize> {
-    usize::try_from(signed(word)?).ok()
+/// Parses the length of a data block, however long. memcached wraps it to 32 bits.
+pub(super) fn length(token: &[u8]) -> Option<usize> {
+    usize::try_from(signed(token)?).ok()
 }
 
-/// Whether there is a command of this name.
+/// Returns whether a command of this name exists.
 pub(super) fn is_command(verb: &[u8]) -> bool {
     let with_items: &[&[u8]] = &[
         b"get", b"gets", b"gat", b"gats", b"set", b"add", b"replace", b"append", b"prepend", b"cas", b"incr", b"decr",
@@ -43,8 +46,8 @@ pub(super) fn is_command(verb: &[u8]) -> bool {
     with_items.contains(&verb) || others.contains(&verb)
 }
 
-pub(super) fn is_key(word: &[u8]) -> bool {
-    (1..=crate::store::KEY_MAX).contains(&word.len())
+pub(super) fn is_key(token: &[u8]) -> bool {
+    (1..=crate::store::KEY_MAX).contains(&token.len())
 }
 
 /// Appends a number in decimal digits.
@@ -69,8 +72,8 @@ mod tests {
 
     #[test]
     fn words_lie_between_spaces() {
-        let (words, count) = first_tokens::<3>(b"  get  a b\tc d");
-        assert_eq!((words, count), ([&b"get"[..], b"a", b"b\tc"], 4));
+        let (tokens, count) = first_tokens::<3>(b"  get  a b\tc d");
+        assert_eq!((tokens, count), ([&b"get"[..], b"a", b"b\tc"], 4));
         assert_eq!(first_tokens::<2>(b"").1, 0);
     }
 

@@ -1,35 +1,36 @@
-//! The line of a command that is followed by a data block: all that tells where the next request begins.
+//! The line of a command with a data block: everything that determines the start of the next
+//! request.
 
 use super::flags::{Flags, LONG_OPAQUE, META_TOKENS_MAX, TOO_MANY_FLAGS, mode};
 use super::replies::{BAD_FORMAT, ERROR};
 use super::tokens::{LENGTH_MAX, first_tokens, is_key, length, signed, tokens, unsigned};
 use crate::store::Mode;
 
-/// The line of a command that is followed by a data block.
+/// The line of a command with a data block.
 pub(super) struct Update<'a> {
     pub(super) key: &'a [u8],
     pub(super) client_flags: u32,
     pub(super) exptime: i32,
-    /// Of the data block.
+    /// Length of the data block, in bytes.
     pub(super) length: usize,
     pub(super) mode: Mode,
     pub(super) cas: Option<u64>,
-    /// Without an answer.
+    /// The client wants no answer.
     pub(super) silent: bool,
     pub(super) is_meta: bool,
 }
 
-/// Such a line with a mistake in it.
+/// An update line with a mistake.
 pub(super) struct UpdateError {
     pub(super) reply: &'static [u8],
     pub(super) silent: bool,
-    /// The length of its data block, if that is understood and thrown away.
+    /// Length of the data block to discard; `None` if it is unknown.
     pub(super) discard: Option<usize>,
 }
 
-/// Reads the line of an update; `None` if it is no update.
+/// Parses the line of an update; `None` for other commands.
 pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
-    let ([verb, key, client_flags, exptime, count, cas], words) = first_tokens::<6>(line);
+    let ([verb, key, client_flags, exptime, count, cas], token_count) = first_tokens::<6>(line);
     let (mode, has_cas) = match verb {
         b"set" => (Mode::Set, false),
         b"add" => (Mode::Add, false),
@@ -43,7 +44,7 @@ pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
     let silent = is_silent(line);
     let error = |swallow| Some(Err(UpdateError { reply: BAD_FORMAT, silent, discard: swallow }));
     let fewest = if has_cas { 6 } else { 5 };
-    if !(fewest..=fewest + 1).contains(&words) {
+    if !(fewest..=fewest + 1).contains(&token_count) {
         return Some(Err(UpdateError { reply: ERROR, silent: false, discard: None }));
     }
     let numbers = (unsigned(client_flags), signed(exptime), length(count));
@@ -52,7 +53,8 @@ pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
     };
     let cas = if has_cas { unsigned(cas).map(Some) } else { Some(None) };
     let Some(cas) = cas else { return error(None) };
-    // memcached cuts these numbers off, so its clients send the data block: executing that as commands would be worse.
+    // memcached truncates these numbers, so its clients send the data block. Running the block as
+    // commands would be worse.
     match (client_flags.try_into(), exptime.try_into()) {
         (Ok(client_flags), Ok(exptime)) if length <= LENGTH_MAX => {
             Some(Ok(Update { key, client_flags, exptime, length, mode, cas, silent, is_meta: false }))
@@ -61,11 +63,11 @@ pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
     }
 }
 
-/// Whether a line says itself that it wants no answer.
+/// Returns whether the line itself asks for no answer.
 pub(super) fn is_silent(line: &[u8]) -> bool {
-    let mut words = tokens(line);
-    let verb = words.next().unwrap_or_default();
-    // As many words as the shortest command that may say so. To other commands it is a key or nothing.
+    let mut remaining = tokens(line);
+    let verb = remaining.next().unwrap_or_default();
+    // Minimal number of tokens before `noreply`. In other commands it is a key or ignored.
     let before = match verb {
         b"set" | b"add" | b"replace" | b"append" | b"prepend" => 3,
         b"cas" => 4,
@@ -73,20 +75,20 @@ pub(super) fn is_silent(line: &[u8]) -> bool {
         b"flush_all" | b"verbosity" => 0,
         _ => return false,
     };
-    words.skip(before).last() == Some(b"noreply")
+    remaining.skip(before).last() == Some(b"noreply")
 }
 
-/// The line of `ms`, as far as it says where the next request begins.
+/// Parses the line of `ms`, as far as it determines the start of the next request.
 fn meta_update(line: &[u8]) -> Result<Update<'_>, UpdateError> {
-    let ([_, key, count], words) = first_tokens::<3>(line);
+    let ([_, key, count], token_count) = first_tokens::<3>(line);
     let error = |reply, swallow| Err(UpdateError { reply, silent: false, discard: swallow });
-    if words < 2 {
+    if token_count < 2 {
         return error(ERROR, None);
     }
-    if !is_key(key) || words == 2 {
+    if !is_key(key) || token_count == 2 {
         return error(BAD_FORMAT, None);
     }
-    if words > META_TOKENS_MAX {
+    if token_count > META_TOKENS_MAX {
         return error(TOO_MANY_FLAGS, None);
     }
     let Some(length) = length(count) else { return error(BAD_FORMAT, None) };

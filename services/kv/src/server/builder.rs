@@ -1,4 +1,4 @@
-//! Starting a memcached port.
+//! Starts a memcached port.
 
 use super::protocol::Memcached;
 use crate::protocol::Executor;
@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A memcached port to be.
+/// Settings of a memcached port that is not started yet.
 #[derive(Clone, Debug)]
 pub struct Builder {
     port: Config,
@@ -20,24 +20,28 @@ pub struct Builder {
 /// A running memcached port. Dropping it does not stop it: see [`Server::stop`].
 pub struct Server(leeward_engine::Server);
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub(crate) fn unix_seconds() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().try_into().unwrap_or(u32::MAX))
 }
 
 impl Server {
-    /// A core that spins, no admission control, the papers' objective, requests without a budget; every part can be
-    /// set. Clients may be silent for ever, as they keep connections.
+    /// Creates a builder with the defaults; every part can be set.
+    ///
+    /// Defaults: one spinning core, no admission control, the papers' objective, requests without a
+    /// budget, and no idle timeout, because clients keep connections.
     pub fn builder() -> Builder {
         let mut port = Config::default();
         port.limits.connections = 1024;
         Builder { port }.timeouts(None, Nanos::from_secs(60), Nanos::from_secs(10))
     }
 
-    /// Takes no more connections and requests, sends the answers that it owes, and ends. Returns what became of all requests.
+    /// Stops accepting connections and requests, sends the pending answers, and ends.
+    ///
+    /// Returns the counts of all requests.
     ///
     /// # Errors
-    /// What made a core end before its time.
+    /// The error with which a core ended early.
     pub fn stop(self) -> io::Result<RequestCounts> {
         self.0.stop()
     }
@@ -54,17 +58,22 @@ impl Deref for Server {
 impl Builder {
     leeward_engine::server_settings!();
 
-    /// The settings of another server: controller, cores, allocator, budget, io_uring, recording, connections. What a
-    /// memcached client may do differently stays: see [`Builder::patience`].
+    /// Copies the settings of another server: controller, cores, allocator, budget, io_uring,
+    /// recording, connections.
+    ///
+    /// The timeouts for memcached clients stay: see [`Builder::timeouts`].
     #[must_use]
     pub fn with_config(self, config: &Config) -> Self {
-        let Limits { idle_timeout: silence, request_timeout: part, write_timeout: stuck, .. } = self.port.limits;
-        let limits = Limits { idle_timeout: silence, request_timeout: part, write_timeout: stuck, ..config.limits };
+        let Limits { idle_timeout: idle, request_timeout: request, write_timeout: write, .. } = self.port.limits;
+        let limits = Limits { idle_timeout: idle, request_timeout: request, write_timeout: write, ..config.limits };
         Builder { port: Config { limits, event_sources: self.port.event_sources, ..config.clone() } }
     }
 
-    /// How long a connection may be silent (`None`: for ever, clients keep connections), how long it may take for one
-    /// request, and how long a peer may take nothing of what waits for it.
+    /// Sets the timeouts of connections.
+    ///
+    /// - `silence`: longest idle time; `None` for no limit, because clients keep connections.
+    /// - `part`: longest time to receive one request.
+    /// - `stuck`: longest time in which a peer reads nothing of its pending answers.
     #[must_use]
     pub fn timeouts(mut self, silence: Option<Nanos>, part: Nanos, stuck: Nanos) -> Self {
         let limits = &mut self.port.limits;
@@ -83,11 +92,11 @@ impl Builder {
     }
 }
 
-/// Executor that shows what the port knows besides the store.
+/// Creates an executor that shows the port's counters beside the store's.
 fn executor(store: &Arc<Store>, handle: &Handle<Memcached>, most: usize) -> Executor {
-    let (shown, told) = (handle.clone(), handle.clone());
+    let (for_lines, for_json) = (handle.clone(), handle.clone());
     let lines = move |line: &mut dyn FnMut(&dyn std::fmt::Display, &dyn std::fmt::Display)| {
-        let counts = shown.counts();
+        let counts = for_lines.counts();
         line(&"max_connections", &most);
         line(&"curr_connections", &counts.connections);
         line(&"total_connections", &counts.accepted);
@@ -98,8 +107,8 @@ fn executor(store: &Arc<Store>, handle: &Handle<Memcached>, most: usize) -> Exec
         line(&"bytes_written", &counts.bytes_written);
         line(&"busy_by_admission", &(counts.rejected - counts.rejected_by_lock.min(counts.rejected)));
         line(&"busy_by_lock", &counts.rejected_by_lock);
-        line(&"queueing_delay_ns", &shown.delay().0);
+        line(&"queueing_delay_ns", &for_lines.delay().0);
     };
-    let statistics = move || told.statistics().to_json();
+    let statistics = move || for_json.statistics().to_json();
     Executor::new(Arc::clone(store), unix_seconds()).with_stats(lines).with_statistics(statistics)
 }

@@ -1,13 +1,15 @@
 //! The memcached port: memcached's protocol on the engine of `leeward-engine`.
 //!
-//! A memcached client has no credits, so of a controller only what it refuses at the server takes effect: drops by queueing
-//! delay, priority or limit. They, and requests whose locks are congested, are answered `SERVER_ERROR busy`.
+//! A memcached client has no credits, so only the controller's rejections at the server take
+//! effect: rejections by queueing delay, priority or limit. Those requests, and requests whose
+//! locks are congested, get `SERVER_ERROR busy`.
 //!
-//! - [`Server`], [`Builder`]: starting, stopping, looking at it.
-//! - `protocol`: the engine's [`Protocol`](leeward_engine::Protocol) over [`crate::protocol`], which has no sockets.
+//! - [`Server`], [`Builder`]: starting, stopping and observing the port.
+//! - `protocol`: the engine's [`Protocol`](leeward_engine::Protocol) over [`crate::protocol`],
+//!   which has no sockets.
 //!
-//! Never here: sockets and cores (`leeward-engine`), bytes of the protocol ([`crate::protocol`]), whether a request is admitted
-//! (`leeward-core`).
+//! Does not contain sockets and cores (`leeward-engine`), bytes of the protocol
+//! ([`crate::protocol`]), or admission decisions (`leeward-core`).
 
 mod builder;
 mod protocol;

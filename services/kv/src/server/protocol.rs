@@ -1,12 +1,14 @@
-//! memcached's protocol for the engine: a connection's requests are executed one after another, as its client expects; those
-//! of different connections go through the run queues, and idle cores steal them.
+//! memcached's protocol for the engine.
+//!
+//! The requests of one connection run one after another, as its client expects. Requests of
+//! different connections go through the run queues, and idle cores steal them.
 
 use super::unix_seconds;
 use crate::protocol::{
     ConnectionAction, Decoder, DecoderOutput as Decoded, ExecuteError, Executor, Request, RequestScope, TOO_LONG,
 };
 use crate::store::stats::Counter;
-use crate::store::{PAGE, RequestContext as StoreVisit};
+use crate::store::{PAGE, RequestContext as StoreContext};
 use leeward_core::server::RejectReason;
 use leeward_core::units::{Method, Nanos, Tenant, Time};
 use leeward_engine::{
@@ -17,12 +19,12 @@ use leeward_host::ConnectionContext;
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A request's memory that is kept for the connection's next one, in bytes.
+/// Capacity of a request's memory that a connection keeps for its next request, in bytes.
 const REQUEST_CAPACITY_MAX: usize = 16 * 1024;
-/// Beginning of each answer that says that the server could not, whatever the client did.
+/// Prefix of each answer that reports a failure of the server.
 const FAILURE: &[u8] = b"SERVER_ERROR";
 
-/// Protocol of a core.
+/// The protocol, one per core.
 pub(super) struct Memcached {
     executor: Executor,
 }
@@ -30,9 +32,10 @@ pub(super) struct Memcached {
 /// A connection.
 pub(super) struct MemcachedConnection {
     decoder: Decoder,
-    /// Account of the one request under way: the next one waits for its end, for they have an order.
+    /// Session of the one request in flight; the next request waits for its end, because answers
+    /// have an order.
     session: ControllerSession,
-    /// Where the next request is put.
+    /// Memory for the next request.
     request: Request,
 }
 
@@ -40,13 +43,13 @@ pub(super) struct MemcachedConnection {
 pub(super) struct Call {
     request: Request,
     arrival: Time,
-    /// Queueing delay that it may spend.
+    /// Queueing delay that the request may still spend.
     budget: leeward_core::budget::Budget,
-    /// The longest answer that there is memory for, bytes.
+    /// Limit of the answer's length by free memory, in bytes.
     reply_max: usize,
 }
 
-/// A request's end. The request's memory is used again.
+/// A finished request; its memory is reused.
 pub(super) struct Completion {
     request: Request,
     arrival: Time,
@@ -54,25 +57,27 @@ pub(super) struct Completion {
     outcome: CallOutcome,
 }
 
-/// How a request has ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallOutcome {
     Executed(ConnectionAction),
-    /// The controller said no when its turn had come, or a lock was congested.
+    /// The controller rejected it when it was dequeued, or a lock was congested.
     Rejected(RejectCode),
-    /// There was no memory for its answer.
+    /// No memory for the answer.
     TooLong,
     /// A defect.
     Panicked,
 }
 
-/// Method of a request, as the controller tells them apart.
+/// Returns a request's method for the controller: 0 for reads, 1 for others.
 fn method_of(request: &Request) -> Method {
     if Executor::only_reads(request) { Method::DEFAULT } else { Method(1) }
 }
 
-/// Last words for a client of another protocol. As from memcached there are none for a browser, and for a client of the
-/// binary protocol, which could not read them.
+/// Returns the final message for a client of another protocol.
+///
+/// As with memcached it is empty for a browser, and for a client of the binary protocol, which
+/// could not read it.
 fn greeting_error(foreign: Option<ClientProtocol>) -> String {
     match foreign {
         None | Some(ClientProtocol::Http | ClientProtocol::Http2 | ClientProtocol::MemcachedBinary) => String::new(),
@@ -85,42 +90,42 @@ impl Memcached {
         Memcached { executor }
     }
 
-    /// Has a decoded request executed, or answers it at once.
+    /// Starts a decoded request, or answers it at once.
     fn begin(
         &mut self,
-        conversation: &mut MemcachedConnection,
-        visit: &mut PollContext<'_, Call>,
+        connection: &mut MemcachedConnection,
+        context: &mut PollContext<'_, Call>,
     ) -> ProtocolEvent<Call> {
-        let concern = Executor::scope(&conversation.request);
-        if concern == RequestScope::Connection {
-            let now = StoreVisit::at(unix_seconds());
-            let after = self.executor.execute(&conversation.request, &now, visit.out());
-            return if after == Ok(ConnectionAction::Close) {
+        let scope = Executor::scope(&connection.request);
+        if scope == RequestScope::Connection {
+            let now = StoreContext::at(unix_seconds());
+            let action = self.executor.execute(&connection.request, &now, context.out());
+            return if action == Ok(ConnectionAction::Close) {
                 ProtocolEvent::Close(CloseReason::SILENT)
             } else {
                 ProtocolEvent::Handled
             };
         }
-        let is_admitted = concern == RequestScope::Items;
+        let is_admitted = scope == RequestScope::Items;
         if !is_admitted {
-            conversation.session.begin_uncontrolled();
-        } else if let Err(reason) = conversation.session.admit(method_of(&conversation.request), visit) {
-            conversation.session.finish(visit.arrival(), RequestOutcome::Rejected(reason), visit);
-            conversation.reject_busy(visit);
+            connection.session.begin_uncontrolled();
+        } else if let Err(reason) = connection.session.admit(method_of(&connection.request), context) {
+            connection.session.finish(context.arrival(), RequestOutcome::Rejected(reason), context);
+            connection.reject_busy(context);
             return ProtocolEvent::Rejected;
         }
-        let request = std::mem::take(&mut conversation.request);
-        let longest = visit.longest_answer();
-        let call = Call { request, arrival: visit.arrival(), budget: visit.limits.budget, reply_max: longest };
+        let request = std::mem::take(&mut connection.request);
+        let longest = context.longest_answer();
+        let call = Call { request, arrival: context.arrival(), budget: context.limits.budget, reply_max: longest };
         ProtocolEvent::Call { call, is_admitted }
     }
 }
 
 impl MemcachedConnection {
-    /// Refuses the request, and what belongs to it and has not been decoded.
-    fn reject_busy(&mut self, visit: &mut PollContext<'_, Call>) {
-        let words = Executor::busy_reply(&self.request);
-        visit.out().extend_from_slice(words);
+    /// Rejects the request, and the parts of the same multi-get that are not decoded yet.
+    fn reject_busy(&mut self, context: &mut PollContext<'_, Call>) {
+        let reply = Executor::busy_reply(&self.request);
+        context.out().extend_from_slice(reply);
         self.decoder.skip_parts();
     }
 }
@@ -136,42 +141,42 @@ impl Protocol for Memcached {
     const HAS_TASKS: bool = false;
     const BOUNDS_ANSWERS: bool = true;
 
-    fn open(&mut self, visit: &mut PollContext<'_, Call>) -> MemcachedConnection {
+    fn open(&mut self, context: &mut PollContext<'_, Call>) -> MemcachedConnection {
         MemcachedConnection {
             decoder: Decoder::new(PAGE),
-            session: ControllerSession::open(visit),
+            session: ControllerSession::open(context),
             request: Request::default(),
         }
     }
 
-    fn identify(conversation: &mut MemcachedConnection, _: PeerIdentity, tenant: Tenant) {
-        conversation.session.count_for(tenant);
+    fn identify(connection: &mut MemcachedConnection, _: PeerIdentity, tenant: Tenant) {
+        connection.session.count_for(tenant);
     }
 
     fn next(
         &mut self,
-        conversation: &mut MemcachedConnection,
-        visit: &mut PollContext<'_, Call>,
+        connection: &mut MemcachedConnection,
+        context: &mut PollContext<'_, Call>,
     ) -> ProtocolEvent<Call> {
-        match conversation.decoder.next(&mut conversation.request) {
+        match connection.decoder.next(&mut connection.request) {
             Decoded::Incomplete => ProtocolEvent::Incomplete,
             Decoded::Close => ProtocolEvent::Close(CloseReason::Protocol {
                 code: 0,
-                message: greeting_error(conversation.decoder.foreign()),
+                message: greeting_error(connection.decoder.foreign()),
             }),
             Decoded::Reply(reply) => {
-                visit.out().extend_from_slice(reply);
+                context.out().extend_from_slice(reply);
                 ProtocolEvent::Handled
             }
-            Decoded::Request => self.begin(conversation, visit),
+            Decoded::Request => self.begin(connection, context),
         }
     }
 
     fn answer(
         &mut self,
-        conversation: &mut MemcachedConnection,
+        connection: &mut MemcachedConnection,
         done: Completion,
-        visit: &mut PollContext<'_, Call>,
+        context: &mut PollContext<'_, Call>,
     ) -> Fate {
         let Completion { request, arrival: arrived, reply, outcome: end } = done;
         let settled = match end {
@@ -179,25 +184,25 @@ impl Protocol for Memcached {
             CallOutcome::Executed(_) => RequestOutcome::Answered { succeeded: !reply.starts_with(FAILURE) },
             CallOutcome::TooLong | CallOutcome::Panicked => RequestOutcome::Answered { succeeded: false },
         };
-        if !conversation.session.finish(arrived, settled, visit) {
+        if !connection.session.finish(arrived, settled, context) {
             return Fate::Continue;
         }
-        conversation.request = request;
-        visit.write_owned(reply);
+        connection.request = request;
+        context.write_owned(reply);
         if let RequestOutcome::Rejected(_) = settled {
-            conversation.reject_busy(visit);
+            connection.reject_busy(context);
         }
         if end == CallOutcome::TooLong {
-            visit.out().extend_from_slice(TOO_LONG);
-            conversation.decoder.skip_parts();
+            context.out().extend_from_slice(TOO_LONG);
+            connection.decoder.skip_parts();
         }
-        if conversation.request.capacity() > REQUEST_CAPACITY_MAX {
-            // One large request is no reason to keep so much for ever.
-            conversation.request = Request::default();
+        if connection.request.capacity() > REQUEST_CAPACITY_MAX {
+            // After one large request the connection does not keep its memory.
+            connection.request = Request::default();
         }
         match end {
             CallOutcome::Executed(ConnectionAction::Close) => Fate::Close(CloseReason::SILENT),
-            // It may ask again, but not as fast as it can.
+            // The client may send the request again, but not at full speed.
             CallOutcome::TooLong => Fate::Pause,
             CallOutcome::Panicked => {
                 Fate::Close(CloseReason::Protocol { code: 0, message: "SERVER_ERROR internal error\r\n".into() })
@@ -206,42 +211,42 @@ impl Protocol for Memcached {
         }
     }
 
-    fn send_credit(&mut self, conversation: &mut MemcachedConnection, visit: &mut PollContext<'_, Call>) -> bool {
-        conversation.session.credit(visit);
+    fn send_credit(&mut self, connection: &mut MemcachedConnection, context: &mut PollContext<'_, Call>) -> bool {
+        connection.session.credit(context);
         false
     }
 
     fn close_with(
         &mut self,
-        conversation: &mut MemcachedConnection,
+        connection: &mut MemcachedConnection,
         why: CloseReason,
-        visit: &mut PollContext<'_, Call>,
+        context: &mut PollContext<'_, Call>,
     ) -> usize {
-        let words = match &why {
+        let text = match &why {
             CloseReason::ConnectionLimit => "ERROR Too many open connections\r\n",
             CloseReason::Unencrypted => "SERVER_ERROR this port speaks TLS alone\r\n",
             CloseReason::UnknownIdentity => "SERVER_ERROR no client of this certificate's name is taken\r\n",
             CloseReason::SlowRequest => "CLIENT_ERROR the request has taken too long\r\n",
-            CloseReason::Protocol { message: words, .. } => words,
+            CloseReason::Protocol { message: text, .. } => text,
             CloseReason::Stopping | CloseReason::Stopped | CloseReason::Silence => "",
         };
         if why == CloseReason::ConnectionLimit {
             self.executor.store().stats().count(Counter::RejectedConnections);
         }
-        visit.out().extend_from_slice(words.as_bytes());
-        conversation.session.abandon(visit)
+        context.out().extend_from_slice(text.as_bytes());
+        connection.session.abandon(context)
     }
 
-    fn close(&mut self, conversation: &mut MemcachedConnection, visit: &mut PollContext<'_, Call>) -> usize {
-        conversation.session.abandon(visit)
+    fn close(&mut self, connection: &mut MemcachedConnection, context: &mut PollContext<'_, Call>) -> usize {
+        connection.session.abandon(context)
     }
 
-    fn input(conversation: &mut MemcachedConnection) -> &mut Decoder {
-        &mut conversation.decoder
+    fn input(connection: &mut MemcachedConnection) -> &mut Decoder {
+        &mut connection.decoder
     }
 
-    fn unanswered(conversation: &MemcachedConnection) -> usize {
-        conversation.session.owed()
+    fn unanswered(connection: &MemcachedConnection) -> usize {
+        connection.session.owed()
     }
 
     fn method(call: &Call) -> Method {
@@ -253,18 +258,18 @@ impl Protocol for Memcached {
         call: Call,
         arrived: Time,
         waited: Nanos,
-        spares: &mut FreeBuffers,
+        free_buffers: &mut FreeBuffers,
     ) -> ExecuteOutcome<Completion> {
-        let Call { request, budget: mut may_spend, reply_max: longest, .. } = call;
-        let mut reply = spares.take();
-        may_spend.charge(waited);
-        let visit = StoreVisit { now: unix_seconds(), reply_max: longest };
-        let executed = AssertUnwindSafe(|| self.executor.execute(&request, &visit, &mut reply));
-        let end = match catch_unwind(|| budget::with(may_spend, executed).0) {
-            Ok(Ok(after)) => CallOutcome::Executed(after),
+        let Call { request, budget: mut remaining, reply_max: longest, .. } = call;
+        let mut reply = free_buffers.take();
+        remaining.charge(waited);
+        let context = StoreContext { now: unix_seconds(), reply_max: longest };
+        let executed = AssertUnwindSafe(|| self.executor.execute(&request, &context, &mut reply));
+        let end = match catch_unwind(|| budget::with(remaining, executed).0) {
+            Ok(Ok(action)) => CallOutcome::Executed(action),
             Ok(Err(ExecuteError::Congested(_))) => CallOutcome::Rejected(RejectCode::Lock),
             Ok(Err(ExecuteError::TooLong)) => CallOutcome::TooLong,
-            // A panic is a defect of one connection.
+            // A panic is a defect; only its connection is closed.
             Err(_) => CallOutcome::Panicked,
         };
         if end == CallOutcome::Panicked {

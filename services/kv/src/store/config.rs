@@ -1,61 +1,64 @@
-//! How large the store is and how its memory is divided.
+//! Size of the store and division of its memory.
 
-/// Memory is taken and given to classes in pages of this many bytes, which is also the largest item.
+/// Size of a page in bytes, which is also the largest item. Classes get memory in pages.
 pub const PAGE: usize = 1 << 20;
-/// The longest key, in bytes, as in memcached.
+/// Length of the longest key in bytes, as in memcached.
 pub const KEY_MAX: usize = 250;
-/// The most memory that chunk numbers reach, in pages.
+/// Greatest number of pages that chunk numbers can address.
 const PAGES_MAX: usize = 1 << 18;
 
 /// A store's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreConfig {
-    /// Memory for items, in bytes; rounded down to whole pages. It is taken as it is needed and never exceeded. The hash
-    /// table comes on top: 4 bytes per bucket.
+    /// Memory for items, in bytes; rounded down to whole pages.
+    ///
+    /// It is allocated on demand and never exceeded. The hash table comes on top: 4 bytes per
+    /// bucket.
     pub memory: usize,
-    /// The smallest chunk, in bytes. memcached's, header included.
+    /// Size of the smallest chunk in bytes, header included; memcached's default.
     pub smallest_chunk: usize,
-    /// Each class's chunks are so many times as large as the class's before.
+    /// Ratio of the chunk sizes of successive classes.
     pub factor: f64,
-    /// The hash table begins with 2 to this power of buckets, and grows with its items.
+    /// The hash table begins with 2^`hash_power` buckets and grows with its items.
     pub hash_power: u8,
-    /// Threads that use the store: decides how many item locks there are.
+    /// Threads that use the store; determines the number of item locks.
     pub threads: usize,
-    /// Mixed into the hash of keys, so that a client can't choose keys that collide.
+    /// Mixed into the hash of keys, so that a client can't choose colliding keys.
     pub seed: u64,
 }
 
 impl Default for StoreConfig {
-    /// memcached's defaults: 64 MiB, chunks from 96 bytes by a factor of 1.25, hash power 16; one thread, no seed.
+    /// memcached's defaults: 64 MiB, chunks from 96 bytes by a factor of 1.25, hash power 16; one
+    /// thread, no seed.
     fn default() -> Self {
         StoreConfig { memory: 64 << 20, smallest_chunk: 96, factor: 1.25, hash_power: 16, threads: 1, seed: 0 }
     }
 }
 
-/// Settings that can't be.
+/// Invalid settings.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(super) &'static str);
 
 impl StoreConfig {
-    /// Whether a store can be made of it.
+    /// Checks that a store can be created with these settings.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The reason why it can't.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let refuse = |when: bool, why| if when { Err(ConfigError(why)) } else { Ok(()) };
-        refuse(self.memory < PAGE, "memory of less than 1 MiB holds no page")?;
-        refuse(self.memory / PAGE > PAGES_MAX, "memory of more than 256 GiB")?;
-        refuse(!(64..=PAGE / 2).contains(&self.smallest_chunk), "the smallest chunk has 64 bytes to 512 KiB")?;
-        refuse(!(1.05..=4.0).contains(&self.factor), "the growth factor lies between 1.05 and 4")?;
-        refuse(!(10..=28).contains(&self.hash_power), "the hash power lies between 10 and 28")
+        let reject_if = |when: bool, why| if when { Err(ConfigError(why)) } else { Ok(()) };
+        reject_if(self.memory < PAGE, "memory of less than 1 MiB holds no page")?;
+        reject_if(self.memory / PAGE > PAGES_MAX, "memory of more than 256 GiB")?;
+        reject_if(!(64..=PAGE / 2).contains(&self.smallest_chunk), "the smallest chunk has 64 bytes to 512 KiB")?;
+        reject_if(!(1.05..=4.0).contains(&self.factor), "the growth factor lies between 1.05 and 4")?;
+        reject_if(!(10..=28).contains(&self.hash_power), "the hash power lies between 10 and 28")
     }
 
     pub(super) fn pages(&self) -> usize {
         self.memory / PAGE
     }
 
-    /// The binary logarithm of the number of item locks, by the number of threads: memcached's table.
+    /// Binary logarithm of the number of item locks, by the number of threads: memcached's table.
     pub(super) fn lock_power(&self) -> u8 {
         let power = match self.threads {
             0..3 => 10,
@@ -65,11 +68,12 @@ impl StoreConfig {
             11..=20 => 14,
             _ => 15,
         };
-        // A bucket belongs to one lock.
+        // Each bucket belongs to one lock.
         power.min(self.hash_power)
     }
 
-    /// The chunk sizes of the classes, in bytes: growing by the factor, whole words, the last one a page.
+    /// Returns the chunk sizes of the classes, in bytes: growing by the factor, whole words, the
+    /// last one a page.
     pub(super) fn chunk_sizes(&self) -> Vec<usize> {
         let mut sizes = Vec::new();
         let mut size = self.smallest_chunk.next_multiple_of(8);

@@ -1,20 +1,20 @@
-//! Counting up and down in values that are decimal numbers.
+//! Increments and decrements of values that are decimal numbers.
 
 use super::item::{Header, mark};
 use super::stats::Counter;
 use super::{AllocationError, Congested, RequestContext, Store};
 use crate::number::unsigned;
 
-/// How a number changes.
+/// Change of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delta {
-    /// Up, over the end of 64 bits to 0; else down, to 0 at most.
+    /// Increment, wrapping at 64 bits; otherwise decrement, stopping at 0.
     pub increment: bool,
-    /// By how much.
+    /// Amount of the change.
     pub amount: u64,
-    /// Only if the item's CAS id is this one.
+    /// Required CAS id; `None` for any.
     pub cas: Option<u64>,
-    /// Another time to expire, in seconds since 1970; 0: never.
+    /// New expiry in seconds since 1970; 0: never. `None` keeps the expiry.
     pub expires: Option<u32>,
 }
 
@@ -22,35 +22,37 @@ pub struct Delta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum DeltaOutcome {
-    /// The number is this now.
+    /// The number has changed.
     Updated {
-        /// The number.
+        /// The new number.
         value: u64,
         /// The item's new CAS id.
         cas: u64,
-        /// When it was to expire before this change, in seconds since 1970; 0: never.
+        /// Expiry before this change, in seconds since 1970; 0: never.
         previous_expiry: u32,
     },
-    /// There is no such item.
+    /// No such item.
     NotFound,
-    /// Its value is no decimal number of 64 bits.
+    /// The value is not a decimal number of 64 bits.
     NotANumber,
     /// The item has another CAS id.
     Exists,
-    /// The number is longer than before, and there is no room for that.
+    /// The number became longer, and no memory is left.
     OutOfMemory,
 }
 
-/// The longest decimal number of 64 bits.
+/// Digits of the longest 64-bit decimal number.
 const DIGITS: usize = 20;
 
 impl Store {
-    /// Adds to, or subtracts from, the number under `key`. A number that gets shorter is followed by spaces, as with
-    /// memcached: the value keeps its length.
+    /// Adds to, or subtracts from, the number under `key`.
+    ///
+    /// As in memcached, a number that gets shorter is padded with spaces: the value keeps its
+    /// length.
     ///
     /// # Errors
-    /// Refused for a lock; nothing has changed.
-    pub fn add_delta(&self, key: &[u8], delta: &Delta, visit: &RequestContext) -> Result<DeltaOutcome, Congested> {
+    /// A lock is congested; nothing has changed.
+    pub fn add_delta(&self, key: &[u8], delta: &Delta, context: &RequestContext) -> Result<DeltaOutcome, Congested> {
         let hash = self.hash(key);
         let (hits, misses) = if delta.increment {
             (Counter::IncrHits, Counter::IncrMisses)
@@ -58,21 +60,21 @@ impl Store {
             (Counter::DecrHits, Counter::DecrMisses)
         };
         let mut stripe = self.lock_within_budget(self.stripe(hash))?;
-        let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
+        let Ok(chunk) = self.find(&mut stripe, hash, key, context.now) else {
             self.stats.count(misses);
             return Ok(DeltaOutcome::NotFound);
         };
         let item = self.item(chunk);
         let length = item.value_len();
-        // As in memcached an empty value is no number, whatever its CAS id.
+        // As in memcached, an empty value is not a number, for any CAS id.
         if length > 0 && delta.cas.is_some_and(|cas| cas != item.cas()) {
             return Ok(DeltaOutcome::Exists);
         }
         let mut text = Vec::new();
         item.read_start(4 * DIGITS, &mut text);
-        // A number that does not end there is none for us.
-        let goes_on = length > text.len() && text.last().is_some_and(u8::is_ascii_digit);
-        let Some(old) = unsigned(&text).filter(|_| !goes_on) else { return Ok(DeltaOutcome::NotANumber) };
+        // A number that continues beyond the read text is rejected.
+        let continues = length > text.len() && text.last().is_some_and(u8::is_ascii_digit);
+        let Some(old) = unsigned(&text).filter(|_| !continues) else { return Ok(DeltaOutcome::NotANumber) };
         let value = if delta.increment { old.wrapping_add(delta.amount) } else { old.saturating_sub(delta.amount) };
         let mut digits = value.to_string().into_bytes();
         let expired = item.expires();
@@ -84,18 +86,18 @@ impl Store {
             cas = self.next_cas();
             item.set_cas(cas);
             item.set_expires(expires);
-            item.set_stored(visit.now);
-            item.set_accessed(visit.now);
+            item.set_stored(context.now);
+            item.set_accessed(context.now);
             item.set_marks(item.marks() | mark::ACTIVE);
         } else {
             let header = Header {
                 hash,
                 client_flags: item.client_flags(),
                 expires,
-                stored: visit.now,
+                stored: context.now,
                 marks: item.marks() & mark::KEY_BINARY,
             };
-            match self.put(&mut stripe, Some(chunk), &header, key, &digits, visit) {
+            match self.put(&mut stripe, Some(chunk), &header, key, &digits, context) {
                 Ok(new) => cas = new,
                 Err(AllocationError::Refused(refused)) => return Err(refused),
                 Err(AllocationError::TooLarge | AllocationError::OutOfMemory) => return Ok(DeltaOutcome::OutOfMemory),

@@ -1,20 +1,20 @@
-//! Making room: taking a chunk, evicting for one, moving a page from one class to another.
+//! Frees memory: takes a chunk, evicts an item, moves a page from one class to another.
 
 use super::item::Item;
 use super::memory::Chunk;
 use super::stats::Counter;
 use super::{AllocationError, Congested, RequestContext, Store, item::mark};
 
-/// Items that one search for a victim looks at. Those that are locked are passed over.
+/// Items that one search for a victim examines. Locked items are skipped.
 const SCAN_MAX: usize = 50;
-/// Items that one search sends back to the head because they have been read.
+/// Recently read items that one search moves back to the head.
 const SECOND_CHANCES: usize = 16;
-/// Times that room is made before a request is told that there is none: others may take what was made.
+/// Attempts to free memory before a request fails: other requests may take the freed chunks.
 const ATTEMPTS: usize = 8;
 
 impl Store {
-    /// A chunk for an item of `size` bytes: a free one, or a victim's.
-    pub(super) fn allocate(&self, size: usize, visit: &RequestContext) -> Result<Chunk, AllocationError> {
+    /// Allocates a chunk for an item of `size` bytes: a free one, or a victim's.
+    pub(super) fn allocate(&self, size: usize, context: &RequestContext) -> Result<Chunk, AllocationError> {
         let class = self.class(size).ok_or(AllocationError::TooLarge)?;
         for _ in 0..ATTEMPTS {
             let mut slabs = self.lock_within_budget(&self.slabs)?;
@@ -22,7 +22,7 @@ impl Store {
                 return Ok(chunk);
             }
             drop(slabs);
-            if let Some(chunk) = self.evict(class, visit)? {
+            if let Some(chunk) = self.evict(class, context)? {
                 return Ok(chunk);
             }
             if !self.move_page_to(class) {
@@ -32,24 +32,26 @@ impl Store {
         Err(AllocationError::OutOfMemory)
     }
 
-    /// Evicts the item of `class` that was stored first and not read since, and takes its chunk.
-    fn evict(&self, class: usize, visit: &RequestContext) -> Result<Option<Chunk>, Congested> {
+    /// Evicts the oldest item of `class` that was not read since, and returns its chunk.
+    fn evict(&self, class: usize, context: &RequestContext) -> Result<Option<Chunk>, Congested> {
         let mut lru = self.lock_within_budget(&self.lrus[class])?;
         let mut next = lru.tail();
         let mut chances = 0;
         for _ in 0..SCAN_MAX {
             let Some(chunk) = next else { break };
             next = lru.before(&self.memory, chunk);
-            // The hash of what is in the list doesn't change. Only tried: its owner may be waiting for this list.
+            // The hash of a listed item doesn't change. Only `try_lock`: the item's owner may be
+            // waiting for this list.
             let Some(mut stripe) = self.stripe(self.item(chunk).hash()).try_lock() else { continue };
             let item = self.item(chunk);
-            let is_dead = self.miss_reason(item, visit.now).is_some();
+            let is_dead = self.miss_reason(item, context.now).is_some();
             if !is_dead && item.marks() & mark::ACTIVE != 0 && chances < SECOND_CHANCES {
                 chances += 1;
                 item.set_marks(item.marks() & !mark::ACTIVE);
                 lru.remove(&self.memory, chunk);
                 lru.push(&self.memory, chunk);
-                // A list of active items only: what was sent back first is at the tail again.
+                // All items of the list are active: the item that was moved first is at the tail
+                // again.
                 next = next.or(lru.tail());
                 continue;
             }
@@ -65,11 +67,14 @@ impl Store {
         Ok(None)
     }
 
-    /// Empties a page of the class that has the most and gives it to `class`, which has nothing to evict. Rare, and it
-    /// stalls the request that needs it: memcached has a thread for this, we do it where it is needed.
+    /// Empties a page of the class with the most pages and gives it to `class`, which has nothing
+    /// to evict.
+    ///
+    /// This is rare and stalls the request that needs it. memcached has a thread for this; here the
+    /// request does it.
     fn move_page_to(&self, class: usize) -> bool {
         let Some(_moving) = self.moving.try_lock() else {
-            // Another request makes room. Whether it is enough shows when it is done.
+            // Another request frees memory. The caller's next attempt shows if that was enough.
             drop(self.moving.lock());
             return true;
         };
@@ -88,7 +93,8 @@ impl Store {
                 in_use -= 1;
             }
         }
-        // What was not taken out is being written, or locked by this very request; or its owner has given it back meanwhile.
+        // A remaining chunk is being written or locked by this request, or its owner has freed it
+        // meanwhile.
         let moved = self.slabs.lock().reassign(&self.memory, from, page, class);
         if moved {
             self.stats.count(Counter::SlabsMoved);
@@ -96,9 +102,9 @@ impl Store {
         moved
     }
 
-    /// Evicts the item in `chunk`, if there is one and it is unused.
+    /// Evicts the item in `chunk`, if the chunk holds an item that is not in use.
     fn take_out(&self, chunk: Chunk) -> bool {
-        // Whether it is an item at all shows only in the table: this hash may be one that is just being written.
+        // Only the table shows if the chunk is an item: the hash may be half-written.
         let hash = Item::new(&self.memory, chunk).hash();
         let Some(mut stripe) = self.stripe(hash).try_lock() else { return false };
         if !stripe.remove(&self.memory, chunk) {

@@ -1,5 +1,7 @@
-//! The hash of keys: eight bytes at a time, multiplied and folded. Seeded, so that a client can't aim at one bucket. It
-//! protects against chance and mischief, not against cryptanalysis.
+//! The hash of keys: multiplies and folds eight bytes at a time.
+//!
+//! A seed prevents clients from targeting one bucket. The hash resists chance and mischief, not
+//! cryptanalysis.
 
 const FIRST: u64 = 0x9E37_79B9_7F4A_7C15;
 const SECOND: u64 = 0xD6E8_FEB8_6659_FD93;
@@ -9,7 +11,7 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// 32 well-mixed bits of `key`.
+/// Returns 32 well-mixed bits of `key`.
 pub(super) fn hash(seed: u64, key: &[u8]) -> u32 {
     let (whole, rest) = key.as_chunks::<8>();
     let mut state = seed ^ FIRST;
@@ -28,14 +30,15 @@ mod tests {
 
     #[test]
     fn keys_spread_over_locks_and_buckets() {
-        // The low bits choose the lock, the others the bucket: 10,000 keys that people would choose, 1,024 places each.
+        // The low bits select the lock, the others the bucket: 10,240 typical keys over 1,024 slots
+        // each.
         for shift in [0, 10, 20] {
             let mut counts = [0u32; 1024];
             for number in 0..10_240 {
                 let key = format!("user:{number}");
                 counts[(hash(7, key.as_bytes()) >> shift) as usize % 1024] += 1;
             }
-            // Ten on average; a hash that mixes badly has places with hundreds.
+            // The mean is ten; a hash that mixes badly has slots with hundreds.
             assert!(counts.iter().all(|count| *count < 40), "{:?}", counts.iter().max());
         }
     }
@@ -44,9 +47,9 @@ mod tests {
     fn every_byte_and_the_seed_count() {
         let key = *b"0123456789abcdefghi";
         let plain = hash(1, &key);
-        for place in 0..key.len() {
+        for position in 0..key.len() {
             let mut changed = key;
-            changed[place] ^= 1;
+            changed[position] ^= 1;
             assert_ne!(hash(1, &changed), plain);
         }
         assert_ne!(hash(2, &key), plain);

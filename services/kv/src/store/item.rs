@@ -1,22 +1,25 @@
-//! Place of an item in a chunk: six words of header, the key, the value. Beside each word stands which lock covers it:
-//! two locks never share one.
+//! Layout of an item in a chunk: six words of header, the key, the value.
+//!
+//! The comment at each word names the lock that covers it: two locks never share a word.
 
 use super::memory::{self, Chunk, Memory};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const HEADER: usize = 6;
 
-/// LRU neighbours: towards the head, towards the tail. Under the class's LRU lock. In a free chunk: the next free one,
-/// under the allocator's lock.
+/// LRU neighbours: towards the head, towards the tail. Under the class's LRU lock.
+///
+/// In a free chunk: the next free one, under the allocator's lock.
 const LINKS: usize = 0;
-/// Next in the bucket, marks, class, length of the key. Under the item lock, as all that follow.
+/// Next item in the bucket, marks, length of the key. Under the item lock, like all words that
+/// follow.
 const CHAIN: usize = 1;
 const CAS: usize = 2;
-/// When it was stored and when it was last read.
+/// Time of storing and time of the last read, in seconds since 1970.
 const TIMES: usize = 3;
 /// Length of the value and the client's flags.
 const VALUE: usize = 4;
-/// When it expires and the hash of its key.
+/// Expiry in seconds since 1970, and the hash of the key.
 const EXPIRY: usize = 5;
 
 /// Marks of an item.
@@ -25,20 +28,20 @@ pub(super) mod mark {
     pub(in super::super) const FETCHED: u16 = 1;
     /// Read since it was last considered for eviction.
     pub(in super::super) const ACTIVE: u16 = 2;
-    /// Out of date, but still served.
+    /// Stale, but still served.
     pub(in super::super) const STALE: u16 = 4;
-    /// Some client has been told to make it anew.
+    /// One client was asked to renew the item.
     pub(in super::super) const TOKEN_SENT: u16 = 8;
     /// The client sent the key as base64.
     pub(in super::super) const KEY_BINARY: u16 = 16;
 }
 
-/// Bytes that an item takes.
+/// Returns the size of an item, in bytes.
 pub(super) fn size(key: usize, value: usize) -> usize {
     8 * HEADER + key.next_multiple_of(8) + value.next_multiple_of(8)
 }
 
-/// Header that is written into a chunk when it becomes an item.
+/// Header of a new item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) hash: u32,
@@ -48,7 +51,7 @@ pub(super) struct Header {
     pub(super) marks: u16,
 }
 
-/// An item, seen through its chunk's words.
+/// An item, viewed through its chunk's words.
 #[derive(Clone, Copy)]
 pub(super) struct Item<'a>(&'a [AtomicU64]);
 
@@ -65,15 +68,15 @@ impl<'a> Item<'a> {
         Item(memory.words(chunk))
     }
 
-    fn get(self, place: usize) -> u64 {
-        self.0[place].load(Ordering::Relaxed)
+    fn get(self, index: usize) -> u64 {
+        self.0[index].load(Ordering::Relaxed)
     }
 
-    fn set(self, place: usize, word: u64) {
-        self.0[place].store(word, Ordering::Relaxed);
+    fn set(self, index: usize, word: u64) {
+        self.0[index].store(word, Ordering::Relaxed);
     }
 
-    /// Makes an item of a chunk that no other thread knows of. The value's parts follow each other.
+    /// Turns a chunk that no other thread knows into an item.
     pub(super) fn write(self, header: &Header, key: &[u8], value: &[u8]) {
         self.set(CHAIN, word(Chunk::NONE.0, u32::from(header.marks) << 16 | key.len() as u32));
         self.set(CAS, 0);
@@ -175,12 +178,12 @@ impl<'a> Item<'a> {
         memory::read(self.value_words(), self.value_len(), into);
     }
 
-    /// The first bytes of its value, so many at most.
+    /// Appends up to `most` first bytes of the value.
     pub(super) fn read_start(self, most: usize, into: &mut Vec<u8>) {
         memory::read(self.value_words(), self.value_len().min(most), into);
     }
 
-    /// Another value of the same length.
+    /// Replaces the value by one of the same length.
     pub(super) fn overwrite_value(self, value: &[u8]) {
         debug_assert_eq!(value.len(), self.value_len());
         memory::write(self.value_words(), value);

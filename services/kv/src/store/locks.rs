@@ -1,11 +1,14 @@
-//! The store's locks, in one place; no other file knows what they are made of. They are the runtime's latency-aware
-//! ones, with the thread waiting: every critical section here is short, and none waits for anything but another lock.
+//! The store's locks; no other file depends on their type.
+//!
+//! They are the runtime's latency-aware locks, and a waiting thread blocks. Every critical section
+//! is short and waits for nothing but another lock.
 
 pub(super) use leeward_runtime::locks::MutexGuard;
 use leeward_runtime::locks::{Congested, Mutex};
 
-/// A lock that a request may refuse to wait for. What it may spend is the running request's budget
-/// ([`leeward_runtime::budget`]).
+/// A lock whose wait a request may decline.
+///
+/// The limit is the running request's budget ([`leeward_runtime::budget`]).
 pub(super) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
@@ -13,7 +16,7 @@ impl<T> Lock<T> {
         Lock(Mutex::new(name, value))
     }
 
-    /// Waits as long as it takes.
+    /// Waits without limit.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock_blocking()
     }
@@ -23,7 +26,7 @@ impl<T> Lock<T> {
         self.0.try_lock()
     }
 
-    /// Waits unless that would cost more than the budget has.
+    /// Waits unless the wait would cost more than the budget has.
     pub(super) fn lock_unless_congested(&self) -> Result<MutexGuard<'_, T>, Congested> {
         self.0.lock_blocking_unless_congested()
     }

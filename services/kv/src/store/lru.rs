@@ -1,17 +1,19 @@
-//! Items of a class from the last stored to the first: a list through the items' headers. An item that has been read
-//! goes back to the head when its turn to be evicted comes (a second chance), so reading takes no LRU lock.
+//! LRU list of a class, from the last stored item to the first, linked through the items' headers.
+//!
+//! An item that was read returns to the head when eviction reaches it (a second chance), so reading
+//! takes no LRU lock.
 
 use super::item::Item;
 use super::memory::{Chunk, Memory};
 
-/// A class's list. Under its LRU lock.
+/// A class's list, protected by its LRU lock.
 pub(super) struct Lru {
     head: Chunk,
     tail: Chunk,
     length: usize,
-    /// Items that were stored in this class so far.
+    /// Items stored in this class so far.
     pub(super) stored: u64,
-    /// Items that were evicted from it so far.
+    /// Items evicted from this class so far.
     pub(super) evicted: u64,
 }
 
@@ -28,7 +30,7 @@ impl Lru {
         self.tail.some()
     }
 
-    /// The one before `chunk`, towards the head.
+    /// Returns the neighbour of `chunk` towards the head.
     pub(super) fn before(&self, memory: &Memory, chunk: Chunk) -> Option<Chunk> {
         Item::new(memory, chunk).links().0.some()
     }

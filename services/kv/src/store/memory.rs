@@ -1,20 +1,22 @@
-//! Pages of words and the chunks in them. A word is an atomic read and written relaxed: which thread may touch a chunk is
-//! decided by the locks, and what the compiler can't see of that stays defined behaviour without unsafe code.
+//! Pages of words and the chunks in them.
+//!
+//! A word is an atomic with relaxed access. The locks decide which thread may use a chunk; the
+//! atomics keep the rest defined without unsafe code.
 
 use super::config::PAGE;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const WORDS: usize = PAGE / 8;
-/// Bits of a chunk's number that say which of its page's chunks it is: enough for chunks of 64 bytes.
+/// Bits of a chunk's number for its index in the page: enough for chunks of 64 bytes.
 const INDEX_BITS: u32 = 14;
 
-/// A chunk's number: its page and its place there.
+/// A chunk's number: its page and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk(pub(super) u32);
 
 impl Chunk {
-    /// Stands for "none" in links.
+    /// Represents "none" in links.
     pub(super) const NONE: Chunk = Chunk(u32::MAX);
 
     pub(super) fn new(page: usize, index: usize) -> Self {
@@ -34,7 +36,7 @@ impl Chunk {
     }
 }
 
-/// All pages; those that are not in use take no memory.
+/// All pages; unused pages take no memory.
 pub(super) struct Memory {
     pages: Box<[Page]>,
     /// Words per chunk, by class.
@@ -52,20 +54,22 @@ impl Memory {
         Memory { pages: (0..pages).map(page).collect(), chunk_words: chunk_sizes.iter().map(|size| size / 8).collect() }
     }
 
-    /// Makes a page one of `class`; its memory is taken from the system the first time. Says how many chunks it has.
+    /// Assigns a page to `class` and returns its number of chunks.
+    ///
+    /// The first call allocates the page's memory.
     pub(super) fn open(&self, page: usize, class: usize) -> usize {
-        let place = &self.pages[page];
-        place.class.store(class as u8, Ordering::Relaxed);
-        place.words.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
+        let page_slot = &self.pages[page];
+        page_slot.class.store(class as u8, Ordering::Relaxed);
+        page_slot.words.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
         WORDS / self.chunk_words[class]
     }
 
-    /// The class of a chunk's page.
+    /// Returns the class of a chunk's page.
     pub(super) fn class(&self, chunk: Chunk) -> usize {
         self.pages[chunk.page()].class.load(Ordering::Relaxed).into()
     }
 
-    /// A chunk's words.
+    /// Returns a chunk's words.
     pub(super) fn words(&self, chunk: Chunk) -> &[AtomicU64] {
         let page = &self.pages[chunk.page()];
         let length = self.chunk_words[usize::from(page.class.load(Ordering::Relaxed))];
@@ -74,7 +78,7 @@ impl Memory {
     }
 }
 
-/// Writes `bytes` into words from the first on; the rest of the last is zero.
+/// Writes `bytes` from the first word on, and fills the last word with zeros.
 pub(super) fn write(words: &[AtomicU64], bytes: &[u8]) {
     let (whole, rest) = bytes.as_chunks::<8>();
     for (word, bytes) in words.iter().zip(whole) {
@@ -97,7 +101,7 @@ pub(super) fn read(words: &[AtomicU64], length: usize, into: &mut Vec<u8>) {
     into.truncate(end);
 }
 
-/// Whether words begin with `bytes`, as [`write`] leaves them.
+/// Returns whether the words begin with `bytes`, as [`write`] leaves them.
 pub(super) fn equal(words: &[AtomicU64], bytes: &[u8]) -> bool {
     let (whole, rest) = bytes.as_chunks::<8>();
     let is_same = |(word, bytes): (&AtomicU64, &[u8; 8])| word.load(Ordering::Relaxed) == u64::from_le_bytes(*bytes);

@@ -1,14 +1,19 @@
-//! The store: pairs in slab memory under memcached's locks. Time is an argument; nothing here knows of sockets.
+//! The store: pairs in slab memory under memcached's locks. Time is an argument; nothing here uses
+//! sockets.
 //!
-//! Three kinds of locks, taken in this order: an item lock (a stripe of the hash table), a class's LRU lock, the allocator's
-//! lock. Eviction begins at an LRU list and only tries the item lock of what it finds there. Until the first change each
-//! is taken with `may_lock`: a refused request has changed nothing that its key shows. From then on, and
-//! wherever memory is freed, waiting is a duty.
+//! The store has three kinds of locks, taken in this order: an item lock (a stripe of the hash
+//! table), a class's LRU lock, the allocator's lock. Eviction begins at an LRU list and only tries
+//! the item lock of each candidate.
 //!
-//! - `config`: sizes. `memory`: pages and chunks. `item`: what is in a chunk. `hash`, `table`: finding it.
-//! - `slabs`: the allocator. `lru`: the order of eviction. `evict`: making room.
-//! - `read`, `write`, `delta`: the operations. [`stats`]: what has been counted.
-//! - `locks`: what locks are made of.
+//! Until its first change an operation takes locks with `lock_within_budget`: a rejected request
+//! has changed nothing that its key shows. After the first change, and wherever memory is freed,
+//! the thread must wait.
+//!
+//! - `config`: sizes. `memory`: pages and chunks. `item`: a chunk's contents. `hash`, `table`:
+//!   lookup.
+//! - `slabs`: the allocator. `lru`: the order of eviction. `evict`: freeing memory.
+//! - `read`, `write`, `delta`: the operations. [`stats`]: counters.
+//! - `locks`: the type of the locks.
 
 mod config;
 mod delta;
@@ -40,49 +45,53 @@ use stats::{Counter, Stats};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use table::Stripe;
 
-/// A request as the store sees it. How long it may still wait for locks is the running request's budget
-/// ([`leeward_runtime::budget`]); outside of one nothing is refused.
+/// Context of one request to the store.
+///
+/// The running request's budget limits its waits for locks ([`leeward_runtime::budget`]); outside
+/// of a request nothing is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestContext {
     /// Seconds since 1970.
     pub now: u32,
-    /// The longest answer that may be made, in bytes, but for the words around its last value: a value that would make it longer is not read.
+    /// Limit of the answer's length in bytes, without the text around its last value.
+    ///
+    /// A value that would exceed the limit is not read.
     pub reply_max: usize,
 }
 
 impl RequestContext {
-    /// At `now`, with an answer of any length.
+    /// Creates a context at `now`, with an answer of any length.
     pub const fn at(now: u32) -> Self {
         RequestContext { now, reply_max: usize::MAX }
     }
 }
 
-/// Why an item has no place.
+/// Reason why an item gets no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AllocationError {
     Refused(Congested),
     TooLarge,
-    /// Nothing is free and nothing can be evicted.
+    /// No free chunk, and nothing to evict.
     OutOfMemory,
 }
 
 impl From<Congested> for AllocationError {
-    fn from(refused: Congested) -> Self {
-        AllocationError::Refused(refused)
+    fn from(congested: Congested) -> Self {
+        AllocationError::Refused(congested)
     }
 }
 
 /// Pairs in memory. Shared by all threads.
 ///
 /// ```
-/// use leeward_kv::store::{Store, StoreConfig, Visit, Write, WriteOutcome};
+/// use leeward_kv::store::{RequestContext, Store, StoreConfig, Write, WriteOutcome};
 ///
 /// let store = Store::new(&StoreConfig::default())?;
-/// let visit = Visit::at(1_700_000_000);
-/// let outcome = store.write(b"greeting", b"hello", &Write::default(), &visit).unwrap();
+/// let context = RequestContext::at(1_700_000_000);
+/// let outcome = store.write(b"greeting", b"hello", &Write::default(), &context).unwrap();
 /// assert!(matches!(outcome, WriteOutcome::Stored { .. }));
 /// let mut value = Vec::new();
-/// store.read(b"greeting", &visit, |found| found.unwrap().append_value(&mut value)).unwrap();
+/// store.read(b"greeting", &context, |found| found.unwrap().append_value(&mut value)).unwrap();
 /// assert_eq!(value, b"hello");
 /// # Ok::<(), leeward_kv::store::ConfigError>(())
 /// ```
@@ -93,7 +102,7 @@ pub struct Store {
     stripes: Box<[Lock<Stripe>]>,
     lrus: Box<[Lock<Lru>]>,
     slabs: Lock<Slabs>,
-    /// Held while a page changes hands.
+    /// Held while a page moves between classes.
     moving: Lock<()>,
     last_cas: AtomicU64,
     /// Items with this CAS id or a lower one are flushed.
@@ -103,12 +112,12 @@ pub struct Store {
     stats: Stats,
 }
 
-/// Contents of a store at one moment. While others use it the parts are of slightly different moments.
+/// Contents of a store. Under concurrent use the parts are from slightly different times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Items in the hash table.
     pub items: usize,
-    /// Of each class: items stored and evicted so far.
+    /// Items stored and evicted so far, by class.
     pub class_totals: Vec<(u64, u64)>,
     /// Buckets of the hash table.
     pub buckets: usize,
@@ -121,10 +130,10 @@ pub struct Usage {
 }
 
 impl Store {
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// # Errors
-    /// Settings that can't be.
+    /// The settings are invalid.
     pub fn new(config: &StoreConfig) -> Result<Self, ConfigError> {
         config.check()?;
         let (chunk_sizes, lock_power) = (config.chunk_sizes(), config.lock_power());
@@ -145,17 +154,17 @@ impl Store {
         })
     }
 
-    /// The settings that it was made with.
+    /// Returns the store's settings.
     pub fn config(&self) -> &StoreConfig {
         &self.config
     }
 
-    /// Counters of all threads.
+    /// Returns the counters of all threads.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Contents of the store. Takes every lock once: for statistics and tests.
+    /// Returns the contents of the store. Takes every lock once: for statistics and tests.
     pub fn usage(&self) -> Usage {
         let (mut items, mut buckets) = (0, 0);
         for stripe in &self.stripes {
@@ -176,15 +185,18 @@ impl Store {
         }
     }
 
-    /// The class of an item's size, from 1 as memcached counts, if it is not too large.
+    /// Returns the class for an item's size, from 1 as in memcached; `None` if the item is too
+    /// large.
     pub(crate) fn class_number(&self, key: usize, value: usize) -> Option<usize> {
         self.class(item::size(key, value)).map(|class| class + 1)
     }
 
-    /// Forgets all items that are stored before this call, or, `at` a later second, those that are stored before that.
-    /// As in memcached these are gone when the second before it begins: of a delay of one second nothing is left.
+    /// Flushes all items stored before this call or, with a later second `at`, before that second.
+    ///
+    /// As in memcached, the items disappear when the second before `at` begins: a delay of one
+    /// second is not a delay.
     pub fn flush(&self, at: Option<u32>) {
-        // A flush has a CAS id of its own, as with memcached: items have lower ones or higher ones.
+        // As in memcached, a flush has its own CAS id: every item's id is lower or higher.
         let cas = self.next_cas();
         match at {
             None => {
@@ -204,7 +216,8 @@ impl Store {
         &self.stripes[hash as usize & (self.stripes.len() - 1)]
     }
 
-    /// Waits for a lock unless that would cost more than the budget has. Every refusal is counted here.
+    /// Waits for a lock unless the wait would cost more than the budget has. Counts every
+    /// rejection.
     fn lock_within_budget<'a, T>(&self, lock: &'a Lock<T>) -> Result<MutexGuard<'a, T>, Congested> {
         lock.lock_unless_congested().inspect_err(|_| self.stats.count(Counter::Refused))
     }
@@ -221,7 +234,7 @@ impl Store {
         self.last_cas.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Why an item may no longer be served, if it may not.
+    /// Returns the reason why an item must not be served, if there is one.
     fn miss_reason(&self, item: Item<'_>, now: u32) -> Option<Counter> {
         let expires = item.expires();
         if expires != 0 && expires <= now {
@@ -233,20 +246,20 @@ impl Store {
         is_flushed.then_some(Counter::GetFlushed)
     }
 
-    /// The item of `key` if it may be served. One that may not is removed on the way.
+    /// Finds the item of `key`, if it may be served; removes it otherwise.
     fn find(&self, stripe: &mut Stripe, hash: u32, key: &[u8], now: u32) -> Result<Chunk, Option<Counter>> {
         let chunk = stripe.find(&self.memory, hash, key).ok_or(None)?;
         match self.miss_reason(self.item(chunk), now) {
             None => Ok(chunk),
-            Some(fate) => {
+            Some(reason) => {
                 self.unlink(stripe, chunk);
                 self.free(chunk);
-                Err(Some(fate))
+                Err(Some(reason))
             }
         }
     }
 
-    /// Takes an item out of table and list, whatever that takes.
+    /// Removes an item from table and list; waits without limit.
     fn unlink(&self, stripe: &mut Stripe, chunk: Chunk) {
         let mut lru = self.lrus[self.memory.class(chunk)].lock();
         lru.remove(&self.memory, chunk);
@@ -254,14 +267,18 @@ impl Store {
         stripe.remove(&self.memory, chunk);
     }
 
-    /// Gives a chunk that no other thread knows of back to the allocator, however long that takes.
+    /// Returns a chunk that no other thread knows to the allocator; waits without limit.
     fn free(&self, chunk: Chunk) {
         self.slabs.lock().free(&self.memory, chunk);
     }
 }
 
-/// The second in which something expires that a client writes as `exptime`: 0 is never, negative at once, up to thirty
-/// days from now on, more than that since 1970 (memcached's protocol).
+/// Converts a client's `exptime` to the second of expiry (memcached's protocol).
+///
+/// - 0: never.
+/// - Negative: at once.
+/// - Up to thirty days: relative to `now`.
+/// - More: seconds since 1970.
 pub fn expires(exptime: i64, now: u32) -> u32 {
     const MONTH: i64 = 60 * 60 * 24 * 30;
     match exptime {

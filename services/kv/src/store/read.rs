@@ -1,4 +1,4 @@
-//! Looking at an item, touching it, deleting it.
+//! Reads, touches and deletes items.
 
 use super::item::{Header, Item, mark};
 use super::memory::Chunk;
@@ -7,7 +7,7 @@ use super::table::Stripe;
 use super::{AllocationError, Congested, RequestContext, Store, expires};
 use std::cell::Cell;
 
-/// An item that is there, under its lock.
+/// An existing item, under its lock.
 pub struct ItemRef<'a> {
     pub(super) store: &'a Store,
     pub(super) item: Item<'a>,
@@ -16,85 +16,85 @@ pub struct ItemRef<'a> {
 }
 
 impl ItemRef<'_> {
-    /// The client's flags.
+    /// Returns the client's flags.
     pub fn client_flags(&self) -> u32 {
         self.item.client_flags()
     }
 
-    /// Bytes of its value.
+    /// Returns the length of the value, in bytes.
     pub fn value_len(&self) -> usize {
         self.item.value_len()
     }
 
-    /// Appends its value.
+    /// Appends the value.
     pub fn append_value(&self, into: &mut Vec<u8>) {
         self.item.read_value(into);
     }
 
-    /// Its CAS id.
+    /// Returns the CAS id.
     pub fn cas(&self) -> u64 {
         self.item.cas()
     }
 
-    /// Seconds until it expires; `None`: never does.
+    /// Returns the seconds until the item expires; `None`: never.
     pub fn ttl(&self) -> Option<u32> {
         let expires = self.item.expires();
         (expires != 0).then(|| expires.saturating_sub(self.now))
     }
 
-    /// Seconds since it was last read or stored.
+    /// Returns the seconds since the item was last read or stored.
     pub fn seconds_since_access(&self) -> u32 {
         self.now.saturating_sub(self.item.accessed())
     }
 
-    /// Whether it has been read since it was stored.
+    /// Returns whether the item has been read since it was stored.
     pub fn was_fetched(&self) -> bool {
         self.marks.get() & mark::FETCHED != 0
     }
 
-    /// Whether it is out of date, but still served.
+    /// Returns whether the item is stale, but still served.
     pub fn is_stale(&self) -> bool {
         self.marks.get() & mark::STALE != 0
     }
 
-    /// Whether some client has been told to make it anew.
+    /// Returns whether one client was asked to renew the item.
     pub fn is_being_renewed(&self) -> bool {
         self.marks.get() & mark::TOKEN_SENT != 0
     }
 
-    /// Whether its key came as base64.
+    /// Returns whether the client sent the key as base64.
     pub fn has_binary_key(&self) -> bool {
         self.marks.get() & mark::KEY_BINARY != 0
     }
 
-    /// Its class, from 1 as memcached counts.
+    /// Returns the class, from 1 as in memcached.
     pub fn class(&self) -> usize {
         self.store.class_number(self.item.key_len(), self.item.value_len()).unwrap_or(0)
     }
 
-    /// Bytes that it takes.
+    /// Returns the item's size, in bytes.
     pub fn size(&self) -> usize {
         super::item::size(self.item.key_len(), self.item.value_len())
     }
 
-    /// Notes that it has been read.
+    /// Records a read.
     pub fn mark_fetched(&self) {
         self.item.set_accessed(self.now);
         self.mark(mark::FETCHED | mark::ACTIVE);
     }
 
-    /// Whether it expires before the second that a client writes as `exptime`.
+    /// Returns whether the item expires before a client's `exptime`.
     pub(crate) fn expires_before(&self, exptime: i64) -> bool {
         let expires_at = self.item.expires();
         expires_at != 0 && expires_at < expires(exptime, self.now)
     }
 
-    /// Lets it expire another time, as a client writes it.
+    /// Sets the expiry to a client's `exptime`.
     pub fn touch(&self, exptime: i64) {
         self.item.set_expires(expires(exptime, self.now));
     }
 
-    /// Some client has been told to make it anew.
+    /// Records that one client was asked to renew the item.
     pub fn mark_renewing(&self) {
         self.mark(mark::TOKEN_SENT);
     }
@@ -107,89 +107,91 @@ impl ItemRef<'_> {
     }
 }
 
-/// Way of deleting an item.
+/// Ways of deleting an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
-    /// The item goes.
+    /// Removes the item.
     Delete,
-    /// The item stays, but is out of date from now on.
+    /// Keeps the item and marks it stale.
     Invalidate,
-    /// The item stays as it is.
+    /// Keeps the item unchanged.
     Keep,
 }
 
 impl Store {
-    /// Looks at the item of `key` under its lock.
+    /// Calls `look` with the item of `key`, under its lock.
     ///
     /// # Errors
-    /// Refused for the lock; `look` was not called.
+    /// The lock is congested; `look` was not called.
     pub fn read<R>(
         &self,
         key: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         look: impl FnOnce(Option<&ItemRef<'_>>) -> R,
     ) -> Result<R, Congested> {
         let hash = self.hash(key);
         let mut stripe = self.lock_within_budget(self.stripe(hash))?;
-        let found = self.find_counted(&mut stripe, hash, key, visit).map(|chunk| self.item_ref(chunk, visit.now));
+        let found = self.find_counted(&mut stripe, hash, key, context).map(|chunk| self.item_ref(chunk, context.now));
         Ok(look(found.as_ref()))
     }
 
-    /// Looks at the item of `key` under its lock. A missing one is made first, empty; `look` learns whether it was.
-    /// `None`: there is no memory for that.
+    /// Calls `look` with the item of `key`, under its lock; creates a missing item first, empty.
+    ///
+    /// `look` also gets whether the item was created. Returns `None` without memory for a new item.
     ///
     /// # Errors
-    /// Refused for a lock; nothing has changed, and `look` was not called.
+    /// A lock is congested; nothing has changed, and `look` was not called.
     pub(crate) fn read_or_create<R>(
         &self,
         key: &[u8],
         is_binary: bool,
-        visit: &RequestContext,
+        context: &RequestContext,
         look: impl FnOnce(&ItemRef<'_>, bool) -> R,
     ) -> Result<Option<R>, Congested> {
         let hash = self.hash(key);
         let mut stripe = self.lock_within_budget(self.stripe(hash))?;
-        if let Some(chunk) = self.find_counted(&mut stripe, hash, key, visit) {
-            return Ok(Some(look(&self.item_ref(chunk, visit.now), false)));
+        if let Some(chunk) = self.find_counted(&mut stripe, hash, key, context) {
+            return Ok(Some(look(&self.item_ref(chunk, context.now), false)));
         }
         let marks = if is_binary { mark::KEY_BINARY } else { 0 };
-        let header = Header { hash, client_flags: 0, expires: 0, stored: visit.now, marks };
-        match self.put(&mut stripe, None, &header, key, b"", visit) {
+        let header = Header { hash, client_flags: 0, expires: 0, stored: context.now, marks };
+        match self.put(&mut stripe, None, &header, key, b"", context) {
             Ok(_) => {}
-            Err(AllocationError::Refused(refused)) => return Err(refused),
+            Err(AllocationError::Refused(congested)) => return Err(congested),
             Err(AllocationError::TooLarge | AllocationError::OutOfMemory) => return Ok(None),
         }
         let made = stripe.find(&self.memory, hash, key);
-        Ok(made.map(|chunk| look(&self.item_ref(chunk, visit.now), true)))
+        Ok(made.map(|chunk| look(&self.item_ref(chunk, context.now), true)))
     }
 
-    /// The item of `key` if it may be served. Otherwise the reason is counted.
-    fn find_counted(&self, stripe: &mut Stripe, hash: u32, key: &[u8], visit: &RequestContext) -> Option<Chunk> {
-        let found = self.find(stripe, hash, key, visit.now);
-        if let Err(Some(fate)) = found {
-            self.stats.count(fate);
+    /// Finds the item of `key`, if it may be served; counts the reason otherwise.
+    fn find_counted(&self, stripe: &mut Stripe, hash: u32, key: &[u8], context: &RequestContext) -> Option<Chunk> {
+        let found = self.find(stripe, hash, key, context.now);
+        if let Err(Some(reason)) = found {
+            self.stats.count(reason);
         }
         found.ok()
     }
 
-    /// Deletes the item of `key` if `decide`, under its lock, says so. What `decide` has said beside that is returned;
-    /// `None` if there is no such item.
+    /// Deletes the item of `key` if `decide`, called under its lock, decides so.
+    ///
+    /// Returns the second result of `decide`; `None` for a missing item.
     ///
     /// # Errors
-    /// Refused for a lock. If that was the LRU's, `decide` was called, but nothing has changed.
+    /// A lock is congested; nothing has changed. If it was the LRU lock, `decide` was called.
     pub(crate) fn delete_if<R>(
         &self,
         key: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
         decide: impl FnOnce(&ItemRef<'_>) -> (Deletion, R),
     ) -> Result<Option<R>, Congested> {
         let hash = self.hash(key);
         let mut stripe = self.lock_within_budget(self.stripe(hash))?;
-        let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
+        let Ok(chunk) = self.find(&mut stripe, hash, key, context.now) else {
             self.stats.count(Counter::DeleteMisses);
             return Ok(None);
         };
-        let found = self.item_ref(chunk, visit.now);
+        let found = self.item_ref(chunk, context.now);
         let (deletion, answer) = decide(&found);
         match deletion {
             Deletion::Keep => {}
@@ -212,12 +214,12 @@ impl Store {
         Ok(Some(answer))
     }
 
-    /// Deletes the item of `key`; whether there was one.
+    /// Deletes the item of `key`; returns whether it existed.
     ///
     /// # Errors
-    /// Refused for a lock; nothing has changed.
-    pub fn delete(&self, key: &[u8], visit: &RequestContext) -> Result<bool, Congested> {
-        Ok(self.delete_if(key, visit, |_| (Deletion::Delete, ()))?.is_some())
+    /// A lock is congested; nothing has changed.
+    pub fn delete(&self, key: &[u8], context: &RequestContext) -> Result<bool, Congested> {
+        Ok(self.delete_if(key, context, |_| (Deletion::Delete, ()))?.is_some())
     }
 
     pub(super) fn item_ref(&self, chunk: super::Chunk, now: u32) -> ItemRef<'_> {

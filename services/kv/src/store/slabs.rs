@@ -1,17 +1,20 @@
-//! The allocator: which pages belong to which class, and which chunks are free. All of it is under one lock, as in
-//! memcached, and a page's memory is taken from the system and cleared under it.
+//! The allocator: the pages of each class, and the free chunks.
+//!
+//! As in memcached, one lock covers all of it; under it a page's memory is allocated and cleared.
 
 use super::item::Item;
 use super::memory::{Chunk, Memory};
 use std::cmp::Reverse;
 
-/// Under the allocator's lock. Nothing here takes longer the more chunks there are: a page's free chunks are a list of their
-/// own, and those that were never used are only counted.
+/// State under the allocator's lock.
+///
+/// No operation takes longer with more chunks: each page lists its own free chunks, and chunks that
+/// were never used are only counted.
 pub(super) struct Slabs {
     classes: Vec<Class>,
-    /// Places that were ever in use.
+    /// State of each page that was ever in use.
     page_states: Vec<PageState>,
-    /// Pages that no class has: handed out from the last.
+    /// Pages without a class; the last one is handed out first.
     free_pages: Vec<u32>,
     /// Pages in use.
     pages: usize,
@@ -21,7 +24,7 @@ pub(super) struct Slabs {
 struct Class {
     /// Bytes per chunk.
     size: usize,
-    /// Pages with free chunks, but for one that is being emptied.
+    /// Pages with free chunks, except a page that is being emptied.
     open: Vec<u32>,
     free: usize,
     used: usize,
@@ -31,12 +34,12 @@ struct Class {
 /// A page's free chunks.
 #[derive(Clone, Copy)]
 struct PageState {
-    /// The first that was given back; each leads to the next.
+    /// Most recently freed chunk; each links to the next.
     freed: Chunk,
-    /// From this one on none was ever used by the page's class.
+    /// Index of the first chunk that the page's class never used.
     fresh: usize,
     free: usize,
-    /// Whether its chunks are given to no item, because the page is being emptied.
+    /// The page is being emptied: its chunks are not handed out.
     closed: bool,
 }
 
@@ -45,11 +48,11 @@ struct PageState {
 pub struct ClassUsage {
     /// Bytes per chunk.
     pub chunk: usize,
-    /// Pages that it has.
+    /// Pages of the class.
     pub pages: usize,
-    /// Chunks that hold an item, or are on their way to or from being one.
+    /// Chunks that hold an item, or are about to, or were just unlinked.
     pub used: usize,
-    /// Chunks that are free.
+    /// Free chunks.
     pub free: usize,
 }
 
@@ -64,7 +67,7 @@ impl Slabs {
         }
     }
 
-    /// A chunk of `class`: a free one, or one of a new page; `None` if there is neither.
+    /// Allocates a chunk of `class`: a free one, or one of a new page; `None` if there is neither.
     pub(super) fn allocate(&mut self, memory: &Memory, class: usize) -> Option<Chunk> {
         if self.classes[class].open.is_empty() {
             let page = self.free_pages.pop()?;
@@ -72,19 +75,19 @@ impl Slabs {
         }
         let class = &mut self.classes[class];
         let page = *class.open.last()? as usize;
-        let place = &mut self.page_states[page];
-        let chunk = match place.freed.some() {
+        let page_state = &mut self.page_states[page];
+        let chunk = match page_state.freed.some() {
             Some(chunk) => {
-                place.freed = Item::new(memory, chunk).links().1;
+                page_state.freed = Item::new(memory, chunk).links().1;
                 chunk
             }
             None => {
-                place.fresh += 1;
-                Chunk::new(page, place.fresh - 1)
+                page_state.fresh += 1;
+                Chunk::new(page, page_state.fresh - 1)
             }
         };
-        place.free -= 1;
-        if place.free == 0 {
+        page_state.free -= 1;
+        if page_state.free == 0 {
             class.open.pop();
         }
         class.free -= 1;
@@ -92,14 +95,14 @@ impl Slabs {
         Some(chunk)
     }
 
-    /// Gives a chunk back.
+    /// Frees a chunk.
     pub(super) fn free(&mut self, memory: &Memory, chunk: Chunk) {
         let class = &mut self.classes[memory.class(chunk)];
-        let place = &mut self.page_states[chunk.page()];
-        Item::new(memory, chunk).set_links(Chunk::NONE, place.freed);
-        place.freed = chunk;
-        place.free += 1;
-        if place.free == 1 && !place.closed {
+        let page_state = &mut self.page_states[chunk.page()];
+        Item::new(memory, chunk).set_links(Chunk::NONE, page_state.freed);
+        page_state.freed = chunk;
+        page_state.free += 1;
+        if page_state.free == 1 && !page_state.closed {
             class.open.push(chunk.page() as u32);
         }
         class.free += 1;
@@ -108,11 +111,11 @@ impl Slabs {
 
     fn give_page(&mut self, memory: &Memory, class: usize, page: u32) {
         let count = memory.open(page as usize, class);
-        let place = PageState { freed: Chunk::NONE, fresh: 0, free: count, closed: false };
+        let page_state = PageState { freed: Chunk::NONE, fresh: 0, free: count, closed: false };
         if self.page_states.len() <= page as usize {
-            self.page_states.resize(page as usize + 1, PageState { free: 0, ..place });
+            self.page_states.resize(page as usize + 1, PageState { free: 0, ..page_state });
         }
-        self.page_states[page as usize] = place;
+        self.page_states[page as usize] = page_state;
         let class = &mut self.classes[class];
         class.pages.push(page);
         class.open.push(page);
@@ -120,39 +123,43 @@ impl Slabs {
         self.pages += 1;
     }
 
-    /// The class from which a page would be missed least: the one with the most; of several the one that has least in its.
+    /// Returns the class to take a page from: the one with most pages; among equals the one that
+    /// uses fewest bytes.
     pub(super) fn donor_class(&self, except: usize) -> Option<usize> {
-        let may_give = |index: &usize| *index != except && !self.classes[*index].pages.is_empty();
+        let has_page = |index: &usize| *index != except && !self.classes[*index].pages.is_empty();
         let wealth = |index: &usize| {
             let class = &self.classes[*index];
             (class.pages.len(), Reverse(class.used * class.size))
         };
-        (0..self.classes.len()).filter(may_give).max_by_key(wealth)
+        (0..self.classes.len()).filter(has_page).max_by_key(wealth)
     }
 
-    /// A page of `class` to be emptied: the one it has had the longest.
+    /// Returns the page of `class` that is emptied first: its oldest.
     pub(super) fn oldest_page(&self, class: usize) -> Option<u32> {
         self.classes[class].pages.first().copied()
     }
 
-    /// Keeps the free chunks of `page` from everyone, those that are given back from now on, too. Says how many chunks are
-    /// not free.
+    /// Closes `page`, so that its free chunks are not handed out, and returns the number of used
+    /// chunks.
+    ///
+    /// Chunks that are freed later stay closed, too.
     pub(super) fn close(&mut self, class: usize, page: u32) -> usize {
         self.classes[class].open.retain(|other| *other != page);
         let all = self.chunks_per_page(class);
-        let place = &mut self.page_states[page as usize];
-        place.closed = true;
-        all - place.free
+        let page_state = &mut self.page_states[page as usize];
+        page_state.closed = true;
+        all - page_state.free
     }
 
-    /// Makes `page`, which was closed, one of `to` if all its chunks are free; else they are its class's again.
+    /// Moves the closed `page` to class `to` if all its chunks are free; otherwise reopens it for
+    /// its class.
     pub(super) fn reassign(&mut self, memory: &Memory, class: usize, page: u32, to: usize) -> bool {
         let all = self.chunks_per_page(class);
-        let place = &mut self.page_states[page as usize];
-        place.closed = false;
+        let page_state = &mut self.page_states[page as usize];
+        page_state.closed = false;
         let from = &mut self.classes[class];
-        if place.free < all {
-            if place.free > 0 {
+        if page_state.free < all {
+            if page_state.free > 0 {
                 from.open.push(page);
             }
             return false;
@@ -229,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model: every chunk is somebody's or free, never both, and the books say how many.
+        /// Compares with a model: every chunk is held or free, never both, and the counts agree.
         #[test]
         fn no_chunk_is_lost_or_handed_out_twice(steps in prop::collection::vec((0u8..6, any::<u16>()), 0..300)) {
             let sizes = [1 << 17, 1 << 18, PAGE];

@@ -48,20 +48,20 @@ counters! {
     Refused = "lock_refusals",
 }
 
-/// Threads beyond this many share counters.
+/// Number of copies of the counters; more threads share copies.
 const SHARDS: usize = 16;
 
 #[repr(align(128))]
 struct Shard([AtomicU64; COUNTERS.len()]);
 
-/// Counters that each thread keeps for itself, or nearly so: memcached's are per thread too.
+/// Counters with a copy per thread, up to [`SHARDS`]; memcached's are per thread, too.
 pub struct Stats(Box<[Shard]>);
 
 thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Which counters are this thread's.
+/// Returns the index of this thread's counters.
 fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     SHARD.with(|shard| {
@@ -82,12 +82,12 @@ impl Stats {
         self.0[shard()].0[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many so far.
+    /// Returns the count so far.
     pub fn get(&self, counter: Counter) -> u64 {
         self.0.iter().fold(0, |sum, shard| sum.wrapping_add(shard.0[counter as usize].load(Ordering::Relaxed)))
     }
 
-    /// Everything counted so far is forgotten.
+    /// Resets all counters.
     pub fn reset(&self) {
         self.0.iter().flat_map(|shard| &shard.0).for_each(|counter| counter.store(0, Ordering::Relaxed));
     }

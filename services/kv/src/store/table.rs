@@ -1,5 +1,6 @@
-//! The hash table's part under one item lock: its buckets, chained through the items. It grows by itself when its chains
-//! get long; the other parts go on meanwhile.
+//! The part of the hash table under one item lock: its buckets, chained through the items.
+//!
+//! Each part grows by itself when its chains get long; the other parts stay available.
 
 use super::item::Item;
 use super::memory::{Chunk, Memory};
@@ -8,7 +9,7 @@ use super::memory::{Chunk, Memory};
 pub(super) struct Stripe {
     buckets: Box<[Chunk]>,
     items: usize,
-    /// Bits of a hash that have chosen the lock.
+    /// Low bits of a hash that select the lock.
     lock_power: u8,
 }
 
@@ -42,7 +43,7 @@ impl Stripe {
     }
 
     pub(super) fn insert(&mut self, memory: &Memory, chunk: Chunk) {
-        // memcached's measure: one and a half items per bucket.
+        // memcached's limit: one and a half items per bucket.
         if self.items >= self.buckets.len() + self.buckets.len() / 2 && self.buckets.len() < 1 << 20 {
             self.grow(memory);
         }
@@ -53,20 +54,20 @@ impl Stripe {
         self.items += 1;
     }
 
-    /// Whether it was there.
+    /// Removes the item; returns whether the table contained it.
     pub(super) fn remove(&mut self, memory: &Memory, chunk: Chunk) -> bool {
         let item = Item::new(memory, chunk);
         let bucket = self.bucket(item.hash());
-        let mut place = self.buckets[bucket];
-        if place == chunk {
+        let mut next = self.buckets[bucket];
+        if next == chunk {
             self.buckets[bucket] = item.next();
             self.items -= 1;
             return true;
         }
-        while let Some(before) = place.some() {
+        while let Some(before) = next.some() {
             let before = Item::new(memory, before);
-            place = before.next();
-            if place == chunk {
+            next = before.next();
+            if next == chunk {
                 before.set_next(item.next());
                 self.items -= 1;
                 return true;
@@ -100,7 +101,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a plain map, from one bucket on, with hashes that often collide.
+        /// Compares with a plain map, starting with one bucket, with hashes that often collide.
         #[test]
         fn behaves_as_a_map(steps in prop::collection::vec((any::<bool>(), 0u32..60), 0..200)) {
             let memory = Memory::new(1, &[96, PAGE]);

@@ -1,4 +1,4 @@
-//! Storing: set, add, replace, append, prepend, each also only if the CAS id is the expected one.
+//! Stores items: set, add, replace, append, prepend, each optionally with an expected CAS id.
 
 use super::item::{self, Header, mark};
 use super::memory::Chunk;
@@ -6,34 +6,34 @@ use super::stats::Counter;
 use super::table::Stripe;
 use super::{AllocationError, Congested, RequestContext, Store};
 
-/// When a value is stored and what of it.
+/// Condition and kind of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// In any case.
+    /// Always.
     #[default]
     Set,
-    /// If there is none yet.
+    /// Only if the key is missing.
     Add,
-    /// If there is one.
+    /// Only if the key exists.
     Replace,
-    /// Behind the one that is there.
+    /// Appends to an existing value.
     Append,
-    /// Before the one that is there.
+    /// Prepends to an existing value.
     Prepend,
 }
 
-/// How something is stored.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Write {
     /// See [`Mode`].
     pub mode: Mode,
-    /// The client's flags. Appending keeps those that are there.
+    /// The client's flags. Appending keeps the existing ones.
     pub client_flags: u32,
-    /// When it expires, in seconds since 1970; 0: never. Appending keeps what is there.
+    /// Expiry in seconds since 1970; 0: never. Appending keeps the existing one.
     pub expires: u32,
-    /// Only if the item's CAS id is this one.
+    /// Required CAS id; `None` for any.
     pub cas: Option<u64>,
-    /// A lower CAS id than the item's is enough, but then what is stored counts as out of date.
+    /// Accepts a CAS id lower than the item's, but marks the stored item stale.
     pub allow_stale: bool,
     /// The client sent the key as base64.
     pub binary_key: bool,
@@ -43,48 +43,49 @@ pub struct Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum WriteOutcome {
-    /// The item is stored, under this CAS id.
+    /// The item is stored under this CAS id.
     Stored {
-        /// Of the new item.
+        /// CAS id of the new item.
         cas: u64,
     },
     /// The mode's condition does not hold.
     NotStored,
     /// The item has another CAS id.
     Exists,
-    /// There is no item with any CAS id.
+    /// A CAS id was required, but the key is missing.
     NotFound,
-    /// No class has chunks that large. A value that was to be replaced in any case is gone, as with memcached: it would be
-    /// out of date.
+    /// No class has chunks that large.
+    ///
+    /// An unconditional write has removed the old value, as in memcached: it would be out of date.
     TooLarge,
-    /// Nothing is free and nothing can be evicted. A value that was to be replaced in any case is gone, too.
+    /// No free chunk, and nothing to evict. An unconditional write has removed the old value.
     OutOfMemory,
 }
 
-/// Decision by the conditions.
+/// Decision after checking the conditions.
 enum Decision {
     Store { marks: u16, expires: u32 },
     Reject(WriteOutcome),
 }
 
 impl Store {
-    /// Stores `value` under `key` as `write` says.
+    /// Stores `value` under `key` with the options of `write`.
     ///
     /// # Errors
-    /// Refused for a lock: what was there is there as before.
+    /// A lock is congested; the old value is unchanged.
     pub fn write(
         &self,
         key: &[u8],
         value: &[u8],
         write: &Write,
-        visit: &RequestContext,
+        context: &RequestContext,
     ) -> Result<WriteOutcome, Congested> {
         debug_assert!(!key.is_empty() && key.len() <= super::KEY_MAX);
         self.stats.count(Counter::CmdSet);
         let outcome = if matches!(write.mode, Mode::Append | Mode::Prepend) {
-            self.extend(key, value, write, visit)
+            self.extend(key, value, write, context)
         } else {
-            self.replace(key, value, write, visit)
+            self.replace(key, value, write, context)
         };
         match outcome {
             Ok(outcome) => {
@@ -93,35 +94,35 @@ impl Store {
                 }
                 Ok(outcome)
             }
-            Err(AllocationError::Refused(refused)) => Err(refused),
+            Err(AllocationError::Refused(congested)) => Err(congested),
             Err(AllocationError::TooLarge) => {
                 self.stats.count(Counter::StoreTooLarge);
-                self.discard_unless_conditional(key, write, visit)?;
+                self.discard_unless_conditional(key, write, context)?;
                 Ok(WriteOutcome::TooLarge)
             }
             Err(AllocationError::OutOfMemory) => {
                 self.stats.count(Counter::StoreNoMemory);
-                self.discard_unless_conditional(key, write, visit)?;
+                self.discard_unless_conditional(key, write, context)?;
                 Ok(WriteOutcome::OutOfMemory)
             }
         }
     }
 
-    /// Whether a value of this size has a place in some class.
+    /// Returns whether some class has chunks for a value of this size.
     pub fn fits(&self, key: usize, value: usize) -> bool {
         value <= super::PAGE && self.class(item::size(key, value)).is_some()
     }
 
-    /// Removes the item that is there, which would be out of date if this was to be stored in any case.
-    fn discard_unless_conditional(&self, key: &[u8], write: &Write, visit: &RequestContext) -> Result<(), Congested> {
-        if write.mode == Mode::Set && write.cas.is_none() { self.discard(key, visit) } else { Ok(()) }
+    /// Removes the old item after a failed unconditional write: it would be out of date.
+    fn discard_unless_conditional(&self, key: &[u8], write: &Write, context: &RequestContext) -> Result<(), Congested> {
+        if write.mode == Mode::Set && write.cas.is_none() { self.discard(key, context) } else { Ok(()) }
     }
 
-    /// Removes what is there and can't be replaced.
-    pub(crate) fn discard(&self, key: &[u8], visit: &RequestContext) -> Result<(), Congested> {
+    /// Removes an item that can't be replaced.
+    pub(crate) fn discard(&self, key: &[u8], context: &RequestContext) -> Result<(), Congested> {
         let hash = self.hash(key);
         let mut stripe = self.lock_within_budget(self.stripe(hash))?;
-        if let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) {
+        if let Ok(chunk) = self.find(&mut stripe, hash, key, context.now) {
             self.unlink(&mut stripe, chunk);
             drop(stripe);
             self.free(chunk);
@@ -129,27 +130,27 @@ impl Store {
         Ok(())
     }
 
-    /// The chunk is taken and filled before the item is locked.
+    /// Replaces the item; takes and fills the chunk before it locks the item.
     fn replace(
         &self,
         key: &[u8],
         value: &[u8],
         write: &Write,
-        visit: &RequestContext,
+        context: &RequestContext,
     ) -> Result<WriteOutcome, AllocationError> {
         let hash = self.hash(key);
-        let chunk = self.allocate(item::size(key.len(), value.len()), visit)?;
+        let chunk = self.allocate(item::size(key.len(), value.len()), context)?;
         let header = Header {
             hash,
             client_flags: write.client_flags,
             expires: write.expires,
-            stored: visit.now,
+            stored: context.now,
             marks: if write.binary_key { mark::KEY_BINARY } else { 0 },
         };
         self.item(chunk).write(&header, key, value);
-        let outcome = self.replace_locked(hash, key, chunk, write, visit);
+        let outcome = self.replace_locked(hash, key, chunk, write, context);
         if !matches!(outcome, Ok(WriteOutcome::Stored { .. })) {
-            // Nobody has seen it.
+            // No other thread has seen the chunk.
             self.free(chunk);
         }
         outcome.map_err(AllocationError::Refused)
@@ -161,10 +162,10 @@ impl Store {
         key: &[u8],
         chunk: Chunk,
         write: &Write,
-        visit: &RequestContext,
+        context: &RequestContext,
     ) -> Result<WriteOutcome, Congested> {
         let mut stripe = self.lock_within_budget(self.stripe(hash))?;
-        let old = self.find(&mut stripe, hash, key, visit.now).ok();
+        let old = self.find(&mut stripe, hash, key, context.now).ok();
         let (marks, expires) = match self.decide(old, write) {
             Decision::Store { marks, expires } => (marks, expires),
             Decision::Reject(outcome) => return Ok(outcome),
@@ -181,21 +182,21 @@ impl Store {
     }
 
     fn decide(&self, old: Option<Chunk>, write: &Write) -> Decision {
-        let plainly = Decision::Store { marks: 0, expires: write.expires };
+        let unconditional = Decision::Store { marks: 0, expires: write.expires };
         match (write.mode, old, write.cas) {
             (Mode::Add, Some(old), _) => {
-                // As with memcached, asking for it counts as using it.
+                // As in memcached, asking for it counts as use.
                 let item = self.item(old);
                 item.set_marks(item.marks() | mark::ACTIVE);
                 Decision::Reject(WriteOutcome::NotStored)
             }
-            (Mode::Add, None, _) => plainly,
+            (Mode::Add, None, _) => unconditional,
             (_, None, Some(_)) => Decision::Reject(WriteOutcome::NotFound),
             (Mode::Replace, None, None) => Decision::Reject(WriteOutcome::NotStored),
             (_, Some(old), Some(cas)) => {
                 let item = self.item(old);
                 if cas == item.cas() {
-                    plainly
+                    unconditional
                 } else if write.allow_stale && cas < item.cas() {
                     let marks = mark::STALE | item.marks() & mark::TOKEN_SENT;
                     Decision::Store { marks, expires: item.expires() }
@@ -203,21 +204,22 @@ impl Store {
                     Decision::Reject(WriteOutcome::Exists)
                 }
             }
-            (_, _, None) => plainly,
+            (_, _, None) => unconditional,
         }
     }
 
-    /// Appending needs the item's length before it can ask for memory: all of it is under the item lock.
+    /// Appends or prepends. Holds the item lock throughout: the item's length must be known before
+    /// the allocation.
     fn extend(
         &self,
         key: &[u8],
         value: &[u8],
         write: &Write,
-        visit: &RequestContext,
+        context: &RequestContext,
     ) -> Result<WriteOutcome, AllocationError> {
         let hash = self.hash(key);
         let mut stripe = self.lock_within_budget(self.stripe(hash))?;
-        let Ok(old) = self.find(&mut stripe, hash, key, visit.now) else {
+        let Ok(old) = self.find(&mut stripe, hash, key, context.now) else {
             return Ok(WriteOutcome::NotStored);
         };
         let item = self.item(old);
@@ -236,11 +238,11 @@ impl Store {
             hash,
             client_flags: item.client_flags(),
             expires: item.expires(),
-            stored: visit.now,
+            stored: context.now,
             marks: item.marks() & mark::KEY_BINARY,
         };
-        let cas = match self.put(&mut stripe, Some(old), &header, key, &whole, visit) {
-            // What is there stays; memcached says no more about it either.
+        let cas = match self.put(&mut stripe, Some(old), &header, key, &whole, context) {
+            // The old value stays; memcached reports no more about it either.
             Err(AllocationError::TooLarge | AllocationError::OutOfMemory) => {
                 self.stats.count(Counter::StoreNoMemory);
                 return Ok(WriteOutcome::NotStored);
@@ -252,7 +254,7 @@ impl Store {
         Ok(WriteOutcome::Stored { cas })
     }
 
-    /// Makes a new item, in the place of `old`, which the caller frees when it has unlocked the item.
+    /// Creates a new item in place of `old`; the caller frees `old` after it has unlocked the item.
     pub(super) fn put(
         &self,
         stripe: &mut Stripe,
@@ -260,9 +262,9 @@ impl Store {
         header: &Header,
         key: &[u8],
         value: &[u8],
-        visit: &RequestContext,
+        context: &RequestContext,
     ) -> Result<u64, AllocationError> {
-        let chunk = self.allocate(item::size(key.len(), value.len()), visit)?;
+        let chunk = self.allocate(item::size(key.len(), value.len()), context)?;
         self.item(chunk).write(header, key, value);
         let linked = self.link(stripe, old, chunk);
         if linked.is_err() {
@@ -271,7 +273,9 @@ impl Store {
         linked.map_err(AllocationError::Refused)
     }
 
-    /// Makes `chunk` the item of its key, in the place of `old`. The last lock that may refuse: after it nothing does.
+    /// Makes `chunk` the item of its key, in place of `old`.
+    ///
+    /// Takes the last lock that may be congested; after it nothing fails.
     fn link(&self, stripe: &mut Stripe, old: Option<Chunk>, chunk: Chunk) -> Result<u64, Congested> {
         let class = self.memory.class(chunk);
         let mut lru = self.lock_within_budget(&self.lrus[class])?;

@@ -1,8 +1,8 @@
-//! Command lines drawn at random: all commands, their mistakes, extremes of numbers, blanks in odd places.
+//! Random command lines: all commands, their mistakes, extreme numbers, and blanks in odd places.
 
 use leeward_testkit::random::Random;
 
-/// Keys that commands meet each other's items under. The third is `foo` in base64.
+/// Keys that several commands share. `Zm9v` is `foo` in base64.
 pub(crate) const KEYS: [&str; 8] = ["a", "b", "n", "Zm9v", "foo", "noreply", "HTTP/1.1", "-1"];
 const VALUES: [&str; 16] = [
     "",
@@ -22,7 +22,7 @@ const VALUES: [&str; 16] = [
     "18446744073709551616",
     "4294967296",
 ];
-/// Numbers around the ends of 32 and 64 bits, and what is nearly a number.
+/// Numbers around the limits of 32 and 64 bits, and texts that are nearly numbers.
 const NUMBERS: [&str; 34] = [
     "0",
     "1",
@@ -63,10 +63,11 @@ const NUMBERS: [&str; 34] = [
 const TIMES: [&str; 14] =
     ["0", "0", "0", "0", "100", "1000", "-1", "-0", "2592000", "2592001", "2147483647", "+100", "100\t", "x"];
 const LETTERS: &[u8] = b"vksctfhlqubIOPLNTRFCDJMESx~\x7f\xff1";
-/// Numbers that a line says of its data block are followed by so many bytes at most.
+/// Limit of the length that a line announces for its data block.
 const DATA_MAX: i64 = 4000;
 
-/// A command, and how many blank lines have to follow, so that what comes next is not taken for its data.
+/// A command, and the number of blank lines that must follow, so that the next line is not taken
+/// for its data.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) bytes: Vec<u8>,
@@ -74,7 +75,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The line without its end, up to a NUL, and without its data.
+    /// Returns the line without its end, up to a NUL, and without its data.
     pub(crate) fn text(&self) -> &[u8] {
         let line = self.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").filter(|line| !line.is_empty()).unwrap_or(line);
@@ -86,7 +87,7 @@ impl Line {
     }
 }
 
-/// Whether a command is followed by a data block, and which of its words says how long that is.
+/// Returns the index of the token with the data block's length; `None` for a command without one.
 pub(crate) fn length_word(verb: &[u8]) -> Option<usize> {
     match verb {
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => Some(4),
@@ -95,7 +96,7 @@ pub(crate) fn length_word(verb: &[u8]) -> Option<usize> {
     }
 }
 
-/// The number at the beginning of a word, however many digits it has.
+/// Parses the number at the start of a token, with any number of digits.
 pub(crate) fn loose_number(word: &[u8]) -> i128 {
     let text: String = word.iter().map(|byte| *byte as char).collect();
     let text = text.trim_start_matches(|letter: char| letter.is_ascii_whitespace() || letter == '\x0b');
@@ -107,7 +108,7 @@ pub(crate) fn loose_number(word: &[u8]) -> i128 {
     sign * digits.parse::<i128>().unwrap_or(0)
 }
 
-/// Lines of a session, on servers that have counted CAS ids up to `cas`.
+/// Generates the lines of a session, on servers with CAS ids up to `cas`.
 pub(crate) fn session(random: &mut Random, cas: u64) -> Vec<Line> {
     (0..25).filter_map(|_| line(random, cas)).collect()
 }
@@ -116,7 +117,7 @@ fn pick<'a>(random: &mut Random, all: &[&'a str]) -> &'a str {
     all[random.below(all.len())]
 }
 
-/// A usual value, or now and then an extreme.
+/// Draws a usual value, or sometimes an extreme.
 fn number(random: &mut Random, usual: &[&str]) -> String {
     if random.below(6) == 0 { pick(random, &NUMBERS).into() } else { pick(random, usual).into() }
 }
@@ -128,8 +129,8 @@ fn key(random: &mut Random) -> String {
         2 => "t\tb".into(),
         3 => "%Zm9v=".into(),
         4 => "Zg==".into(),
-        // Most commands are to meet the same few items.
-        place => KEYS[if place < 12 { random.below(KEYS.len()) } else { random.below(4) }].into(),
+        // Most commands use the same few items.
+        number => KEYS[if number < 12 { random.below(KEYS.len()) } else { random.below(4) }].into(),
     }
 }
 
@@ -140,7 +141,7 @@ fn near(random: &mut Random, cas: u64) -> String {
     }
 }
 
-/// Flags of a meta command, in any order.
+/// Generates flags of a meta command, in any order.
 fn flags(random: &mut Random, usual: &str, cas: u64) -> String {
     let mut all = String::new();
     let most = if random.below(60) == 0 { 22 } else { 6 };
@@ -260,20 +261,20 @@ fn line(random: &mut Random, cas: u64) -> Option<Line> {
     }
     let line = Line { bytes, blanks: 0 };
     let words = line.words();
-    let declared = words.first().and_then(|verb| length_word(verb)).and_then(|place| words.get(place).copied());
+    let declared = words.first().and_then(|verb| length_word(verb)).and_then(|index| words.get(index).copied());
     let declared = declared.map_or(0, loose_number);
-    // memcached wraps it, and then waits for the data.
-    let waited = declared as i32;
-    if i64::from(waited) > DATA_MAX && declared == i128::from(waited) {
+    // memcached wraps the length, and then waits for the data.
+    let expected_length = declared as i32;
+    if i64::from(expected_length) > DATA_MAX && declared == i128::from(expected_length) {
         return None;
     }
-    let there = line.bytes.len() - 1 - line.bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
-    let missing = usize::try_from(i64::from(waited) + 2).unwrap_or(0).saturating_sub(there);
+    let present = line.bytes.len() - 1 - line.bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+    let missing = usize::try_from(i64::from(expected_length) + 2).unwrap_or(0).saturating_sub(present);
     let blanks = if missing == 0 { 0 } else { missing / 2 + 2 };
     Some(Line { blanks, ..line })
 }
 
-/// Blanks where none belong, and now and then another byte.
+/// Inserts blanks at odd places, and sometimes replaces a byte.
 fn damage(random: &mut Random, line: &mut Vec<u8>) {
     match random.below(14) {
         0 => line.insert(0, b' '),

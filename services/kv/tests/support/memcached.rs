@@ -1,4 +1,4 @@
-//! memcached beside us, and how its answers are compared with ours.
+//! Runs a memcached beside our port, and compares their answers.
 
 use super::until;
 use leeward_testkit::net::free_address;
@@ -7,19 +7,20 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-/// A memcached that ends with the test.
+/// A memcached process that ends with the test.
 pub(crate) struct Memcached {
     child: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Memcached {
-    /// `None`, and a word about it, where there is none.
+    /// Starts memcached; reports a missing requirement and returns `None` if it is not installed.
     pub(crate) fn start() -> Option<Self> {
-        // Should another program get the port in between, the test fails loudly.
+        // If another program takes the port in between, the test fails loudly.
         let address = free_address();
         let mut command = Command::new("memcached");
-        // Without its background threads: they count on items for a moment, and then `incr` makes a new one.
+        // Without its background threads: they reference items for a moment, and then `incr` makes
+        // a new item.
         command.args([
             "-o",
             "no_modern",
@@ -55,15 +56,17 @@ impl Drop for Memcached {
     }
 }
 
-/// Bytes as a failure shows them.
+/// Formats bytes for a failure message.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let text: String =
         bytes.iter().take(600).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();
     if bytes.len() > 600 { format!("{text}... ({} bytes)", bytes.len()) } else { text }
 }
 
-/// Whether two conversations are the same but for `l` and `t`, the seconds since the last use and until the end: the two
-/// programs' clocks tick apart, so that these may differ by a tick or two.
+/// Returns whether two conversations are equal, up to 2 s in the flags `l` and `t`.
+///
+/// The flags are the seconds since the last use and until expiry; the two programs' clocks tick at
+/// different times.
 pub(crate) fn is_equivalent(theirs: &[u8], ours: &[u8]) -> bool {
     let seconds = |word: &[u8]| -> Option<(u8, i64)> {
         let (&flag, digits) = word.split_first()?;

@@ -1,4 +1,4 @@
-//! Servers for the tests, memcached among them, and a plain client that speaks bytes.
+//! Servers for the tests, memcached among them, and a plain client that sends bytes.
 
 #![allow(dead_code)] // each test uses a part
 
@@ -15,15 +15,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long anything may take before the test has failed.
+/// Time after which the test fails.
 pub(crate) const LIVENESS: Duration = Duration::from_secs(30);
 
-/// A store of the default size.
+/// Creates a store of the default size.
 pub(crate) fn store() -> Arc<Store> {
     Arc::new(Store::new(&StoreConfig::default()).unwrap())
 }
 
-/// A server that sleeps when idle: tests share their CPUs.
+/// Creates a server that sleeps when idle: tests share their CPUs.
 pub(crate) fn builder() -> Builder {
     Server::builder().idle(IdlePolicy::Adaptive(Nanos::from_micros(20))).cores(2)
 }
@@ -32,7 +32,7 @@ pub(crate) fn serve(store: &Arc<Store>) -> Server {
     builder().start("127.0.0.1:0", store).unwrap()
 }
 
-/// A client that sends bytes and takes bytes.
+/// A client that sends and reads bytes.
 pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
@@ -48,7 +48,7 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// Takes bytes up to and including `end`.
+    /// Reads bytes up to and including `end`.
     pub(crate) fn until(&mut self, end: &[u8]) -> Vec<u8> {
         let mut taken = Vec::new();
         let mut piece = [0; 4096];
@@ -66,7 +66,7 @@ impl Client {
         String::from_utf8(self.until(b"\r\n")).unwrap()
     }
 
-    /// Takes one line, of several that may have come.
+    /// Reads exactly one line, if several have arrived.
     pub(crate) fn until_line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
@@ -77,13 +77,13 @@ impl Client {
         String::from_utf8(line).unwrap()
     }
 
-    /// Sends and takes one line.
+    /// Sends bytes and reads one line.
     pub(crate) fn ask(&mut self, bytes: &[u8]) -> String {
         self.send(bytes);
         self.line()
     }
 
-    /// All that comes until the server ends the connection.
+    /// Reads until the server closes the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut taken = Vec::new();
         match self.0.read_to_end(&mut taken) {
@@ -92,14 +92,16 @@ impl Client {
         }
     }
 
-    /// Sends `bytes` while reading, so that neither end gets stuck, and a mark behind them. All that is answered up to the
-    /// mark's answer, and whether the server ended the connection instead.
+    /// Sends `bytes` and a mark while reading, so that neither end blocks.
+    ///
+    /// Returns the answers up to the mark's answer, and whether the server closed the connection
+    /// instead.
     pub(crate) fn exchange(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
         let mut writer = self.0.try_clone().unwrap();
         let mut taken = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // An end that has been closed meanwhile shows in what is read.
+                // A closed connection shows in the read.
                 let _ = writer.write_all(bytes).and_then(|()| writer.write_all(b"\r\nmg the-mark k\r\n"));
             });
             let mut piece = [0; 65536];

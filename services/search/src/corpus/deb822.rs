@@ -1,24 +1,26 @@
-//! Reading and writing documents as Debian writes package descriptions: paragraphs of `Field: value`, continued on lines
-//! that begin with a blank. Bounded, whatever the input is. Never here: where it comes from.
+//! Reads and writes documents in the format of Debian's package descriptions.
+//!
+//! The format has paragraphs of `Field: value`, continued on lines that begin with a blank. Memory
+//! is bounded for any input. Does not contain the source of the text.
 
 use crate::index::Document;
 use std::io::{self, BufRead, Read, Write};
 
-/// The longest line that is read; the rest of a longer one is passed over.
+/// Length of the longest line in bytes; the rest of a longer line is skipped.
 const LINE_MAX: usize = 64 << 10;
-/// The longest text of a document; what goes beyond is left out.
+/// Length of a document's longest text in bytes; further lines are skipped.
 const TEXT_MAX: usize = 256 << 10;
 
-/// Text that holds no documents.
+/// Error in a text of documents.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
     /// A line is neither a field, nor a continuation, nor a comment.
     #[error("line {line}: `{excerpt}` is no field such as `Package: name`, and continues none")]
     Line {
-        /// Its number, from 1.
+        /// The line's number, from 1.
         line: u64,
-        /// Its beginning.
+        /// The start of the line.
         excerpt: String,
     },
     /// Reading failed.
@@ -26,25 +28,28 @@ pub enum ParseError {
     Io(#[from] io::Error),
 }
 
-/// Which field the lines that follow continue.
+/// Field that a continuation line continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CurrentField {
-    /// None: only a field may follow.
+    /// No field: a continuation is an error.
     Outside,
     Description,
-    /// A field of no interest.
+    /// A field that is ignored.
     Other,
 }
 
-/// Reads paragraphs; those with a name (`Package`) and a description (`Description` or `Description-en`) are documents.
+/// Iterates over paragraphs with a name (`Package`) and a description (`Description`,
+/// `Description-en`).
+///
+/// Each such paragraph is a document.
 ///
 /// ```
 /// use leeward_search::corpus::deb822::Paragraphs;
 ///
-/// let text = "Package: hello\nDescription-en: example package\n Prints a friendly greeting.\n .\n It does nothing else.\n";
+/// let text = "Package: hello\nDescription-en: example\n Prints a greeting.\n .\n No more.\n";
 /// let documents = Paragraphs::new(text.as_bytes()).collect::<Result<Vec<_>, _>>()?;
 /// assert_eq!(documents[0].title, "hello");
-/// assert!(documents[0].text.ends_with("friendly greeting.\n\nIt does nothing else."));
+/// assert!(documents[0].text.ends_with("greeting.\n\nNo more."));
 /// # Ok::<(), leeward_search::corpus::deb822::ParseError>(())
 /// ```
 pub struct Paragraphs<R> {
@@ -55,12 +60,12 @@ pub struct Paragraphs<R> {
 }
 
 impl<R: BufRead> Paragraphs<R> {
-    /// Reads from `from`, a line at a time.
+    /// Creates an iterator that reads from `from`, a line at a time.
     pub fn new(from: R) -> Self {
         Paragraphs { from, line: 0, buffer: Vec::new(), failed: false }
     }
 
-    /// The next line without its end; `None` at the end of the text.
+    /// Reads the next line, without its end; `None` at the end of the text.
     fn read_line(&mut self) -> io::Result<Option<String>> {
         self.buffer.clear();
         let mut limited = (&mut self.from).take(LINE_MAX as u64);
@@ -75,7 +80,7 @@ impl<R: BufRead> Paragraphs<R> {
         Ok(Some(text.trim_end_matches(['\n', '\r']).into()))
     }
 
-    /// The rest of the line.
+    /// Skips the rest of the line.
     fn pass_over(&mut self) -> io::Result<()> {
         loop {
             let available = match self.from.fill_buf() {
@@ -107,7 +112,7 @@ impl<R: BufRead> Paragraphs<R> {
                 let more = line.trim();
                 if within == CurrentField::Description && document.text.len() + more.len() < TEXT_MAX {
                     document.text.push('\n');
-                    // A blank line within a description is written as a dot.
+                    // A dot stands for a blank line within a description.
                     document.text.push_str(if more == "." { "" } else { more });
                 }
             } else if let Some((name, value)) = line.split_once(':')
@@ -142,10 +147,10 @@ impl<R: BufRead> Iterator for Paragraphs<R> {
     }
 }
 
-/// Writes a document so that [`Paragraphs`] reads it again, but for blanks at the ends of lines.
+/// Writes a document so that [`Paragraphs`] reads it back, without blanks at the ends of lines.
 ///
 /// # Errors
-/// Of the writer.
+/// The writer failed.
 pub fn write(document: &Document, into: &mut impl Write) -> io::Result<()> {
     let mut lines = document.text.lines();
     let title = document.title.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -165,7 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(bytes: &[u8]) -> Result<Vec<Document>, ParseError> {
-        // A tiny buffer, so that lines fall apart.
+        // A tiny buffer splits the lines.
         Paragraphs::new(io::BufReader::with_capacity(7, bytes)).collect()
     }
 
@@ -223,7 +228,7 @@ mod tests {
             lines in prop::collection::vec("|[a-zA-Z:#ö.][a-z :#.ö]{0,20}[a-z]", 1..6)
         ) {
             let mut text = lines.join("\n");
-            // The first line says what it is, and a description doesn't end in blank lines.
+            // The first line is the summary, and a description doesn't end in blank lines.
             text.insert(0, 'x');
             text.push('x');
             let title = title.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,5 +1,7 @@
-//! Asks Debian's package manager for the long descriptions of all packages. It gets them with a state of its own in a
-//! temporary folder, so that the system's is not touched, and needs no rights. Never here: indexing them.
+//! Gets the long descriptions of all packages from Debian's package manager.
+//!
+//! `apt-get` runs with its own state in a temporary folder: it does not touch the system's state
+//! and needs no rights. Does not contain the indexing.
 
 use super::deb822::{self, Paragraphs, ParseError};
 use crate::index::Document;
@@ -9,37 +11,37 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Decompresses a list in whatever way the package manager has compressed it.
+/// Decompresses a list in any of the package manager's compression formats.
 const HELPER: &str = "/usr/lib/apt/apt-helper";
-/// Lists that the system has already.
+/// Folder with the system's lists.
 const SYSTEM: &str = "/var/lib/apt/lists";
-/// The most bytes of lists that are read, decompressed: some twenty times what there is.
+/// Limit of decompressed bytes per list: some twenty times today's size.
 const LISTS_MAX: u64 = 1 << 30;
-/// As much as is kept of what the package manager complains of.
+/// Limit of kept bytes of the package manager's error output.
 const MESSAGE_MAX: u64 = 16 << 10;
 
-/// Why there is no corpus.
+/// Reason why no corpus was made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The program is not there: another system than Debian.
+    /// The program is missing: the system is not Debian.
     #[error("`{program}` can't be run: {source}; the corpus is made of what Debian's package manager knows")]
     Program {
-        /// Which.
+        /// The program.
         program: &'static str,
         /// The system's reason.
         source: io::Error,
     },
-    /// The lists could not be got.
+    /// The lists could not be downloaded.
     #[error("apt-get could not get the package descriptions: {0}")]
     Apt(String),
-    /// The lists have no descriptions.
+    /// The lists contain no descriptions.
     #[error("the package manager's sources have no English descriptions (Translation-en)")]
     NoDescriptions,
-    /// A list is not what it should be.
+    /// A list has the wrong format.
     #[error("{}: {source}", path.display())]
     List {
-        /// Which.
+        /// The list's file.
         path: PathBuf,
         /// Description of the problem.
         source: ParseError,
@@ -47,7 +49,7 @@ pub enum FetchError {
     /// A file can't be written or read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
@@ -58,31 +60,34 @@ pub enum FetchError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step<'a> {
-    /// A line that the package manager says of its progress.
+    /// A line of the package manager's progress.
     Getting(&'a str),
     /// Documents written so far.
     Writing(u64),
 }
 
-/// Writes the descriptions of all packages to `out`, once each, all or nothing, and returns how many there are. Lists that
-/// the system has are used; otherwise the package manager gets them, which takes some seconds and 15 to 20 MB.
+/// Writes the descriptions of all packages to `out`, once each, all or nothing; returns their
+/// number.
+///
+/// Uses the system's lists if there are any. Otherwise the package manager downloads them, which
+/// takes some seconds and 15 to 20 MB.
 ///
 /// # Errors
 /// See [`FetchError`].
-pub fn fetch(out: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<u64, FetchError> {
+pub fn fetch(out: &Path, report: &mut dyn FnMut(Step<'_>)) -> Result<u64, FetchError> {
     let beside = out.with_extension(format!("{}.part", std::process::id()));
     let state = out.with_extension(format!("{}.apt", std::process::id()));
-    let written = fetch_beside(&beside, &state, tell).and_then(|documents| {
+    let written = fetch_beside(&beside, &state, report).and_then(|documents| {
         fs::rename(&beside, out).map_err(|source| FetchError::Io { path: out.into(), source })?;
         Ok(documents)
     });
-    // Whatever happened, nothing is left behind.
+    // Removes the temporary files in every case.
     let _ = fs::remove_dir_all(&state);
     let _ = fs::remove_file(&beside);
     written
 }
 
-fn fetch_beside(beside: &Path, state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<u64, FetchError> {
+fn fetch_beside(beside: &Path, state: &Path, report: &mut dyn FnMut(Step<'_>)) -> Result<u64, FetchError> {
     let io = |path: &Path| {
         let path = path.to_path_buf();
         move |source| FetchError::Io { path, source }
@@ -93,7 +98,7 @@ fn fetch_beside(beside: &Path, state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> 
     let file = File::create(beside).map_err(io(beside))?;
     let mut lists = lists(Path::new(SYSTEM)).unwrap_or_default();
     if lists.is_empty() {
-        get(state, tell)?;
+        get(state, report)?;
         lists = self::lists(&state.join("lists")).map_err(io(state))?;
     }
     let mut into = BufWriter::new(file);
@@ -104,7 +109,7 @@ fn fetch_beside(beside: &Path, state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> 
             let document = document.map_err(|source| FetchError::List { path: list.clone(), source })?;
             write(&document, &mut titles, &mut into).map_err(io(beside))?;
             if titles.len().is_multiple_of(1_000) {
-                tell(Step::Writing(titles.len() as u64));
+                report(Step::Writing(titles.len() as u64));
             }
         }
         source.end(list)?;
@@ -113,12 +118,12 @@ fn fetch_beside(beside: &Path, state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> 
     if titles.is_empty() { Err(FetchError::NoDescriptions) } else { Ok(titles.len() as u64) }
 }
 
-/// A package that is in several lists counts once.
+/// Writes a document unless an earlier list contained its package.
 fn write(document: &Document, titles: &mut BTreeSet<String>, into: &mut impl Write) -> io::Result<()> {
     if titles.insert(document.title.clone()) { deb822::write(document, into) } else { Ok(()) }
 }
 
-/// The lists of English descriptions in a folder, by name.
+/// Lists the files with English descriptions in a folder, by name.
 fn lists(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut lists = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -134,12 +139,12 @@ fn lists(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(lists)
 }
 
-/// Has `apt-get` get the lists into a state of its own.
-fn get(state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<(), FetchError> {
+/// Runs `apt-get` to download the lists into a separate state.
+fn get(state: &Path, report: &mut dyn FnMut(Step<'_>)) -> Result<(), FetchError> {
     let io = |source| FetchError::Io { path: state.into(), source };
     fs::create_dir_all(state.join("lists/partial")).map_err(io)?;
     fs::create_dir_all(state.join("cache")).map_err(io)?;
-    // What the system does after updates is none of our business.
+    // Clears the system's hooks for updates.
     let config = state.join("apt.conf");
     let cleared =
         ["Post-Invoke", "Post-Invoke-Success", "Pre-Invoke"].map(|hook| format!("#clear APT::Update::{hook};\n"));
@@ -164,7 +169,7 @@ fn get(state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<(), FetchError> {
     let complaints = child.stderr.take().map(|from| std::thread::spawn(move || error_message(from)));
     if let Some(from) = child.stdout.take() {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
-            tell(Step::Getting(&line));
+            report(Step::Getting(&line));
         }
     }
     let status = child.wait().map_err(|source| FetchError::Program { program: "apt-get", source })?;
@@ -172,11 +177,11 @@ fn get(state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<(), FetchError> {
     if status.success() { Ok(()) } else { Err(FetchError::Apt(format!("{status}; {complaints}"))) }
 }
 
-/// Complaint of a program, in one line of limited length.
+/// Reads a program's error output as one line of limited length.
 fn error_message(mut from: impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = (&mut from).take(MESSAGE_MAX).read_to_end(&mut bytes);
-    // The rest must be taken, or the program waits for ever.
+    // The rest must be read, or the program blocks for ever.
     let _ = io::copy(&mut from, &mut io::sink());
     let text = String::from_utf8_lossy(&bytes);
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -186,7 +191,7 @@ fn error_message(mut from: impl Read) -> String {
 /// A list's text.
 enum List {
     Plain(File),
-    /// Through the package manager's own program.
+    /// Decompressed by the package manager's helper.
     Compressed(Child),
 }
 
@@ -209,10 +214,10 @@ impl Read for List {
 }
 
 impl List {
-    /// Whether all of it was readable.
+    /// Checks that the whole list was readable.
     fn end(mut self, path: &Path) -> Result<(), FetchError> {
         let List::Compressed(child) = &mut self else { return Ok(()) };
-        // Beyond the limit there may be more, which it must not wait to be rid of.
+        // Closes the pipe: beyond the limit the helper might block on more output.
         drop(child.stdout.take());
         match child.wait() {
             Ok(status) if status.success() => Ok(()),
@@ -225,7 +230,7 @@ impl List {
 impl Drop for List {
     fn drop(&mut self) {
         if let List::Compressed(child) = self {
-            // Ended already, unless reading was given up.
+            // The helper has ended already, unless reading was abandoned.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,8 +1,8 @@
-//! Documents to search: a few hundred that come along, and some 64,000 that are made of what the machine's package manager
-//! knows.
+//! Documents to search: a few hundred that are built in, and some 64,000 from the machine's package
+//! manager.
 //!
-//! - [`deb822`]: the format of both. [`debian`]: asking the package manager.
-//! - Here: where the large one lies once it has been made, and reading either.
+//! - [`deb822`]: the format of both. [`debian`]: the download from the package manager.
+//! - This module: the path of the large corpus, and reading either.
 
 pub mod deb822;
 pub mod debian;
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-/// The documents that come along: paragraphs of this project's guides.
+/// The built-in documents: paragraphs of this project's guides.
 const SMALL: &str = include_str!("small.deb822");
 
 /// A file that can't be used as a corpus.
@@ -28,7 +28,7 @@ pub enum CorpusError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The file can't be read, or is no such list.
+    /// The file can't be read, or has another format.
     #[error("{}: {source}", path.display())]
     Parse {
         /// The file.
@@ -36,21 +36,22 @@ pub enum CorpusError {
         /// Description of the problem.
         source: ParseError,
     },
-    /// There is no document in it.
+    /// The file contains no document.
     #[error("{}: no paragraph with `Package:` and `Description-en:` in it", .0.display())]
     Empty(PathBuf),
-    /// There are more than an index takes.
+    /// The file has more documents than an index accepts.
     #[error("{}: more than {DOCUMENTS_MAX} documents", .0.display())]
     TooMany(PathBuf),
 }
 
-/// The documents that come along.
+/// Returns the built-in documents.
 pub fn small() -> Vec<Document> {
-    // It is ours, and a test reads it: nothing in it fails.
+    // Our own text, which a test reads completely: no paragraph fails.
     Paragraphs::new(SMALL.as_bytes()).filter_map(Result::ok).collect()
 }
 
-/// The documents of a file, as `leeward corpus` writes it, or any file of Debian's paragraphs with descriptions.
+/// Reads the documents of a file from `leeward corpus`, or of any file of Debian's paragraphs with
+/// descriptions.
 ///
 /// # Errors
 /// See [`CorpusError`].
@@ -66,7 +67,7 @@ pub fn read(path: &Path) -> Result<Vec<Document>, CorpusError> {
     if documents.is_empty() { Err(CorpusError::Empty(path.into())) } else { Ok(documents) }
 }
 
-/// Where the large corpus is looked for and put: the user's folder for caches, if there is one.
+/// Returns the path of the large corpus in the user's cache folder; `None` without such a folder.
 pub fn default_path() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))?;

@@ -1,21 +1,23 @@
-//! The documents that are searched, and the file that they are from.
+//! Loads the documents to search, and remembers their file.
 
 use crate::Document;
 use crate::corpus::{self, CorpusError};
 use std::path::{Path, PathBuf};
 
-/// Documents, and where they are from.
+/// Documents and their file.
 pub(super) struct Documents {
     pub(super) documents: Vec<Document>,
-    /// The file; `None` for the small corpus that comes along.
+    /// The file; `None` for the built-in corpus.
     pub(super) file: Option<PathBuf>,
 }
 
 impl Documents {
-    /// The documents of `file`; if none is named, those that `leeward corpus` has made, and if it has not, the small corpus.
+    /// Loads the documents of `file`.
+    ///
+    /// Without `file` it loads the corpus of `leeward corpus`, or else the built-in one.
     ///
     /// # Errors
-    /// A file that is there, or was named, and is no corpus.
+    /// The file was named or exists, but is not a corpus.
     pub(super) fn load(file: Option<&Path>) -> Result<Self, CorpusError> {
         let made = corpus::default_path().filter(|path| path.exists());
         match file.map(Path::to_path_buf).or(made) {

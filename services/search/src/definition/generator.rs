@@ -1,4 +1,4 @@
-//! Requests for documents as the load generator sends them, and the vocabulary that they are drawn from.
+//! Search requests as the load generator sends them, and the vocabulary that they are drawn from.
 
 use super::queries::{QueryGenerator, QueryMix, WordFrequency};
 use crate::wire::{self, SEARCH, VOCABULARY};
@@ -8,12 +8,12 @@ use leeward_rpc::wire::Method;
 use leeward_services::definition::{PrepareError, Target};
 use leeward_workload::rng::{Purpose, Rng};
 
-/// Asks for documents: a query per request, drawn from the request's bits.
+/// Generates a query per request from random bits.
 #[derive(Clone, Debug)]
 pub(super) struct SearchGenerator(QueryGenerator);
 
 impl SearchGenerator {
-    /// For documents with this vocabulary; `None` if the kind of queries leaves no word to ask for.
+    /// Creates a generator for documents with this vocabulary; `None` if `mix` excludes every word.
     pub(super) fn new<'a>(
         mix: QueryMix,
         vocabulary: impl IntoIterator<Item = &'a VocabularyEntry>,
@@ -43,13 +43,13 @@ impl RequestGenerator for SearchGenerator {
     }
 }
 
-/// The most pages of a vocabulary that are asked for.
+/// Greatest number of vocabulary pages that are fetched.
 const PAGES_MAX: usize = 10_000;
 
-/// Searches that a running server's documents allow, by the server's own account.
+/// Creates a generator from a running server's vocabulary.
 ///
 /// # Errors
-/// The server does not answer, or is no search service, or has nothing that `mix` would ask for.
+/// The server does not answer, is not a search service, or has no word that `mix` accepts.
 pub(super) fn fetch_generator(server: &Target<'_>, mix: QueryMix) -> Result<SearchGenerator, PrepareError> {
     let address = server.address;
     let fail = |reason| PrepareError::Server { step: "the vocabulary of", address, reason, service: "search" };
@@ -79,17 +79,17 @@ mod tests {
     fn the_same_bits_ask_the_same() {
         let index = Index::build(corpus::small(), Layout::default());
         let mix = QueryMix { results: 7, ..QueryMix::default() };
-        let searches = SearchGenerator::new(mix, index.vocabulary(), index.size().documents as u32).unwrap();
-        let ask = |bits| {
+        let generator = SearchGenerator::new(mix, index.vocabulary(), index.size().documents as u32).unwrap();
+        let generate = |bits| {
             let mut payload = Vec::new();
-            assert_eq!(searches.generate(bits, &mut payload), SEARCH);
+            assert_eq!(generator.generate(bits, &mut payload), SEARCH);
             payload
         };
-        assert_eq!(ask(7), ask(7));
-        let different = (0..100).map(ask).collect::<std::collections::BTreeSet<_>>().len();
+        assert_eq!(generate(7), generate(7));
+        let different = (0..100).map(generate).collect::<std::collections::BTreeSet<_>>().len();
         assert!(different > 80, "{different}");
         for bits in 0..100 {
-            let query = wire::read_query(&ask(bits)).unwrap();
+            let query = wire::read_query(&generate(bits)).unwrap();
             assert!((1..=4).contains(&query.words().len()) && query.results() == 7);
         }
     }

@@ -1,8 +1,9 @@
-//! The search service in the catalogue: its arguments, how it is served, and what clients ask of it.
+//! The search service in the catalogue: arguments, backend and client requests.
 //!
-//! - [`queries`]: which words are asked for.
-//! - `searches`: requests as the load generator sends them, and the vocabulary that they are drawn from.
-//! - `documents`: what is searched.
+//! - [`queries`]: the words of queries.
+//! - `generator`: requests as the load generator sends them, and the vocabulary that they are drawn
+//!   from.
+//! - `documents`: the documents to search.
 
 mod documents;
 mod generator;
@@ -91,9 +92,9 @@ impl Backend for IndexBackend {
 impl Requests for QueryMix {
     fn warning(&self) -> Option<String> {
         let is_made = corpus::default_path().is_some_and(|path| path.exists());
-        let words = "only the few hundred documents that come along are searched, which takes no time worth measuring; \
+        let message = "only the few hundred documents that come along are searched, which takes no time worth measuring; \
             `leeward corpus` makes some 64,000";
-        (!is_made).then(|| words.into())
+        (!is_made).then(|| message.into())
     }
 
     fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
@@ -108,13 +109,18 @@ impl Requests for QueryMix {
             None => "that come along (`leeward corpus` makes more)",
         };
         let index = Index::build(found.documents, Layout::default());
-        let searches = SearchGenerator::new(*self, index.vocabulary(), index.initial_documents());
+        let generator = SearchGenerator::new(*self, index.vocabulary(), index.initial_documents());
         let no_words = || PrepareError::input(format!("`{self}` leaves no word of the documents to ask for"));
-        let ask = Arc::new(searches.ok_or_else(no_words)?);
+        let requests = Arc::new(generator.ok_or_else(no_words)?);
         let size = index.size();
         let (documents, words, segments) = (size.documents, size.words, size.segments - 1);
-        let words = format!("Searched here: {documents} documents {from}, {words} words, in {segments} segment(s).");
+        let text = format!("Searched here: {documents} documents {from}, {words} words, in {segments} segment(s).");
         let backend = Arc::new(IndexBackend(Arc::new(index)));
-        Ok(InProcessService { backend, generator: Some(ask), description: Some(words), bottleneck: Bottleneck::Locks })
+        Ok(InProcessService {
+            backend,
+            generator: Some(requests),
+            description: Some(text),
+            bottleneck: Bottleneck::Locks,
+        })
     }
 }

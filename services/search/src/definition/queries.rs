@@ -1,23 +1,27 @@
-//! Queries of clients to a search service: words by how often they are in the documents, so that the frequent are asked
-//! for most, as the papers' clients do (thesis §2.5.3, Hoover §6). The caller supplies the words.
+//! Client queries to a search service: words drawn by their frequency in the documents.
+//!
+//! Frequent words are most popular, as with the papers' clients (thesis §2.5.3, Hoover §6). The
+//! caller supplies the words.
 
 use leeward_core::units::{UnitError, parse_number};
 use leeward_workload::rng::Rng;
 use std::fmt::{self, Display, Formatter};
 
-/// The kind of queries.
+/// Parameters of the queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueryMix {
-    /// Words of a query: evenly from so many (≥ 1)…
+    /// Least number of words in a query (≥ 1); the number is uniform up to `most_words`.
     pub least_words: u32,
-    /// …to so many. One that is drawn twice counts once.
+    /// Greatest number of words in a query. A word that is drawn twice counts once.
     pub most_words: u32,
-    /// Words that are in a larger share of the documents than this are never asked for, as if they were stop words; 1: all
-    /// are. The papers exclude stop words; search engines of today keep them.
+    /// Greatest share of documents that a word may occur in; more frequent words are treated as
+    /// stop words.
+    ///
+    /// 1 accepts all words. The papers exclude stop words; today's search engines keep them.
     pub common: f64,
-    /// Whether documents must have all the words, and not only one.
+    /// Documents must have all words, not only one.
     pub all: bool,
-    /// Results that are asked for (≥ 1).
+    /// Number of requested results (≥ 1).
     pub results: u16,
 }
 
@@ -31,13 +35,14 @@ const EXPECTED: &str = "queries such as `search`, `search:words=1-4`, `search:wo
     (words: 1 to 16; common: the largest share of documents with a word that is asked for; match: any, all; results: 1 to 100)";
 
 impl QueryMix {
-    /// Reads `search`, or `search:` and any of `words=1-4`, `common=0.1`, `match=any`, `results=10`, with commas between.
+    /// Parses `search`, or `search:` and any of `words=1-4`, `common=0.1`, `match=any`,
+    /// `results=10`, separated by commas.
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other text.
     ///
     /// ```
-    /// use leeward_search::case::QueryMix;
+    /// use leeward_search::definition::QueryMix;
     ///
     /// let mix = QueryMix::parse("search:words=2-3,match=all")?;
     /// assert_eq!((mix.least_words, mix.most_words, mix.all, mix.results), (2, 3, true, 10));
@@ -86,9 +91,9 @@ impl Display for QueryMix {
 pub struct WordFrequency {
     /// The word.
     pub text: Box<str>,
-    /// Documents that have it.
+    /// Number of documents with the word.
     pub documents: u32,
-    /// How often it is in them: it is asked for as often.
+    /// Number of occurrences, which is the word's weight in queries.
     pub occurrences: u64,
 }
 
@@ -97,12 +102,13 @@ pub struct WordFrequency {
 pub struct QueryGenerator {
     mix: QueryMix,
     words: Vec<Box<str>>,
-    /// Occurrences of the words up to each.
+    /// Cumulative occurrences of the words.
     sums: Vec<u64>,
 }
 
 impl QueryGenerator {
-    /// Queries for words of a collection of so many documents; `None` if no word is left to ask for.
+    /// Creates a generator for a collection of `documents` documents; `None` if `mix` excludes
+    /// every word.
     pub fn new(mix: QueryMix, vocabulary: impl IntoIterator<Item = WordFrequency>, documents: u32) -> Option<Self> {
         let most = mix.common * f64::from(documents);
         let mut queries = QueryGenerator { mix, words: Vec::new(), sums: Vec::new() };
@@ -117,19 +123,19 @@ impl QueryGenerator {
         (!queries.words.is_empty()).then_some(queries)
     }
 
-    /// The kind.
+    /// Returns the parameters.
     pub fn mix(&self) -> &QueryMix {
         &self.mix
     }
 
-    /// Appends the words of a query to `into`, with blanks between.
+    /// Appends the words of a query to `into`, separated by blanks.
     pub fn draw(&self, rng: &mut Rng, into: &mut String) {
         let QueryMix { least_words, most_words, .. } = self.mix;
         let count = u64::from(least_words) + rng.below(u64::from(most_words - least_words) + 1);
         let all = self.sums.last().copied().unwrap_or(0);
         for number in 0..count {
-            let place = rng.below(all);
-            let index = self.sums.partition_point(|sum| *sum <= place);
+            let position = rng.below(all);
+            let index = self.sums.partition_point(|sum| *sum <= position);
             if number > 0 {
                 into.push(' ');
             }

@@ -1,13 +1,14 @@
-//! The index against a search that looks at every document, on random collections and queries: however it is cut into
-//! segments, and whether its documents were there from the beginning or came later.
+//! Compares the index with a search over every document, on random collections and queries.
+//!
+//! The results must not depend on the segments, or on the time at which documents were added.
 
 use leeward_search::{Document, Index, Layout, MatchMode, Query, SearchResult, token::words};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 
-/// Words of a document, in order.
+/// Generates the words of a document, in order.
 fn text() -> impl Strategy<Value = String> {
-    // Few words, so that they meet; `q` is in no document.
+    // Few different words, so that queries match; `q` is in no document.
     prop::collection::vec("[a-e]|[a-c][a-c]", 0..60).prop_map(|words| words.join(" "))
 }
 
@@ -24,7 +25,7 @@ fn query() -> impl Strategy<Value = Query> {
     })
 }
 
-/// BM25 as the books have it, with exact lengths: the index may differ by an eighth of a length.
+/// BM25 after the textbook formula, with the index's rounded lengths.
 fn brute_force_search(documents: &[Document], query: &Query) -> Vec<(u32, f64)> {
     let split = |document: &Document| {
         let mut all = Vec::new();
@@ -47,13 +48,14 @@ fn brute_force_search(documents: &[Document], query: &Query) -> Vec<(u32, f64)> 
             present += 1;
             let containing = documents.iter().filter(|other| other.iter().any(|other| other == word)).count() as f64;
             let idf = (1.0 + (count - containing + 0.5) / (containing + 0.5)).ln();
-            // Below 32 words lengths are exact, above they are rounded down to an eighth of a power of two.
+            // Below 32 words lengths are exact; above they are rounded down to an eighth of a power
+            // of two.
             let length = document.len();
             let length = if length < 32 { length } else { length / 4 * 4 };
             score += idf * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * length as f64 / mean));
         }
-        let fits = if query.mode() == MatchMode::All { present == query.words().len() } else { present > 0 };
-        if fits {
+        let is_match = if query.mode() == MatchMode::All { present == query.words().len() } else { present > 0 };
+        if is_match {
             scored.push((number as u32, score));
         }
     }
@@ -70,7 +72,7 @@ fn check(found: &SearchResult, expected: &[(u32, f64)], query: &Query) -> Result
     }
     let order: Vec<_> = found.hits.iter().map(|hit| (Reverse(hit.score), hit.document)).collect();
     prop_assert!(order.is_sorted());
-    // Nobody better was left out.
+    // No better document is missing.
     if let Some(worst) = found.hits.last() {
         let better = expected.iter().filter(|(_, score)| *score > worst.score.value() + 1e-4).count();
         prop_assert!(better < found.hits.len());
@@ -104,7 +106,7 @@ proptest! {
         let whole = Index::build(documents.clone(), Layout::default());
         let grown = Index::build(documents[..first].to_vec(), Layout { segments, seal_at, merge_factor });
         for (number, document) in documents.iter().enumerate().skip(first) {
-            // Looked at in between: caches must notice what comes.
+            // A search in between: caches must notice additions.
             ask(&grown, &queries[number % queries.len()]);
             prop_assert_eq!(pollster::block_on(grown.add(document)), Ok(number as u32));
         }

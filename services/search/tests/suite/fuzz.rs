@@ -1,4 +1,4 @@
-//! Bytes from outside never make the readers panic, and what they accept is within the limits.
+//! Untrusted bytes never make the readers panic, and accepted input is within the limits.
 
 use leeward_search::query::{RESULTS_MAX, WORDS_MAX};
 use leeward_search::wire::{self, Page};
@@ -38,8 +38,8 @@ proptest! {
         let mut bytes = Vec::new();
         wire::write_result(&found, &mut bytes);
         prop_assert_eq!(wire::read_result(&bytes), Ok(found));
-        let place = at.index(bytes.len());
-        bytes[place] = byte;
+        let index = at.index(bytes.len());
+        bytes[index] = byte;
         let _ = wire::read_result(&bytes);
         prop_assert!(wire::read_result(&bytes[..cut.index(10)]).is_err());
     }

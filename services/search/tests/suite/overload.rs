@@ -1,4 +1,5 @@
-//! Searches that can't wait are dropped for the lock's sake, others are answered as ever, and nothing is lost in between.
+//! Searches that can't wait are rejected at a lock, others are answered normally, and nothing is
+//! lost.
 
 use leeward_core::budget::Budget;
 use leeward_core::params::Params;
@@ -19,7 +20,7 @@ fn searches_are_answered_completely_or_dropped_for_a_lock() {
         .admission(&none, Params::default())
         .cores(2)
         .idle(IdlePolicy::Block)
-        // No more than a breath: on a busy machine nearly every wait is longer than that, and some are not.
+        // A very short budget: on a busy machine most waits exceed it, and some do not.
         .budget(Budget::new(Nanos::from_micros(20)))
         .start_async("127.0.0.1:0", Search::new(Arc::clone(&index)))
         .unwrap();
@@ -31,11 +32,11 @@ fn searches_are_answered_completely_or_dropped_for_a_lock() {
                 let none = leeward_controllers::builtin().find("none").unwrap().clone();
                 let client = Client::builder().replica(address).admission(&none, Params::default()).build().unwrap();
                 let text = query.words().collect::<Vec<_>>().join(" ");
-                let (mut found, mut dropped, mut added) = (0u64, 0u64, 0u64);
+                let (mut found, mut rejected, mut added) = (0u64, 0u64, 0u64);
                 for round in 0..40 {
                     let mut bytes = Vec::new();
                     wire::write_query(&text, MatchMode::Any, 10, &mut bytes);
-                    // Together, so that they meet at the locks.
+                    // Sent together, so that they compete for the locks.
                     let calls: Vec<_> = (0..8).map(|_| client.call(SEARCH, bytes.clone())).collect();
                     let mut document = Vec::new();
                     let title = format!("from {number}, the {round}th");
@@ -47,7 +48,7 @@ fn searches_are_answered_completely_or_dropped_for_a_lock() {
                                 assert_eq!(wire::read_result(&answer.payload).unwrap().hits.len(), 10);
                                 found += 1;
                             }
-                            Err(CallError::Rejected { reason: RejectCode::Lock, .. }) => dropped += 1,
+                            Err(CallError::Rejected { reason: RejectCode::Lock, .. }) => rejected += 1,
                             Err(CallError::QueueFull { .. }) => {}
                             Err(other) => panic!("{other}"),
                         }
@@ -59,19 +60,19 @@ fn searches_are_answered_completely_or_dropped_for_a_lock() {
                     }
                 }
                 client.shut_down();
-                (found, dropped, added)
+                (found, rejected, added)
             })
         })
         .collect();
-    let (mut found, mut dropped, mut added) = (0, 0, 0);
+    let (mut found, mut rejected, mut added) = (0, 0, 0);
     for thread in threads {
-        let (finds, drops, adds) = thread.join().unwrap();
-        (found, dropped, added) = (found + finds, dropped + drops, added + adds);
+        let (finds, rejections, adds) = thread.join().unwrap();
+        (found, rejected, added) = (found + finds, rejected + rejections, added + adds);
     }
-    assert!(found > 0 && added > 0, "{found} found, {dropped} dropped, {added} added");
+    assert!(found > 0 && added > 0, "{found} found, {rejected} dropped, {added} added");
     let counts = server.stop().unwrap();
-    assert!(counts.rejected >= dropped);
-    // Every document that was acknowledged is there, and no refused one.
+    assert!(counts.rejected >= rejected);
+    // Every acknowledged document is in the index, and no rejected one.
     assert_eq!(index.size().documents, corpus::small().len() as u64 + added);
     // All locks are free.
     assert!(pollster::block_on(index.search(&query)).is_ok());

@@ -1,4 +1,4 @@
-//! The service over real sockets: what is asked, what comes back, and what becomes of bytes that are no request.
+//! The service over real sockets: requests, answers, and malformed requests.
 
 use leeward_core::params::Params;
 use leeward_core::units::Nanos;
@@ -11,7 +11,7 @@ use leeward_search::{Document, Index, Layout, MatchMode, Query, Search, corpus};
 use std::sync::Arc;
 
 const RTT: Nanos = Nanos::from_micros(30);
-/// So long that nothing is dropped for the machine's sake.
+/// So long that a busy machine causes no rejections.
 const SLO: Nanos = Nanos::from_secs(20);
 
 struct TestServer {
@@ -109,7 +109,7 @@ fn what_is_added_is_found_at_once_by_everybody() {
                     let found = wire::read_result(&answer.payload).unwrap();
                     assert_eq!((found.matches, found.hits[0].document), (1, id));
                     assert_eq!(&*found.hits[0].title, unique);
-                    // Whoever asks meanwhile sees whole documents, in whatever number.
+                    // A concurrent search sees only complete documents.
                     let answer = client.call_blocking(SEARCH, query("common all", MatchMode::All, 100)).unwrap();
                     let found = wire::read_result(&answer.payload).unwrap();
                     assert!(found.matches > number && found.hits.iter().all(|hit| !hit.title.is_empty()));
@@ -121,7 +121,7 @@ fn what_is_added_is_found_at_once_by_everybody() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let size = served.index.size();
     assert_eq!((size.documents, size.words, size.terms), (180, 180 * 5, 184));
-    // 25 full segments and the open one, but for merging.
+    // Without merging, 25 full segments and the open one.
     assert!(size.segments < 10, "{size:?}");
     let common =
         pollster::block_on(served.index.search(&Query::parse("common", MatchMode::Any, 100).unwrap())).unwrap();
@@ -151,7 +151,7 @@ fn what_is_no_request_is_a_failure_in_words() {
         assert!(message.contains(expected), "{method:?} {payload:?}: {message}");
     }
     assert!(client.call_blocking(Method(77), b"").is_err());
-    // The connection goes on.
+    // The connection stays usable.
     assert!(client.call_blocking(SEARCH, query("server", MatchMode::Any, 1)).is_ok());
     client.shut_down();
     served.server.stop().unwrap();

@@ -1,31 +1,37 @@
-//! The automatic signal: delay and efficiency side by side, and the one that says "overloaded" with evidence decides.
+//! The automatic signal: runs the delay and the efficiency signal side by side, and the one with
+//! evidence of overload decides.
 //!
-//! Each signal is blind for the other's bottleneck: locks don't show in the queues for CPUs, and at a CPU bottleneck the
-//! efficiency signal shrinks a pool that is not too large. What they can't mistake is this:
-//! - **CPUs**: the queueing delay reached its target (d_t). The queue is there, whatever else is.
-//! - **Something else**: requests were refused a lock, or answered too late for the objective, in an iteration in which the
-//!   queueing delay never reached its target.
+//! Each signal is blind to the other's bottleneck. Queues for CPUs don't show a wait for a lock. At
+//! a CPU bottleneck the efficiency signal shrinks a pool that is not too large. The evidence of
+//! each is unambiguous:
+//! - **CPUs**: the queueing delay reached its target (d_t).
+//! - **Something else**: locks rejected requests, or responses were too late for the objective, in
+//!   an iteration in which the queueing delay never reached its target.
 //!
-//! Who decides:
-//! - The delay signal acts at once on each of its findings, and lets the pool grow in between, as alone.
-//! - An iteration that has found something else hands the pool to the efficiency signal, which lets it grow or shrink by
-//!   what the last change of load has brought. Where requests were refused locks, those admitted are in time, and
-//!   only drops are to be saved: it shrinks by as much as it grows (Hoover). Where responses were late, every credit too
-//!   many harms the others: it takes a part of the pool (thesis).
-//! - An iteration after that without any finding lets the pool grow by the efficiency signal's step, the next one by twice as
-//!   much, and so on: gently where the limit was just met, and soon as fast as the delay signal, which has the pool
-//!   again from there.
-//! - The delay signal has it back at once when it finds CPUs.
+//! The signals take turns as follows:
+//! - The delay signal acts at once when the delay reaches the target. In between it lets the pool
+//!   grow, as it does alone.
+//! - An iteration that finds something else hands the pool to the efficiency signal. This signal
+//!   grows or shrinks the pool by the effect of the last change of load. If locks rejected
+//!   requests, the admitted ones are in time and the pool only has to save rejections: it shrinks
+//!   by as much as it grows (Hoover). If responses were late, each surplus credit delays other
+//!   requests: the pool shrinks by a part (thesis).
+//! - A later iteration without any finding lets the pool grow by the efficiency signal's step, the
+//!   next by twice that step, and so on. The pool grows gently near the limit, and soon as fast as
+//!   under the delay signal, which then takes over again.
+//! - The delay signal takes over at once when it finds CPUs as the bottleneck.
 //!
-//! A credit says who may send, and lasts a round trip; it can't say how many of those who hold one send at once. Where requests wait
-//! in queues that nobody sees, the number of those in the server is therefore bounded as well ([`sojourn`](super::sojourn)), for each
-//! method by itself ([`methods`](super::methods)). Those refused by this bound are evidence of something else, as those refused by a
-//! lock are.
+//! A credit permits one request and lasts a round trip, but holders of credits may all send at
+//! once. Requests may also wait in queues that the controller can't see. A second limit therefore
+//! bounds the requests in the server ([`sojourn`](super::sojourn)), for each method separately
+//! ([`methods`](super::methods)). Rejections by this bound are evidence of something else, as those
+//! by a lock are.
 //!
-//! Nor can a credit say how long its request will stay, once sent. While the server is overloaded its clients are told with each
-//! credit how long nearly all do, and don't send what has waited for so long that it would be late.
+//! A credit can't limit the time that its request spends in the server either. While the server is
+//! overloaded, each credit therefore carries the sojourn time of nearly all requests, and clients
+//! don't send requests that would be late.
 //!
-//! So no evidence outlives what it was evidence of, and nothing can lock in.
+//! Evidence does not outlast its cause, so no state can lock in.
 
 use super::efficiency::{Efficiency, PoolStep};
 use super::iteration::{IterationCounts, IterationEnd, IterationTracker};
@@ -39,15 +45,15 @@ use leeward_core::server::Signals;
 use leeward_core::sync::Arc;
 use leeward_core::units::{Nanos, Time};
 
-/// Share of requests that must have suffered for it to be evidence: the objective is one of the 99th percentile, so a
-/// hundredth may miss it.
+/// Share of affected requests that counts as evidence. The objective is one of the 99th percentile,
+/// so one request in a hundred may miss it.
 const EVIDENCE_SHARE: f64 = 0.01;
 
-/// Objectives for which clients are told after a sign of overload: signs come and go within a few round trips, and clients hear with
-/// each response.
+/// Objectives for which clients get reports after a sign of overload. Signs come and go within a
+/// few round trips, and clients get a report with each response.
 const REPORT_OBJECTIVES: u64 = 20;
 
-/// Both signals.
+/// The automatic signal: both signals, and the state that chooses between them.
 #[derive(Debug)]
 pub(crate) struct AutoLaw {
     delay: DelayLaw,
@@ -56,7 +62,7 @@ pub(crate) struct AutoLaw {
     methods: MethodBounds,
     iterations: IterationTracker,
     efficiency: Efficiency,
-    /// The queueing delay has reached its target in this iteration.
+    /// Whether the queueing delay has reached its target in this iteration.
     is_cpu_bound: bool,
     /// Decrease set by the operator, which overrides the one that the evidence suggests.
     decrease: Option<Decrease>,
@@ -64,7 +70,7 @@ pub(crate) struct AutoLaw {
     ticks: u32,
     active_signal: ActiveSignal,
     objective: Nanos,
-    /// Clients are told how long requests stay, until then.
+    /// Time until which clients get reports of the sojourn time.
     report_until: Time,
     is_occupied: bool,
 }
@@ -73,7 +79,7 @@ pub(crate) struct AutoLaw {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ActiveSignal {
     Delay,
-    /// For so many iterations nothing has been found any more.
+    /// `quiet`: iterations since the last evidence.
     Efficiency {
         quiet: u32,
     },
@@ -98,8 +104,9 @@ impl AutoLaw {
         }
     }
 
-    /// Tells the clients how long nearly all requests stay while the server is overloaded, so that they don't send what would be late. A
-    /// client of a server that is well sends whatever it has: it may be in time.
+    /// Reports the sojourn time of nearly all requests to clients while the server is overloaded,
+    /// so that clients don't send requests that would be late. Without overload clients send all
+    /// requests: each may be in time.
     fn report_sojourn(&mut self, pool: &Pool, signals: &Signals) {
         let has_queue = self.delay.is_overloaded(signals.delay()) && !pool.is_calm();
         if self.methods.has_bound() || has_queue {
@@ -112,43 +119,44 @@ impl AutoLaw {
         });
     }
 
-    /// An iteration is over: hands the pool over or back, and takes the efficiency signal's step.
+    /// Ends an iteration: hands the pool over or back, and takes the efficiency signal's step.
     fn finish_iteration(&mut self, pool: &Pool, end: &IterationEnd) {
-        let refused = self.methods.take_rejections();
+        let rejected = self.methods.take_rejections();
         // Until an overload is detected, a late response may be a core's late wake-up.
-        let evidence = evidence(end, refused).filter(|_| !pool.is_calm());
+        let evidence = evidence(end, rejected).filter(|_| !pool.is_calm());
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);
-        let delays_pace = self.delay.increase(pool) * f64::from(self.ticks);
+        let delay_growth = self.delay.increase(pool) * f64::from(self.ticks);
         let cpus = std::mem::take(&mut self.is_cpu_bound);
         self.ticks = 0;
         if !cpus && evidence.is_some() {
             self.efficiency.step(pool, gain, decrease);
             if let (PoolStep::Shrink, IterationEnd::Counted(IterationCounts { received, .. })) = (gain, end) {
-                // Who finds no place has cost a message each way: the more of them there are, the faster the pool shrinks.
-                self.efficiency.shrink_by(pool, refused.min(*received) as f64 / (*received).max(1) as f64);
+                // Each rejection costs a message each way, so a larger share of rejections shrinks
+                // the pool faster.
+                self.efficiency.shrink_by(pool, rejected.min(*received) as f64 / (*received).max(1) as f64);
             }
             self.active_signal = ActiveSignal::Efficiency { quiet: 0 };
         } else if let ActiveSignal::Efficiency { quiet } = self.active_signal {
             let steps = f64::from(quiet).exp2();
             self.efficiency.add(pool, steps);
-            let as_fast = steps * self.efficiency.increase(pool) >= delays_pace;
+            let as_fast = steps * self.efficiency.increase(pool) >= delay_growth;
             self.active_signal =
                 if as_fast { ActiveSignal::Delay } else { ActiveSignal::Efficiency { quiet: quiet + 1 } };
         }
     }
 }
 
-/// Decrease asked for by evidence that requests have suffered from something other than a queue for a CPU; `None`
-/// without such evidence. `refused` are those that found no place in the server.
-fn evidence(end: &IterationEnd, refused: u64) -> Option<Decrease> {
-    let IterationEnd::Counted(IterationCounts { received, lock_rejections: lock_drops, late, .. }) = *end else {
+/// Decrease that follows from evidence of a bottleneck other than CPUs; `None` without such
+/// evidence. `rejected` counts requests that the bound on requests in the server rejected.
+fn evidence(end: &IterationEnd, rejected: u64) -> Option<Decrease> {
+    let IterationEnd::Counted(IterationCounts { received, lock_rejections: by_locks, late, .. }) = *end else {
         return None;
     };
-    let refused = lock_drops.saturating_add(refused);
-    if refused.saturating_add(late) as f64 <= EVIDENCE_SHARE * received as f64 {
+    let rejected = by_locks.saturating_add(rejected);
+    if rejected.saturating_add(late) as f64 <= EVIDENCE_SHARE * received as f64 {
         None
-    } else if late > refused {
+    } else if late > rejected {
         Some(Decrease::Multiplicative)
     } else {
         Some(Decrease::Additive)
@@ -180,8 +188,8 @@ impl Law for AutoLaw {
         pool.set_reclaims_last_credit(self.active_signal != ActiveSignal::Delay);
         match self.active_signal {
             ActiveSignal::Delay => {
-                let more = self.regrowth.step(pool, signals.delay());
-                self.delay.step_with_extra(pool, signals.delay(), more);
+                let extra = self.regrowth.step(pool, signals.delay());
+                self.delay.step_with_extra(pool, signals.delay(), extra);
             }
             ActiveSignal::Efficiency { .. } => {
                 self.regrowth.end();
@@ -229,17 +237,17 @@ mod tests {
             }
         }
 
-        /// Round trips of 10 µs with 20 requests each, of which so many are refused a lock.
-        fn advance(&mut self, round_trips: u64, lock_drops: u64, delay: Nanos) -> i64 {
+        /// Round trips of 10 µs with 20 requests each; locks reject `lock_rejected` of them.
+        fn advance(&mut self, round_trips: u64, lock_rejected: u64, delay: Nanos) -> i64 {
             let before = self.pool.total();
             for _ in 0..round_trips {
                 self.now += Nanos::from_micros(10);
                 let signals = Signals {
                     run_delay: delay,
                     arrivals: 20,
-                    completions: 20 - lock_drops,
-                    rejections: lock_drops,
-                    lock_rejections: lock_drops,
+                    completions: 20 - lock_rejected,
+                    rejections: lock_rejected,
+                    lock_rejections: lock_rejected,
                     ..Signals::idle(self.now)
                 };
                 self.law.tick(&self.pool, &signals);
@@ -249,7 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Where nothing but CPUs shows, it is the delay signal to the last credit.
+        /// If only CPUs are a bottleneck, the pool equals that of the delay signal to the last
+        /// credit.
         #[test]
         fn without_locks_it_is_the_delay_signal(ticks in prop::collection::vec((0u64..200, 0u64..50, 0u64..50), 1..400)) {
             let mut world = Fixture::new();
@@ -286,7 +295,8 @@ mod tests {
             world.advance(1, 1, Nanos::ZERO); // one of 200 requests
             world.advance(9, 0, Nanos::ZERO);
         }
-        // Iterations count 60 requests: one of them is evidence. They are followed by quiet ones, which soon give back.
+        // An iteration counts 60 requests, so one rejection is evidence. Quiet iterations follow,
+        // which soon return the credits.
         assert!(world.pool.total() > before, "{} after {before}", world.pool.total());
     }
 

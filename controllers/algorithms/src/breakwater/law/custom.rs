@@ -1,15 +1,16 @@
-//! The law of the pool by somebody else's code: it says how many credits there shall be, and the bounds are kept here.
+//! Custom pool law: code from outside this crate sets the number of credits, within the bounds of
+//! this module.
 
 use super::{Law, PoolBounds};
 use crate::breakwater::config::Config;
 use crate::breakwater::pool::Pool;
 use leeward_core::server::Signals;
 
-/// State of the credit pool when a law is asked.
+/// State of the credit pool at a call of the law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolState {
-    /// `c_total`: credits that there are.
+    /// `c_total`: credits in the pool.
     pub total: i64,
     /// `c_issued`: the sum of all windows.
     pub issued: i64,
@@ -17,13 +18,13 @@ pub struct PoolState {
     pub sessions: i64,
 }
 
-/// A law of the pool from outside of this crate. It is asked once per round trip (Breakwater §3.2.1).
+/// A custom law of the pool. The controller calls it once per round trip (Breakwater §3.2.1).
 pub trait PoolLaw: Send {
-    /// Credits that there shall be from now on; `c_min` and `c_max` bound what comes of it.
+    /// Returns the new number of credits; the controller clamps it to `c_min` and `c_max`.
     fn total(&mut self, pool: &PoolState, signals: &Signals) -> i64;
 }
 
-/// A [`PoolLaw`] within the bounds of every other law.
+/// A [`PoolLaw`] with the bounds that all laws have.
 pub(crate) struct CustomPoolLaw {
     law: Box<dyn PoolLaw>,
     bounds: PoolBounds,
@@ -52,9 +53,9 @@ mod tests {
     use leeward_core::registry::Environment;
     use leeward_core::units::{Nanos, Time};
 
-    struct Always(i64);
+    struct ConstantLaw(i64);
 
-    impl PoolLaw for Always {
+    impl PoolLaw for ConstantLaw {
         fn total(&mut self, _: &PoolState, _: &Signals) -> i64 {
             self.0
         }
@@ -68,8 +69,8 @@ mod tests {
         let config = Config::read(PoolSignal::Delay, &params, &environment).unwrap();
         let pool = Pool::new(10);
         (0..1_000).for_each(|_| pool.session_opened());
-        for (says, expected) in [(50, 50), (i64::MIN, 4), (i64::MAX, 10_000)] {
-            CustomPoolLaw::new(&config, Box::new(Always(says))).tick(&pool, &Signals::idle(Time::ZERO));
+        for (wanted, expected) in [(50, 50), (i64::MIN, 4), (i64::MAX, 10_000)] {
+            CustomPoolLaw::new(&config, Box::new(ConstantLaw(wanted))).tick(&pool, &Signals::idle(Time::ZERO));
             assert_eq!(pool.total(), expected);
         }
     }

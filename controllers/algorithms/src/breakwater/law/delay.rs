@@ -6,7 +6,8 @@ use crate::breakwater::pool::Pool;
 use leeward_core::server::Signals;
 use leeward_core::units::Nanos;
 
-/// Additive increase, multiplicative decrease of the pool, one step per round trip (Breakwater §3.2.1).
+/// Additive increase, multiplicative decrease of the pool, one step per round trip (Breakwater
+/// §3.2.1).
 #[derive(Debug)]
 pub(crate) struct DelayLaw {
     alpha: f64,
@@ -31,7 +32,7 @@ impl DelayLaw {
         }
     }
 
-    /// Whether a measured delay is over its target: CPUs are overloaded.
+    /// Whether the measured delay has reached its target, so that CPUs are overloaded.
     pub(super) fn is_overloaded(&self, measured: Nanos) -> bool {
         measured >= self.target
     }
@@ -47,16 +48,17 @@ impl DelayLaw {
         self.step_with_extra(pool, measured, 0);
     }
 
-    /// The same, and adds `more` where it grows.
+    /// Runs one control period, and adds `more` credits where the pool grows.
     pub(super) fn step_with_extra(&mut self, pool: &Pool, measured: Nanos, more: i64) {
-        // A queue that cores work off by themselves costs nobody a credit.
+        // Without an overload the cores work the queue off, so it costs no credit.
         if pool.is_calm() && self.is_overloaded(measured) {
             return self.bounds.enforce(pool);
         }
         let total = pool.total();
         let sessions = pool.sessions();
         let next = if !self.is_overloaded(measured) {
-            // Breakwater §3.2.1, eq. 1 and 3; the published code carries the fraction instead of rounding it up.
+            // Breakwater §3.2.1, eq. 1 and 3; the published code carries the fraction instead of
+            // rounding it up.
             let increase = self.alpha * sessions as f64;
             match self.additive {
                 IncreaseRounding::AtLeastOne => total + more + increase.max(1.0) as i64,
@@ -72,7 +74,8 @@ impl DelayLaw {
             self.carry = 0.0;
             let excess = measured.saturating_sub(self.target).0;
             if self.is_published {
-                // The published code has single precision between the steps, which a credit can hang on.
+                // The published code uses single precision between the steps, which can change the
+                // result by a credit.
                 let excess = excess as f32 / self.target.0 as f32;
                 let less = (f64::from(excess) * self.beta) as f32;
                 let factor = (1.0 - f64::from(less)).max(0.5) as f32;
@@ -119,7 +122,7 @@ mod tests {
             law.step(&pool, Nanos::ZERO);
             assert_eq!(pool.total(), 50);
         }
-        // Ten times 0.1 is a hair under 1 in binary: the eleventh step has it for sure.
+        // Ten times 0.1 is slightly below 1 in binary; the eleventh step exceeds it.
         law.step(&pool, Nanos::ZERO);
         law.step(&pool, Nanos::ZERO);
         assert_eq!(pool.total(), 51);

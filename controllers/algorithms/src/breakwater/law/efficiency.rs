@@ -1,5 +1,5 @@
-//! Admission by efficiency: the pool grows while more load brings more responses (thesis Algorithm 1; Hoover Algorithm 1).
-//! For locks, and any bottleneck that the queues for CPUs don't show.
+//! Admission by efficiency: the pool grows while more load brings more responses (thesis Algorithm
+//! 1; Hoover Algorithm 1). Detects locks and any other bottleneck that queues for CPUs don't show.
 
 use super::iteration::{IterationEnd, IterationTracker};
 use super::{Law, PoolBounds};
@@ -10,16 +10,16 @@ use crate::published::Version;
 use leeward_core::server::Signals;
 use leeward_core::sync::Arc;
 
-/// Verdict of an iteration on the pool.
+/// Direction of the pool after an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolStep {
-    /// More load brings enough, or less load costs too much.
+    /// More load brings enough responses, or less load costs too many.
     Grow,
-    /// The pool should shrink.
+    /// More load brings too few responses, or less load costs few.
     Shrink,
 }
 
-/// Compares each iteration with the one before, and takes the step that follows.
+/// Compares each iteration with the one before, and changes the pool accordingly.
 #[derive(Debug)]
 pub(super) struct Efficiency {
     version: Version,
@@ -31,7 +31,7 @@ pub(super) struct Efficiency {
     bounds: PoolBounds,
     /// Requests and responses per second in the last iteration.
     last_rates: (f64, f64),
-    /// The pool with its fraction; whatever else sets the pool has the last word.
+    /// The pool with its fraction. A pool that other code has set replaces it.
     fractional_total: f64,
 }
 
@@ -50,9 +50,11 @@ impl Efficiency {
         }
     }
 
-    /// Judges an iteration by the one before. A lull is no overload. The papers compare counts; here they are divided by the time counted, since
-    /// an iteration follows its round trips and may have been extended: with counts, twice the time would look like twice the
-    /// load and twice the throughput.
+    /// Judges an iteration by the one before; an idle iteration lets the pool grow.
+    ///
+    /// The papers compare counts. Here counts are divided by the counted time, since an iteration
+    /// follows its round trips and may have been extended. With counts, twice the time would look
+    /// like twice the load and twice the throughput.
     pub(super) fn judge(&mut self, end: &IterationEnd, decrease: Decrease) -> PoolStep {
         let IterationEnd::Counted(iteration) = end else { return PoolStep::Grow };
         let seconds = match self.version {
@@ -62,8 +64,9 @@ impl Efficiency {
         let (received, responses) = (iteration.received as f64 / seconds, iteration.responses as f64 / seconds);
         let (more_in, more_out) = (received - self.last_rates.0, responses - self.last_rates.1);
         self.last_rates = (received, responses);
-        // 0/0 is not in the papers: where nothing has changed, one credit more is the next experiment. A pool at its least
-        // would otherwise stay there for as long as its clients keep their pace.
+        // The papers don't define 0/0. If neither rate has changed, one more credit is the next
+        // experiment. A pool at its minimum would otherwise stay there while its clients keep their
+        // rate.
         let unchanged = more_in == 0.0 && more_out == 0.0 && !self.version.is_published();
         let gained = match decrease {
             // Thesis Algorithm 1, lines 13 and 14.
@@ -93,36 +96,36 @@ impl Efficiency {
         }
     }
 
-    /// Takes this share of what a multiplicative step takes.
+    /// Shrinks the pool by this share of a multiplicative step.
     pub(super) fn shrink_by(&mut self, pool: &Pool, share: f64) {
         let part = self.beta.min(1.0) * share;
         self.change(pool, |exact| exact * (1.0 - part));
     }
 
-    /// Adds so many steps of the increase.
+    /// Adds this number of increase steps.
     pub(super) fn add(&mut self, pool: &Pool, steps: f64) {
         let step = self.increase(pool);
         self.change(pool, |exact| exact + step * steps);
     }
 
-    /// a: the credits that one step adds.
+    /// a: credits that one step adds.
     pub(super) fn increase(&self, pool: &Pool) -> f64 {
         let increase = self.alpha * pool.sessions() as f64;
         if self.additive == IncreaseRounding::AtLeastOne { increase.max(1.0) } else { increase }
     }
 
     fn change(&mut self, pool: &Pool, to: impl FnOnce(f64) -> f64) {
-        // The fraction counts: of 20 credits, 2 % is less than one.
+        // The fraction counts: 2 % of 20 credits is less than one.
         if self.fractional_total as i64 != pool.total() || self.version.is_published() {
             self.fractional_total = pool.total() as f64;
         }
-        let most = self.bounds.max_total(pool.sessions()) as f64;
-        self.fractional_total = to(self.fractional_total).clamp(self.bounds.min_pool as f64, most);
+        let max = self.bounds.max_total(pool.sessions()) as f64;
+        self.fractional_total = to(self.fractional_total).clamp(self.bounds.min_pool as f64, max);
         pool.set_total(self.fractional_total as i64);
     }
 }
 
-/// Nothing but efficiency decides.
+/// Pool law that uses the efficiency signal alone.
 #[derive(Debug)]
 pub(crate) struct EfficiencyLaw {
     samples: Arc<Samples>,
@@ -171,18 +174,19 @@ mod tests {
         Efficiency::new(&Config::read(PoolSignal::Efficiency, &params, &environment).unwrap())
     }
 
-    fn counted(counted_us: u64, received: u64, responses: u64, drops: u64) -> IterationEnd {
+    fn counted(counted_us: u64, received: u64, responses: u64, rejected: u64) -> IterationEnd {
         let counted = Nanos::from_micros(counted_us);
         IterationEnd::Counted(IterationCounts {
             duration: counted,
             received,
             responses,
-            rejections: drops,
+            rejections: rejected,
             ..IterationCounts::default()
         })
     }
 
-    /// After 1,000 requests and 800 responses in 100 µs: what the next iteration says by the thesis, and by Hoover.
+    /// Verdicts of the thesis and of Hoover on the iteration after 1,000 requests and 800 responses
+    /// in 100 µs.
     #[test]
     fn what_more_or_less_load_has_brought() {
         use PoolStep::{Grow, Shrink};

@@ -1,5 +1,5 @@
-//! The efficiency signal's measurement: iterations of a few end-to-end round trips, and what was counted in each
-//! (thesis §2.3.2, Hoover §3.3). Never here: what follows from it.
+//! Measurement of the efficiency signal: iterations of a few end-to-end round trips, and the counts
+//! of each (thesis §2.3.2, Hoover §3.3). Does not contain decisions on the pool.
 
 use crate::breakwater::config::Config;
 use crate::breakwater::pool::Pool;
@@ -10,56 +10,59 @@ use leeward_core::units::{Nanos, Time};
 /// Counts of one iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct IterationCounts {
-    /// How long was counted; never zero.
+    /// Counted time; never zero.
     pub(super) duration: Nanos,
     /// Requests received (`in`).
     pub(super) received: u64,
     /// Successful responses (`out`).
     pub(super) responses: u64,
-    /// Drops, for whatever reason.
+    /// Rejections for any reason.
     pub(super) rejections: u64,
-    /// Drops that were refused a lock.
+    /// Rejections by a lock.
     pub(super) lock_rejections: u64,
-    /// Responses that can't have been in time.
+    /// Responses that were in the server for too long to be in time.
     pub(super) late: u64,
 }
 
 /// How an iteration ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum IterationEnd {
-    /// With a sample that means something.
+    /// The iteration received enough requests to judge it.
     Counted(IterationCounts),
-    /// With next to nothing received and next to nothing in the server. Throughput tells nothing then, but neither is
-    /// anything overloaded: credits that clients hold and don't use must not be all there are. Drops don't matter here. They
-    /// are of a moment ago, and an iteration that waited for more requests because of them might wait for ever.
+    /// The iteration received few requests, and few are in the server. Throughput then says
+    /// nothing, but nothing is overloaded either: the pool has to grow beyond the credits that
+    /// clients hold and don't use.
+    ///
+    /// Rejections don't matter here. They happened earlier in the iteration, and an iteration that
+    /// waited for more requests because of them might never end.
     Idle,
 }
 
-/// Cuts time into iterations.
+/// Divides time into iterations.
 #[derive(Debug)]
 pub(super) struct IterationTracker {
     network: Nanos,
     round_trips: u64,
-    /// Fewer requests than this mean nothing.
+    /// Requests below which a count is too small to judge.
     min_requests: u64,
     current: Option<OpenIteration>,
     /// The last known end-to-end round trip.
     round_trip: Nanos,
-    /// The last known part of it that is not the client's.
+    /// The last known part of the round trip outside the client.
     transit: Nanos,
 }
 
-/// An iteration under way.
+/// An iteration that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct OpenIteration {
     at: Time,
     samples: Totals,
-    /// Requests received, from the beginning.
+    /// Requests received since the iteration began.
     received: u64,
     counted_part: Option<CountedPart>,
 }
 
-/// Its counted part.
+/// The counted part of an iteration.
 #[derive(Clone, Copy, Debug)]
 struct CountedPart {
     since: Time,
@@ -73,8 +76,8 @@ impl IterationTracker {
         IterationTracker {
             network,
             round_trips: config.iteration.into(),
-            // What the smallest pool lets in within one round trip: with less, no size of the pool has been tried.
-            // As published, every sample counts.
+            // Requests that the smallest pool admits in one round trip. With fewer, no pool size
+            // has been tried. As published, every sample counts.
             min_requests: if config.version.is_published() { 0 } else { config.min_pool.into() },
             current: None,
             round_trip: network,
@@ -82,26 +85,28 @@ impl IterationTracker {
         }
     }
 
-    /// Runs one control tick with the samples up to now; `Some` when it ends an iteration. The next iteration begins at once.
+    /// Runs one control tick with the samples so far; returns `Some` when it ends an iteration. The
+    /// next iteration begins at once.
     pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals, totals: &Totals) -> Option<IterationEnd> {
         let now = signals.now;
         let fresh = OpenIteration { at: now, samples: *totals, received: 0, counted_part: None };
         let begun = self.current.get_or_insert(fresh);
         begun.received = begun.received.saturating_add(signals.arrivals);
-        // The iteration's own samples decide how long it is: after a time of long waits it does not go on at their pace.
+        // The iteration's own samples set its length, so a time of long waits does not prolong
+        // later iterations.
         let so_far = totals.since(&begun.samples);
         let lasted = now.since(begun.at);
         let issued = pool.issued().max(0) as u64;
         self.transit = so_far.transit(self.network).unwrap_or(self.transit);
         self.round_trip = so_far.round_trip(self.network, issued, lasted).unwrap_or(self.round_trip);
-        // How long clients hold their credits is no matter here: they have not used them.
+        // The time for which clients hold credits does not count here: they have not used them.
         let quiet = begun.received < self.min_requests && totals.in_server() < self.min_requests;
         if quiet && lasted >= self.transit * self.round_trips {
             self.current = Some(fresh);
             return Some(IterationEnd::Idle);
         }
         let Some(counting) = &mut begun.counted_part else {
-            // The pool's new size acts one round trip later (Hoover §3.3): nothing is counted until then.
+            // A new pool size acts one round trip later (Hoover §3.3), so counting starts then.
             if lasted >= self.round_trip {
                 begun.counted_part =
                     Some(CountedPart { since: now, late: totals.late, counts: IterationCounts::default() });
@@ -124,7 +129,8 @@ impl IterationTracker {
                 ..*counts
             })
         } else if totals.in_server() < self.min_requests {
-            // Silence that begins after the first round trip: a burst before it must not hide it for ever.
+            // Silence may begin after the first round trip. A burst before it must not hide it for
+            // ever.
             IterationEnd::Idle
         } else {
             return None;
@@ -146,7 +152,7 @@ mod tests {
     use leeward_core::sync::Arc;
     use leeward_core::units::{CreditId, Method};
 
-    /// Iterations, and the samples that they are told.
+    /// Iterations and their samples.
     struct Fixture {
         iterations: IterationTracker,
         samples: Arc<Samples>,
@@ -177,7 +183,8 @@ mod tests {
         Signals { arrivals, completions: arrivals, ..Signals::idle(Time(us * 1_000)) }
     }
 
-    /// Ticks every 10 µs with `arrivals` each, until the iteration ends; when, and how.
+    /// Ticks every 10 µs with `arrivals` each until the iteration ends; returns its time and its
+    /// end.
     fn run(iterations: &mut Fixture, from_us: u64, arrivals: u64) -> (u64, IterationEnd) {
         for us in (from_us..).step_by(10).take(100_000) {
             if let Some(end) = iterations.tick(&pool(), &at(us, arrivals)) {
@@ -245,7 +252,7 @@ mod tests {
         served(1_000, 100);
         let (end, done) = counted(run(&mut iterations, 10, 5));
         assert_eq!((end, done.duration), (400, Nanos::from_micros(300)));
-        // Somebody waited for ten seconds; the next, who didn't, end it.
+        // One request waited for ten seconds. The next requests, without waits, end the iteration.
         served(20_000_000, 10_000_000);
         assert_eq!(iterations.tick(&pool(), &at(410, 5)), None);
         (0..1_000_000).for_each(|_| served(20_000_000, 20));

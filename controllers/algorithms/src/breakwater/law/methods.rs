@@ -1,11 +1,14 @@
-//! The bounds on requests in the server ([`sojourn`](super::sojourn)), one for each class of methods: where one method waits for a lock
-//! or a disk, the others need not pay for it. Never here: what a bound is.
+//! Bounds on requests in the server ([`sojourn`](super::sojourn)), one for each class of methods.
+//! If one method waits for a lock or a disk, the bound does not reject the others. Does not contain
+//! the bound itself.
 //!
-//! - **One class** of which there have been requests is the whole server: so it is where a plant tells no methods.
-//! - **Sessions that are gone** take their requests along, and nobody knows of what class those were. They are shared out by what is in
-//!   the server, and an error is forgotten: by Little's law the class's responses per time and their mean stay say how many there are.
-//! - **Evidence**: refusals say that there are too many credits only if every class is bounded. While one of them is not, its requests
-//!   come by the same credits, and fewer of them would be its loss.
+//! - **One class**: if only one class has received requests, it counts as the whole server. This is
+//!   so if the plant reports no methods.
+//! - **Closed sessions** take their pending requests along, whose class is unknown. These requests
+//!   are shared out in proportion to each class's requests in the server, and the error decays: by
+//!   Little's law the class's response rate and mean sojourn give the number of its requests.
+//! - **Evidence**: rejections show that there are too many credits only if every class is bounded.
+//!   Requests of an unbounded class use the same credits, and would lose by fewer of them.
 
 use super::sojourn::SojournBound;
 use crate::breakwater::config::Config;
@@ -14,11 +17,11 @@ use crate::breakwater::samples::{CLASSES, Samples, Totals};
 use leeward_core::server::Signals;
 use leeward_core::units::{Nanos, Time};
 
-/// Share of requests that a class must have to count for anything but itself.
+/// Share of requests from which a class counts for the whole server.
 const MIN_CLASS_SHARE: f64 = 0.01;
-/// Objectives in which an error about lost requests is forgotten.
+/// Objectives in which an error about lost requests decays.
 const ERROR_DECAY_OBJECTIVES: f64 = 250.0;
-/// Weight of one tick in the mean stay.
+/// Weight of one tick in the mean sojourn.
 const WEIGHT: f64 = 0.05;
 
 /// The bounds of all classes.
@@ -28,7 +31,7 @@ pub(super) struct MethodBounds {
     classes: Vec<MethodClass>,
     /// Classes seen so far.
     seen: usize,
-    /// Requests whose sessions are gone, as counted at the last tick.
+    /// Requests of closed sessions, as counted at the last tick.
     lost: u64,
     now: Time,
 }
@@ -36,14 +39,14 @@ pub(super) struct MethodBounds {
 #[derive(Debug)]
 struct MethodClass {
     sojourn: SojournBound,
-    /// Of the requests whose sessions are gone, those that were of this class, about.
+    /// Estimated requests of this class among those of closed sessions.
     lost: f64,
     last: Totals,
-    /// Mean stay, ns.
+    /// Mean sojourn, ns.
     mean_sojourn: f64,
     /// Requests received by the end of the last iteration.
     received: u64,
-    /// Requests that the bound has refused in this iteration.
+    /// Requests that the bound has rejected in this iteration.
     rejected: u64,
 }
 
@@ -59,7 +62,7 @@ impl MethodClass {
         }
     }
 
-    /// Requests that came and were not answered, less those known to be gone.
+    /// Requests received but not answered, less those of closed sessions.
     fn in_server(&self) -> f64 {
         (self.last.in_server() as f64 - self.lost).max(0.0)
     }
@@ -76,12 +79,12 @@ impl MethodClass {
         self.last = totals;
     }
 
-    /// Moves what is thought lost towards what Little's law says, if anything is.
+    /// Moves the estimate of lost requests towards Little's law, if any are lost.
     fn correct_lost(&mut self, part: f64) {
         if self.lost > 0.0 {
             let expected = self.sojourn.rate() * self.mean_sojourn;
-            let most = self.last.in_server() as f64;
-            self.lost = (self.lost + (self.in_server() - expected) * part).clamp(0.0, most);
+            let max = self.last.in_server() as f64;
+            self.lost = (self.lost + (self.in_server() - expected) * part).clamp(0.0, max);
         }
     }
 }
@@ -97,8 +100,8 @@ impl MethodBounds {
         }
     }
 
-    /// Runs one control tick: sets the places of each class, and tells the cores how long its requests stay. The sums over all
-    /// requests.
+    /// Runs one control tick: sets the slots of each class and its sojourn percentile. Returns the
+    /// sums over all requests.
     pub(super) fn tick(&mut self, pool: &Pool, samples: &Samples, signals: &Signals) -> Totals {
         let before = std::mem::replace(&mut self.now, signals.now);
         let part = signals.now.since(before).0 as f64 / (self.objective * ERROR_DECAY_OBJECTIVES);
@@ -114,24 +117,25 @@ impl MethodBounds {
             } else {
                 Totals { departures: own.departures.wrapping_add(class.lost as u64), ..own }
             };
-            let places = class.sojourn.tick(signals, &totals, &all);
+            let slots = class.sojourn.tick(signals, &totals, &all);
             samples.set_percentile(index, class.sojourn.percentile());
-            class.rejected += pool.set_slots(index, places);
+            class.rejected += pool.set_slots(index, slots);
         }
         all
     }
 
-    /// Reads the counts of each class, and shares out what has been lost since. The sums over all classes.
+    /// Reads the counts of each class, and shares out the requests lost since. Returns the sums
+    /// over all classes.
     fn count(&mut self, samples: &Samples, part: f64) -> Totals {
-        let of_no_class = samples.unclassified();
-        let lost = of_no_class.departures;
+        let unclassified = samples.unclassified();
+        let lost = unclassified.departures;
         let new = lost.wrapping_sub(std::mem::replace(&mut self.lost, lost)) as f64;
         self.seen = samples.classes();
         let classes = &mut self.classes[..self.seen];
         for (index, class) in classes.iter_mut().enumerate() {
             class.record(samples.class_totals(index));
         }
-        let all = classes.iter().map(|class| class.last).fold(of_no_class, Totals::merge);
+        let all = classes.iter().map(|class| class.last).fold(unclassified, Totals::merge);
         let inside: f64 = classes.iter().map(MethodClass::in_server).sum();
         for class in classes {
             if new > 0.0 && inside > 0.0 {
@@ -142,26 +146,29 @@ impl MethodBounds {
         all
     }
 
-    /// Responses per nanosecond while anybody was in the server.
+    /// Responses per nanosecond while requests were in the server.
     fn rate(&self) -> f64 {
         self.classes[..self.seen].iter().map(|class| class.sojourn.rate()).sum()
     }
 
-    /// An iteration is over: how many were refused in it, if that says that there are too many credits.
+    /// Ends an iteration. Returns its rejections if they show that there are too many credits, else
+    /// 0.
     pub(super) fn take_rejections(&mut self) -> u64 {
         let classes = &mut self.classes[..self.seen];
-        let came = |class: &MethodClass| class.last.received.wrapping_sub(class.received) as f64;
-        let notable = classes.iter().map(came).sum::<f64>() * MIN_CLASS_SHARE;
-        let is_open = classes.len() > 1 && classes.iter().any(|class| class.bound().is_none() && came(class) > notable);
-        let mut refused = 0;
+        let received = |class: &MethodClass| class.last.received.wrapping_sub(class.received) as f64;
+        let notable = classes.iter().map(received).sum::<f64>() * MIN_CLASS_SHARE;
+        let is_open =
+            classes.len() > 1 && classes.iter().any(|class| class.bound().is_none() && received(class) > notable);
+        let mut rejected = 0;
         for class in classes {
             class.received = class.last.received;
-            refused += std::mem::take(&mut class.rejected);
+            rejected += std::mem::take(&mut class.rejected);
         }
-        if is_open { 0 } else { refused }
+        if is_open { 0 } else { rejected }
     }
 
-    /// The span in which nearly all requests of the quickest class are answered: a client doesn't know which class waits.
+    /// Sojourn time of nearly all requests of the quickest class; a client can't know the class
+    /// that waits.
     pub(super) fn sojourn_percentile(&self) -> Nanos {
         let classes = &self.classes[..self.seen];
         let notable = self.rate() * MIN_CLASS_SHARE;
@@ -174,7 +181,7 @@ impl MethodBounds {
         self.classes.iter().any(|class| class.bound().is_some())
     }
 
-    /// Requests that may be in the server of the classes that are bounded, if any is.
+    /// Requests of the bounded classes that may be in the server, if any class is bounded.
     pub(super) fn bound(&self) -> Option<u64> {
         let bounds = self.classes.iter().filter_map(MethodClass::bound);
         bounds.reduce(u64::saturating_add)
@@ -196,7 +203,7 @@ mod tests {
     const FREE: Method = Method(1);
     const SLOW: Method = Method(2);
 
-    /// A server with an objective of 190 us in it, and round trips of 10 us.
+    /// A server with an objective of 190 us in the server, and round trips of 10 us.
     struct Fixture {
         methods: MethodBounds,
         pool: Pool,
@@ -220,7 +227,7 @@ mod tests {
             }
         }
 
-        /// So many of a method come, and as many are answered after so long.
+        /// Receives `count` requests of a method and answers as many, each after `sojourn`.
         fn serve(&mut self, method: Method, count: u32, sojourn: Nanos) {
             let departure = Departure { now: self.now, outcome: Outcome::Completed, sojourn, credit: CreditId::NONE };
             for _ in 0..count {
@@ -240,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Twenty requests of each method in a round trip, with a hundred of the slow one in the server.
+    /// Twenty requests of each method per round trip, with a hundred of the slow one in the server.
     fn beside_a_slow_one(round_trips: u32) -> Fixture {
         let mut world = Fixture::new();
         (0..100).for_each(|_| world.sampler.record_arrival(SLOW));
@@ -277,9 +284,9 @@ mod tests {
     }
 
     #[test]
-    fn a_method_whose_sessions_went_is_not_locked_out() {
+    fn a_method_without_sessions_is_not_locked_out() {
         let mut world = beside_a_slow_one(2_000);
-        // Each session takes its request along.
+        // Each closed session takes its request along.
         for _ in 0..1_000 {
             (0..100).for_each(|_| world.sampler.record_arrival(SLOW));
             world.sampler.record_close(100);

@@ -1,15 +1,15 @@
-//! By what the credit pool grows and shrinks. A law is the slow half's whole choice: everything else (windows, lazy
-//! distribution, AQM, the client) is the same for all.
+//! Laws by which the credit pool grows and shrinks. A law is the only choice of the slow half:
+//! windows, lazy distribution, AQM and the client are the same for all laws.
 //!
 //! - [`delay`]: the queueing delay for CPUs (Breakwater §3.2.1).
-//! - [`efficiency`]: what more load brings in throughput (thesis §2.3.2, Hoover Algorithm 1).
-//! - [`auto`]: whichever of these two has evidence of overload.
-//! - [`foreign`]: a law that somebody else brings.
-//! - [`iteration`]: the measurement under efficiency and auto.
-//! - [`methods`]: the bounds of `sojourn`, by method.
-//! - [`regrowth`]: growth where nothing waits, under auto.
-//! - [`sojourn`]: a bound where requests wait in queues that nobody sees, under auto.
-//! - [`stay`]: how long nearly all requests stay in the server, under auto.
+//! - [`efficiency`]: the throughput that more load brings (thesis §2.3.2, Hoover Algorithm 1).
+//! - [`auto`]: the one of these two that has evidence of overload.
+//! - [`custom`]: a law from outside this crate.
+//! - [`iteration`]: the measurement of `efficiency` and `auto`.
+//! - [`methods`]: the bounds of `sojourn`, by method, under `auto`.
+//! - [`regrowth`]: growth while no request waits, under `auto`.
+//! - [`sojourn`]: a bound for requests that wait in queues the controller can't see, under `auto`.
+//! - [`percentile`]: the sojourn time of nearly all requests, under `auto`.
 
 mod auto;
 mod custom;
@@ -41,14 +41,14 @@ pub(super) trait Law: Send {
         None
     }
 
-    /// Whether requests that came before the last tick are still in the server. `false` if
-    /// the law does not count requests.
+    /// Whether requests that arrived before the last tick are still in the server. `false` if the
+    /// law does not count requests.
     fn is_occupied(&self) -> bool {
         false
     }
 }
 
-/// `c_min` and `c_max`.
+/// Bounds of the pool: `c_min` and `c_max`.
 #[derive(Clone, Copy, Debug)]
 struct PoolBounds {
     min_pool: i64,
@@ -65,12 +65,13 @@ impl PoolBounds {
         }
     }
 
-    /// `c_max` is what `sessions` can hold, or less if the operator says so; never below `c_min`.
+    /// Returns `c_max`: the credits that `sessions` can hold, or the operator's limit if lower;
+    /// never below `c_min`.
     fn max_total(&self, sessions: i64) -> i64 {
         (sessions * self.max_window).min(self.max_pool).max(self.min_pool)
     }
 
-    /// Keeps the pool within its bounds between two decisions: sessions come and go meanwhile.
+    /// Keeps the pool within its bounds between two decisions, while sessions open and close.
     fn enforce(&self, pool: &Pool) {
         pool.set_total(self.clamp(pool.total(), pool.sessions()));
     }

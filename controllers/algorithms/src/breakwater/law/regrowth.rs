@@ -1,17 +1,20 @@
-//! Growth where nothing waits, under auto. The published step (Breakwater §3.2.1) is a thousandth of the sessions in credits per round
-//! trip: right beside a queue, and slow where there is none. Ten clients get a credit in a hundred round trips; a pool that shrank to
-//! one takes a thousand of them for a thousand clients.
+//! Growth of the pool while no request waits, under `auto`. The published step (Breakwater §3.2.1)
+//! adds a thousandth of the sessions in credits per round trip. That step is right near a queue,
+//! and slow far from one. Ten clients get a credit in a hundred round trips. A pool that shrank to
+//! one credit needs a thousand round trips for a thousand clients.
 //!
-//! So while no request waits for a core though nearly all credits are out, the pool grows by a part of itself. The first queue ends
-//! this: from there on it is the published step.
+//! So the pool grows by a part of itself while no request waits for a core though nearly all
+//! credits are issued. The first queue ends this growth, and the published step applies again.
 //!
-//! How large a part follows from how many requests are in the server, whatever they do there. While they are fewer than a quarter of the
-//! cores the pool grows so that they become a quarter, at most to twice its size: whoever starts, or comes back to a demand a hundred
-//! times as high, needs seven round trips for that and not a hundred. From there on it is a sixteenth.
+//! The part depends on the number of requests in the server. While they are fewer than a quarter of
+//! the cores, the pool grows so that they become a quarter, at most to twice its size. A server
+//! that starts, or whose demand rises a hundredfold, then needs seven round trips and not a
+//! hundred. Above a quarter the part is a sixteenth.
 //!
-//! No step is larger than what has come since the last one: a credit for each request while it grows by a sixteenth, sixteen where it grows
-//! to twice its size, and one in any case. Cores are without a queue for a while by chance as well, one core often: then nothing comes, and
-//! the step would be for nobody. Where there is room, what comes finds none before it.
+//! The arrivals since the last tick limit each step: one credit per request at a sixteenth, sixteen
+//! at a doubling, and at least one. Cores are sometimes without a queue by chance, one core often.
+//! Then no request arrives, and a larger step would serve no demand. If the server has spare
+//! capacity, arriving requests find no queue.
 
 use super::methods::MethodBounds;
 use crate::breakwater::pool::Pool;
@@ -19,22 +22,27 @@ use crate::breakwater::samples::Totals;
 use leeward_core::server::Signals;
 use leeward_core::units::{Nanos, Time};
 
-/// Round trips without a queue after which the pool grows faster: what was granted has arrived by then, and would be seen.
+/// Round trips without a queue after which the pool grows faster: granted credits have arrived by
+/// then, and their queue would show.
 const QUIET: u32 = 4;
-/// The least part of the pool that makes a step: two round trips pass before a queue is seen, which is an eighth too much.
+/// Smallest part of the pool in a step. A queue shows after two round trips, in which the pool
+/// grows an eighth too far.
 const MIN_GROWTH: f64 = 1.0 / 16.0;
-/// Part of the cores that a step may fill: two round trips pass before it is seen what a step has brought, in which others are taken.
+/// Part of the cores that a step may fill: the effect of a step shows after two round trips, in
+/// which further steps follow.
 const FILL: f64 = 0.25;
-/// Part of the pool that may be left over while there are cores for more: clients whose demand is a credit short for a moment leave
-/// some in each round trip, and waiting for the last of them stopped ten busy clients at two fifths of what the server could do.
+/// Divisor of the pool that gives the credits that may be left over while there are idle cores.
+/// Some clients lack demand for a moment and leave a few credits in each round trip. A wait for the
+/// last of them stopped ten busy clients at two fifths of the server's capacity.
 const UNUSED_DIVISOR: i64 = 8;
-/// Part of the target that is no queue.
+/// Divisor of the target that gives the largest delay without a queue.
 const NO_QUEUE: u64 = 8;
 
-/// Round trips after a refusal in which few in the server say nothing of its room: refusals come now and then, and not in each.
+/// Round trips after a rejection in which few requests in the server don't prove spare capacity:
+/// rejections occur now and then, not in each round trip.
 const CAUTION_ROUND_TRIPS: u32 = 64;
 
-/// How long no queue has been seen, how many requests were in the server, and how many have come.
+/// State of the growth: time without a queue, requests in the server, and arrivals.
 #[derive(Debug)]
 pub(super) struct Regrowth {
     cores: f64,
@@ -43,14 +51,14 @@ pub(super) struct Regrowth {
     now: Time,
     served_nanos: u64,
     in_server: f64,
-    /// Requests that came since the last tick.
+    /// Requests that arrived since the last tick.
     arrivals: f64,
-    /// Round trips since a request was refused.
+    /// Round trips since the last rejection.
     since_rejection: u32,
 }
 
 impl Regrowth {
-    /// `target` is that of the delay signal.
+    /// Creates the state; `target` is that of the delay signal.
     pub(super) fn new(cores: u32, target: Nanos) -> Self {
         Regrowth {
             cores: cores.into(),
@@ -64,18 +72,20 @@ impl Regrowth {
         }
     }
 
-    /// Notes how many requests were in the server since the last tick, on average: by Little's law what the responses stayed, over the
-    /// time. Where all wait there are no responses, so those here now count by a half. Notes as well how many have come.
+    /// Records the arrivals and the mean requests in the server since the last tick. By Little's
+    /// law the mean is the sum of the responses' sojourn times over the time. If all requests wait
+    /// there are no responses, so the present requests count by a half.
     pub(super) fn record(&mut self, signals: &Signals, totals: &Totals, methods: &MethodBounds) {
-        let is_refusing = signals.rejections > 0 || methods.has_bound();
-        self.since_rejection = if is_refusing { 0 } else { self.since_rejection.saturating_add(1) };
+        let is_rejecting = signals.rejections > 0 || methods.has_bound();
+        self.since_rejection = if is_rejecting { 0 } else { self.since_rejection.saturating_add(1) };
         let elapsed = signals.now.since(std::mem::replace(&mut self.now, signals.now)).max(Nanos(1));
         self.arrivals = signals.arrivals as f64;
-        let stayed = totals.served_nanos.wrapping_sub(std::mem::replace(&mut self.served_nanos, totals.served_nanos));
-        self.in_server = (stayed as f64 / elapsed.0 as f64).max(totals.in_server() as f64 / 2.0);
+        let sojourn_nanos =
+            totals.served_nanos.wrapping_sub(std::mem::replace(&mut self.served_nanos, totals.served_nanos));
+        self.in_server = (sojourn_nanos as f64 / elapsed.0 as f64).max(totals.in_server() as f64 / 2.0);
     }
 
-    /// Credits to add in this round trip.
+    /// Returns the credits to add in this round trip.
     pub(super) fn step(&mut self, pool: &Pool, delay: Nanos) -> i64 {
         if delay > self.target / NO_QUEUE {
             self.quiet = 0;
@@ -87,13 +97,14 @@ impl Regrowth {
         if self.quiet <= QUIET || pool.issued() < total - left_over {
             return 0;
         }
-        // Nobody inside makes it infinite, or (without cores) no number: `clamp` and the conversion bear both.
+        // An empty server makes this infinite or, without cores, NaN. `clamp` and the conversion
+        // handle both.
         let fast = (self.cores * FILL / self.in_server - 1.0).clamp(MIN_GROWTH, 1.0);
         let part = if self.since_rejection < CAUTION_ROUND_TRIPS { MIN_GROWTH } else { fast };
         ((self.arrivals / MIN_GROWTH).min(total as f64) * part).max(1.0) as i64
     }
 
-    /// Something else is short.
+    /// Ends the growth: another resource is the bottleneck.
     pub(super) fn end(&mut self) {
         self.quiet = 0;
     }
@@ -129,7 +140,7 @@ mod tests {
             Fixture { pool, regrowth: Regrowth::new(16, TARGET), methods, totals, now: Time::ZERO }
         }
 
-        /// A round trip with so many requests in the server, all of them answered in it.
+        /// Advances a round trip with `inside` requests in the server, all answered in it.
         fn advance(&mut self, inside: u64, signals: &Signals) {
             self.now += Nanos::from_micros(10);
             self.totals.served_nanos += inside * 10_000;
@@ -145,12 +156,13 @@ mod tests {
         Signals { arrivals: 20, ..Signals::idle(Time::ZERO) }
     }
 
-    /// The steps of ten round trips, with so many requests in the server in each. The last refusal was so many round trips ago.
+    /// Steps of ten round trips with `inside` requests in the server in each. The last rejection
+    /// was `refused_before` round trips before.
     fn steps(inside: u64, refused_before: u64) -> Vec<i64> {
         let mut world = Fixture::new();
         for past in 0..refused_before {
-            let refused = u64::from(past == 0);
-            world.advance(0, &Signals { rejections: refused, lock_rejections: refused, ..quiet() });
+            let rejected = u64::from(past == 0);
+            world.advance(0, &Signals { rejections: rejected, lock_rejections: rejected, ..quiet() });
         }
         let step = |_| {
             world.advance(inside, &quiet());
@@ -175,16 +187,20 @@ mod tests {
 
     #[test]
     fn no_step_is_larger_than_what_has_come() {
-        let grown = |came: u64, inside: u64| {
+        let grown = |received: u64, inside: u64| {
             let mut world = Fixture::new();
             let step = |_| {
-                world.advance(inside, &Signals { arrivals: came, ..quiet() });
+                world.advance(inside, &Signals { arrivals: received, ..quiet() });
                 world.step(Nanos::ZERO)
             };
             (0..10).map(step).max()
         };
-        assert_eq!([0, 1, 4, 10, 20].map(|came| grown(came, 16)), [1, 1, 4, 10, 10].map(Some));
-        assert_eq!([0, 1, 4, 20].map(|came| grown(came, 0)), [1, 16, 64, 160].map(Some), "an empty server fills fast");
+        assert_eq!([0, 1, 4, 10, 20].map(|received| grown(received, 16)), [1, 1, 4, 10, 10].map(Some));
+        assert_eq!(
+            [0, 1, 4, 20].map(|received| grown(received, 0)),
+            [1, 16, 64, 160].map(Some),
+            "an empty server fills fast"
+        );
     }
 
     #[test]

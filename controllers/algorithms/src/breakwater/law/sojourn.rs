@@ -1,19 +1,24 @@
-//! A bound on the requests in the server, where they wait in queues that nobody sees: a plain lock's, a disk's, a server's further
-//! down.
+//! Bound on the requests in the server, for requests that wait in queues the controller can't see:
+//! those of a plain lock, a disk, or a downstream server.
 //!
-//! By Little's law the requests that are in the server, over the responses per time, are the time that those here now will
-//! have taken, whatever they wait for. So the responses of a part of the objective are as many requests as may be in it. What
-//! part follows from how long nearly all of them stay ([`stay`](super::stay)), since a mean says little of a 99th percentile: where
-//! a fifth of the requests wait and the others don't, the mean is a fifth of what the fifth suffers.
+//! By Little's law, the requests in the server divided by the response rate give their mean time in
+//! the server. This holds for any resource that they wait for. So the bound is the number of
+//! responses in a part of the objective. The part follows from the sojourn time of nearly all
+//! requests ([`percentile`](super::percentile)), since a mean says little about a 99th percentile:
+//! if a fifth of the requests wait and the others don't, the mean is a fifth of the wait of that
+//! fifth.
 //!
-//! - It is known as a request comes, before any late response tells, and needs no baseline that could drift.
-//! - **No lock-out**: a request for every second core is always let in (one that was refused, and whose drop is still to leave, takes
-//!   nobody's place); with fewer than fill the part, each response makes
-//!   room for more than one; and the part grows with every response while nearly all are in time.
-//! - **No harm**: it bounds nobody while the queues for cores are as long as the delay signal lets them be, which then decides; nor for
-//!   responses that are long because of such a queue, which may be over as they leave. It
-//!   wakes when nearly all is no longer in time, and sleeps again when its part has grown to the whole objective. A server whose
-//!   queues are all seen hardly meets it.
+//! - The bound acts when a request arrives, before any response is late, and needs no baseline that
+//!   could drift.
+//! - **No lock-out**: the bound always admits a request for every second core. A rejected request
+//!   whose rejection is still to leave takes no slot. With fewer requests than fill the part, each
+//!   response admits more than one; and the part grows with each response while nearly all are in
+//!   time.
+//! - **No harm**: the bound rejects nothing while the queues for cores are as long as the delay
+//!   signal lets them be; the delay signal then decides. Nor does it count responses that such a
+//!   queue made late, which may be over when they leave. It activates when nearly all requests are
+//!   no longer in time, and ends when its part has grown to the whole objective. A server whose
+//!   queues are all visible hardly meets it.
 
 use super::percentile::SojournPercentile;
 use crate::breakwater::config::Config;
@@ -21,35 +26,37 @@ use crate::breakwater::samples::Totals;
 use leeward_core::server::Signals;
 use leeward_core::units::{Nanos, Time};
 
-/// The part at which it wakes. Sojourns of exponential length whose mean is half of the objective are late once in seven;
-/// from here both ways are short.
+/// Part at which the bound activates. With exponential sojourn times whose mean is half of the
+/// objective, one response in seven is late; from here both directions are short.
 const ACTIVATION_SHARE: f64 = 0.5;
-/// The smallest part: where one in so many requests waits and is late.
+/// Smallest part, for the case that one in 64 requests waits and is late.
 const MIN_SHARE: f64 = 1.0 / 64.0;
 
-/// Locks that refuse at least this share see to it that who waits for them is in time; as many as may miss the objective are chance.
+/// Share of lock rejections from which locks keep their waiting requests in time themselves. Fewer
+/// rejections may be chance: as many requests may miss the objective.
 const LOCK_REJECTION_SHARE: f64 = 0.01;
 
 /// Bound on the requests in the server.
 #[derive(Debug)]
 pub(super) struct SojournBound {
     objective: f64,
-    /// That of the delay signal, ns.
+    /// Delay target of the delay signal, ns.
     target: f64,
     cores: u64,
     last: Option<LastTick>,
-    /// Responses per nanosecond while anybody was in the server.
+    /// Responses per nanosecond while requests were in the server.
     rate: f64,
     percentile: SojournPercentile,
-    /// Share of requests that locks refuse.
+    /// Share of requests that locks reject.
     lock_rejection_share: f64,
-    /// Share of responses that were late, and share of requests that waited for a core for nearly as long as AQM lets them.
+    /// Share of late responses, and share of requests that waited for a core for nearly as long as
+    /// AQM allows.
     late_share: f64,
     waited_share: f64,
-    /// Counts of all requests as of the last tick that had a response, and requests that were refused a lock since.
+    /// Counts of all requests at the last tick with a response, and lock rejections since.
     last_totals: Totals,
     lock_drops: u64,
-    /// Part of the objective that the mean sojourn may be; `None`: it sleeps.
+    /// Part of the objective that the mean sojourn may take; `None` while the bound is inactive.
     share: Option<f64>,
     /// Requests that may be in the server, if there is a bound.
     bound: Option<u64>,
@@ -83,14 +90,16 @@ impl SojournBound {
         }
     }
 
-    /// Runs one control tick. `totals` are those of the requests that it bounds, `all` those of all requests. How many may still come
-    /// in, if there is a bound.
+    /// Runs one control tick. Returns the number of requests that may still enter, if there is a
+    /// bound.
+    ///
+    /// `totals` counts the bounded requests, `all` counts all requests.
     pub(super) fn tick(&mut self, signals: &Signals, totals: &Totals, all: &Totals) -> Option<i64> {
         let LastTick { now: before, totals: counts, all: all_counts } =
             self.last.replace(LastTick { now: signals.now, totals: *totals, all: *all })?;
         let elapsed = signals.now.since(before).0 as f64;
         let new = totals.since(&counts);
-        // How fast the server is nobody says while nobody is here.
+        // An empty server gives no sample of its response rate.
         if elapsed > 0.0 && (counts.in_server() > 0 || new.served > 0) {
             let weight = 1.0 - (-elapsed / self.objective).exp();
             self.rate += (new.served as f64 / elapsed - self.rate) * weight;
@@ -98,10 +107,12 @@ impl SojournBound {
         let seen = signals.delay().0 as f64 / self.target;
         self.lock_drops += signals.lock_rejections;
         if new.served > 0 {
-            // No bound is smaller than this: what is late though no more are here, no bound can mend.
+            // No bound is smaller than this. If so few requests are here and responses are late, no
+            // bound can help.
             let is_idle = all_counts.in_server() <= self.min_bound();
             let memories = self.percentile.learn(&new, self.rate * self.objective, is_idle);
-            // Since the last tick with a response of these: requests begin, and are refused locks, in other ticks than they end.
+            // Counts since the last tick with a response of this class: requests begin, and are
+            // rejected by locks, in other ticks than they end.
             let new_of_all = all.since(&std::mem::replace(&mut self.last_totals, *all));
             let of_all = |count: u64| (count as f64 / new_of_all.served.max(1) as f64).min(1.0);
             self.lock_rejection_share +=
@@ -114,7 +125,8 @@ impl SojournBound {
                 if self.lock_rejection_share > LOCK_REJECTION_SHARE { 1.0 } else { seen.max(explained) },
             );
         }
-        // A queue for cores that is as long as it may be is the delay signal's business, and refusals would only add to it.
+        // If the queue for cores is as long as allowed, the delay signal decides, and rejections by
+        // the bound would only add to its own.
         let part = self.share;
         self.bound = part.map(|part| {
             let span = part * self.objective + signals.run_delay.0 as f64;
@@ -123,13 +135,15 @@ impl SojournBound {
         self.bound.map(|bound| bound.saturating_sub(totals.in_server()) as i64)
     }
 
-    /// The smallest bound: a request for every second core.
+    /// Smallest bound: a request for every second core.
     fn min_bound(&self) -> u64 {
         (self.cores / 2).max(1)
     }
 
-    /// Turns the part towards the one at which nearly all are just in time. Stays are proportional to it, so one memory of
-    /// responses at the present stay is the way from here to there. `seen`: how much of it queues for cores explain, 1 or more if all.
+    /// Moves the part towards the value at which nearly all requests are just in time. Sojourn
+    /// times are proportional to the part, so one memory of responses at the present sojourn time
+    /// leads to that value. `seen` is the share of the sojourn that queues for cores explain; 1 or
+    /// more means all.
     fn adjust_share(&mut self, memories: f64, seen: f64) {
         let excess = self.percentile.in_objectives().ln();
         let excess = if excess > 0.0 { excess * (1.0 - seen).max(0.0) } else { excess };
@@ -144,7 +158,7 @@ impl SojournBound {
         self.rate
     }
 
-    /// The span in which nearly all requests are answered.
+    /// Sojourn time of nearly all requests.
     pub(super) fn percentile(&self) -> Nanos {
         self.percentile.span()
     }
@@ -163,12 +177,13 @@ mod tests {
     use leeward_core::params::Params;
     use leeward_core::registry::Environment;
 
-    /// A server that answers 20 requests in each round trip of 10 us. Its objective in the server is 190 us.
+    /// A server that answers 20 requests in each round trip of 10 us. Its objective in the server
+    /// is 190 us.
     struct Fixture {
         sojourn: SojournBound,
         now: Time,
         totals: Totals,
-        /// Counts of requests that it does not bound.
+        /// Counts of requests that the bound does not cover.
         others: Totals,
     }
 
@@ -185,8 +200,8 @@ mod tests {
             }
         }
 
-        /// So many round trips with so many responses in each, of which so many are late, and so many requests in the server. The last
-        /// bound on all of them.
+        /// Advances `round_trips` with `served` responses in each, `late` of them late, and
+        /// `inside` requests in the server. Returns the last bound on all of them.
         fn advance(&mut self, round_trips: u32, served: u64, late: u64, inside: u64) -> Option<u64> {
             self.advance_with(&Signals::idle(Time::ZERO), round_trips, served, late, inside)
         }
@@ -199,12 +214,12 @@ mod tests {
             late: u64,
             inside: u64,
         ) -> Option<u64> {
-            let mut places = None;
+            let mut slots = None;
             for _ in 0..round_trips {
                 self.now += Nanos::from_micros(10);
-                // Those that are late take one and a half times the objective, the others half of it.
+                // Late responses take one and a half times the objective, the others half of it.
                 let objective = self.sojourn.objective;
-                let longer = |took: f64| self.sojourn.percentile.span().0 < (took * objective) as u64;
+                let longer = |factor: f64| self.sojourn.percentile.span().0 < (factor * objective) as u64;
                 let slow = if longer(1.5) { late } else { 0 };
                 self.totals.above_percentile += slow + if longer(0.5) { served - late } else { 0 };
                 self.totals.served += served;
@@ -212,9 +227,9 @@ mod tests {
                 self.totals.late += late;
                 self.totals.received = self.totals.departures + inside;
                 let all = self.totals.merge(self.others);
-                places = self.sojourn.tick(&Signals { now: self.now, ..*signals }, &self.totals, &all);
+                slots = self.sojourn.tick(&Signals { now: self.now, ..*signals }, &self.totals, &all);
             }
-            places.map(|places| places as u64 + inside)
+            slots.map(|slots| slots as u64 + inside)
         }
     }
 
@@ -243,10 +258,10 @@ mod tests {
     fn queues_for_cores_and_locks_that_refuse_are_no_reason_for_a_bound() {
         let at_cores = Signals { run_delay: Nanos::from_millis(1), ..Signals::idle(Time::ZERO) };
         assert_eq!(Fixture::new().advance_with(&at_cores, 1_000, 20, 4, 300), None);
-        let refused = Signals { lock_rejections: 5, ..Signals::idle(Time::ZERO) };
+        let rejected = Signals { lock_rejections: 5, ..Signals::idle(Time::ZERO) };
         let mut world = Fixture::new();
-        world.advance_with(&refused, 200, 20, 0, 30);
-        assert_eq!(world.advance_with(&refused, 1_000, 20, 4, 300), None);
+        world.advance_with(&rejected, 200, 20, 0, 30);
+        assert_eq!(world.advance_with(&rejected, 1_000, 20, 4, 300), None);
     }
 
     #[test]
@@ -259,7 +274,7 @@ mod tests {
             });
             world.sojourn.bound()
         };
-        // The queue is over when they leave, and no tick sees it.
+        // The queue is over when the responses leave, and no tick sees it.
         assert_eq!(with_waits(4), None);
         assert!(with_waits(0).is_some());
         assert!(with_waits(1).is_some(), "a quarter of them explains a quarter");
@@ -268,7 +283,8 @@ mod tests {
     #[test]
     fn waits_of_others_do_not_explain_what_is_late_by_itself() {
         let mut world = Fixture::new();
-        // One in ten of all requests is of these, and all of these are late; a few of the others wait for a core.
+        // One in ten of all requests is bounded, and all of these are late. A few of the others
+        // wait for a core.
         for turn in 0..30_000u64 {
             world.others.long_waits += u64::from(turn % 10 == 0);
             world.others.served += 180;
@@ -302,7 +318,7 @@ mod tests {
         let mut round_trips = 0;
         while world.advance(1, 20, 0, 10).is_some() {
             round_trips += 1;
-            // It has to forget that all were late, and to grow 64-fold.
+            // The estimate has to forget the late responses, and the part has to grow 64-fold.
             assert!(round_trips < 19 * 20 * 12, "a lock-out");
         }
     }

@@ -1,4 +1,4 @@
-//! The controller `edge` with a planted mistake each: a property that does not see it is blind.
+//! The controller `edge` with one planted defect each, which the matching property must detect.
 
 use leeward_controllers::edge;
 use leeward_core::params::{ParamError, Params};
@@ -6,7 +6,7 @@ use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::server::{Admission, Arrival, RejectReason, ServerHalves, Session, Verdict};
 use leeward_core::units::{Cost, Nanos, Priority, Tenant, Time};
 
-/// A core that is asked something else than what came, or whose answer is changed.
+/// A core with a changed input, or a changed answer.
 struct DefectiveCore {
     inner: Box<dyn Admission>,
     change: fn(&mut DefectState, &mut Arrival),
@@ -40,9 +40,9 @@ fn with_defect(
     answer: fn(&mut DefectState, &Arrival, Verdict) -> Verdict,
 ) -> Result<ServerHalves, ParamError> {
     let halves = edge::ALGORITHM.server(params, environment)?;
-    let spoilt =
+    let defective =
         |inner| Box::new(DefectiveCore { inner, change, answer, memory: DefectState::default() }) as Box<dyn Admission>;
-    Ok(ServerHalves { cores: halves.cores.into_iter().map(spoilt).collect(), control: halves.control })
+    Ok(ServerHalves { cores: halves.cores.into_iter().map(defective).collect(), control: halves.control })
 }
 
 fn same(_: &mut DefectState, _: &mut Arrival) {}
@@ -51,7 +51,7 @@ fn keep(_: &mut DefectState, _: &Arrival, verdict: Verdict) -> Verdict {
     verdict
 }
 
-/// The least important first.
+/// Prefers the least important requests.
 pub(crate) const UPSIDE_DOWN: Algorithm = Algorithm {
     build_server: |params, environment| {
         let change =
@@ -61,7 +61,7 @@ pub(crate) const UPSIDE_DOWN: Algorithm = Algorithm {
     ..edge::ALGORITHM
 };
 
-/// Locked for ever after its first refusal.
+/// Rejects for ever after its first rejection.
 pub(crate) const LOCKS_OUT: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(params, environment, same, |memory, _, verdict| {
@@ -72,7 +72,7 @@ pub(crate) const LOCKS_OUT: Algorithm = Algorithm {
     ..edge::ALGORITHM
 };
 
-/// Levels bind beside free workers.
+/// Applies levels while workers are free.
 pub(crate) const REJECTS_WHEN_FREE: Algorithm = Algorithm {
     build_server: |params, environment| {
         let change = |_: &mut DefectState, event: &mut Arrival| event.delay = event.delay.max(Nanos::from_millis(8));
@@ -81,7 +81,7 @@ pub(crate) const REJECTS_WHEN_FREE: Algorithm = Algorithm {
     ..edge::ALGORITHM
 };
 
-/// A single share for all tenants together.
+/// Has one share for all tenants together.
 pub(crate) const NO_SHARES: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(
@@ -94,7 +94,7 @@ pub(crate) const NO_SHARES: Algorithm = Algorithm {
     ..edge::ALGORITHM
 };
 
-/// Every request costs the same.
+/// Ignores the cost of requests.
 pub(crate) const NO_COSTS: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(params, environment, |_: &mut DefectState, event: &mut Arrival| event.cost = Cost::ONE, keep)
@@ -102,7 +102,7 @@ pub(crate) const NO_COSTS: Algorithm = Algorithm {
     ..edge::ALGORITHM
 };
 
-/// Deadlines count for nothing.
+/// Ignores deadlines.
 pub(crate) const ADMITS_LATE: Algorithm = Algorithm {
     build_server: |params, environment| {
         let change = |_: &mut DefectState, event: &mut Arrival| {
@@ -113,7 +113,7 @@ pub(crate) const ADMITS_LATE: Algorithm = Algorithm {
     ..edge::ALGORITHM
 };
 
-/// Closed until it has seen a tenth of a second.
+/// Rejects everything for the first tenth of a second.
 pub(crate) const STARTS_CLOSED: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(params, environment, same, |memory, event, verdict| {

@@ -1,5 +1,5 @@
-//! The controller `edge` in front of a server whose queue stands before the decision: outcomes of a run, and properties that
-//! hold whatever the run, each with a controller that breaks it.
+//! The controller `edge` in front of a server whose queue is before the decision: outcomes of runs,
+//! and properties that hold for every run, each with a defective controller that breaks it.
 
 mod canaries;
 mod outcomes;

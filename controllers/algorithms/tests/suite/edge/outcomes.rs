@@ -1,4 +1,4 @@
-//! Goodput, latency, shares and recovery under load, as fractions of what the plant can do.
+//! Goodput, latency, shares and recovery under load, as fractions of the plant's capacity.
 
 use super::plant::{Plant, Server, poisson};
 use leeward_controllers::edge;
@@ -10,7 +10,7 @@ fn server(workers: u32) -> Server {
     Server { workers, slo: MS(20), rejection_cost: Nanos::from_micros(20) }
 }
 
-/// In time per second, over the requests of `service` that the workers can complete.
+/// Responses in time per second, over the requests of `service` that the workers can complete.
 fn goodput(plant: &Plant, server: &Server, service: Nanos, from: Nanos, to: Nanos) -> f64 {
     let capacity = f64::from(server.workers) * (to - from).0 as f64 / (service + server.rejection_cost).0 as f64;
     plant.timely_responses(from, to) as f64 / capacity
@@ -26,9 +26,9 @@ fn twice_the_capacity_is_served_at_capacity_with_half_the_objective_to_spare() {
             let good = goodput(&plant, &server, service, MS(1_000), MS(4_000));
             let (p50, p99) = (plant.quantile(MS(1_000), MS(4_000), 0.5), plant.quantile(MS(1_000), MS(4_000), 0.99));
             println!("{workers} workers, {load} x: goodput {good:.3}, p50 {p50}, p99 {p99}");
-            // A refusal costs 20 of 520 us: at 2 x that is 0.04 of the capacity, at 5 x 0.16.
-            let refusals = (load - 1.0) * 20.0 / 520.0;
-            assert!(good >= 0.96 - refusals, "{workers} workers, {load} x: {good}");
+            // A rejection costs 20 of 520 us: at 2 x that is 0.04 of the capacity, at 5 x 0.16.
+            let rejections = (load - 1.0) * 20.0 / 520.0;
+            assert!(good >= 0.96 - rejections, "{workers} workers, {load} x: {good}");
             assert!(p50 <= MS(10) && p99 <= MS(20), "{workers} workers, {load} x: {p50}, {p99}");
         }
     }
@@ -37,7 +37,8 @@ fn twice_the_capacity_is_served_at_capacity_with_half_the_objective_to_spare() {
 #[test]
 fn bursts_are_worked_off_and_cores_do_not_idle_for_them() {
     let (server, service) = (server(1), Nanos::from_micros(500));
-    // 30 requests at once every 20 ms: 0.78 of the capacity, and each burst is over within the objective.
+    // 30 requests at once every 20 ms: 0.78 of the capacity, and each burst is over within the
+    // objective.
     let bursts: Vec<_> = poisson(&server, service, 0.78, MS(0), MS(4_000), 3, |_, _| {})
         .into_iter()
         .enumerate()
@@ -80,8 +81,8 @@ fn after_an_overload_refusals_end_within_a_second() {
     let last = plant
         .outcomes
         .iter()
-        .filter(|fate| fate.reject_reason.is_some())
-        .map(|fate| fate.decision_time.0)
+        .filter(|outcome| outcome.reject_reason.is_some())
+        .map(|outcome| outcome.decision_time.0)
         .max()
         .unwrap();
     assert!(last <= MS(11_000).0, "{last}");
@@ -96,16 +97,16 @@ fn the_highest_of_three_classes_is_hardly_refused_at_twice_the_capacity() {
     });
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&requests);
-    let refused = |class: u8| {
+    let rejected = |class: u8| {
         let of_class = |priority: u8| (priority - 1) / 16 == class;
         let all: Vec<_> =
-            plant.outcomes_between(MS(1_000), MS(6_000)).filter(|fate| of_class(fate.request.priority)).collect();
-        all.iter().filter(|fate| fate.reject_reason.is_some()).count() as f64 / all.len() as f64
+            plant.outcomes_between(MS(1_000), MS(6_000)).filter(|outcome| of_class(outcome.request.priority)).collect();
+        all.iter().filter(|outcome| outcome.reject_reason.is_some()).count() as f64 / all.len() as f64
     };
-    let refused = classes.map(refused);
-    println!("{refused:?}");
-    assert!(refused[0] <= 0.005, "{refused:?}");
-    assert!(refused[2] >= 0.85, "{refused:?}");
+    let rejected = classes.map(rejected);
+    println!("{rejected:?}");
+    assert!(rejected[0] <= 0.005, "{rejected:?}");
+    assert!(rejected[2] >= 0.85, "{rejected:?}");
 }
 
 #[test]
@@ -116,8 +117,9 @@ fn nine_modest_tenants_keep_what_they_had_alone() {
     });
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&requests);
-    let modest: Vec<_> = plant.outcomes_between(MS(1_000), MS(6_000)).filter(|fate| fate.request.tenant > 0).collect();
-    let good = modest.iter().filter(|fate| fate.reject_reason.is_none() && fate.latency <= MS(20)).count();
+    let modest: Vec<_> =
+        plant.outcomes_between(MS(1_000), MS(6_000)).filter(|outcome| outcome.request.tenant > 0).collect();
+    let good = modest.iter().filter(|outcome| outcome.reject_reason.is_none() && outcome.latency <= MS(20)).count();
     let kept = good as f64 / modest.len() as f64;
     println!("{kept}");
     assert!(kept >= 0.95, "{kept}");
@@ -126,16 +128,17 @@ fn nine_modest_tenants_keep_what_they_had_alone() {
 #[test]
 fn cheap_requests_stay_in_time_beside_expensive_ones() {
     let server = server(2);
-    let (cheap, dear) = (Nanos::from_micros(100), Nanos::from_micros(5_000));
-    // The same work of each kind.
+    let (cheap, expensive) = (Nanos::from_micros(100), Nanos::from_micros(5_000));
+    // The same amount of work of each kind.
     let requests = poisson(&server, Nanos::from_micros(196), 2.0, MS(0), MS(8_000), 17, |request, draw| {
-        let is_dear = draw.bits() % 51 == 0;
-        (request.service, request.cost) = if is_dear { (dear, 50) } else { (cheap, 1) };
+        let is_expensive = draw.bits() % 51 == 0;
+        (request.service, request.cost) = if is_expensive { (expensive, 50) } else { (cheap, 1) };
     });
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&requests);
-    let cheap: Vec<_> = plant.outcomes_between(MS(1_000), MS(8_000)).filter(|fate| fate.request.cost == 1).collect();
-    let served: Vec<_> = cheap.iter().filter(|fate| fate.reject_reason.is_none()).collect();
-    let late = served.iter().filter(|fate| fate.latency > MS(20)).count() as f64 / served.len() as f64;
+    let cheap: Vec<_> =
+        plant.outcomes_between(MS(1_000), MS(8_000)).filter(|outcome| outcome.request.cost == 1).collect();
+    let served: Vec<_> = cheap.iter().filter(|outcome| outcome.reject_reason.is_none()).collect();
+    let late = served.iter().filter(|outcome| outcome.latency > MS(20)).count() as f64 / served.len() as f64;
     assert!(late <= 0.01 && served.len() * 3 > cheap.len(), "{late} late of {} of {}", served.len(), cheap.len());
 }

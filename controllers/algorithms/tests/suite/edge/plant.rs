@@ -1,5 +1,5 @@
-//! A server of other people's making in virtual time: requests wait unread in front of the decision, a refusal costs a
-//! worker time, and a worker that has admitted a request is busy until it is answered.
+//! A server of other software, in virtual time: requests wait unread before the decision, a
+//! rejection costs worker time, and a worker is busy with an admitted request until its response.
 
 use leeward_controllers::edge::deadline;
 use leeward_core::params::{Params, RawParam};
@@ -25,7 +25,7 @@ impl Rng {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A span between two events of a Poisson process of this mean.
+    /// Draws a gap of a Poisson process with this mean.
     pub(crate) fn gap(&mut self, mean: Nanos) -> Nanos {
         mean.scale(-(1.0 - self.unit()).ln())
     }
@@ -45,18 +45,19 @@ pub(crate) struct Request {
 pub(crate) struct Server {
     pub(crate) workers: u32,
     pub(crate) slo: Nanos,
-    /// Reading, parsing and answering a request that is refused. An admitted one costs as much besides.
+    /// Cost of reading, parsing and answering a rejected request. An admitted request costs as much
+    /// in addition.
     pub(crate) rejection_cost: Nanos,
 }
 
-/// Fate of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestOutcome {
     pub(crate) request: Request,
-    /// When it was decided on.
+    /// Time of the decision.
     pub(crate) decision_time: Time,
     pub(crate) reject_reason: Option<RejectReason>,
-    /// From its arrival to its answer.
+    /// Time from its arrival to its response.
     pub(crate) latency: Nanos,
 }
 
@@ -126,9 +127,9 @@ impl Plant {
                 worker.executes = false;
                 self.since.1 += 1;
             }
-            let (arrivals, completions, drops) = std::mem::take(&mut self.since);
+            let (arrivals, completions, rejected) = std::mem::take(&mut self.since);
             let packet_delay = if head <= tick { tick.since(head) } else { Nanos::ZERO };
-            let signals = Signals { packet_delay, arrivals, completions, rejections: drops, ..Signals::idle(tick) };
+            let signals = Signals { packet_delay, arrivals, completions, rejections: rejected, ..Signals::idle(tick) };
             self.halves.control.tick(&signals);
             self.peak_threshold = self.peak_threshold.max(self.threshold());
             self.next_tick = tick + self.halves.control.period();
@@ -151,7 +152,7 @@ impl Plant {
             .with_random(self.rng.bits())
     }
 
-    /// Verdict on a request at this moment, without serving it.
+    /// Returns the verdict on a request at this moment, without serving it.
     pub(crate) fn probe(&mut self, now: Time, request: &Request) -> Verdict {
         let arrival = self.arrival(now, request);
         self.halves.cores[0].request(&mut self.sessions[0], &arrival)
@@ -160,7 +161,7 @@ impl Plant {
     fn serve(&mut self, index: usize, now: Time, request: &Request) {
         let arrival = self.arrival(now, request);
         let (core, session) = (self.halves.cores[index].as_mut(), &mut self.sessions[index]);
-        let (mut verdict, ticket) = session.request(core, &arrival);
+        let (mut verdict, pending) = session.request(core, &arrival);
         if verdict == Verdict::Admit {
             verdict = core.on_dequeue(arrival.delay);
         }
@@ -169,44 +170,47 @@ impl Plant {
             self.since.1 += 1;
         }
         self.since.0 += 1;
-        let (refused, outcome, busy) = match verdict {
+        let (rejected, outcome, busy) = match verdict {
             Verdict::Admit => (None, Outcome::Completed, self.server.rejection_cost + request.service),
             Verdict::Reject(reason) => (Some(reason), Outcome::Rejected, self.server.rejection_cost),
         };
-        self.since.2 += u64::from(refused.is_some());
-        worker.executes = refused.is_none();
+        self.since.2 += u64::from(rejected.is_some());
+        worker.executes = rejected.is_none();
         worker.free_at = now + busy;
         let latency = worker.free_at.since(request.at);
         let departure = Departure { now: worker.free_at, outcome, sojourn: latency, credit: CreditId::NONE };
-        let _ = session.reply(core, ticket, &departure);
-        self.outcomes.push(RequestOutcome { request: *request, decision_time: now, reject_reason: refused, latency });
+        let _ = session.reply(core, pending, &departure);
+        self.outcomes.push(RequestOutcome { request: *request, decision_time: now, reject_reason: rejected, latency });
     }
 
-    /// Fates of requests that came in this span.
+    /// Outcomes of requests that arrived in this span.
     pub(crate) fn outcomes_between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &RequestOutcome> {
         let span = (Time::ZERO + from)..(Time::ZERO + to);
-        self.outcomes.iter().filter(move |fate| span.contains(&fate.request.at))
+        self.outcomes.iter().filter(move |outcome| span.contains(&outcome.request.at))
     }
 
-    /// Answers within the objective that came in this span.
+    /// Responses within the objective to requests that arrived in this span.
     pub(crate) fn timely_responses(&self, from: Nanos, to: Nanos) -> usize {
         let slo = self.server.slo;
-        self.outcomes_between(from, to).filter(|fate| fate.reject_reason.is_none() && fate.latency <= slo).count()
+        self.outcomes_between(from, to)
+            .filter(|outcome| outcome.reject_reason.is_none() && outcome.latency <= slo)
+            .count()
     }
 
-    /// This part of the latencies of the admitted are no longer.
+    /// Quantile of the admitted requests' latencies.
     pub(crate) fn quantile(&self, from: Nanos, to: Nanos, part: f64) -> Nanos {
         let mut latencies: Vec<_> = self
             .outcomes_between(from, to)
-            .filter(|fate| fate.reject_reason.is_none())
-            .map(|fate| fate.latency)
+            .filter(|outcome| outcome.reject_reason.is_none())
+            .map(|outcome| outcome.latency)
             .collect();
         latencies.sort_unstable();
         latencies.get((latencies.len() as f64 * part) as usize).copied().unwrap_or(Nanos::ZERO)
     }
 }
 
-/// Poisson arrivals at `load` times the capacity of `server` for requests of `service`; `change` makes each its own.
+/// Draws Poisson arrivals at `load` times the capacity of `server` for requests of `service`;
+/// `change` adapts each.
 pub(crate) fn poisson(
     server: &Server,
     service: Nanos,

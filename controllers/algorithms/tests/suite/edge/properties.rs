@@ -1,5 +1,5 @@
-//! Properties after random histories, by seed: P2 to P8 and P10 of the design of admission at the edge. P1, P11 and P12 are
-//! the gate's (`guard/gate`).
+//! Properties after random histories, by seed: P2 to P8 and P10 of the design of admission at the
+//! edge. `guard/gate` tests P1, P11 and P12.
 
 use super::canaries;
 use super::plant::{Plant, Request, Rng, Server, poisson};
@@ -13,7 +13,7 @@ use leeward_core::units::{Nanos, Time};
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 const SERVICE: Nanos = Nanos::from_micros(500);
 
-/// A property of one seed's history; an error says how it was broken.
+/// A property of one seed's history; an error describes the violation.
 type Property = fn(&Algorithm, u64) -> Result<(), String>;
 
 fn check(property: Property) {
@@ -24,16 +24,17 @@ fn check(property: Property) {
     assert_eq!(failed, None);
 }
 
-fn check_canary(property: Property, spoilt: &Algorithm) {
-    let seen = (0..16).any(|index| property(spoilt, seed().wrapping_add(index)).is_err());
-    assert!(seen, "a planted mistake is not seen");
+fn check_canary(property: Property, defective: &Algorithm) {
+    let is_detected = (0..16).any(|index| property(defective, seed().wrapping_add(index)).is_err());
+    assert!(is_detected, "a planted mistake is not seen");
 }
 
 fn server(seed: u64) -> Server {
     Server { workers: 1 + (seed % 3) as u32, slo: MS(20), rejection_cost: Nanos::from_micros(20) }
 }
 
-/// A plant after a random history of loads between none and five times the capacity; returns the time, too.
+/// Returns a plant after a random history of loads between zero and five times the capacity, and
+/// the time.
 fn history(algorithm: &Algorithm, seed: u64) -> (Plant, Nanos) {
     let (server, mut draw) = (server(seed), Rng(seed));
     let mut plant = Plant::new(algorithm, &[], server, seed);
@@ -46,29 +47,29 @@ fn history(algorithm: &Algorithm, seed: u64) -> (Plant, Nanos) {
         }));
         from = to;
     }
-    // Work that is under way has ended.
+    // All work in progress has ended by then.
     (plant, from + MS(40))
 }
 
-/// P2: whoever is less important than a refused request of its tenant is refused, too.
+/// P2: a request less important than a rejected one of its tenant is rejected, too.
 fn importance(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let (mut plant, _) = history(algorithm, seed);
     let server = server(seed);
     let (from, to) = (MS(3_000), MS(3_600));
     plant.run(&poisson(&server, SERVICE, 3.0, from, to, seed, |_, _| {}));
     let now = Time::ZERO + to;
-    let ask = |plant: &mut Plant, priority| {
+    let probe = |plant: &mut Plant, priority| {
         let at = Time(now.0 - MS(10).0);
         plant.probe(now, &Request { at, service: SERVICE, priority, tenant: 0, cost: 1, time_left: Nanos::MAX })
     };
-    let refused: Vec<u8> = (1..=128).filter(|priority| ask(&mut plant, *priority) != Verdict::Admit).collect();
-    let whole = refused.first().is_none_or(|first| refused.iter().eq((*first..=128).collect::<Vec<_>>().iter()));
-    // The border itself may have admitted by chance.
-    let but_border = refused.first().is_some_and(|first| refused.len() + 1 >= (128 - *first) as usize);
-    if whole || but_border { Ok(()) } else { Err(format!("P2: refused {refused:?}")) }
+    let rejected: Vec<u8> = (1..=128).filter(|priority| probe(&mut plant, *priority) != Verdict::Admit).collect();
+    let whole = rejected.first().is_none_or(|first| rejected.iter().eq((*first..=128).collect::<Vec<_>>().iter()));
+    // A request on the border itself may have been admitted by chance.
+    let but_border = rejected.first().is_some_and(|first| rejected.len() + 1 >= (128 - *first) as usize);
+    if whole || but_border { Ok(()) } else { Err(format!("P2: refused {rejected:?}")) }
 }
 
-/// P3: after any history, a pause and half a load, nothing is refused.
+/// P3: after any history, a pause and half a load, nothing is rejected.
 fn reopens(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let (mut plant, end) = history(algorithm, seed);
     let server = server(seed);
@@ -77,21 +78,23 @@ fn reopens(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     // 100 / increase periods of half a load.
     let calm = from + MS(100);
     plant.run(&poisson(&server, SERVICE, 0.5, from, calm + MS(500), seed, |_, _| {}));
-    match plant.outcomes_between(calm, calm + MS(500)).filter(|fate| fate.reject_reason.is_some()).count() {
+    match plant.outcomes_between(calm, calm + MS(500)).filter(|outcome| outcome.reject_reason.is_some()).count() {
         0 => Ok(()),
-        refused => Err(format!("P3: {refused} refused")),
+        rejected => Err(format!("P3: {rejected} refused")),
     }
 }
 
-/// P4: a request that waited for nothing is refused for its deadline alone.
+/// P4: a request without a wait is rejected for its deadline alone.
 fn free_workers(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let (plant, _) = history(algorithm, seed);
-    let refused =
-        plant.outcomes.iter().find(|fate| fate.reject_reason.is_some() && fate.decision_time == fate.request.at);
-    refused.map_or(Ok(()), |fate| Err(format!("P4: {:?} at {:?}", fate.reject_reason, fate.decision_time)))
+    let rejected = plant
+        .outcomes
+        .iter()
+        .find(|outcome| outcome.reject_reason.is_some() && outcome.decision_time == outcome.request.at);
+    rejected.map_or(Ok(()), |outcome| Err(format!("P4: {:?} at {:?}", outcome.reject_reason, outcome.decision_time)))
 }
 
-/// P5: two tenants that always ask for more than there is get the same cost.
+/// P5: two tenants whose demand always exceeds the capacity get the same cost.
 fn shares(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let server = server(seed);
     let mut plant = Plant::new(algorithm, &[], server, seed);
@@ -102,37 +105,43 @@ fn shares(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
         }
     }));
     let cost = |tenant: u32| {
-        let served = plant.outcomes_between(MS(1_000), MS(4_000)).filter(|fate| fate.reject_reason.is_none());
-        served.filter(|fate| fate.request.tenant == tenant).map(|fate| f64::from(fate.request.cost)).sum::<f64>()
+        let served = plant.outcomes_between(MS(1_000), MS(4_000)).filter(|outcome| outcome.reject_reason.is_none());
+        served
+            .filter(|outcome| outcome.request.tenant == tenant)
+            .map(|outcome| f64::from(outcome.request.cost))
+            .sum::<f64>()
     };
     let (one, other) = (cost(0), cost(1));
-    // Levels are averages over 100 ms: the shares are equal to the tenth.
+    // Levels are averages over 100 ms: the shares are equal to within 15 %.
     if (one / other - 1.0).abs() <= 0.15 { Ok(()) } else { Err(format!("P5: {one} against {other}")) }
 }
 
-/// P6: nothing is admitted that by its estimate is late, and nothing refused as late that at twice the estimate is not.
+/// P6: no request is admitted that is late by its estimate, and none is rejected as late that is in
+/// time at twice the estimate.
 fn deadlines(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let server = server(seed);
     let mut plant = Plant::new(algorithm, &[("level", "off")], server, seed);
     plant.run(&poisson(&server, SERVICE, 3.0, MS(0), MS(1_000), seed, |request, draw| {
         request.time_left = MS(1 + draw.bits() % 30);
     }));
-    for fate in &plant.outcomes {
-        let (left, waited) = (fate.request.time_left.min(server.slo), fate.decision_time.since(fate.request.at));
-        if fate.reject_reason.is_none() && waited + SERVICE > left {
+    for outcome in &plant.outcomes {
+        let (left, waited) =
+            (outcome.request.time_left.min(server.slo), outcome.decision_time.since(outcome.request.at));
+        if outcome.reject_reason.is_none() && waited + SERVICE > left {
             return Err(format!("P6: admitted after {waited} of {left}"));
         }
         // The general limit leaves a tenth of the objective.
         let late = waited + SERVICE * 2 > left || waited > server.slo.scale(0.9);
-        if fate.reject_reason == Some(RejectReason::Delay) && !late {
+        if outcome.reject_reason == Some(RejectReason::Delay) && !late {
             return Err(format!("P6: refused after {waited} of {left}"));
         }
     }
     Ok(())
 }
 
-/// P7 where no client has a window: what is admitted of a tenant is no more than its share of all that is admitted, shares that
-/// are not asked for divided among the others (max-min); and all shares together are what the workers can do.
+/// P7, without windows at the clients: a tenant's admitted requests are at most its share of all
+/// admitted ones, with unused shares divided among the others (max-min); and all shares together
+/// are the workers' capacity.
 fn divided(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let (server, mut draw) = (server(seed), Rng(seed ^ 0x7));
     let weights: Vec<u64> = (0..2 + draw.bits() % 5).map(|_| 1 + draw.bits() % 20).collect();
@@ -148,10 +157,11 @@ fn divided(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
         });
         request.tenant = drawn.unwrap_or(0) as u32;
     }));
-    let fates: Vec<_> = plant.outcomes_between(MS(1_000), MS(5_000)).collect();
+    let outcomes: Vec<_> = plant.outcomes_between(MS(1_000), MS(5_000)).collect();
     let count = |tenant: u32, admitted: bool| {
-        let counted =
-            fates.iter().filter(|fate| fate.request.tenant == tenant && (!admitted || fate.reject_reason.is_none()));
+        let counted = outcomes
+            .iter()
+            .filter(|outcome| outcome.request.tenant == tenant && (!admitted || outcome.reject_reason.is_none()));
         counted.count() as f64
     };
     let tenants = 0..weights.len() as u32;
@@ -161,7 +171,8 @@ fn divided(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
         return Err(format!("P7: {admitted} admitted where {capacity} could be"));
     }
     let share = max_min(tenants.clone().map(|tenant| count(tenant, false)).collect(), admitted);
-    // Levels are averages over 100 ms: shares are kept to the tenth, and of a few requests to a few.
+    // Levels are averages over 100 ms: shares are kept to within a tenth, and small ones to a few
+    // requests.
     let above = |tenant: &u32| count(*tenant, true) > share * 1.1 + 30.0;
     match tenants.clone().find(above) {
         None => Ok(()),
@@ -169,7 +180,7 @@ fn divided(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     }
 }
 
-/// The most that anybody gets who asks for more, if `all` are divided.
+/// Returns the max-min share: the most that a tenant with larger demand gets of `all`.
 fn max_min(mut demands: Vec<f64>, all: f64) -> f64 {
     demands.sort_unstable_by(f64::total_cmp);
     let (mut left, mut takers) = (all, demands.len() as f64);
@@ -182,10 +193,10 @@ fn max_min(mut demands: Vec<f64>, all: f64) -> f64 {
     f64::INFINITY
 }
 
-/// Time that is passed on of what was left, after some has passed.
+/// Returns the time to pass on, given the time left and the time passed.
 type Remaining = fn(Nanos, Nanos) -> Nanos;
 
-/// P8: along a path of servers neither the time that is left grows, nor what of it may be spent on queues.
+/// P8: along a path of servers, neither the time left nor its part for queueing grows.
 fn budgets_shrink(passed_on: Remaining, seed: u64) -> Result<(), String> {
     let mut draw = Rng(seed);
     let span = |draw: &mut Rng| match draw.bits() % 8 {
@@ -193,7 +204,7 @@ fn budgets_shrink(passed_on: Remaining, seed: u64) -> Result<(), String> {
         1 => Nanos(1),
         _ => Nanos(draw.bits() % MS(30).0),
     };
-    // A client that names no deadline meets the first server's objective.
+    // A client without a deadline gets the first server's objective.
     let named = if draw.bits().is_multiple_of(4) { Nanos::MAX } else { span(&mut draw) };
     let (mut left, mut spendable) = (named, u64::MAX);
     for hop in 0..6 {
@@ -201,7 +212,8 @@ fn budgets_shrink(passed_on: Remaining, seed: u64) -> Result<(), String> {
         let (waited, service) = (span(&mut draw), span(&mut draw));
         let here = left.min(slo);
         let budget = deadline::budget(here, waited, service).remaining().map_or(u64::MAX, |budget| budget.0);
-        // What a hop waits is gone for those behind it, so their budgets are compared with what this one had.
+        // The wait at one hop reduces the budgets of the later hops, so those are compared with
+        // this hop's budget.
         let had = deadline::budget(here, Nanos::ZERO, Nanos::ZERO).remaining().map_or(u64::MAX, |budget| budget.0);
         let after = passed_on(here, waited);
         let shrinks =
@@ -216,14 +228,14 @@ fn budgets_shrink(passed_on: Remaining, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// P10: from the start, below capacity, nothing is refused that would be in time.
+/// P10: from the start, below capacity, no request is rejected that would be in time.
 fn starts_open(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let server = server(seed);
     let mut plant = Plant::new(algorithm, &[], server, seed);
     plant.run(&poisson(&server, SERVICE, 0.85, MS(0), MS(2_000), seed, |_, _| {}));
-    let early = plant.outcomes.iter().filter(|fate| {
-        let waited = fate.decision_time.since(fate.request.at);
-        fate.reject_reason.is_some() && waited + SERVICE * 2 <= server.slo.scale(0.9)
+    let early = plant.outcomes.iter().filter(|outcome| {
+        let waited = outcome.decision_time.since(outcome.request.at);
+        outcome.reject_reason.is_some() && waited + SERVICE * 2 <= server.slo.scale(0.9)
     });
     let (early, all) = (early.count(), plant.outcomes.len());
     if early * 1_000 <= all { Ok(()) } else { Err(format!("P10: {early} of {all} refused")) }

@@ -1,4 +1,4 @@
-//! Controllers with a planted mistake. If the checker does not see it, the checker is blind.
+//! Controllers with a planted defect, which the checker must detect.
 
 use leeward_controllers::{breakwater, gradient};
 use leeward_core::client::{ClientHalf, ClientParts, Gate, Reply};
@@ -19,7 +19,7 @@ enum Defect {
     RejectsAtDequeue,
 }
 
-/// A core that is right but for one mistake.
+/// A correct core with one defect.
 struct DefectiveCore {
     inner: Box<dyn Admission>,
     defect: Defect,
@@ -86,15 +86,15 @@ fn with_defect(
     algorithm: &Algorithm,
     params: &Params,
     environment: &Environment,
-    mistake: Defect,
+    kind: Defect,
 ) -> Result<ServerHalves, ParamError> {
     let halves = algorithm.server(params, environment)?;
-    let spoilt =
-        |inner| Box::new(DefectiveCore { inner, defect: mistake, replies: 0, last_opened: None }) as Box<dyn Admission>;
-    Ok(ServerHalves { cores: halves.cores.into_iter().map(spoilt).collect(), control: halves.control })
+    let defective =
+        |inner| Box::new(DefectiveCore { inner, defect: kind, replies: 0, last_opened: None }) as Box<dyn Admission>;
+    Ok(ServerHalves { cores: halves.cores.into_iter().map(defective).collect(), control: halves.control })
 }
 
-/// Breakwater whose closed sessions take their windows along.
+/// Breakwater whose closed sessions keep their windows issued.
 pub(crate) const KEEPS_WINDOW_ON_CLOSE: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(&breakwater::ALGORITHM, params, environment, Defect::KeepsWindowOnClose)
@@ -108,13 +108,13 @@ pub(crate) const LOSES_CREDIT: Algorithm = Algorithm {
     ..breakwater::ALGORITHM
 };
 
-/// Breakwater that always knows one more to wake.
+/// Breakwater that always returns another session to wake.
 pub(crate) const WAKES_FOR_EVER: Algorithm = Algorithm {
     build_server: |params, environment| with_defect(&breakwater::ALGORITHM, params, environment, Defect::WakesForEver),
     ..breakwater::ALGORITHM
 };
 
-/// Breakwater that tells clients of a window which it has not counted.
+/// Breakwater that sends clients a window that it has not counted.
 pub(crate) const OVERSTATES_WINDOW: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(&breakwater::ALGORITHM, params, environment, Defect::OverstatesWindow)
@@ -122,7 +122,7 @@ pub(crate) const OVERSTATES_WINDOW: Algorithm = Algorithm {
     ..breakwater::ALGORITHM
 };
 
-/// Breakwater that executes nothing of what it has admitted.
+/// Breakwater that executes none of its admitted requests.
 pub(crate) const REJECTS_AT_DEQUEUE: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(&breakwater::ALGORITHM, params, environment, Defect::RejectsAtDequeue)
@@ -130,7 +130,7 @@ pub(crate) const REJECTS_AT_DEQUEUE: Algorithm = Algorithm {
     ..breakwater::ALGORITHM
 };
 
-/// The gradient limit whose places leak away with lost connections.
+/// The gradient limit whose slots leak with lost connections.
 pub(crate) const FORGETS_IN_FLIGHT: Algorithm = Algorithm {
     build_server: |params, environment| {
         with_defect(&gradient::ALGORITHM, params, environment, Defect::ForgetsInFlightOnClose)
@@ -162,12 +162,12 @@ pub(crate) const GREEDY_CLIENT: Algorithm = Algorithm {
     ..breakwater::ALGORITHM
 };
 
-/// A client that counts answers and stops listening.
+/// A client that stops reacting after some replies.
 struct UnresponsiveClient(Box<dyn ClientHalf>, u32);
 
 impl ClientHalf for UnresponsiveClient {
     fn gate(&mut self, now: Time, outstanding: u32) -> Gate {
-        // After its third answer it believes in no credit any more.
+        // After its third reply it ignores its credits.
         if self.1 > 3 { Gate::Closed } else { self.0.gate(now, outstanding) }
     }
     fn reply(&mut self, event: &Reply) {

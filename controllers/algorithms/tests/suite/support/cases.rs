@@ -1,4 +1,4 @@
-//! Which algorithms run with which parameters, and what each case promises.
+//! Combinations of algorithms and parameters, and the guarantees of each.
 
 use leeward_controllers::{breakwater, published};
 use leeward_core::params::{Params, RawParam};
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) guarantees: Guarantees,
 }
 
-/// Small bounds are reached in few steps.
+/// Small bounds, reached in few steps.
 const QUEUE: usize = 4;
 const MAX_OUTSTANDING: u32 = 12;
 
@@ -29,8 +29,8 @@ pub(crate) fn environment() -> Environment {
 }
 
 impl Case {
-    /// `algorithm` with `pairs` on top of the small bounds. Every window is below `max_window`, if windows are what its
-    /// clients send by.
+    /// Creates a case of `algorithm` with `pairs` on top of the small bounds. If clients send by
+    /// window, every window is below `max_window`.
     pub(crate) fn new(algorithm: &Algorithm, pairs: &[(&str, &str)], max_window: Option<u32>) -> Self {
         let bounds = [
             ("client_queue", RawParam::Integer(QUEUE as i64)),
@@ -41,10 +41,10 @@ impl Case {
             .filter(|(name, _)| algorithm.params.iter().any(|spec| spec.name == *name))
             .chain(pairs.iter().map(|(name, value)| (*name, RawParam::Text((*value).into()))))
             .collect();
-        let words: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let settings: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let environment = environment();
         Case {
-            name: [&[algorithm.name.to_owned()], words.as_slice()].concat().join(" "),
+            name: [&[algorithm.name.to_owned()], settings.as_slice()].concat().join(" "),
             params: algorithm.params(&all).expect("the case's parameters are declared"),
             algorithm: algorithm.clone(),
             guarantees: Guarantees {
@@ -57,13 +57,13 @@ impl Case {
         }
     }
 
-    /// Breakwater as the canaries spoil it.
+    /// A case for Breakwater and its defective variants.
     pub(crate) fn breakwater_like(algorithm: &Algorithm) -> Self {
         Case::new(algorithm, &[("alpha", "20%")], Some(64))
     }
 }
 
-/// Every algorithm of the crate with its defaults, and those with bounds that are soon reached.
+/// Every algorithm of the crate with its defaults, and variants with small bounds.
 pub(crate) fn every_algorithm() -> Vec<Case> {
     let registry = leeward_controllers::builtin();
     let mut cases: Vec<Case> = registry
@@ -75,7 +75,7 @@ pub(crate) fn every_algorithm() -> Vec<Case> {
         cases.push(Case::new(find("codel"), &[("law", law), ("interval", "30us"), ("target", "10us")], None));
     }
     cases.push(Case::new(find("gradient"), &[("max_limit", "3"), ("probe", "1ms"), ("period", "10us")], None));
-    // A pool that moves fast, in both of its forms, with the drops that a share of locks would give.
+    // A pool that moves fast, in both of its forms, with rejections as of some locks.
     for name in ["efficiency", "auto"] {
         for decrease in ["multiplicative", "additive"] {
             for demand in ["speculation", "synchronization"] {
@@ -88,8 +88,10 @@ pub(crate) fn every_algorithm() -> Vec<Case> {
     }
     cases.push(Case::new(find("window"), &[("max_window", "2")], None));
     cases.push(Case::new(find("seda"), &[("responses", "3"), ("adj_i", "1000")], None));
-    // Without our additions the books must balance, too. Those of DAGOR and of the efficiency signal keep clients from being locked out for
-    // ever, which as published they may be: a client above its threshold never hears that it has risen, and a session keeps its last credit.
+    // Accounting must be right without Leeward's additions, too. DAGOR and the efficiency signal
+    // are left out: their additions prevent a permanent lock-out, which can happen as published. A
+    // client above its threshold never learns that the threshold has risen, and a session keeps its
+    // last credit.
     let locks_out = ["dagor", "efficiency"];
     let is_case = |name| published::additions(name).is_some() && !locks_out.contains(&name);
     for algorithm in registry.algorithms().filter(|algorithm| is_case(algorithm.name)) {
@@ -99,8 +101,8 @@ pub(crate) fn every_algorithm() -> Vec<Case> {
     cases
 }
 
-/// All combinations of Breakwater's switches, with a window that is soon reached and a pool that moves fast. Without
-/// credits only AQM is left to switch.
+/// All combinations of Breakwater's switches, with a small window and a pool that moves fast.
+/// Without credits only AQM can be switched.
 pub(crate) fn every_switch_of_breakwater() -> Vec<Case> {
     let mut cases = Vec::new();
     for aqm in ["on", "off"] {

@@ -1,12 +1,12 @@
-//! Checker that watches a plant and reports broken invariants. It does not know how an algorithm works, only what every
-//! algorithm owes its clients and its server. It sees the events of a plant, and its sessions and gauges after each
-//! step.
+//! Checker that watches a plant and reports broken invariants. It uses no knowledge of an
+//! algorithm, only the guarantees that every algorithm gives to clients and server. It receives the
+//! plant's events, and its sessions and gauges after each step.
 
 use std::collections::BTreeMap;
 
 use leeward_core::server::Gauges;
 
-/// Something that a plant has seen.
+/// An event in a plant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Event {
     Connected {
@@ -27,11 +27,11 @@ pub(crate) enum Event {
         place: usize,
         window: u32,
     },
-    /// An answer has reached the client.
+    /// A reply has reached the client.
     Answered {
         place: usize,
     },
-    /// An answer or a credit message has left the server.
+    /// A reply or a credit message has left the server.
     Departed {
         window: u32,
         pending: u32,
@@ -42,19 +42,19 @@ pub(crate) enum Event {
     },
     /// The control loop has ticked.
     Ticked,
-    /// This session was named to be woken.
+    /// The controller chose this session to wake.
     Woken {
         place: Option<usize>,
     },
     /// The server has admitted a request.
     Admitted,
-    /// A client was asked for its next timeout right after its timer had been called, and wants it at once again.
+    /// A client's next timeout is due at once, right after its timer was called.
     TimerSpins {
         place: usize,
     },
 }
 
-/// How a request ends. Each request has exactly one.
+/// End of a request. Each request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Response,
@@ -63,7 +63,7 @@ pub(crate) enum End {
     Disconnect,
 }
 
-/// State that the checker may look at after a step.
+/// State that the checker inspects after a step.
 pub(crate) struct View {
     pub(crate) gauges: Gauges,
     pub(crate) sessions: Vec<SessionView>,
@@ -74,22 +74,22 @@ pub(crate) struct SessionView {
     pub(crate) window: u32,
     /// Requests admitted and not answered.
     pub(crate) admitted: u32,
-    /// Requests rejected whose drop has not left.
+    /// Rejected requests whose rejection has not left.
     pub(crate) rejected: u32,
     /// Requests that wait at its client.
     pub(crate) queued: usize,
 }
 
-/// Promises of a case beyond what holds for all.
+/// Guarantees of a case beyond those of all cases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guarantees {
-    /// Clients send by window, and every window is below this.
+    /// Bound below which every window is, if clients send by window.
     pub(crate) max_window: Option<u32>,
-    /// The smallest pool, where there is a pool.
+    /// The smallest pool, if there is a pool.
     pub(crate) min_pool: i64,
-    /// The client's queue.
+    /// Capacity of the client's queue.
     pub(crate) queue: usize,
-    /// Requests that a client may have out at most.
+    /// Maximum of a client's outstanding requests.
     pub(crate) max_outstanding: u32,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Violation {
     Sessions { counted: i64, open: usize },
     /// A window is `max_window` or more.
     WindowTooLarge { window: u32 },
-    /// A message left with a window below what is pending.
+    /// A message left with a window below the pending requests.
     WindowBelowPending { window: u32, pending: u32 },
     /// The pool is outside its bounds.
     Pool { pool: i64 },
@@ -110,21 +110,21 @@ pub(crate) enum Violation {
     SentWithoutCredit { outstanding: u32, allowed: u32 },
     /// A request ended again, or before it was issued.
     EndedTwice { request: u64 },
-    /// A request was sent that had ended, or sent twice.
+    /// A request was sent after its end, or sent twice.
     SentTwice { request: u64 },
     /// The plant is empty and these requests have not ended.
     NeverEnded { requests: usize },
-    /// A client's queue is longer than it may be.
+    /// A client's queue exceeds its capacity.
     Queue { queued: usize },
     /// A session was woken that is not open, or twice in one round: the loop might never end.
     Wake { place: Option<usize> },
-    /// A timer that wants to be called again at once would keep its thread busy for ever.
+    /// A timer is due again at once, which would keep its thread busy for ever.
     TimerSpins { place: usize },
-    /// Admitted and unanswered requests are counted wrongly, or beyond the limit.
+    /// The count of admitted, unanswered requests is wrong, or beyond the limit.
     InFlight { counted: i64, admitted: i64, rejected: i64, limit: f64 },
-    /// A gauge shows what can't be.
+    /// A gauge has an impossible value.
     Gauge { name: &'static str, value: f64 },
-    /// Long after the overload this connection still gets no response.
+    /// This connection still gets no response long after the overload.
     LockedOut { place: usize },
 }
 
@@ -163,7 +163,7 @@ impl Checker {
         }
     }
 
-    /// Looks at all events of one step, in order, then at the state after it.
+    /// Checks all events of one step, in order, then the state after it.
     pub(crate) fn check(&mut self, events: &[Event], view: &View) -> Result<(), Violation> {
         self.ticked = false;
         self.admitted = false;
@@ -171,7 +171,7 @@ impl Checker {
         self.state(view)
     }
 
-    /// All connections are closed: nothing may be left.
+    /// Checks that nothing is left after all connections have closed.
     pub(crate) fn finish(&self, view: &View) -> Result<(), Violation> {
         self.state(view)?;
         match self.requests.len() {
@@ -223,14 +223,16 @@ impl Checker {
         let client = self.clients.entry(place).or_default();
         let outstanding = client.outstanding;
         client.outstanding += 1;
-        // By the window it was told last. One that has shrunk below what is out already is no debt; it only sends nothing.
+        // The last received window counts. A window below the outstanding requests is allowed; the
+        // client then sends nothing.
         let window = if self.guarantees.max_window.is_some() { client.window } else { u32::MAX };
         let allowed = window.min(self.guarantees.max_outstanding);
         if outstanding < allowed { Ok(()) } else { Err(Violation::SentWithoutCredit { outstanding, allowed }) }
     }
 
-    /// A window may be below what is pending for a while: the client spent a credit that had been taken back before it
-    /// could hear of that. The next message to it makes up for that, so that no message leaves with such a window.
+    /// A window may be below the pending requests for a while: the client used a credit before it
+    /// learned that the credit was taken back. The next message to the client corrects the window,
+    /// so no message leaves with such a window.
     fn departed(&self, window: u32, pending: u32) -> Result<(), Violation> {
         match self.guarantees.max_window {
             Some(_) if window < pending => Err(Violation::WindowBelowPending { window, pending }),
@@ -256,7 +258,7 @@ impl Checker {
 
     fn windows(&self, view: &View) -> Result<(), Violation> {
         let windows: i64 = view.sessions.iter().map(|session| i64::from(session.window)).sum();
-        // Once the last session has left the sum is 0, and so has `c_issued` to be.
+        // After the last session has closed the sum is 0, and `c_issued` must be 0 too.
         match view.gauges.credits_issued {
             Some(issued) if issued != windows => return Err(Violation::Issued { issued, windows }),
             _ => {}
@@ -276,7 +278,7 @@ impl Checker {
 
     fn pool(&self, gauges: &Gauges) -> Result<(), Violation> {
         let Some(pool) = gauges.credit_pool else { return Ok(()) };
-        // The upper bound follows the number of sessions with the next tick.
+        // The upper bound follows the number of sessions at the next tick.
         let sessions = gauges.sessions.unwrap_or(0);
         let max = sessions.saturating_mul(self.guarantees.max_window.unwrap_or(u32::MAX).into());
         let too_large = self.ticked && pool > max.max(self.guarantees.min_pool);
@@ -291,8 +293,9 @@ impl Checker {
         let Some(counted) = view.gauges.in_flight else { return Ok(()) };
         let admitted: i64 = view.sessions.iter().map(|session| i64::from(session.admitted)).sum();
         let rejected: i64 = view.sessions.iter().map(|session| i64::from(session.rejected)).sum();
-        // A drop does not say whether its request had been admitted. While a reject's drop has not left, one from inside
-        // the server may be taken for it; the count is exact again when all of them have left.
+        // A rejection does not state whether its request was admitted before. While a rejection has
+        // not left, one from inside the server may be taken for it. The count is exact again when
+        // all of them have left.
         let wrong = !(admitted..=admitted + rejected).contains(&counted);
         let over = self.admitted && counted as f64 > limit;
         if wrong || over { Err(Violation::InFlight { counted, admitted, rejected, limit }) } else { Ok(()) }

@@ -1,5 +1,6 @@
-//! A plant in miniature for tests: connections, messages in flight, cores and clients, driven step by step through the
-//! public interface only, and a checker that watches it. Each test crate uses its part.
+//! A plant in miniature for tests: connections, messages in flight, cores and clients, driven step
+//! by step through the public interface only, and a checker that watches it. Each test crate uses a
+//! part of it.
 
 #![allow(dead_code, reason = "each test crate uses its part")]
 

@@ -1,5 +1,6 @@
-//! The plant: clients, connections with messages in flight in both directions, cores and the control loop of one
-//! algorithm. It decides nothing: every step is given from outside, and what happens is written down as events.
+//! The plant: clients, connections with messages in flight in both directions, cores and the
+//! control loop of one algorithm. It decides nothing: the caller gives every step, and the plant
+//! records the events.
 
 use std::collections::VecDeque;
 
@@ -42,7 +43,7 @@ struct Connection {
     to_client: VecDeque<ToClient>,
 }
 
-/// Writes down what a client decides.
+/// Records a client's decisions.
 struct Wire<'a> {
     place: usize,
     now: Time,
@@ -65,14 +66,14 @@ impl ClientSink<u64> for Wire<'_> {
     }
 }
 
-/// Mistakes that the plant itself can make, to see whether the checker notices.
+/// Defects of the plant itself, which the checker must detect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PlantDefect {
     #[default]
     None,
-    /// Reports every 50th answer twice.
+    /// Reports every 50th reply twice.
     EndsTwice,
-    /// Loses every 50th answer's end.
+    /// Loses the end of every 50th reply.
     ForgetsEnd,
 }
 
@@ -89,7 +90,7 @@ pub(crate) struct Plant {
     answers: u64,
     /// The delay of the packet queue and of the run queue.
     queues: (Nanos, Nanos),
-    /// Arrivals, completions and drops, and those of them for a lock.
+    /// Arrivals, completions and rejections, and rejections by a lock.
     since_tick: (u64, u64, u64, u64),
     defect: PlantDefect,
     events: Vec<Event>,
@@ -120,7 +121,7 @@ impl Plant {
         }
     }
 
-    /// Does one step and gives back what happened.
+    /// Executes one step and returns its events.
     pub(crate) fn step(&mut self, step: &Step) -> Vec<Event> {
         match *step {
             Step::Open { place, waiting } => self.open(place, waiting),
@@ -280,7 +281,7 @@ impl Plant {
             return;
         }
         let entry = connection.in_server.remove(pick % connection.in_server.len());
-        // Its turn comes, and it has ended in the same moment.
+        // The request is dequeued, and ends at the same moment.
         let waited = now.since(entry.arrived);
         let begins = entry.admitted && executed && self.cores[core].on_dequeue(waited) == Verdict::Admit;
         let outcome = if begins { Outcome::Completed } else { Outcome::Rejected };
@@ -288,7 +289,7 @@ impl Plant {
             Outcome::Completed => self.since_tick.1 += 1,
             Outcome::Rejected => self.since_tick.2 += 1,
         }
-        // Admitted and not executed: it was refused a lock.
+        // Admitted and not executed: a lock rejected it.
         self.since_tick.3 += u64::from(entry.admitted && !executed);
         let departure = Departure { now, outcome, sojourn: waited, credit: entry.credit };
         let feedback = connection.session.reply(self.cores[core].as_mut(), entry.ticket, &departure);
@@ -332,22 +333,22 @@ impl Plant {
 
     fn tick(&mut self, random: u64) {
         let (packet_delay, run_delay) = self.queues;
-        let (arrivals, completions, drops, lock_drops) = std::mem::take(&mut self.since_tick);
+        let (arrivals, completions, rejected, lock_rejected) = std::mem::take(&mut self.since_tick);
         let signals = Signals {
             now: self.now,
             packet_delay,
             run_delay,
             arrivals,
             completions,
-            rejections: drops,
-            lock_rejections: lock_drops,
+            rejections: rejected,
+            lock_rejections: lock_rejected,
         };
         self.control.tick(&signals);
         self.events.push(Event::Ticked);
-        // One more than there are sessions: the checker then sees one twice.
-        for asked in 0..=MAX_CONNECTIONS as u64 {
+        // One more than there are sessions, so that the checker sees a repetition.
+        for attempt in 0..=MAX_CONNECTIONS as u64 {
             let woken = (0..self.cores.len()).fold(false, |woken, core| {
-                let random = random.wrapping_mul(asked * 2 + 1).rotate_left(core as u32 + 17);
+                let random = random.wrapping_mul(attempt * 2 + 1).rotate_left(core as u32 + 17);
                 self.wake_next(core, random) || woken
             });
             if !woken {
@@ -358,10 +359,10 @@ impl Plant {
 
     fn wake_next(&mut self, core: usize, random: u64) -> bool {
         let Some(slot) = self.cores[core].next_to_wake(random) else { return false };
-        let named = |connection: &Option<Connection>| {
+        let is_chosen = |connection: &Option<Connection>| {
             connection.as_ref().is_some_and(|open| open.session.slot == slot && open.session.core.0 as usize == core)
         };
-        let place = self.connections.iter().position(named);
+        let place = self.connections.iter().position(is_chosen);
         self.events.push(Event::Woken { place });
         if let Some(connection) = place.and_then(|place| self.connections[place].as_mut()) {
             let feedback = self.cores[core].wake(&mut connection.session, self.now);

@@ -1,5 +1,5 @@
-//! Runs cases: draws step sequences from a seed, checks after each step, shrinks what fails, and says how to see it
-//! again.
+//! Runs cases: draws step sequences from a seed, checks after each step, shrinks a failing
+//! sequence, and reports how to reproduce it.
 
 use leeward_core::units::Nanos;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -9,10 +9,10 @@ use super::checker::{Checker, End, Event, Violation};
 use super::plant::{Plant, PlantDefect};
 use super::step::{MAX_CONNECTIONS, Step, steps};
 
-/// A sequence has up to this many steps.
+/// Maximum number of steps in a sequence.
 const STEPS: usize = 3_000;
 
-/// The seed of a run, the same in every run unless `LEEWARD_SEED` says otherwise.
+/// Seed of a run: the same in every run unless `LEEWARD_SEED` is set.
 pub(crate) fn seed() -> u64 {
     from_environment("LEEWARD_SEED").unwrap_or(0x1ee_3a2d)
 }
@@ -30,20 +30,21 @@ fn from_environment(name: &str) -> Option<u64> {
 /// Runs `sequences` random sequences on a case.
 ///
 /// # Errors
-/// The violation of the shortest sequence that still shows one, and a report with the sequence, the seed and the command.
-pub(crate) fn run(case: &Case, mistake: PlantDefect, seed: u64, sequences: u32) -> Result<(), (Violation, String)> {
+/// The violation of the shortest failing sequence, and a report with the sequence, the seed and the
+/// command.
+pub(crate) fn run(case: &Case, defect: PlantDefect, seed: u64, sequences: u32) -> Result<(), (Violation, String)> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases: sequences, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let outcome = runner.run(&steps(STEPS), |steps| {
-        play(case, mistake, &steps).map_err(|violation| TestCaseError::fail(format!("{violation:?}")))
+        play(case, defect, &steps).map_err(|violation| TestCaseError::fail(format!("{violation:?}")))
     });
     match outcome {
         Ok(()) => Ok(()),
         Err(TestError::Fail(_, shortest)) => {
-            // Played again, for the violation itself instead of its text.
-            let violation = play(case, mistake, &shortest).expect_err("a sequence fails each time");
+            // Plays the sequence again, for the violation itself instead of its text.
+            let violation = play(case, defect, &shortest).expect_err("a sequence fails each time");
             let shown: Vec<String> = shortest.iter().map(|step| format!("    {step:?}")).collect();
             let report = format!(
                 "{}: {violation:?}\n  shortest sequence:\n{}\n  seed {seed}; replay with\n    LEEWARD_SEED={seed} \
@@ -57,23 +58,24 @@ pub(crate) fn run(case: &Case, mistake: PlantDefect, seed: u64, sequences: u32) 
     }
 }
 
-/// Plays one sequence, then lets the overload end, sees whether everyone is served again, and closes everything.
-pub(crate) fn play(case: &Case, mistake: PlantDefect, steps: &[Step]) -> Result<(), Violation> {
-    let mut stage = TestRun {
-        plant: Plant::new(&case.algorithm, &case.params, &case.environment, mistake),
+/// Plays one sequence, then ends the overload, checks that every client is served again, and closes
+/// everything.
+pub(crate) fn play(case: &Case, defect: PlantDefect, steps: &[Step]) -> Result<(), Violation> {
+    let mut test = TestRun {
+        plant: Plant::new(&case.algorithm, &case.params, &case.environment, defect),
         checker: Checker::new(case.guarantees),
         served: [false; MAX_CONNECTIONS],
     };
-    steps.iter().try_for_each(|step| stage.step(step))?;
-    stage.recover()?;
-    (0..MAX_CONNECTIONS).try_for_each(|place| stage.step(&Step::Close { place }))?;
-    stage.checker.finish(&stage.plant.view())
+    steps.iter().try_for_each(|step| test.step(step))?;
+    test.recover()?;
+    (0..MAX_CONNECTIONS).try_for_each(|place| test.step(&Step::Close { place }))?;
+    test.checker.finish(&test.plant.view())
 }
 
 struct TestRun {
     plant: Plant,
     checker: Checker,
-    /// Which connections have got a response since the overload ended.
+    /// Connections that have received a response since the overload ended.
     served: [bool; MAX_CONNECTIONS],
 }
 
@@ -87,8 +89,8 @@ impl TestRun {
         self.checker.check(&events, &self.plant.view())
     }
 
-    /// The overload is over. Three seconds later (longer than any memory of these controllers) every connection that
-    /// asks for something gets it within another three.
+    /// Ends the overload. Three seconds later (longer than any memory of these controllers) every
+    /// connection with requests gets a response within another three.
     fn recover(&mut self) -> Result<(), Violation> {
         self.step(&Step::Queues { packet_delay: Nanos::ZERO, run_delay: Nanos::ZERO })?;
         self.step(&Step::Advance { time: Nanos::from_secs(3) })?;
@@ -103,7 +105,7 @@ impl TestRun {
                 return Ok(());
             }
             for place in waiting {
-                // Neither the first nor the last priority; a random number that few would reject.
+                // A middle priority, and a random number that few controllers would reject.
                 self.step(&Step::Submit { place, level: 64, random: 3 << 62 })?;
             }
             self.quiet_round()?;
@@ -114,7 +116,7 @@ impl TestRun {
         }
     }
 
-    /// Lets a millisecond pass in which nothing queues: all that is on its way arrives and is served.
+    /// Lets a millisecond pass without queues: all messages in flight arrive and are served.
     fn quiet_round(&mut self) -> Result<(), Violation> {
         for place in 0..MAX_CONNECTIONS {
             self.settle(place)?;
@@ -130,7 +132,7 @@ impl TestRun {
     }
 
     fn settle(&mut self, place: usize) -> Result<(), Violation> {
-        // Each answer may let one more request out; queues are short, so this ends soon.
+        // Each reply may let one more request leave; queues are short, so this ends soon.
         loop {
             if self.plant.sends_to_server(place) {
                 self.step(&Step::ToServer { place, random: 9, at_once: true })?;

@@ -1,4 +1,4 @@
-//! Steps of a plant, one event at a time, and how random sequences of them are drawn.
+//! Steps of a plant, one event at a time, and the random sequences of them.
 
 use leeward_core::units::Nanos;
 use proptest::prelude::*;
@@ -9,29 +9,30 @@ pub(crate) const MAX_CONNECTIONS: usize = 6;
 /// A single event. A step without an object (no connection, no message) does nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// A client connects, with so many requests waiting already.
+    /// A client connects, with `waiting` requests in its queue.
     Open { place: usize, waiting: u8 },
-    /// A connection ends or breaks: whatever was on its way is gone.
+    /// A connection ends or breaks, and loses its messages in flight.
     Close { place: usize },
     /// The application issues a request.
     Submit { place: usize, level: u8, random: u64 },
-    /// The oldest message to the server arrives. A reject leaves at once, or later with [`Step::Finish`].
+    /// The oldest message to the server arrives. A rejection leaves at once, or later with
+    /// [`Step::Finish`].
     ToServer { place: usize, random: u64, at_once: bool },
-    /// A request in the server ends: executed, or dropped inside.
+    /// A request in the server ends: executed, or rejected inside.
     Finish { place: usize, pick: usize, executed: bool },
     /// The oldest message to the client arrives.
     ToClient { place: usize },
     /// The control loop ticks, and wakes sessions.
     Tick { random: u64 },
-    /// From now on the queues are this long, until the next such step.
+    /// Sets the delay of the queues until the next such step.
     Queues { packet_delay: Nanos, run_delay: Nanos },
-    /// Time passes; timers are not called (they may be late).
+    /// Time passes without timer calls (timers may be late).
     Advance { time: Nanos },
-    /// A client's timer, due or not.
+    /// Calls a client's timer, due or not.
     Timer { place: usize },
 }
 
-/// Up to this many steps, with every kind of them.
+/// Sequences of up to `max` steps of all kinds.
 pub(crate) fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 0..max)
 }
@@ -56,7 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Mostly none, sometimes around the targets, sometimes far above.
+/// Mostly zero, sometimes around the targets, sometimes far above.
 fn delay() -> impl Strategy<Value = Nanos> {
     prop_oneof![
         4 => Just(Nanos::ZERO),

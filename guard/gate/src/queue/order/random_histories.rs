@@ -1,25 +1,26 @@
-//! Random histories of a wait room beside a model of each request, checked after every step, and flaws that the checks must see.
+//! Random histories of a wait queue, compared with a model of each request after every step.
+//! Planted defects must be found.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A mistake that somebody could make between requests and room.
+/// A planted defect in the calls from requests to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     None,
-    /// A called request that goes away does not say so.
+    /// A called request leaves without a call of `leave`.
     KeepsSlot,
-    /// Classes are not minded.
+    /// The class of each request is ignored.
     Unordered,
-    /// More may begin than are asked for.
+    /// One request more than allowed may begin.
     OneMore,
-    /// A request that is called is not woken.
+    /// A request whose state changes is not woken.
     Silent,
-    /// Nobody asks for the time.
+    /// The time of a beginning request is not checked.
     Begins,
 }
 
-/// The fate of a request, so far.
+/// Current state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestState {
     Waits,
@@ -37,7 +38,7 @@ struct Request {
     until: u64,
     place: Option<QueueKey>,
     fate: RequestState,
-    /// Told to wait when it looked, and not woken since.
+    /// The request waited at its last poll and was not woken since.
     sleeps: bool,
 }
 
@@ -58,8 +59,8 @@ struct History {
 
 type CheckResult = Result<(), String>;
 
-fn ensure(holds: bool, what: impl Into<String>) -> CheckResult {
-    if holds { Ok(()) } else { Err(what.into()) }
+fn ensure(holds: bool, message: impl Into<String>) -> CheckResult {
+    if holds { Ok(()) } else { Err(message.into()) }
 }
 
 impl History {
@@ -73,8 +74,8 @@ impl History {
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
         };
         history.slots = 1 + history.below(3);
-        let places = [0, 1, 3, 12][history.below(4)];
-        history.order = QueueState::new(history.slots + usize::from(flaw == Defect::OneMore), places);
+        let capacity = [0, 1, 3, 12][history.below(4)];
+        history.order = QueueState::new(history.slots + usize::from(flaw == Defect::OneMore), capacity);
         history
     }
 
@@ -115,12 +116,12 @@ impl History {
 
     fn enter(&mut self) -> CheckResult {
         let (class, until) = (self.below(3) as u8, self.now + self.below(120) as u64);
-        let told = if self.flaw == Defect::Unordered { 0 } else { class };
+        let seen_class = if self.flaw == Defect::Unordered { 0 } else { class };
         let waited = self.order.len();
         let (mut wakes, now) = (Vec::new(), Time(self.now));
         let ahead = self.below(5);
         self.order.set_ahead(ahead);
-        let entered = self.order.enqueue(now, (told, Time(until)), &mut wakes);
+        let entered = self.order.enqueue(now, (seen_class, Time(until)), &mut wakes);
         let fate = if entered.is_ok() { RequestState::Waits } else { RequestState::Full };
         self.requests.push(Request { class, until, place: entered.ok(), fate, sleeps: false });
         self.check(wakes)?;
@@ -132,10 +133,10 @@ impl History {
         Ok(())
     }
 
-    /// A request is polled as a future is: it looks, and begins or ends when it may.
+    /// Polls a request like a future: it waits, begins or ends.
     fn poll(&mut self, index: usize) -> CheckResult {
         let request = self.requests[index];
-        let (Some(place), now) = (request.place, Time(self.now)) else { return Ok(()) };
+        let (Some(key), now) = (request.place, Time(self.now)) else { return Ok(()) };
         if request.fate == RequestState::Begun {
             let mut wakes = Vec::new();
             self.order.end(&mut wakes);
@@ -143,7 +144,7 @@ impl History {
             return self.check(wakes);
         }
         let late = self.now >= request.until;
-        match self.order.poll(now, place) {
+        match self.order.poll(now, key) {
             (WaiterState::Queued, Some(wake)) if !late => {
                 *wake = Some(index);
                 self.requests[index].sleeps = true;
@@ -151,8 +152,8 @@ impl History {
             }
             (WaiterState::Called, _) => {
                 let mut wakes = Vec::new();
-                let told = if self.flaw == Defect::Begins { Time(0) } else { now };
-                let begins = self.order.begin(told, place, &mut wakes);
+                let seen_time = if self.flaw == Defect::Begins { Time(0) } else { now };
+                let begins = self.order.begin(seen_time, key, &mut wakes);
                 ensure(!(begins == BeginOutcome::Started && late), "begun too late")?;
                 self.requests[index].sleeps = false;
                 self.requests[index].fate = match begins {
@@ -169,7 +170,7 @@ impl History {
         }
     }
 
-    /// A future is dropped.
+    /// Drops a future.
     fn leave(&mut self, index: usize) -> CheckResult {
         if self.requests[index].fate == RequestState::Begun {
             return self.poll(index);
@@ -179,11 +180,11 @@ impl History {
     }
 
     fn gives_up(&mut self, index: usize) -> CheckResult {
-        let Some(place) = self.requests[index].place else { return Ok(()) };
-        let is_called = self.order.called.contains(&place);
+        let Some(key) = self.requests[index].place else { return Ok(()) };
+        let is_called = self.order.called.contains(&key);
         let mut wakes = Vec::new();
         if !(self.flaw == Defect::KeepsSlot && is_called) {
-            let _ = self.order.leave(place, &mut wakes);
+            let _ = self.order.leave(key, &mut wakes);
         }
         self.check(wakes)
     }
@@ -197,18 +198,18 @@ impl History {
         key(one) < key(other)
     }
 
-    /// The rules that hold after each step.
+    /// Checks the rules that hold after each step.
     fn check(&mut self, wakes: Vec<Option<usize>>) -> CheckResult {
         if self.flaw != Defect::Silent {
             wakes.into_iter().flatten().for_each(|index| self.requests[index].sleeps = false);
         }
         let (mut called, mut evicted) = (Vec::new(), Vec::new());
         for index in 0..self.requests.len() {
-            let Request { fate: RequestState::Waits, place: Some(place), until, sleeps, .. } = self.requests[index]
+            let Request { fate: RequestState::Waits, place: Some(key), until, sleeps, .. } = self.requests[index]
             else {
                 continue;
             };
-            match self.order.poll(Time(self.now), place).0 {
+            match self.order.poll(Time(self.now), key).0 {
                 WaiterState::Queued => continue,
                 WaiterState::Called => {
                     self.requests[index].fate = RequestState::Called;
@@ -240,7 +241,8 @@ impl History {
         ensure(order.begun == begun, "a slot is lost")
     }
 
-    /// Nobody comes any more, and futures are polled only when they were woken: each ends, and nothing is left.
+    /// Runs without new requests and polls only woken futures, until each has ended and the queue
+    /// is empty.
     fn finish(&mut self) -> CheckResult {
         loop {
             let awake = (0..self.requests.len()).find(|index| {
@@ -260,7 +262,8 @@ impl History {
 }
 
 proptest! {
-    /// Each request ends once; never more begin than there are slots, and in their order; whoever stands elsewhere was woken.
+    /// Each request ends once. Requests begin in order and never exceed the slots. A state change
+    /// wakes the request.
     #[test]
     fn a_room_keeps_its_promises(seed: u64) {
         prop_assert_eq!(History::play(seed, Defect::None), Ok(()));
@@ -279,13 +282,13 @@ fn canaries_are_seen() {
 fn a_slot_that_nobody_polls_is_taken_back_in_the_end() {
     let (mut order, mut wakes) = (QueueState::<Option<usize>>::new(1, 8), Vec::new());
     let held = order.enqueue(Time(0), (0, Time(100)), &mut wakes).unwrap();
-    let waits = order.enqueue(Time(0), (0, Time(500)), &mut wakes).unwrap();
-    assert_eq!(order.poll(Time(99), waits).0, WaiterState::Queued);
-    let later = order.enqueue(Time(100), (0, Time(500)), &mut wakes).unwrap();
+    let second = order.enqueue(Time(0), (0, Time(500)), &mut wakes).unwrap();
+    assert_eq!(order.poll(Time(99), second).0, WaiterState::Queued);
+    let third = order.enqueue(Time(100), (0, Time(500)), &mut wakes).unwrap();
     assert_eq!(
-        (order.poll(Time(100), waits).0, order.poll(Time(100), later).0),
+        (order.poll(Time(100), second).0, order.poll(Time(100), third).0),
         (WaiterState::Called, WaiterState::Queued)
     );
     assert_eq!(order.begin(Time(100), held, &mut wakes), BeginOutcome::Removed, "its time was over");
-    assert_eq!(order.begin(Time(101), waits, &mut wakes), BeginOutcome::Started);
+    assert_eq!(order.begin(Time(101), second, &mut wakes), BeginOutcome::Started);
 }

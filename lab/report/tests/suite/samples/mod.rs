@@ -1,8 +1,9 @@
-//! Made-up results in the shape of real ones: an overall comparison and one with shifting demand.
+//! Made-up results in the shape of real ones: an overall comparison, and a run with shifting
+//! demand.
 
 use leeward_outcome::results::{Claim, Plot, PointRow, Results, RunKey, ShiftRow, Verdict, WindowRow, WorkloadKey};
 
-/// How a controller bears demand: goodput, p99 and drop rate at a demand over capacity.
+/// Model of a controller: goodput, p99 and drop rate at a demand relative to the capacity.
 type Model = fn(f64) -> (f64, f64, f64);
 
 const MODELS: [(&str, Model); 4] = [
@@ -15,7 +16,7 @@ const MODELS: [(&str, Model); 4] = [
     ("seda", |ratio| (ratio.min(0.92 - 0.013 * ratio), 34.0 + 140.0 * ratio.min(1.2), (ratio - 1.0).max(0.0) * 0.01)),
 ];
 
-/// A difference between seeds that repeats.
+/// A reproducible difference between seeds.
 fn jitter(seed: u64, step: usize) -> f64 {
     let mixed = (seed * 7919 + step as u64 * 104_729) % 1000;
     1.0 + (mixed as f64 / 1000.0 - 0.5) * 0.03
@@ -49,7 +50,7 @@ fn claim(id: &str, text: &str, numbers: [&str; 3], verdict: Verdict, note: &str)
     }
 }
 
-/// Goodput, p99 and drops of four controllers against demand, three seeds each.
+/// Goodput, p99 and drops of four controllers against demand, with three seeds each.
 pub(crate) fn overall() -> Results {
     let mut points = Vec::new();
     for (name, model) in MODELS {
@@ -57,7 +58,7 @@ pub(crate) fn overall() -> Results {
             for seed in 1..=3 {
                 let ratio = step as f64 / 10.0;
                 let (goodput, p99, drops) = model(ratio);
-                let near = jitter(seed, step);
+                let noise = jitter(seed, step);
                 points.push(PointRow {
                     run: RunKey::new(name, name, seed),
                     workload: WorkloadKey {
@@ -70,13 +71,13 @@ pub(crate) fn overall() -> Results {
                     service_mean_us: 10.0,
                     capacity_rps: 850e3,
                     slo_us: 200.0,
-                    throughput_rps: ratio.min(1.0) * 850e3 * near,
-                    goodput_rps: goodput * 850e3 * near,
+                    throughput_rps: ratio.min(1.0) * 850e3 * noise,
+                    goodput_rps: goodput * 850e3 * noise,
                     p50_us: p99 / 4.0,
-                    p99_us: p99 * near * near,
+                    p99_us: p99 * noise * noise,
                     p999_us: p99 * 1.6,
                     mean_us: p99 / 3.0,
-                    drop_rate: drops * near,
+                    drop_rate: drops * noise,
                     cpu_utilization: ratio.min(1.0),
                     rx_per_request: 1.1,
                     tx_per_request: 1.2,
@@ -139,7 +140,7 @@ pub(crate) fn overall() -> Results {
     }
 }
 
-/// A time series: demand steps up to 1.4 times the capacity and back.
+/// A time series: demand rises to 1.4 times the capacity in steps and falls back.
 pub(crate) fn shift() -> Results {
     let levels = [(2.0, 400e3), (4.0, 800e3), (6.0, 1200e3), (8.0, 800e3), (10.0, 400e3)];
     let (mut windows, mut shifts, mut points) = (Vec::new(), Vec::new(), Vec::new());
@@ -149,15 +150,16 @@ pub(crate) fn shift() -> Results {
                 let start = step as f64 / 50.0;
                 let demand = levels.iter().find(|(end, _)| start < *end).map_or(400e3, |level| level.1);
                 let (goodput, p99, drops) = model(demand / 850e3);
-                let since = (start - 4.0).max(0.0);
-                let sick = if *name != "breakwater" && since > 0.0 && since < 0.5 { 1.0 - since } else { 0.0 };
+                let elapsed = (start - 4.0).max(0.0);
+                let degradation =
+                    if *name != "breakwater" && elapsed > 0.0 && elapsed < 0.5 { 1.0 - elapsed } else { 0.0 };
                 windows.push(WindowRow {
                     run: RunKey::new(name, name, seed),
                     start_s: start,
                     length_ms: 20.0,
                     demand_rps: demand,
-                    goodput_rps: goodput * 850e3 * jitter(seed, step) * (1.0 - 0.8 * sick),
-                    p99_us: p99 * jitter(seed, step) * (1.0 + 900.0 * sick * sick),
+                    goodput_rps: goodput * 850e3 * jitter(seed, step) * (1.0 - 0.8 * degradation),
+                    p99_us: p99 * jitter(seed, step) * (1.0 + 900.0 * degradation * degradation),
                     drops_rps: drops * demand,
                     ..WindowRow::default()
                 });

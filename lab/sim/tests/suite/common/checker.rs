@@ -1,4 +1,4 @@
-//! Invariants of any run, whatever the controller and the scenario.
+//! Invariants of any run, for all controllers and scenarios.
 
 use super::scenario::Scenario;
 use leeward_outcome::RequestCounts;
@@ -9,20 +9,22 @@ fn sum(report: &RunOutcome, of: fn(&RequestCounts) -> u64) -> u64 {
     report.kinds.iter().map(|kind| of(&kind.counts)).sum()
 }
 
-/// Runs `scenario` and looks for what must never be.
+/// Runs `scenario` and checks the invariants.
 pub(crate) fn check(scenario: &Scenario) -> Result<RunOutcome, String> {
     let report =
         simulate(&scenario.config, &scenario.algorithm, &scenario.params).map_err(|error| error.to_string())?;
     let (counts, server) = (&report.counts, &report.server);
     let locks = || report.locks.iter().chain(report.replicas.iter().flat_map(|server| &server.locks));
     let config = &scenario.config;
-    // What was under way when the measured part began may end in it: responses can exceed what was issued meanwhile.
+    // Requests in flight at the end of the warm-up may end in the measured interval, so responses
+    // can exceed issued requests.
     let carried = report.totals.offered - counts.offered;
     let rules = [
         (report.violations.is_empty(), format!("{:?}", report.violations)),
         (report.cpu_utilization <= 1.0 + 1e-9, format!("CPU used {}", report.cpu_utilization)),
         (counts.good <= counts.completed, format!("more good responses than responses: {counts:?}")),
-        // One that was received before the measured part may be dropped in it, when its turn comes.
+        // A request received before the measured interval may be rejected in it, when it is
+        // dequeued.
         (server.rejected <= server.received + carried, format!("more rejected than received: {server:?}")),
         (counts.completed + counts.dropped <= counts.offered + carried, format!("more ends than requests: {counts:?}")),
         (
@@ -33,7 +35,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<RunOutcome, String> {
         ),
         (server.refused_at_locks <= server.rejected, format!("more refused at locks than rejected: {server:?}")),
         (
-            // One that stopped waiting before the measured part may be dropped in it.
+            // A request that stopped waiting before the measured interval may be rejected in it.
             locks().map(|lock| lock.rejected).sum::<u64>() + carried * if config.replicas.is_some() { 2 } else { 1 }
                 >= server.refused_at_locks,
             format!("locks refused less than the server: {:?} {server:?}", report.locks),

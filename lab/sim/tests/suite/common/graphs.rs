@@ -1,4 +1,4 @@
-//! Graphs for tests: services that cost nothing but what they compute, and what runs them.
+//! Graphs for tests: services without costs besides computing, and helpers to run them.
 
 use leeward_core::params::RawParam;
 use leeward_core::units::{Nanos, Rate};
@@ -12,7 +12,7 @@ use leeward_sim::{RunOutcome, simulate};
 use leeward_workload::rng::{Purpose, Rng};
 use std::sync::Arc;
 
-/// A service of one server whose messages cost nothing.
+/// A service of one server, with messages at no cost.
 pub(crate) fn free(name: &str, cores: u32, service: ServiceTime) -> ServiceModel {
     let none = Nanos::ZERO;
     ServiceModel { name: name.into(), servers: 1, cores, service, resume: none, receive: none, send: none, rtt: none }
@@ -23,7 +23,7 @@ pub(crate) fn call(from: usize, to: usize) -> CallModel {
     CallModel { from, to, times: 1, probability: 1.0, order: CallOrder::Parallel }
 }
 
-/// A run of `graph` with so many requests per second for so long.
+/// A run of `graph` at `rate` requests per second for `millis` ms.
 pub(crate) fn config(graph: Graph, clients: u32, rate: f64, slo: Nanos, millis: u64, seed: u64) -> SimConfig {
     let testbed = SimConfig::testbed(ServiceTime::Constant(Nanos(1)), 1.0);
     SimConfig {
@@ -43,7 +43,7 @@ pub(crate) fn config(graph: Graph, clients: u32, rate: f64, slo: Nanos, millis: 
     }
 }
 
-/// Runs it under a controller and checks what must hold on every run.
+/// Runs `config` under a controller and checks the invariants.
 pub(crate) fn run(config: &SimConfig, controller: &str, params: &[(&str, RawParam)]) -> RunOutcome {
     let algorithm = leeward_controllers::builtin().find(controller).unwrap().clone();
     let report = simulate(config, &algorithm, &algorithm.params(params).unwrap()).unwrap();
@@ -52,7 +52,8 @@ pub(crate) fn run(config: &SimConfig, controller: &str, params: &[(&str, RawPara
     report
 }
 
-/// A random graph with costs and a random load, drawn from `seed`: calls lead from earlier services to later ones.
+/// A random graph with costs and a random load, drawn from `seed`. Calls lead from earlier services
+/// to later ones.
 pub(crate) fn draw(seed: u64) -> SimConfig {
     let mut rng = Rng::new(seed, Purpose::Paths);
     let services = 2 + rng.below(5) as usize;
@@ -70,7 +71,7 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
             send: micros(&mut rng, 2),
             rtt: micros(&mut rng, 50),
         });
-        // A caller for everyone, and now and then a second one.
+        // A caller for every service, and sometimes a second one.
         for _ in 0..=rng.below(2) {
             let from = rng.below(index.max(1) as u64) as usize;
             if index > 0 && !graph.calls.iter().any(|known| (known.from, known.to) == (from, index)) {

@@ -1,5 +1,5 @@
-//! Lock-out: a server that could serve its load and continues not to. Random scenarios of a server whose cores come and
-//! go, each drawn from one number, and the judgement of their outcomes.
+//! Lock-out: a server serves less than it could, and does not recover. Random scenarios of servers
+//! with core allocation, each drawn from one number, and the check of their outcomes.
 
 use leeward_allocation::registry::{self, POLICIES};
 use leeward_core::params::RawParam;
@@ -8,17 +8,17 @@ use leeward_sim::config::{Balancing, Costs, NetworkModel, Scheduling, Segment, S
 use leeward_sim::{RunOutcome, SimConfig, service_time::ServiceTime, simulate};
 use leeward_workload::rng::{Purpose, Rng};
 
-/// Goodput below this share of what is possible, for longer than [`FOR_ROUND_TRIPS`] after load has become steady, is
-/// lock-out.
+/// Share of the possible goodput below which a run counts as locked out, if it lasts longer than
+/// [`FOR_ROUND_TRIPS`] after the load has become steady.
 const SHARE: f64 = 0.5;
 const FOR_ROUND_TRIPS: u64 = 100;
 /// Round trips per window of the time series.
 const WINDOW: u64 = 10;
-/// Round trips of each step of load before the last, and of the last.
+/// Round trips of each load step before the last, and of the last.
 const STEP: u64 = 100;
 const LAST: u64 = 260;
 
-/// A scenario but for its policies.
+/// A scenario without its policies.
 #[derive(Clone, Debug)]
 pub(crate) struct RandomScenario {
     pub(crate) seed: u64,
@@ -58,7 +58,8 @@ pub(crate) fn draw(seed: u64) -> RandomScenario {
 }
 
 #[allow(dead_code, reason = "the example uses it")]
-/// The admission controllers, Breakwater with and without knowledge of the allocator.
+/// Admission controllers, with two variants of Breakwater: with and without knowledge of the
+/// allocator.
 pub(crate) fn admissions() -> Vec<(&'static str, &'static str)> {
     let others = leeward_controllers::builtin().names().filter(|name| *name != "breakwater").collect::<Vec<_>>();
     let breakwater = [("breakwater aware", "on"), ("breakwater", "off")];
@@ -75,12 +76,12 @@ pub(crate) fn run(drawn: &RandomScenario, admission: (&str, &str), allocator: &s
     run_with(drawn, admission, allocator, &[])
 }
 
-/// The same with parameters of the allocator.
+/// Runs `drawn` with parameters of the allocator.
 pub(crate) fn run_with(
     drawn: &RandomScenario,
     admission: (&str, &str),
     allocator: &str,
-    told: &[(&str, RawParam)],
+    parameters: &[(&str, RawParam)],
 ) -> RunOutcome {
     let mean = Nanos(1_000);
     let server = ServerModel {
@@ -89,7 +90,7 @@ pub(crate) fn run_with(
         batch: 1,
         scheduling: Some(Scheduling {
             balancing: Balancing::parse(drawn.balancing).unwrap(),
-            params: registry::find(allocator).unwrap().params(told).unwrap(),
+            params: registry::find(allocator).unwrap().params(parameters).unwrap(),
             ..Scheduling::new(allocator)
         }),
         ..ServerModel::default()
@@ -117,7 +118,8 @@ pub(crate) fn run_with(
     let name = name.split(' ').next().unwrap();
     let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
     let mut pairs = Vec::new();
-    // Both begin with a pool for all cores: what is looked for is a pool that gets lost, not one that starts slowly.
+    // Both begin with a pool for all cores: the test is about a pool that is lost, not one that
+    // starts slowly.
     let pool = f64::from(drawn.cores) * (1.0 + drawn.rtt.0 as f64 / mean.0 as f64);
     if !aware.is_empty() {
         pairs.push(("target", RawParam::Text(format!("{}ns", drawn.target.0))));
@@ -128,8 +130,8 @@ pub(crate) fn run_with(
     simulate(&config, &algorithm, &algorithm.params(&pairs).unwrap()).unwrap()
 }
 
-/// The longest time, in round trips, for which goodput stays below half of what is possible after the last step of load.
-/// What is possible is the load, or the capacity.
+/// Longest time, in round trips, with goodput below half of the possible after the last load step.
+/// Possible is the load, or the capacity if that is less.
 pub(crate) fn longest_outage(drawn: &RandomScenario, report: &RunOutcome) -> u64 {
     let last = drawn.loads.last().copied().unwrap_or(0.0).min(1.0);
     let from = drawn.rtt * (STEP * (drawn.loads.len() as u64 - 1));

@@ -1,4 +1,4 @@
-//! Scenarios, models and checks that several tests share.
+//! Scenarios, models and checks for several tests.
 
 pub(crate) mod checker;
 pub(crate) mod graphs;
@@ -9,7 +9,7 @@ pub(crate) mod tier;
 
 use leeward_sim::{RunOutcome, SimConfig, simulate};
 
-/// A run under a controller with its defaults, which keeps all rules.
+/// Runs a controller with its defaults and checks the invariants.
 pub(crate) fn run(config: &SimConfig, controller: &str) -> RunOutcome {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller).unwrap();

@@ -1,4 +1,4 @@
-//! The simulator without message costs, and the closed forms it is held against.
+//! The simulator without message costs, and closed forms of queueing theory.
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{
@@ -7,7 +7,7 @@ use leeward_sim::config::{
 use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, simulate};
 
-/// A queue of theory: Poisson arrivals, nothing costs but the service.
+/// A theoretical queue: Poisson arrivals, and no cost besides the service time.
 pub(crate) struct Queue {
     /// Servers.
     pub(crate) cores: u32,
@@ -15,18 +15,18 @@ pub(crate) struct Queue {
     pub(crate) service: ServiceTime,
     /// Utilisation, below 1.
     pub(crate) load: f64,
-    /// How many requests to measure.
+    /// Number of measured requests.
     pub(crate) requests: f64,
-    /// Draws everything.
+    /// Seed.
     pub(crate) seed: u64,
-    /// Takes locks; then `load` is that of one core.
+    /// Application with locks; `load` is then the utilisation of one core.
     pub(crate) application: Application,
-    /// Way in which a request waits for a lock.
+    /// How a request waits for a lock.
     pub(crate) kind: LockKind,
 }
 
 impl Queue {
-    /// Runs it without control and checks what must hold on every run.
+    /// Runs the queue without control and checks the invariants.
     pub(crate) fn run(&self) -> RunOutcome {
         let busy = if self.application.is_plain() { f64::from(self.cores) } else { 1.0 };
         let rate = self.load * busy / self.service.mean().as_secs_f64();
@@ -54,12 +54,14 @@ impl Queue {
     }
 }
 
-/// Mean wait of M/G/1: `mean` and the result in the same unit, `scv` the squared coefficient of variation.
+/// Mean wait of M/G/1: `mean` and the result in the same unit, `scv` the squared coefficient of
+/// variation.
 pub(crate) fn pollaczek_khinchine(load: f64, mean: f64, scv: f64) -> f64 {
     load * mean * (1.0 + scv) / (2.0 * (1.0 - load))
 }
 
-/// Probability of waiting in M/M/c with `offered` = arrival rate × mean service (Erlang's C formula).
+/// Probability of waiting in M/M/c with `offered` = arrival rate × mean service (Erlang's C
+/// formula).
 pub(crate) fn erlang_c(cores: u32, offered: f64) -> f64 {
     let cores_f = f64::from(cores);
     // Terms offered^k / k!, built up one by one.
@@ -73,7 +75,8 @@ pub(crate) fn erlang_c(cores: u32, offered: f64) -> f64 {
     last / (sum + last)
 }
 
-/// Share of calls that find all servers busy and go, with `offered` = arrival rate × mean service (Erlang's B formula).
+/// Share of calls that find all servers busy and are lost, with `offered` = arrival rate × mean
+/// service (Erlang's B formula).
 pub(crate) fn erlang_b(servers: u32, offered: f64) -> f64 {
     (1..=servers).fold(1.0, |blocked, server| offered * blocked / (f64::from(server) + offered * blocked))
 }

@@ -1,4 +1,5 @@
-//! Random scenarios: one seed draws the whole of one, so that a failure can be run again from its number.
+//! Random scenarios: one seed draws a whole scenario, so that a failure can be reproduced from its
+//! number.
 
 use leeward_core::params::{Params, RawParam};
 use leeward_core::registry::{Algorithm, Registry};
@@ -11,16 +12,16 @@ use leeward_sim::service_time::ServiceTime;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Everything one run needs.
+/// All inputs of one run.
 pub(crate) struct Scenario {
     pub(crate) algorithm: Algorithm,
     pub(crate) params: Params,
     pub(crate) config: SimConfig,
-    /// For messages.
+    /// Text for messages.
     pub(crate) description: String,
 }
 
-/// The random choices of one scenario.
+/// Random choices of one scenario.
 struct ScenarioRng(Xoshiro256PlusPlus);
 
 impl ScenarioRng {
@@ -45,8 +46,8 @@ pub(crate) fn draw(seed: u64, registry: &Registry) -> Scenario {
     let pairs = if algorithm.name == "breakwater" { breakwater_switches(&mut dice) } else { Vec::new() };
     let params = algorithm.params(&pairs).expect("drawn parameters are valid");
     let config = draw_config(&mut dice, seed);
-    let words = format!("{} {pairs:?} {config:?}", algorithm.name);
-    Scenario { algorithm, params, config, description: words }
+    let text = format!("{} {pairs:?} {config:?}", algorithm.name);
+    Scenario { algorithm, params, config, description: text }
 }
 
 fn breakwater_switches(dice: &mut ScenarioRng) -> Vec<(&'static str, RawParam)> {
@@ -87,7 +88,8 @@ fn draw_config(dice: &mut ScenarioRng, seed: u64) -> SimConfig {
         ..ServerModel::default()
     };
     let capacity = server.capacity(mean).0;
-    // About 20,000 requests at capacity: enough for every queue to fill and drain, few enough for hundreds of scenarios.
+    // About 20,000 requests at capacity: enough to fill and drain every queue, few enough for
+    // hundreds of scenarios.
     let duration = Nanos::from_secs_f64(20_000.0 / capacity);
     let segments = dice.between(1, 4);
     let demand = (0..segments)
@@ -115,7 +117,7 @@ fn draw_config(dice: &mut ScenarioRng, seed: u64) -> SimConfig {
         fine_window: Some(duration / 100),
         seed,
         audit: true,
-        // Drawn last, so that everything else of a seed is what it was before there were locks.
+        // Drawn last, so that all other values of a seed are the same as before locks were added.
         application: draw_application(dice),
         locks: draw_locks(dice, mean),
         clients: draw_clients(dice, mean),
@@ -142,14 +144,14 @@ pub(crate) fn draw_with_replicas(seed: u64, registry: &Registry) -> Scenario {
     scenario
 }
 
-/// Every other scenario has clients that space their requests, or give up on them.
+/// About half of the scenarios have clients with pacing or a timeout.
 fn draw_clients(dice: &mut ScenarioRng, mean: Nanos) -> ClientModel {
     let pacing = dice.one_of(&[Nanos::ZERO, Nanos::ZERO, Nanos::ZERO, mean, mean * 20]);
     let timeout = dice.one_of(&[None, None, None, Some(mean * 5), Some(Nanos::from_millis(1))]);
     ClientModel { pacing, timeout }
 }
 
-/// Every other scenario has several kinds of requests.
+/// About half of the scenarios have several kinds of requests.
 fn draw_kinds(dice: &mut ScenarioRng, mean: Nanos) -> RequestKinds {
     let count = dice.one_of(&[0, 0, 0, 1, 2, 3, 10, 64]);
     let weights: Vec<u64> = (0..count).map(|_| dice.between(1, 20)).collect();
@@ -170,7 +172,7 @@ fn draw_kinds(dice: &mut ScenarioRng, mean: Nanos) -> RequestKinds {
     RequestKinds(weights.into_iter().enumerate().map(kind).collect())
 }
 
-/// Every other scenario has locks.
+/// About half of the scenarios have locks.
 fn draw_application(dice: &mut ScenarioRng) -> Application {
     let share = |dice: &mut ScenarioRng| dice.between(0, 20) as f64 / 20.0;
     match dice.below(8) {
@@ -182,7 +184,7 @@ fn draw_application(dice: &mut ScenarioRng) -> Application {
     }
 }
 
-/// Locks one after another, all taken by all requests.
+/// Consecutive locks that all requests take.
 fn chained(locks: usize) -> Application {
     let work = Step::Work(1.0 / locks as f64);
     let steps = (0..locks).flat_map(|lock| [Step::Acquire(lock), work, Step::Release(lock)]).collect();
@@ -192,7 +194,7 @@ fn chained(locks: usize) -> Application {
     }
 }
 
-/// Locks within each other, given back in either order, with steps that take no time.
+/// Nested locks, released in either order, with steps that take no time.
 fn nested(p: f64) -> Application {
     use Step::{Acquire, Release, Work};
     let path = |share, steps: &[Step]| Path { share, steps: steps.to_vec() };

@@ -1,4 +1,4 @@
-//! Tiers for tests: one whose threads cost nothing, and what runs it.
+//! Tiers for tests: one with threads at no cost, and helpers to run it.
 
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{Arrivals, NetworkModel, Segment, SimConfig, Workload};
@@ -10,7 +10,8 @@ use leeward_sim::threads::presets::{NAMES, preset};
 use leeward_sim::{RunOutcome, simulate};
 use leeward_workload::rng::{Purpose, Rng};
 
-/// A tier under `setup` in which nothing costs anything but what it computes and its one leaf, which serves all calls at once.
+/// A tier under `setup` without costs besides computing and its one leaf, which serves all calls at
+/// once.
 pub(crate) fn free(setup: &str, leaf: ServiceTime) -> Tier {
     let none = Nanos::ZERO;
     Tier {
@@ -35,7 +36,7 @@ pub(crate) fn free(setup: &str, leaf: ServiceTime) -> Tier {
     }
 }
 
-/// A run of `tier` with so many requests per second, of which so many are measured.
+/// A run of `tier` at a rate, with a number of measured requests.
 pub(crate) fn config(
     tier: Tier,
     begin: ServiceTime,
@@ -63,7 +64,7 @@ pub(crate) fn config(
     }
 }
 
-/// Runs it and checks what must hold on every run.
+/// Runs `config` without control and checks the invariants.
 pub(crate) fn run(config: &SimConfig) -> RunOutcome {
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let report = simulate(config, &none, &none.params(&[]).unwrap()).unwrap();
@@ -105,11 +106,11 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
     config
 }
 
-/// Random leaves that are late, that drop, and that have copies with second calls.
+/// Random leaves that are late, reject calls, or have copies for second calls.
 fn tails(tier: &mut Tier, rng: &mut Rng) {
     let leaves = &mut tier.leaves;
     if rng.below(2) == 0 {
-        // A sync thread is held as long as a late answer takes: on average that must not be longer than other answers take.
+        // A late reply blocks a sync thread: on average for no longer than other replies do.
         let (leaf, share) = (rng.below(u64::from(leaves.count)) as u16, 0.1 * rng.unit());
         leaves.tails.slow = Some(SlowLeaf { leaf, share, delay: Nanos::from_micros(rng.below(1_000)) });
     }
@@ -126,7 +127,7 @@ fn tails(tier: &mut Tier, rng: &mut Rng) {
     }
 }
 
-/// A random setup, in any of the eight models and those that poll for a while.
+/// A random setup, in any of the eight models, or polling for a limited time.
 fn setup(rng: &mut Rng) -> String {
     let pool = |rng: &mut Rng| 1 + rng.below(6);
     let wait = ["B", "P", "P"][rng.below(3) as usize];

@@ -1,4 +1,4 @@
-//! Traces for tests: programs that never ran, with a module that has symbols.
+//! Synthetic traces for the tests.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -12,13 +12,13 @@ use leeward_profile::format::{EventKind, ObjectKind};
 use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Trace, ignore_progress};
 
-/// Functions of the program that never ran.
+/// Addresses of functions in the synthetic program.
 pub(crate) const HANDLE: u64 = 0x1000;
 pub(crate) const PARSE: u64 = 0x2000;
 pub(crate) const RARE: u64 = 0x3000;
 pub(crate) const SNAPSHOT: u64 = 0x4000;
 pub(crate) const WRITE: u64 = 0x5000;
-/// A mutex.
+/// Address of a mutex.
 pub(crate) const LOCK: u64 = 0x7f00_0000_1000;
 
 pub(crate) const WORKER: u32 = 0;
@@ -44,7 +44,7 @@ pub(crate) fn switched_out(why: OffCpu) -> EventKind {
     EventKind::SwitchedOut { cpu: 0, next: 0, reason: why }
 }
 
-/// A request from `start` to `end` on the worker, with `between` written in the meantime.
+/// Writes a request from `start` to `end` on the worker; `between` writes the events during it.
 pub(crate) fn request(writer: &mut TraceWriter, id: u64, start: u64, end: u64, between: impl FnOnce(&mut TraceWriter)) {
     writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
     between(writer);
@@ -52,7 +52,7 @@ pub(crate) fn request(writer: &mut TraceWriter, id: u64, start: u64, end: u64, b
     writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
 }
 
-/// A usual request of about 10 µs.
+/// Writes a usual request of about 10 µs.
 pub(crate) fn usual_request(writer: &mut TraceWriter, id: u64, start: u64) {
     let more = id % 7 * 100;
     request(writer, id, start, start + 10_000 + more, |writer| {

@@ -43,7 +43,7 @@ fn a_client_that_takes_nothing_has_64_kib_waiting_and_ends_when_it_is_stuck() {
         client.has_room(10);
         client.send("llllll");
     }
-    // As many as may be unanswered at once: the socket is found to be full when they are answered.
+    // As many as may be unanswered at once. The core finds the socket full when it answers them.
     assert_eq!(world.settle(), 2 * UNANSWERED);
     world.pass(Nanos::from_secs(1));
     assert_eq!(slow.take().len(), 10);
@@ -129,9 +129,9 @@ fn a_connection_beyond_the_limit_is_told_so() {
     let clients: Vec<_> = (0..3).map(|_| world.connect()).collect();
     clients.iter().for_each(|client| client.send("c"));
     world.settle();
-    let told: Vec<_> = clients.iter().map(|client| String::from_utf8(client.take()).unwrap()).collect();
-    assert_eq!(told, ["a", "a", "ConnectionLimit"]);
-    // An end makes room.
+    let responses: Vec<_> = clients.iter().map(|client| String::from_utf8(client.take()).unwrap()).collect();
+    assert_eq!(responses, ["a", "a", "ConnectionLimit"]);
+    // A closed connection leaves space for a new one.
     clients[0].end();
     clients[2].end();
     world.settle();

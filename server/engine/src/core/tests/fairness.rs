@@ -1,11 +1,11 @@
-//! Clients with requests beside clients that take the core's time without any.
+//! Tests that clients without requests don't take the time of clients with requests.
 
 use super::support::*;
 use crate::limits::Limits;
 use leeward_core::units::Nanos;
 
-/// The longest time that a call takes beside `others`, each of which sends `bytes` whenever it may,
-/// once the core knows them.
+/// Returns the longest time of a call beside `others`, once the core knows these. Each of them
+/// sends `bytes` whenever it has fewer unread.
 fn longest_call(others: usize, bytes: &str) -> Nanos {
     let mut world = TestServer::new(Limits::default());
     let others: Vec<_> = (0..others).map(|_| world.connect()).collect();
@@ -36,7 +36,7 @@ fn longest_call(others: usize, bytes: &str) -> Nanos {
 fn idle_clients_delay_a_call_by_one_of_their_turns() {
     let alone = longest_call(0, "");
     assert!(alone < Nanos::from_micros(6), "{alone}");
-    // A turn takes 33 us, and 16 of them half a millisecond.
+    // One quantum takes 33 us, and 16 of them half a millisecond.
     let longest = longest_call(16, &"m".repeat(512));
     assert!(longest < Nanos::from_micros(100), "{longest}");
 }
@@ -55,7 +55,7 @@ fn a_crowd_of_idle_clients_is_paused() {
         world.poll();
         world.time.advance(Nanos(1_000));
     }
-    // A thousand for all, and what each has in any case.
+    // A thousand for all, and the minimum quota of each.
     assert!((1_000..=200 * 18).contains(&reads), "{reads}");
     assert!(crowd.iter().all(|client| client.unread() == 1), "none is read before the next sweep");
     world.pass(Nanos::from_millis(100));
@@ -84,19 +84,19 @@ fn violations_pause_their_client_until_the_sweep() {
 #[test]
 fn a_first_request_of_a_client_that_is_put_off_has_waited() {
     let mut world = TestServer::new(Limits::default());
-    let (talker, newcomer, caller) = (world.connect(), world.connect(), world.connect());
-    // Both have sent a message and no request, as a client does that registers.
-    talker.send("m");
-    newcomer.send("m");
+    let (abusive, new_client, caller) = (world.connect(), world.connect(), world.connect());
+    // Both have sent a message and no request, as a registering client does.
+    abusive.send("m");
+    new_client.send("m");
     world.settle();
-    talker.send("m".repeat(64));
-    newcomer.send("c");
+    abusive.send("m".repeat(64));
+    new_client.send("c");
     caller.send("s");
     world.poll();
-    assert_eq!((newcomer.unread(), world.handle.shared.queues.waiting()), (1, 1), "put off to the next poll");
+    assert_eq!((new_client.unread(), world.handle.shared.queues.waiting()), (1, 1), "put off to the next poll");
     assert_eq!(world.run(), 1);
     world.poll();
-    assert_eq!(newcomer.unread(), 0);
+    assert_eq!(new_client.unread(), 0);
     let found = world.handle.shared.packets.found(0);
     assert!(found >= SLOW_CALL, "waited for the slow call, and {found} are counted");
 }

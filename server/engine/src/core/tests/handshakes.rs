@@ -1,4 +1,4 @@
-//! Handshakes beside requests, and handshakes that come to nothing.
+//! Tests of handshakes beside requests, and of handshakes that fail.
 
 use super::support::*;
 use crate::encryption::{Encryption, EncryptionError, PeerIdentity, SecureChannel};
@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Time that a step of a handshake takes.
+/// Time of one handshake step.
 const STEP: Nanos = Nanos::from_micros(500);
 
-/// An encryption without a cipher, whose handshake is `hhh` from the client and `k` from the
+/// A test encryption without a cipher. Its handshake is `hhh` from the client and `k` from the
 /// server.
 #[derive(Debug)]
 struct PlainEncryption(ManualTime);
@@ -104,7 +104,7 @@ impl SecureChannel for PlainChannel {
 }
 
 fn encrypted(limits: Limits) -> TestServer {
-    TestServer::build(limits, |hand| Some(Arc::new(PlainEncryption(hand.clone()))))
+    TestServer::build(limits, |time| Some(Arc::new(PlainEncryption(time.clone()))))
 }
 
 fn refused(world: &TestServer) -> Vec<(String, u64)> {
@@ -157,13 +157,13 @@ fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
         }
         (world.now(), world.now().since(sent), world.handle.counts().connections)
     };
-    // Before its first answer the core is quiet.
+    // The core is quiet before its first response.
     let (began, _, before) = call();
     let mut longest = Nanos::ZERO;
     let steps = loop {
         let (now, waited, connections) = call();
-        // A crowd that comes at once is 13 polls of 16 events, each with a step while there is time
-        // saved.
+        // Connections that arrive at once take 13 polls of 16 events, each with a step while saved
+        // quota lasts.
         if now.since(began) > Nanos::from_millis(20) {
             longest = longest.max(waited);
         }
@@ -171,7 +171,7 @@ fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
             break connections - before;
         }
     };
-    // A sixteenth of a second and the 20 ms that are saved, about: a step may be owed.
+    // About a sixteenth of a second and the 20 ms of saved quota. One step may exceed it.
     let most = Nanos::from_millis(1_000 / 16 + 20).0 / STEP.0;
     assert!(steps <= most + most / 16 && steps > most / 2, "{steps} of {most}");
     assert!(longest < STEP + STEP, "{longest}: a call waits for one step");

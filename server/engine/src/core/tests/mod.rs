@@ -1,5 +1,5 @@
 //! Tests of one core in virtual time: virtual sockets, a protocol of single letters, and a clock
-//! that work alone moves. No network.
+//! that only work advances. No network.
 
 mod bounds;
 mod fairness;

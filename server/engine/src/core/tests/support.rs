@@ -1,4 +1,4 @@
-//! A core, its clients' ends of virtual sockets, and the protocol that they speak. Never here:
+//! Test support: a core, the clients' ends of virtual sockets, and their protocol. Does not contain
 //! tests.
 
 use crate::closing_handshake::ClosingHandshake;
@@ -38,9 +38,9 @@ const READ: Nanos = Nanos(1_000);
 const ITEM: Nanos = Nanos(500);
 const CALL: Nanos = Nanos(1_000);
 pub(super) const SLOW_CALL: Nanos = Nanos::from_millis(5);
-/// Length of a long answer, bytes.
+/// Length of a long response, bytes.
 pub(super) const LONG: usize = 100 * 1024;
-/// Calls that a connection may have unanswered.
+/// Maximum unanswered calls of a connection.
 pub(super) const UNANSWERED: usize = 2;
 
 // ---- the virtual socket ----
@@ -52,13 +52,13 @@ struct Wire {
     sent: Time,
     has_ended: bool,
     to_client: Vec<u8>,
-    /// Bytes that the client's side has room for.
+    /// Bytes that the client's side can hold.
     capacity: usize,
     is_shut: bool,
     is_closed: bool,
 }
 
-/// The server's end. Readiness is real: the client rings a bell that the core polls.
+/// The server's end. Readiness is real: the client writes to a socket that the core polls.
 pub(super) struct Socket {
     wire: Arc<Mutex<Wire>>,
     bell: UnixStream,
@@ -76,7 +76,7 @@ impl Socket {
         self.wire.lock().unwrap()
     }
 
-    /// Takes the rings that came, so that the next one is heard.
+    /// Drains the wakeups, so that the next one causes an event.
     fn drain_wakeups(&mut self) {
         while self.bell.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
     }
@@ -152,7 +152,7 @@ impl Client {
     }
 
     fn ring(&self) {
-        // A bell that rings already is as good.
+        // A full wake-up socket already causes an event.
         let _ = (&self.bell).write(&[1]);
     }
 
@@ -164,7 +164,7 @@ impl Client {
         self.ring();
     }
 
-    /// Takes what has come.
+    /// Takes the bytes that have arrived.
     pub(super) fn take(&self) -> Vec<u8> {
         let taken = std::mem::take(&mut self.wire().to_client);
         if !taken.is_empty() {
@@ -173,7 +173,7 @@ impl Client {
         taken
     }
 
-    /// Makes room for so many bytes that have not been taken.
+    /// Sets how many untaken bytes the client's side can hold.
     pub(super) fn has_room(&self, bytes: usize) {
         self.wire().capacity = bytes;
         self.ring();
@@ -189,7 +189,7 @@ impl Client {
         self.bell.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Whether the server has ended its half.
+    /// Returns whether the server has ended its half.
     pub(super) fn is_shut(&self) -> bool {
         self.wire().is_shut
     }
@@ -201,9 +201,11 @@ impl Client {
 
 // ---- the protocol ----
 
-/// Each letter is something: `m` a message, `v` a protocol violation, `r` a request that is
-/// refused, `q` the client's wish to end, `c` a call, `s` a slow one, `l` one with a long answer,
-/// `(` a call that is whole when `)` comes.
+/// A protocol of single letters:
+///
+/// - `m`: a message; `v`: a protocol violation; `r`: a rejected request; `q`: a request to close.
+/// - `c`: a call; `s`: a slow call; `l`: a call with a long response; `(`: a call that is whole
+///   when `)` arrives.
 pub(super) struct LetterProtocol(ManualTime);
 
 pub(super) struct Connection {
@@ -216,7 +218,7 @@ pub(super) struct Call {
     answer: usize,
 }
 
-/// Length of an answer.
+/// Length of a response.
 pub(super) struct Done(usize);
 
 impl Protocol for LetterProtocol {
@@ -233,7 +235,7 @@ impl Protocol for LetterProtocol {
         Connection { input: ReceiveBuffer::new(4096), owed: 0 }
     }
 
-    fn next(&mut self, connection: &mut Connection, visit: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
+    fn next(&mut self, connection: &mut Connection, context: &mut PollContext<'_, Call>) -> ProtocolEvent<Call> {
         let (mut length, bytes) = (1, connection.input.bytes());
         let (cost, answer) = match bytes.first() {
             Some(b'c') => (CALL, 1),
@@ -255,7 +257,7 @@ impl Protocol for LetterProtocol {
                     b'm' => ProtocolEvent::Handled,
                     b'v' => ProtocolEvent::Violation,
                     b'r' => {
-                        visit.out().push(b'r');
+                        context.out().push(b'r');
                         ProtocolEvent::Rejected
                     }
                     _ => ProtocolEvent::Close(CloseReason::SILENT),
@@ -265,7 +267,7 @@ impl Protocol for LetterProtocol {
         self.0.advance(ITEM);
         connection.input.consume(length);
         connection.owed += 1;
-        visit.count_received();
+        context.count_received();
         ProtocolEvent::Call { call: Call { cost, answer }, is_admitted: true }
     }
 
@@ -283,10 +285,10 @@ impl Protocol for LetterProtocol {
     fn close_with(
         &mut self,
         connection: &mut Connection,
-        why: CloseReason,
-        visit: &mut PollContext<'_, Call>,
+        reason: CloseReason,
+        context: &mut PollContext<'_, Call>,
     ) -> usize {
-        visit.out().extend_from_slice(format!("{why:?}").split(' ').next().unwrap().as_bytes());
+        context.out().extend_from_slice(format!("{reason:?}").split(' ').next().unwrap().as_bytes());
         std::mem::take(&mut connection.owed)
     }
 
@@ -318,7 +320,7 @@ impl Protocol for LetterProtocol {
 
 // ---- the core ----
 
-/// A server of one core.
+/// A server with one core.
 pub(super) struct TestServer {
     pub(super) core: Core<LetterProtocol, Socket>,
     pub(super) handle: Handle<LetterProtocol>,
@@ -330,11 +332,11 @@ impl TestServer {
         TestServer::build(limits, |_| None)
     }
 
-    /// Encrypted, if `encryption` makes something of the clock's hand.
+    /// Makes a server. It is encrypted if `encryption` returns one for the server's clock.
     pub(super) fn build(limits: Limits, encryption: impl Fn(&ManualTime) -> Option<Arc<dyn Encryption>>) -> Self {
-        let (clock, hand) = Clock::manual();
-        // Tests begin when a core has been there for a while.
-        hand.advance(Nanos::from_secs(1));
+        let (clock, manual_time) = Clock::manual();
+        // Tests begin when the core has run for a while.
+        manual_time.advance(Nanos::from_secs(1));
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
         let halves = none::ALGORITHM.server(&Params::default(), &environment).unwrap();
         let poll = Poll::new().unwrap();
@@ -347,7 +349,7 @@ impl TestServer {
             watch: None,
             shadow: None,
             about: ServiceInfo::default(),
-            encryption: encryption(&hand),
+            encryption: encryption(&manual_time),
             tenants: Arc::default(),
             handshakes: HandshakeCounters::default(),
         });
@@ -355,15 +357,15 @@ impl TestServer {
         let limits = Limits { io_uring: IoUring::Off, ..limits };
         let admission = halves.cores.into_iter().next().unwrap();
         let local = CoreState::new(0, handle.clone(), admission, limits);
-        let core = Core::new(LetterProtocol(hand.clone()), local, poll, None, None, Vec::new()).unwrap();
-        TestServer { core, handle, time: hand }
+        let core = Core::new(LetterProtocol(manual_time.clone()), local, poll, None, None, Vec::new()).unwrap();
+        TestServer { core, handle, time: manual_time }
     }
 
     pub(super) fn now(&self) -> Time {
         self.handle.shared.clock.now()
     }
 
-    /// A client that connects. It has room for all that comes.
+    /// Connects a client, whose capacity is unlimited.
     pub(super) fn connect(&mut self) -> Client {
         let (near, far) = UnixStream::pair().unwrap();
         let wire = Arc::new(Mutex::new(Wire {
@@ -387,7 +389,7 @@ impl TestServer {
         self.core.poll(Some(Duration::ZERO)).unwrap();
     }
 
-    /// Executes all calls that wait; how many.
+    /// Executes all waiting calls and returns their number.
     pub(super) fn run(&mut self) -> usize {
         let mut count = 0;
         while let Some((queued, Work::Job(job))) = self.handle.shared.queues.pop(0) {
@@ -397,7 +399,7 @@ impl TestServer {
         count
     }
 
-    /// Polls and executes until nothing goes on any more; how many calls.
+    /// Polls and executes until nothing changes any more. Returns the number of calls.
     pub(super) fn settle(&mut self) -> usize {
         (0..20)
             .map(|_| {
@@ -408,7 +410,7 @@ impl TestServer {
             .sum()
     }
 
-    /// Lets time pass, sweeps included.
+    /// Lets time pass, scans included.
     pub(super) fn pass(&mut self, span: Nanos) {
         let end = self.now() + span;
         while self.now() < end {

@@ -1,4 +1,4 @@
-//! A small server for the tests: a thread per connection, real sockets, behaviour as asked.
+//! A small server for the tests: a thread per connection, real sockets, configurable behaviour.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,13 +16,13 @@ use leeward_rpc::wire::{
 /// Behaviour of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
-    /// Drops every n-th call; 0 drops none.
+    /// Rejects every n-th call; 0 rejects none.
     pub(crate) drop_every: u64,
     /// Fails every n-th call; 0 fails none.
     pub(crate) fail_every: u64,
-    /// Does nothing for so long, once, when it has seen so many calls.
+    /// Stalls once for this time, at this call.
     pub(crate) stall: Option<(u64, Duration)>,
-    /// Closes all connections when it has seen so many calls.
+    /// Closes all connections at this call.
     pub(crate) die_after: Option<u64>,
     /// Never answers.
     pub(crate) mute: bool,
@@ -85,18 +85,18 @@ impl Server {
         Server { address, state }
     }
 
-    /// Connections accepted.
+    /// Number of accepted connections.
     #[allow(dead_code, reason = "not every test that uses this server asks")]
     pub(crate) fn connections(&self) -> usize {
         self.state.sockets.lock().unwrap().len()
     }
 
-    /// Calls received.
+    /// Number of received calls.
     pub(crate) fn calls(&self) -> u64 {
         self.state.calls.load(Ordering::SeqCst)
     }
 
-    /// Sum of the service times asked for, in nanoseconds.
+    /// Sum of the requested service times, in nanoseconds.
     pub(crate) fn service_ns(&self) -> u64 {
         self.state.service_ns.load(Ordering::SeqCst)
     }
@@ -156,7 +156,7 @@ fn answer(state: &State, call: &Call<'_>, feedback: Feedback) -> Option<Frame<'s
         }
         *stalled
     };
-    // All connections' threads wait: the server as a whole stands still.
+    // All connections' threads wait: the whole server stalls.
     if let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now())) {
         std::thread::sleep(left);
     }
@@ -164,8 +164,8 @@ fn answer(state: &State, call: &Call<'_>, feedback: Feedback) -> Option<Frame<'s
         return None;
     }
     let answer = Answer { request: call.request, timestamp: call.timestamp, feedback, sojourn: Nanos32(1_000) };
-    let turn = state.answers.fetch_add(1, Ordering::SeqCst) + 1;
-    let is_due = |every: u64| every > 0 && turn.is_multiple_of(every);
+    let number_answered = state.answers.fetch_add(1, Ordering::SeqCst) + 1;
+    let is_due = |every: u64| every > 0 && number_answered.is_multiple_of(every);
     Some(if is_due(behaviour.drop_every) {
         Frame::Drop(Rejection {
             answer,

@@ -1,11 +1,12 @@
-//! How long to wait before the next attempt at a connection: exponential, with jitter, bounded.
+//! Wait before the next connection attempt: exponential, with jitter, bounded.
 
 use leeward_core::units::Nanos;
 
 use super::random::Random;
 
-/// Half of a span that doubles, and up to the other half by chance: clients that lost one server at one moment don't come
-/// back at one moment, and none comes back at once.
+/// Backoff that waits half of a doubling span, plus a random part of the other half.
+///
+/// Clients that lost one server at one moment do not return together, and none returns at once.
 #[derive(Clone, Debug)]
 pub(super) struct Backoff {
     least: Nanos,
@@ -18,14 +19,14 @@ impl Backoff {
         Backoff { least, most, span: least }
     }
 
-    /// The wait after one more failure.
+    /// Wait after another failure.
     pub(super) fn next(&mut self, random: &mut Random) -> Nanos {
         let half = self.span.0 / 2;
         self.span = (self.span * 2).min(self.most);
         Nanos(half + random.below(half + 1))
     }
 
-    /// Ends the series of failures: an attempt succeeded.
+    /// Ends the series of failures after a successful attempt.
     pub(super) fn reset(&mut self) {
         self.span = self.least;
     }

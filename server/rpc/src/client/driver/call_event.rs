@@ -1,4 +1,4 @@
-//! A connection's event about one call, kept until the connection is not borrowed any more.
+//! Event of a connection about one call, kept until the borrow of the connection ends.
 
 use leeward_core::client::LocalOutcome;
 use leeward_core::units::Nanos;
@@ -7,14 +7,14 @@ use crate::client::{Event, RequestStage};
 use crate::wire::{FailureCode, PayloadLimit, RejectCode};
 
 pub(super) struct CallEvent {
-    /// Of which call.
+    /// Number of the call.
     pub(super) number: u64,
-    /// From which connection.
+    /// Index of the connection.
     pub(super) link: usize,
     pub(super) outcome: LinkOutcome,
 }
 
-/// How a call has ended at a connection, which need not be its end.
+/// Outcome of a call at one connection, which need not be the call's final outcome.
 pub(super) enum LinkOutcome {
     Completed { payload: Vec<u8>, round_trip: Nanos, sojourn: Nanos },
     Rejected { reason: RejectCode, words: String, retry_after: Nanos, round_trip: Nanos },
@@ -25,8 +25,8 @@ pub(super) enum LinkOutcome {
 }
 
 impl CallEvent {
-    /// Takes down a connection's events.
-    pub(super) fn recorder(link: usize, notes: &mut Vec<CallEvent>) -> impl FnMut(Event<'_, u64>) {
+    /// Records a connection's events in `events`.
+    pub(super) fn recorder(link: usize, events: &mut Vec<CallEvent>) -> impl FnMut(Event<'_, u64>) {
         move |event| {
             let number = *event.token();
             let end = match event {
@@ -43,7 +43,7 @@ impl CallEvent {
                 Event::TooLong { limit, .. } => LinkOutcome::TooLong(limit),
                 Event::Disconnected { stage: at, .. } => LinkOutcome::Disconnected(at),
             };
-            notes.push(CallEvent { number, link, outcome: end });
+            events.push(CallEvent { number, link, outcome: end });
         }
     }
 }

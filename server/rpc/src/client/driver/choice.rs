@@ -1,25 +1,26 @@
-//! Which connection a call goes to.
+//! Choice of the connection for a call.
 //!
-//! Of two at random the better one: nearly as even as looking at all, without all clients taking the same one for the best
-//! (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001). If neither could send at once, any that
-//! could: credit must not lie idle at one connection while a call waits at another.
+//! Takes the better of two random connections (Mitzenmacher, The Power of Two Choices in Randomized
+//! Load Balancing, 2001). That is nearly as even as a scan of all, and clients do not all take the
+//! same best one. If neither could send at once, takes any that could: credit must not lie idle
+//! at one connection while a call waits at another.
 
 use std::cmp::Reverse;
 
 use super::random::Random;
 
-/// How a connection that is up stands. The smaller, the better.
+/// Rank of an open connection. Smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LinkRank {
-    /// Its server has just rejected a call, has asked to be left alone for a while, or is about to stop.
+    /// The server has just rejected a call, has asked for a pause, or is about to stop.
     pub(super) is_avoided: bool,
-    /// A call would have to wait: the algorithm's gate is closed, or others wait.
+    /// A call would have to wait: the algorithm's gate is closed, or other calls wait.
     pub(super) held: bool,
-    /// Calls that wait.
+    /// Number of waiting calls.
     pub(super) waiting: u32,
-    /// Calls that could be sent besides those unanswered.
+    /// Number of calls that could leave besides the unanswered ones.
     pub(super) headroom: Reverse<u32>,
-    /// Calls unanswered.
+    /// Number of unanswered calls.
     pub(super) in_flight: u32,
 }
 
@@ -29,11 +30,11 @@ impl LinkRank {
     }
 }
 
-/// Chooses one of `candidates`; `None` if there is none.
+/// Chooses one of `candidates`; `None` if the list is empty.
 pub(super) fn choose(
     candidates: &[usize],
     random: &mut Random,
-    mut standing: impl FnMut(usize) -> LinkRank,
+    mut rank: impl FnMut(usize) -> LinkRank,
 ) -> Option<usize> {
     let count = candidates.len();
     let first = random.below(count as u64) as usize;
@@ -41,15 +42,15 @@ pub(super) fn choose(
     if count == 1 {
         return Some(best);
     }
-    // Another one than the first, each as likely.
+    // Another one than the first, each equally likely.
     let second = candidates[(first + 1 + random.below(count as u64 - 1) as usize) % count];
-    let (mut stands, other) = (standing(best), standing(second));
-    if other < stands {
-        (best, stands) = (second, other);
+    let (mut best_rank, second_rank) = (rank(best), rank(second));
+    if second_rank < best_rank {
+        (best, best_rank) = (second, second_rank);
     }
-    if !stands.is_sendable()
+    if !best_rank.is_sendable()
         && let Some(better) =
-            (1..count).map(|step| candidates[(first + step) % count]).find(|at| standing(*at).is_sendable())
+            (1..count).map(|step| candidates[(first + step) % count]).find(|at| rank(*at).is_sendable())
     {
         return Some(better);
     }
@@ -62,12 +63,12 @@ mod tests {
 
     const IDLE: LinkRank = LinkRank { is_avoided: false, held: false, waiting: 0, headroom: Reverse(4), in_flight: 0 };
 
-    /// How often each of four is chosen in a thousand.
-    fn shares(standings: [LinkRank; 4]) -> [u32; 4] {
+    /// Choices of each of four connections, out of a thousand.
+    fn shares(ranks: [LinkRank; 4]) -> [u32; 4] {
         let mut random = Random::new(1);
         let mut shares = [0; 4];
         for _ in 0..1_000 {
-            shares[choose(&[0, 1, 2, 3], &mut random, |at| standings[at]).unwrap()] += 1;
+            shares[choose(&[0, 1, 2, 3], &mut random, |at| ranks[at]).unwrap()] += 1;
         }
         shares
     }
@@ -84,8 +85,8 @@ mod tests {
     fn credit_is_found_wherever_it_lies() {
         let held = LinkRank { held: true, waiting: 1, ..IDLE };
         assert_eq!(shares([held, held, held, IDLE]), [0, 0, 0, 1_000]);
-        let resting = LinkRank { is_avoided: true, ..IDLE };
-        assert_eq!(shares([resting, resting, IDLE, resting]), [0, 0, 1_000, 0]);
+        let avoided = LinkRank { is_avoided: true, ..IDLE };
+        assert_eq!(shares([avoided, avoided, IDLE, avoided]), [0, 0, 1_000, 0]);
         let longer = LinkRank { waiting: 5, ..held };
         let shares = shares([held, longer, longer, longer]);
         assert!(shares[0] > 400 && shares[0] < 600, "where all wait, the shorter queue of two: {shares:?}");

@@ -1,24 +1,28 @@
-//! Attempts at a connection: which of a server's addresses is next, when, and in which version of the protocol. Never here: sockets
-//! (`life`).
+//! Schedule of connection attempts: the next address of a server, its time, and the protocol
+//! version.
+//!
+//! Does not contain sockets (`socket_connection`).
 
 use super::backoff::Backoff;
 use super::random::Random;
 use crate::wire::Version;
 use leeward_core::units::{Nanos, Time};
 
-/// Attempts at one server.
+/// Attempts to connect to one server.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectAttempts {
     made: usize,
     retry_at: Time,
     backoff: Backoff,
-    /// A connection that has held for longer is no failure.
+    /// A connection that has lasted longer counts as a success.
     stable_after: Nanos,
     version: Version,
 }
 
 impl ConnectAttempts {
-    /// None so far; the first may be made at once. Waits between failures begin with the first span and double up to the second.
+    /// Creates a schedule whose first attempt is due at once.
+    ///
+    /// The wait after a failure begins with the first span and doubles up to the second.
     pub(crate) fn new(backoff: (Nanos, Nanos)) -> Self {
         ConnectAttempts {
             made: 0,
@@ -29,54 +33,57 @@ impl ConnectAttempts {
         }
     }
 
-    /// When the next one may be made.
+    /// Earliest time of the next attempt.
     pub(crate) fn next_at(&self) -> Time {
         self.retry_at
     }
 
-    /// The next one may be made now.
+    /// Makes the next attempt due now.
     pub(crate) fn expedite(&mut self, now: Time) {
         self.retry_at = self.retry_at.min(now);
     }
 
-    /// How long a connection must have been ready to count as a success.
+    /// Time that a connection must have been ready to count as a success.
     pub(crate) fn stable_after(&self) -> Nanos {
         self.stable_after
     }
 
-    /// Version of the protocol in which the next one is made.
+    /// Protocol version of the next attempt.
     pub(crate) fn version(&self) -> Version {
         self.version
     }
 
-    /// The address to try now, in turn.
+    /// Returns the address to try now, in turn.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the list is empty.
     pub(crate) fn next<'a, A>(&mut self, addresses: &'a [A]) -> &'a A {
         let address = &addresses[self.made % addresses.len()];
         self.made += 1;
         address
     }
 
-    /// The last attempt has ended, by failing or later. The other addresses of the server come first, then a wait.
+    /// Records the end of the last attempt, failed or later. The server's other addresses come
+    /// first, then a wait.
     pub(crate) fn record_end(&mut self, now: Time, addresses: usize, random: &mut Random) {
         let tried_all = self.made.is_multiple_of(addresses);
         self.retry_at = if tried_all { now + self.backoff.next(random) } else { now };
     }
 
-    /// The last attempt has led to something: failures are counted anew.
+    /// Records a success of the last attempt, which resets the backoff.
     pub(crate) fn record_success(&mut self) {
         self.backoff.reset();
     }
 
-    /// A connection that has held is over. The next server at these addresses may speak a newer version.
+    /// Records the end of a stable connection. The next server at these addresses may speak a newer
+    /// version.
     pub(crate) fn reset(&mut self) {
         self.record_success();
         self.version = Version::NEWEST;
     }
 
-    /// The server does not speak the version: it is asked at once in an older one, if there is one.
+    /// Falls back to an older version, if there is one, and retries at once: the server does not
+    /// speak the current one.
     pub(crate) fn downgrade_version(&mut self, now: Time) {
         if self.version > Version::One {
             self.version = Version::One;

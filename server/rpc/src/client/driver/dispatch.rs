@@ -1,8 +1,14 @@
-//! Dispatch of calls: the connection that a call goes to, and what its end there means: its end, or another attempt.
+//! Dispatch of calls: the connection for a call, and the effect of its end there: a final outcome
+//! or another attempt.
 //!
-//! A call goes to another connection in two cases. It was never sent (its connection was lost while it waited, or its
-//! controller foresaw a rejection): that costs no server anything. Or a server rejected it before it was begun, another
-//! replica is up, and the retry budget allows it. What may have been executed is never sent again.
+//! A call goes to another connection in two cases:
+//!
+//! - It was never sent: its connection was lost while it waited, or its controller foresaw a
+//!   rejection. That costs no server anything.
+//! - A server rejected it before it was begun, another replica is up, and the retry budget allows
+//!   it.
+//!
+//! A call that may have been executed is never sent again.
 
 use leeward_core::client::{LocalOutcome, LocalReason};
 use leeward_core::units::{Nanos, Time};
@@ -19,44 +25,47 @@ use crate::client::counters::count;
 use crate::client::datagrams::Transport;
 use crate::wire::{FailureCode, RejectCode};
 
-/// A server that is about to stop is left alone for so long: until it has closed the connection, most likely.
+/// Time for which clients avoid a stopping server: by then it has most likely closed the
+/// connection.
 const STOPPING_AVOIDANCE: Nanos = Nanos::from_secs(1);
 
 impl Driver {
-    /// Sends a call on its way: to a connection, or to wait for one.
+    /// Dispatches a call to a connection, or to a queue for one.
     pub(super) fn dispatch(&mut self, number: u64, now: Time) {
         let Some(call) = self.calls.get(number) else { return };
         call.over_tcp = call.over_tcp && self.settings.has_tcp();
-        let (refused_by, by_stream) = (call.excluded, call.over_tcp);
+        let (excluded, over_tcp) = (call.excluded, call.over_tcp);
         call.location = CallLocation::InTransit;
-        if let Some(link) = self.choose(refused_by, by_stream, now) {
+        if let Some(link) = self.choose(excluded, over_tcp, now) {
             self.submit(number, link, now);
-        } else if refused_by != 0 {
-            // Those that are left have refused it.
+        } else if excluded != 0 {
+            // The remaining replicas have rejected the call.
             let reason = self.last_failure();
             self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
         } else {
             if let Some(call) = self.calls.get(number) {
                 call.location = CallLocation::Unassigned;
             }
-            if let Some((displaced, _)) = self.unassigned[usize::from(by_stream)].push(now, number) {
+            if let Some((displaced, _)) = self.unassigned[usize::from(over_tcp)].push(now, number) {
                 let waited = self.age(displaced, now);
                 self.finish(displaced, Err(CallError::QueueFull { waited }));
             }
         }
     }
 
-    /// A connection to a replica that is not `excluded` (a bit each), over TCP if it is to be. A fallback where there is no other.
-    pub(super) fn choose(&mut self, excluded: u64, by_stream: bool, now: Time) -> Option<usize> {
+    /// Chooses a connection to a replica outside `excluded` (one bit each), over TCP if `over_tcp`.
+    ///
+    /// Takes a fallback only if there is no other.
+    pub(super) fn choose(&mut self, excluded: u64, over_tcp: bool, now: Time) -> Option<usize> {
         let Driver { links, settings, random, up, fallbacks, .. } = self;
         for list in [up, fallbacks] {
-            let chosen = if excluded == 0 && !by_stream {
+            let chosen = if excluded == 0 && !over_tcp {
                 choose(list, random, |link| links[link].rank(now))
             } else {
                 let fits = |link: &usize| {
                     let replica = links[*link].replica;
                     excluded & bit(replica) == 0
-                        && (!by_stream || settings.replicas[replica].transport == Transport::Tcp)
+                        && (!over_tcp || settings.replicas[replica].transport == Transport::Tcp)
                 };
                 let others: Vec<usize> = list.iter().copied().filter(fits).collect();
                 choose(&others, random, |link| links[link].rank(now))
@@ -68,8 +77,9 @@ impl Driver {
         None
     }
 
-    /// The replicas that are not asked any more when this link's has refused a call, a bit each: itself, and fallbacks, which may be
-    /// the same server.
+    /// Replicas that a call skips after this link has rejected it, one bit each.
+    ///
+    /// These are the link's replica and all fallbacks, which may be the same server.
     fn excluded_by(&self, link: usize) -> u64 {
         bit(self.links[link].replica) | self.fallback_bits
     }
@@ -80,38 +90,40 @@ impl Driver {
         call.location = request.map_or(CallLocation::InTransit, |request| CallLocation::OnLink { link, request });
     }
 
-    /// Takes in what the connections have said. Each call's end is decided here, or it is sent on its way again; a call goes
-    /// to each replica at most once for being refused, so this ends.
+    /// Handles the connections' events: each call gets its final outcome here, or is dispatched
+    /// again.
+    ///
+    /// A call goes to each replica at most once after rejections, so the loop ends.
     pub(super) fn settle(&mut self, now: Time) {
         while !self.call_events.is_empty() {
-            let mut notes = std::mem::take(&mut self.call_events);
-            for note in notes.drain(..) {
-                self.settle_event(note, now);
+            let mut events = std::mem::take(&mut self.call_events);
+            for event in events.drain(..) {
+                self.settle_event(event, now);
             }
             if self.call_events.is_empty() {
-                self.call_events = notes;
+                self.call_events = events;
             }
         }
     }
 
-    fn settle_event(&mut self, note: CallEvent, now: Time) {
-        let CallEvent { number, link, outcome: end } = note;
-        let refused = self.excluded_by(link);
-        let is_far = self.settings.replicas[self.links[link].replica].transport == Transport::Udp;
+    fn settle_event(&mut self, event: CallEvent, now: Time) {
+        let CallEvent { number, link, outcome: link_outcome } = event;
+        let excluded = self.excluded_by(link);
+        let is_udp = self.settings.replicas[self.links[link].replica].transport == Transport::Udp;
         let Some(call) = self.calls.get(number) else { return };
         let (latency, retries, length) = (now.since(call.made), call.retries, call.payload.len());
-        let outcome = match end {
+        let outcome = match link_outcome {
             LinkOutcome::Completed { payload, round_trip, sojourn } => {
                 self.links[link].record_success();
                 let replica = self.links[link].replica;
-                // Two cores' clocks may differ by a little.
+                // The clocks of two cores may differ slightly.
                 let latency = latency.max(round_trip);
                 Ok(Response { payload, latency, round_trip, sojourn, replica, retries })
             }
             LinkOutcome::Rejected { reason, words, retry_after, round_trip } => {
                 self.links[link].record_success();
-                let rest = retry_after.max(self.avoidance_after(round_trip));
-                self.avoid(link, reason, rest, now);
+                let avoidance = retry_after.max(self.avoidance_after(round_trip));
+                self.avoid(link, reason, avoidance, now);
                 if self.retry(number, link, reason, retry_after, now) {
                     return;
                 }
@@ -124,10 +136,10 @@ impl Driver {
             LinkOutcome::Failed { code: FailureCode::ResponseTooLarge, .. } => Err(CallError::ResponseTooLarge),
             LinkOutcome::Failed { code: FailureCode::Failed, words } => Err(CallError::Failed { message: words }),
             LinkOutcome::Local(LocalOutcome { reason: LocalReason::Throttled, .. }) => {
-                let by_stream = call.over_tcp;
-                let refused_by = call.excluded | refused;
-                call.excluded = refused_by;
-                if let Some(other) = self.choose(refused_by, by_stream, now) {
+                let over_tcp = call.over_tcp;
+                let all_excluded = call.excluded | excluded;
+                call.excluded = all_excluded;
+                if let Some(other) = self.choose(all_excluded, over_tcp, now) {
                     return self.submit(number, other, now);
                 }
                 Err(CallError::Throttled)
@@ -136,7 +148,7 @@ impl Driver {
                 Err(CallError::QueueFull { waited: latency })
             }
             LinkOutcome::Local(_) => Err(CallError::Expired { waited: latency }),
-            LinkOutcome::TooLong(_) if is_far && self.settings.has_tcp() => {
+            LinkOutcome::TooLong(_) if is_udp && self.settings.has_tcp() => {
                 call.over_tcp = true;
                 return self.dispatch(number, now);
             }
@@ -150,28 +162,31 @@ impl Driver {
         self.finish(number, outcome);
     }
 
-    /// How long another replica is preferred to one that has just rejected. A server that rejects is quick to answer, so it
-    /// would look idle and attract more. Some of its round trips, by chance: clients must not change sides together.
+    /// Time for which other replicas are preferred to one that has just rejected.
+    ///
+    /// A rejecting server responds quickly, so it would look idle and attract more calls. The time
+    /// is a random number of its round trips, so that clients do not switch together.
     fn avoidance_after(&mut self, round_trip: Nanos) -> Nanos {
         round_trip * (5 + self.random.below(11))
     }
 
-    /// Others are preferred to this replica, over any of its connections, for so long.
+    /// Prefers other replicas to this link's, over any of its connections, for `span`.
     fn avoid(&mut self, link: usize, reason: RejectCode, span: Nanos, now: Time) {
-        let rest = if reason == RejectCode::ShuttingDown { STOPPING_AVOIDANCE } else { span };
+        let avoidance = if reason == RejectCode::ShuttingDown { STOPPING_AVOIDANCE } else { span };
         let replica = self.links[link].replica;
         for link in self.links.iter_mut().filter(|link| link.replica == replica) {
-            link.avoid_until = link.avoid_until.max(now + rest);
+            link.avoid_until = link.avoid_until.max(now + avoidance);
         }
     }
 
-    /// Whether a rejected call has been sent to another replica.
+    /// Sends a rejected call to another replica. Returns whether it did.
     fn retry(&mut self, number: u64, link: usize, reason: RejectCode, retry_after: Nanos, now: Time) -> bool {
-        let refused = self.excluded_by(link);
+        let excluded = self.excluded_by(link);
         let Some(call) = self.calls.get(number) else { return false };
-        call.excluded |= refused;
-        let (refused_by, by_stream) = (call.excluded, call.over_tcp);
-        // "May be sent again, here or elsewhere, after `retry_after`" (docs/protocol.md): a hint is the caller's to follow.
+        call.excluded |= excluded;
+        let (all_excluded, over_tcp) = (call.excluded, call.over_tcp);
+        // "May be sent again, here or elsewhere, after `retry_after`" (docs/protocol.md): the
+        // caller follows the hint.
         let worth_it = effect_of(reason) == Effect::Excluded
             && retry_after == Nanos::ZERO
             && call.retries < self.settings.retries_max
@@ -179,7 +194,7 @@ impl Driver {
         if !worth_it {
             return false;
         }
-        let Some(other) = self.choose(refused_by, by_stream, now) else { return false };
+        let Some(other) = self.choose(all_excluded, over_tcp, now) else { return false };
         if !self.retries.try_withdraw() {
             return false;
         }
@@ -191,14 +206,14 @@ impl Driver {
         true
     }
 
-    /// Takes a call back from wherever it is. Whether it may have an effect all the same.
+    /// Removes a call from its location. Returns whether it may have an effect all the same.
     pub(super) fn withdraw(&mut self, number: u64, now: Time) -> Effect {
-        let place = self.calls.get(number).map_or(CallLocation::InTransit, |call| call.location);
-        match place {
+        let location = self.calls.get(number).map_or(CallLocation::InTransit, |call| call.location);
+        match location {
             CallLocation::InTransit => Effect::Excluded,
             CallLocation::Unassigned => {
-                for lobby in &mut self.unassigned {
-                    lobby.remove(now, |waiting| *waiting == number);
+                for queue in &mut self.unassigned {
+                    queue.remove(now, |waiting| *waiting == number);
                 }
                 Effect::Excluded
             }
@@ -211,7 +226,7 @@ impl Driver {
         }
     }
 
-    /// The caller has dropped its future.
+    /// Ends a call whose caller has dropped the future.
     pub(super) fn cancel(&mut self, number: u64, now: Time) {
         self.withdraw(number, now);
         if self.calls.remove(number).is_some() {
@@ -220,22 +235,22 @@ impl Driver {
         }
     }
 
-    /// How long ago a call was made.
+    /// Time since a call was made.
     pub(super) fn age(&mut self, number: u64, now: Time) -> Nanos {
         self.calls.get(number).map_or(Nanos::ZERO, |call| now.since(call.made))
     }
 
-    /// The end of a call. It is in no queue any more.
+    /// Ends a call with its final outcome. No queue holds it any more.
     pub(super) fn finish(&mut self, number: u64, outcome: Outcome) {
         let Some(call) = self.calls.remove(number) else { return };
         self.shared.counters.record_outcome(&outcome);
         self.shared.inbox.finish_call();
-        // Nobody is there any more if the future has just been dropped.
+        // The receiver is gone if the future has just been dropped.
         let _ = call.answer.send(outcome);
     }
 }
 
-/// A replica's bit; there are no more than 64.
+/// Bit of a replica; there are at most 64.
 pub(super) fn bit(replica: usize) -> u64 {
     1 << (replica % 64)
 }

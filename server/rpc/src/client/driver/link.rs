@@ -1,5 +1,7 @@
-//! A connection to a replica, over its lives: calls, its loss, the wait for the next attempt. The fate of calls is reported as [`Note`]s;
-//! deciding about them is `dispatch`'s.
+//! A connection to a replica, with its reconnections: calls, loss, and the wait for the next
+//! attempt.
+//!
+//! The link reports outcomes of calls as [`CallEvent`]s; `dispatch` decides about them.
 
 use std::cmp::Reverse;
 use std::io;
@@ -34,9 +36,10 @@ pub(super) struct Link {
     attempts: ConnectAttempts,
     pub(super) failure: ConnectionFailure,
     pub(super) failed_at: Time,
-    /// The connection has become ready, and its owner has not been told yet.
+    /// Whether the connection has become ready since the last [`Link::take_connected`].
     has_connected: bool,
-    /// Another server is preferred until then: this one has asked for that, rejected a call, or is about to stop.
+    /// Other servers are preferred until then: this one asked for a pause, rejected a call, or is
+    /// about to stop.
     pub(super) avoid_until: Time,
 }
 
@@ -65,20 +68,20 @@ impl Link {
 
     // ---- calls ----
 
-    /// Whether calls may be submitted.
+    /// Whether the link accepts calls.
     pub(super) fn is_ready(&self) -> bool {
-        self.socket_connection.as_ref().is_some_and(|life| life.is_ready())
+        self.socket_connection.as_ref().is_some_and(|socket| socket.is_ready())
     }
 
     pub(super) fn rank(&mut self, now: Time) -> LinkRank {
-        let resting = now < self.avoid_until;
-        let Some(life) = &mut self.socket_connection else {
-            return LinkRank { is_avoided: resting, held: true, waiting: u32::MAX, headroom: Reverse(0), in_flight: 0 };
+        let avoided = now < self.avoid_until;
+        let Some(socket) = &mut self.socket_connection else {
+            return LinkRank { is_avoided: avoided, held: true, waiting: u32::MAX, headroom: Reverse(0), in_flight: 0 };
         };
-        let connection = life.connection();
+        let connection = socket.connection();
         let in_flight = connection.in_flight();
         LinkRank {
-            is_avoided: resting,
+            is_avoided: avoided,
             held: !connection.would_send(now),
             waiting: connection.waiting(),
             headroom: Reverse(connection.window().min(self.max_outstanding).saturating_sub(in_flight)),
@@ -92,55 +95,65 @@ impl Link {
         number: u64,
         call: &PendingCall,
         random: u64,
-        notes: &mut Vec<CallEvent>,
+        call_events: &mut Vec<CallEvent>,
     ) -> Option<RequestId> {
-        let mut events = CallEvent::recorder(self.index, notes);
-        let Some(life) = &mut self.socket_connection else {
+        let mut events = CallEvent::recorder(self.index, call_events);
+        let Some(socket) = &mut self.socket_connection else {
             events(Event::Disconnected { token: number, stage: RequestStage::Waiting });
             return None;
         };
         let request = Request { method: call.method, payload: &call.payload, priority: call.priority, random };
         match call.budget {
-            None => life.writer().submit(now, number, &request, &mut events),
+            None => socket.writer().submit(now, number, &request, &mut events),
             Some(budget) => {
-                let left = Budget::of(budget.saturating_sub(now.since(call.made)));
-                life.writer().submit_within(now, number, &request, left, &mut events)
+                let remaining = Budget::of(budget.saturating_sub(now.since(call.made)));
+                socket.writer().submit_within(now, number, &request, remaining, &mut events)
             }
         }
     }
 
     /// Cancels a call. Returns whether it had been sent.
-    pub(super) fn cancel(&mut self, now: Time, request: RequestId, notes: &mut Vec<CallEvent>) -> Option<RequestStage> {
-        let life = self.socket_connection.as_mut()?;
-        let (_, at) = life.writer().cancel(now, request, &mut CallEvent::recorder(self.index, notes))?;
+    pub(super) fn cancel(
+        &mut self,
+        now: Time,
+        request: RequestId,
+        call_events: &mut Vec<CallEvent>,
+    ) -> Option<RequestStage> {
+        let socket = self.socket_connection.as_mut()?;
+        let (_, at) = socket.writer().cancel(now, request, &mut CallEvent::recorder(self.index, call_events))?;
         Some(at)
     }
 
-    /// A call has gone well: the server is worth coming back to soon.
+    /// Records a successful call: the client may reconnect to the server soon.
     pub(super) fn record_success(&mut self) {
         self.attempts.record_success();
     }
 
     // ---- time ----
 
-    /// Does the work that is due: an attempt to connect, a connection that takes too long, requests that expire, a sign
-    /// of life.
-    pub(super) fn on_timer(&mut self, now: Time, registry: &Registry, random: &mut Random, notes: &mut Vec<CallEvent>) {
-        let Some(life) = &mut self.socket_connection else {
+    /// Runs due work: a connection attempt, its time limit, expiring requests, a ping.
+    pub(super) fn on_timer(
+        &mut self,
+        now: Time,
+        registry: &Registry,
+        random: &mut Random,
+        call_events: &mut Vec<CallEvent>,
+    ) {
+        let Some(socket) = &mut self.socket_connection else {
             if now >= self.attempts.next_at() {
                 self.connect(now, registry, random);
             }
             return;
         };
-        let done = life.on_timer(now, &mut CallEvent::recorder(self.index, notes));
-        if let Err(trouble) = done {
-            self.disconnect(now, trouble, random, notes);
+        let result = socket.on_timer(now, &mut CallEvent::recorder(self.index, call_events));
+        if let Err(failure) = result {
+            self.disconnect(now, failure, random, call_events);
         }
     }
 
-    /// When [`Link::on_timer`] has something to do next.
+    /// Time at which [`Link::on_timer`] has work next.
     pub(super) fn next_timeout(&mut self, now: Time) -> Time {
-        self.socket_connection.as_mut().map_or(self.attempts.next_at(), |life| life.next_timeout(now))
+        self.socket_connection.as_mut().map_or(self.attempts.next_at(), |socket| socket.next_timeout(now))
     }
 
     // ---- the socket ----
@@ -148,18 +161,18 @@ impl Link {
     fn connect(&mut self, now: Time, registry: &Registry, random: &mut Random) {
         let address = *self.attempts.next(&self.settings.replicas[self.replica].addresses);
         let parts = self.settings.parts().map_err(io::Error::other);
-        let mut terms = self.settings.limits(self.attempts.version());
-        let is_far = self.settings.replicas[self.replica].transport == Transport::Udp;
-        terms.datagrams = is_far.then(|| (random.draw(), self.settings.datagram));
-        let socket = self.socket(address, terms.datagrams, now);
+        let mut limits = self.settings.limits(self.attempts.version());
+        let is_udp = self.settings.replicas[self.replica].transport == Transport::Udp;
+        limits.datagrams = is_udp.then(|| (random.draw(), self.settings.datagram));
+        let socket = self.socket(address, limits.datagrams, now);
         let at = (registry, Token(self.index));
-        match parts.and_then(|parts| SocketConnection::with_socket(socket?, parts, terms, at, now)) {
-            Ok(life) => self.socket_connection = Some(Box::new(life)),
+        match parts.and_then(|parts| SocketConnection::with_socket(socket?, parts, limits, at, now)) {
+            Ok(connection) => self.socket_connection = Some(Box::new(connection)),
             Err(error) => self.schedule_reconnect(now, ConnectionFailure::Lost(error.to_string()), random),
         }
     }
 
-    /// Begins to connect: with TLS, if that is asked for.
+    /// Begins to connect, with TLS if configured.
     fn socket(&self, address: SocketAddr, datagrams: Option<(u64, DatagramSize)>, now: Time) -> io::Result<Socket> {
         #[cfg(feature = "tls")]
         if let Some((tls, name)) = &self.settings.replicas[self.replica].tls {
@@ -168,62 +181,68 @@ impl Link {
         Socket::open(address, datagrams, now)
     }
 
-    /// The poll says something about the socket.
+    /// Records readiness of the socket, as the poll reports it.
     pub(super) fn on_readiness(&mut self, readiness: &Readiness) {
-        if let Some(life) = &mut self.socket_connection {
-            life.on_readiness(readiness);
+        if let Some(socket) = &mut self.socket_connection {
+            socket.on_readiness(readiness);
         }
     }
 
-    /// Whether [`Link::exchange`] has something to do, as far as is known.
+    /// Whether [`Link::exchange`] has known work.
     pub(super) fn is_busy(&self) -> bool {
-        self.socket_connection.as_ref().is_some_and(|life| life.is_busy())
+        self.socket_connection.as_ref().is_some_and(|socket| socket.is_busy())
     }
 
-    /// Whether it has become ready since this was asked last.
+    /// Whether the connection has become ready since the last call of this method.
     pub(super) fn take_connected(&mut self) -> bool {
         std::mem::take(&mut self.has_connected)
     }
 
-    /// Moves bytes, as many as there are up to a bound.
-    pub(super) fn exchange(&mut self, random: &mut Random, notes: &mut Vec<CallEvent>) {
-        let Some(life) = &mut self.socket_connection else { return };
-        let exchanged = life.exchange(&self.clock, &mut CallEvent::recorder(self.index, notes));
+    /// Reads and writes bytes, up to a limit per call.
+    pub(super) fn exchange(&mut self, random: &mut Random, call_events: &mut Vec<CallEvent>) {
+        let Some(socket) = &mut self.socket_connection else { return };
+        let exchanged = socket.exchange(&self.clock, &mut CallEvent::recorder(self.index, call_events));
         match exchanged {
             Ok(is_new) => self.has_connected |= is_new,
-            Err(trouble) => {
+            Err(failure) => {
                 let now = self.clock.now();
-                self.disconnect(now, trouble, random, notes);
+                self.disconnect(now, failure, random, call_events);
             }
         }
     }
 
-    /// Ends whatever the connection still has.
-    fn disconnect(&mut self, now: Time, trouble: ConnectionFailure, random: &mut Random, notes: &mut Vec<CallEvent>) {
-        let life = self.socket_connection.take();
-        let refuses_version = life.as_ref().is_some_and(|life| life.refuses_version());
-        if let Some(life) = life {
-            if life.has_lasted(now, self.attempts.stable_after()) {
+    /// Closes the connection and ends all its calls.
+    fn disconnect(
+        &mut self,
+        now: Time,
+        failure: ConnectionFailure,
+        random: &mut Random,
+        call_events: &mut Vec<CallEvent>,
+    ) {
+        let socket = self.socket_connection.take();
+        let refuses_version = socket.as_ref().is_some_and(|socket| socket.refuses_version());
+        if let Some(socket) = socket {
+            if socket.has_lasted(now, self.attempts.stable_after()) {
                 self.attempts.reset();
             }
-            life.close(now, &mut CallEvent::recorder(self.index, notes));
+            socket.close(now, &mut CallEvent::recorder(self.index, call_events));
         }
-        self.schedule_reconnect(now, trouble, random);
+        self.schedule_reconnect(now, failure, random);
         if refuses_version {
             self.attempts.downgrade_version(now);
         }
     }
 
-    fn schedule_reconnect(&mut self, now: Time, trouble: ConnectionFailure, random: &mut Random) {
-        (self.failure, self.failed_at) = (trouble, now);
+    fn schedule_reconnect(&mut self, now: Time, failure: ConnectionFailure, random: &mut Random) {
+        (self.failure, self.failed_at) = (failure, now);
         self.avoid_until = Time::ZERO;
         self.attempts.record_end(now, self.settings.replicas[self.replica].addresses.len(), random);
     }
 
-    /// The client ends: says good-bye if the server listens.
-    pub(super) fn leave(&mut self, now: Time, notes: &mut Vec<CallEvent>) {
-        if let Some(life) = self.socket_connection.take() {
-            life.leave(now, &mut CallEvent::recorder(self.index, notes));
+    /// Ends the link with the client, and sends a farewell if the server is connected.
+    pub(super) fn leave(&mut self, now: Time, call_events: &mut Vec<CallEvent>) {
+        if let Some(socket) = self.socket_connection.take() {
+            socket.leave(now, &mut CallEvent::recorder(self.index, call_events));
         }
     }
 }

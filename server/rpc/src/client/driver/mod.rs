@@ -1,12 +1,14 @@
-//! The client's thread: one loop that takes calls from the inbox, looks at the clock, moves bytes and sleeps until there
-//! is more of one of these.
+//! The client's thread: one loop that takes calls from the inbox, handles deadlines, moves bytes
+//! and sleeps until there is more work.
 //!
-//! - `dispatch`: what becomes of a call: to which connection it goes, and what its end there means.
-//! - `link`: a connection over its lives. `life`: a socket. `attempts`, `backoff`: the next one. `note`: news about a call.
-//! - `table`: the calls under way. `choice`: to which connection a call goes, without I/O.
-//! - `timer`, `random`: time and chance.
+//! - `dispatch`: the connection for a call, and the effect of its end there.
+//! - `link`: a connection with its reconnections. `socket_connection`: one socket connection.
+//!   `connect_attempts`, `backoff`: the next attempt. `call_event`: events about a call.
+//! - `table`: the calls in flight. `choice`: the choice of a connection, without I/O.
+//! - `timer`, `random`: time and randomness.
 //!
-//! Never here: whether a call may leave (the client half of the algorithm, inside each connection).
+//! Does not contain the decision when a call may leave (the client half of the algorithm, inside
+//! each connection).
 
 mod backoff;
 mod call_event;
@@ -43,28 +45,28 @@ use random::Random;
 use table::{CallTable, PendingCall};
 use timer::Timer;
 
-/// The poll's token of what is no connection.
+/// Poll token of the waker, which is no connection.
 pub(super) const WAKER: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 
-/// Events that one poll takes.
+/// Events per poll.
 const EVENTS_MAX: usize = 64;
 
 pub(super) struct Driver {
     shared: Arc<SharedState>,
     settings: Arc<Settings>,
-    /// A rejected call that is older is not worth a retry.
+    /// Age up to which a rejected call is retried.
     expiry: Nanos,
     poll: Poll,
     events: Events,
     timer: Timer,
     random: Random,
     links: Vec<Link>,
-    /// The links that take calls, by number. True whenever calls are dispatched.
+    /// Indices of the links that accept calls, in order. Current whenever calls are dispatched.
     up: Vec<usize>,
-    /// Links to fallbacks that take calls, by number.
+    /// Indices of the links to fallbacks that accept calls, in order.
     fallbacks: Vec<usize>,
-    /// Replicas that are fallbacks, a bit each.
+    /// Replicas that are fallbacks, one bit each.
     fallback_bits: u64,
     calls: CallTable,
     /// Calls that wait for a connection: for any, and for one over TCP.
@@ -110,17 +112,17 @@ impl Driver {
         })
     }
 
-    /// Works until the client has ended.
+    /// Runs until the client has ended.
     pub(super) fn run(mut self) {
-        // Whatever ends this thread, a panic of somebody's waker included, nobody shall wait for it.
+        // If this thread ends, even by a panic of a waker, no caller may wait for it.
         let _gone = CloseGuard(Arc::clone(&self.shared));
-        // A poll that fails is as good as the client's end.
+        // A failed poll ends the client.
         while let Ok(PollStatus::Idle | PollStatus::Busy) = self.poll(WaitMode::UntilNeeded) {}
         self.end();
     }
 
-    /// Runs a round.
-    pub(super) fn poll(&mut self, sleep: WaitMode) -> io::Result<PollStatus> {
+    /// Runs one round.
+    pub(super) fn poll(&mut self, wait_mode: WaitMode) -> io::Result<PollStatus> {
         let (mode, now) = self.take_commands();
         if self.is_over(mode) {
             return Ok(PollStatus::Done);
@@ -135,11 +137,11 @@ impl Driver {
         }
         let now = self.shared.clock.now();
         self.refresh(now);
-        // Asked again: the last call may just have ended, and then nothing would end the sleep.
+        // Check again: the last call may just have ended, and then nothing would end the sleep.
         if self.is_over(mode) {
             return Ok(PollStatus::Done);
         }
-        self.wait(now, sleep)
+        self.wait(now, wait_mode)
     }
 
     fn is_over(&self, mode: InboxMode) -> bool {
@@ -153,7 +155,7 @@ impl Driver {
     fn take_commands(&mut self) -> (InboxMode, Time) {
         let mut commands = std::mem::take(&mut self.commands);
         let mode = self.shared.inbox.take(&mut commands);
-        // The clock is read after the calls: none leaves before it was made.
+        // Read the clock after the calls: no call leaves before it was made.
         let now = self.shared.clock.now();
         for command in commands.drain(..) {
             match command {
@@ -172,7 +174,7 @@ impl Driver {
         (mode, now)
     }
 
-    /// Which links take calls has changed, perhaps; what they have said is settled.
+    /// Updates the links that accept calls, and settles their events.
     fn refresh(&mut self, now: Time) {
         self.up.clear();
         self.fallbacks.clear();
@@ -187,11 +189,11 @@ impl Driver {
         }
         self.shared.counters.connected.store(self.up.len() + self.fallbacks.len(), Ordering::Relaxed);
         self.settle(now);
-        for by_stream in [false, true] {
-            // Whatever waits there finds a connection now, and none of it comes back.
-            let waits = !self.unassigned[usize::from(by_stream)].is_empty();
-            if waits && self.choose(0, by_stream, now).is_some() {
-                while let Some((number, _)) = self.unassigned[usize::from(by_stream)].pop(now) {
+        for over_tcp in [false, true] {
+            // Every call that waits there finds a connection now, and none returns to the queue.
+            let waits = !self.unassigned[usize::from(over_tcp)].is_empty();
+            if waits && self.choose(0, over_tcp, now).is_some() {
+                while let Some((number, _)) = self.unassigned[usize::from(over_tcp)].pop(now) {
                     self.dispatch(number, now);
                 }
                 self.settle(now);
@@ -199,17 +201,17 @@ impl Driver {
         }
     }
 
-    /// Ends calls whose time is over.
+    /// Ends calls whose deadline has passed.
     fn on_deadlines(&mut self, now: Time) {
         while let Some(number) = self.calls.take_overdue(now) {
             let effect = self.withdraw(number, now);
             let waited = self.age(number, now);
             self.finish(number, Err(CallError::TimedOut { effect, waited }));
         }
-        for lobby in 0..self.unassigned.len() {
-            while self.unassigned[lobby].oldest().is_some_and(|since| now.since(since) >= self.settings.connection_wait)
+        for queue in 0..self.unassigned.len() {
+            while self.unassigned[queue].oldest().is_some_and(|since| now.since(since) >= self.settings.connection_wait)
             {
-                let Some((number, waited)) = self.unassigned[lobby].pop(now) else { break };
+                let Some((number, waited)) = self.unassigned[queue].pop(now) else { break };
                 let reason = format!("waited {waited} for a connection; the last attempt: {}", self.last_failure());
                 self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
             }
@@ -217,19 +219,20 @@ impl Driver {
         self.settle(now);
     }
 
-    /// Why there is no connection, for people.
+    /// Reason for the lack of a connection, for people.
     fn last_failure(&self) -> String {
-        let told = |link: &Link| format!("{}: {}", self.settings.replicas[link.replica].name, link.failure.message());
-        self.links.iter().max_by_key(|link| link.failed_at).map_or_else(String::new, told)
+        let message =
+            |link: &Link| format!("{}: {}", self.settings.replicas[link.replica].name, link.failure.message());
+        self.links.iter().max_by_key(|link| link.failed_at).map_or_else(String::new, message)
     }
 
-    /// The descriptor that becomes readable when a round has something to do.
+    /// Descriptor that becomes readable when a round has work.
     pub(super) fn descriptor(&self) -> RawFd {
         self.poll.as_raw_fd()
     }
 
-    /// Sleeps, if it may, until a socket is ready, a caller says something or a time has come.
-    fn wait(&mut self, now: Time, sleep: WaitMode) -> io::Result<PollStatus> {
+    /// Sleeps, if allowed, until a socket is ready, a caller sends a command or a deadline passes.
+    fn wait(&mut self, now: Time, wait_mode: WaitMode) -> io::Result<PollStatus> {
         let busy = self.links.iter().any(Link::is_busy);
         let timeout = if busy {
             Some(Duration::ZERO)
@@ -238,7 +241,7 @@ impl Driver {
             let waiting = oldest.map_or(Time::NEVER, |since| since + self.settings.connection_wait);
             let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
             self.timer.arm(now, links.min(waiting).min(self.calls.next_deadline()))?;
-            (sleep == WaitMode::Never).then_some(Duration::ZERO)
+            (wait_mode == WaitMode::Never).then_some(Duration::ZERO)
         };
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -246,7 +249,7 @@ impl Driver {
         }
         for event in &self.events {
             match event.token() {
-                // It is time to look at the inbox, which is done in any case.
+                // The next round reads the inbox in any case.
                 WAKER => {}
                 TIMER => self.timer.on_fired(),
                 Token(index) => {
@@ -259,7 +262,7 @@ impl Driver {
         Ok(if busy || !self.events.is_empty() { PollStatus::Busy } else { PollStatus::Idle })
     }
 
-    /// The client's end: every call ends, the servers are told.
+    /// Ends the client: ends every call, and sends farewells to the servers.
     pub(super) fn end(&mut self) {
         self.shared.inbox.close(InboxMode::Aborting);
         self.up.clear();
@@ -282,7 +285,7 @@ pub(super) enum WaitMode {
     Never,
 }
 
-/// Closes the inbox for good when it is dropped.
+/// Closes the inbox for good when dropped.
 pub(super) struct CloseGuard(pub(super) Arc<SharedState>);
 
 impl Drop for CloseGuard {

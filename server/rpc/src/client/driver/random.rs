@@ -1,6 +1,6 @@
-//! Numbers by chance from a seed: for choices and jitter, never a secret.
+//! Random numbers from a seed: for choices and jitter, never for secrets.
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA'14): any seed will do.
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA'14); any seed works.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// Draws one of `0..count`, near enough evenly; 0 if there is none.
+    /// Draws a number of `0..count`, nearly uniformly; 0 if the range is empty.
     pub(crate) fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(count)) >> 64) as u64
     }

@@ -1,4 +1,6 @@
-//! The socket of a life: a TCP connection, with TLS or without, or a session over datagrams. Never here: what its bytes mean.
+//! Socket of a connection: TCP, with or without TLS, or a session over datagrams.
+//!
+//! Does not contain the meaning of its bytes.
 
 use super::socket_connection::ConnectionFailure;
 use crate::client::datagrams::DatagramStream;
@@ -13,7 +15,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-/// A transport of frames.
+/// Transport of frames.
 pub(super) enum Socket {
     Tcp(TcpStream),
     #[cfg(feature = "tls")]
@@ -22,7 +24,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Begins to connect; with a nonce and a size, by datagrams.
+    /// Begins to connect; over datagrams if a nonce and a size are given.
     pub(super) fn open(address: SocketAddr, datagrams: Option<(u64, DatagramSize)>, now: Time) -> io::Result<Self> {
         if let Some((nonce, size)) = datagrams {
             return Ok(Socket::Datagrams(Box::new(DatagramStream::connect(address, nonce, size, now)?)));
@@ -36,28 +38,28 @@ impl Socket {
         Ok(Socket::Tls(Box::new(TlsStream::new(connect(address)?, session))))
     }
 
-    /// Has readiness told under `token`, until it is dropped.
+    /// Registers the socket with the poll under `token`, until the socket is dropped.
     pub(super) fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
         match self {
             Socket::Tcp(socket) => registry.register(socket, token, interest),
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => registry.register(stream.socket_mut(), token, interest),
-            Socket::Datagrams(far) => registry.register(&mut SourceFd(&far.as_raw_fd()), token, interest),
+            Socket::Datagrams(stream) => registry.register(&mut SourceFd(&stream.as_raw_fd()), token, interest),
         }
     }
 
-    /// Whether a read that does not fill its room has read everything.
+    /// Whether a read that does not fill its buffer has read everything.
     pub(super) fn drains_on_short_read(&self) -> bool {
         matches!(self, Socket::Tcp(_))
     }
 
-    /// Reads what there is, or one frame of it.
+    /// Reads available bytes, or one frame.
     pub(super) fn read(&mut self, clock: impl Fn() -> Time, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.read(into),
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.read(into),
-            Socket::Datagrams(far) => far.read(clock, into),
+            Socket::Datagrams(stream) => stream.read(clock, into),
         }
     }
 
@@ -66,42 +68,42 @@ impl Socket {
             Socket::Tcp(socket) => socket.write(bytes),
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.write(bytes),
-            Socket::Datagrams(far) => far.write(now, bytes),
+            Socket::Datagrams(stream) => stream.write(now, bytes),
         }
     }
 
-    /// Ends a turn of writing.
+    /// Ends a round of writing.
     pub(super) fn finish(&mut self) {
         match self {
             Socket::Tcp(_) => {}
-            // Words of its own that found no room before; what finds none now is told of by the poll.
+            // TLS records that found no space before; the poll announces space for the rest.
             #[cfg(feature = "tls")]
             Socket::Tls(stream) => _ = stream.flush(),
-            Socket::Datagrams(far) => far.finish(),
+            Socket::Datagrams(stream) => stream.finish(),
         }
     }
 
-    /// When the transport itself has something to do.
+    /// Time at which the transport itself has work next.
     pub(super) fn next_timeout(&self) -> Time {
         match self {
             Socket::Tcp(_) => Time::NEVER,
             #[cfg(feature = "tls")]
             Socket::Tls(_) => Time::NEVER,
-            Socket::Datagrams(far) => far.next_timeout(),
+            Socket::Datagrams(stream) => stream.next_timeout(),
         }
     }
 
-    /// Calls that the transport lets be under way; `None` where it knows no bound.
+    /// Calls that the transport allows in flight; `None` without a limit.
     pub(super) fn transport_limit(&self) -> Option<u32> {
         match self {
             Socket::Tcp(_) => None,
             #[cfg(feature = "tls")]
             Socket::Tls(_) => None,
-            Socket::Datagrams(far) => Some(far.congestion_window()),
+            Socket::Datagrams(stream) => Some(stream.congestion_window()),
         }
     }
 
-    /// Whether it was connecting and is connected.
+    /// Whether the socket is connected.
     pub(super) fn is_connected(&self) -> Result<bool, ConnectionFailure> {
         match self {
             Socket::Tcp(socket) => is_connected(socket),
@@ -119,15 +121,15 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Whether a socket that was connecting is connected.
+/// Whether a connecting socket is connected.
 fn is_connected(socket: &TcpStream) -> Result<bool, ConnectionFailure> {
     let lost = |error: io::Error| ConnectionFailure::Lost(error.to_string());
     if let Some(error) = socket.take_error().map_err(lost)? {
         return Err(lost(error));
     }
     match socket.peer_addr() {
-        // On loopback a port without a listener may be given to the very socket that connects to it, which then talks to
-        // itself and keeps the server from coming back.
+        // On loopback, the system may give a port without a listener to the very socket that
+        // connects to it. The socket then talks to itself and keeps the server from coming back.
         Ok(peer) if socket.local_addr().is_ok_and(|local| local == peer) => {
             Err(ConnectionFailure::Lost("nobody listens".into()))
         }

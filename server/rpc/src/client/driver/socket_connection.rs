@@ -1,5 +1,8 @@
-//! A life of a connection: the socket around a [`Connection`], from connecting to its loss. The client's links and those of a tier share it.
-//! Never here: which address is tried and when (`attempts`), and what becomes of calls (the owner's events).
+//! One socket connection: the socket around a [`Connection`], from connecting to its loss. The
+//! client's links and a tier's links share it.
+//!
+//! Does not contain the schedule of attempts (`connect_attempts`), or the outcomes of calls (the
+//! owner's events).
 
 use super::socket::Socket;
 use crate::client::{Connection, ConnectionConfig, ConnectionError, Event, Phase};
@@ -16,65 +19,65 @@ use std::net::SocketAddr;
 /// Reads of one socket before others get their turn.
 const READS_MAX: u32 = 8;
 
-/// Limits of a life.
+/// Limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
-    /// The longest result that is accepted.
+    /// Longest accepted result.
     pub(crate) payload_max: PayloadLimit,
     /// Time until the welcome.
     pub(crate) connect_timeout: Nanos,
-    /// Silence after which the server is asked for a sign of life, and how long it may take for that.
+    /// Silence before a ping, and time limit for the reply.
     pub(crate) keep_alive: (Nanos, Nanos),
     /// Version of the protocol.
     pub(crate) version: Version,
-    /// A nonce for a session over datagrams, and how long they may be; `None` for a TCP connection.
+    /// Nonce of a session over datagrams, and their maximum size; `None` for a TCP connection.
     pub(crate) datagrams: Option<(u64, DatagramSize)>,
 }
 
-/// Why a connection was lost.
+/// Reason for the loss of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnectionFailure {
-    /// The network, or the server's wish.
+    /// The network failed, or the server closed the connection.
     Lost(String),
-    /// The server broke the protocol.
+    /// The server violated the protocol.
     Protocol(String),
 }
 
 impl ConnectionFailure {
     pub(crate) fn message(&self) -> &str {
         match self {
-            ConnectionFailure::Lost(words) | ConnectionFailure::Protocol(words) => words,
+            ConnectionFailure::Lost(message) | ConnectionFailure::Protocol(message) => message,
         }
     }
 }
 
 impl From<ConnectionError> for ConnectionFailure {
     fn from(error: ConnectionError) -> Self {
-        let words = error.to_string();
+        let message = error.to_string();
         match error {
             ConnectionError::Server { .. } | ConnectionError::ClosedByServer | ConnectionError::LocallyClosed => {
-                ConnectionFailure::Lost(words)
+                ConnectionFailure::Lost(message)
             }
             // A server that dies may do so in the middle of a frame.
-            ConnectionError::Wire(WireError::Truncated { .. }) => ConnectionFailure::Lost(words),
-            // Everything else is something that a server must not say.
-            _ => ConnectionFailure::Protocol(words),
+            ConnectionError::Wire(WireError::Truncated { .. }) => ConnectionFailure::Lost(message),
+            // All other errors are messages that a server must not send.
+            _ => ConnectionFailure::Protocol(message),
         }
     }
 }
 
-/// How far a connection is.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The socket is connecting.
     Connecting,
-    /// The server has not said its welcome.
+    /// The server has not sent its welcome.
     Greeting,
-    /// Calls may go.
+    /// Calls may leave.
     Ready,
 }
 
-/// A life of a connection. `T` is whatever its owner knows a call by.
+/// One socket connection. `T` is the owner's token of a call.
 pub(crate) struct SocketConnection<T> {
     socket: Socket,
     connection: Connection<T>,
@@ -83,44 +86,44 @@ pub(crate) struct SocketConnection<T> {
     since: Time,
     /// The socket may have bytes, or its end.
     readable: bool,
-    /// Nothing will come after what is there, so a short read is not the last.
+    /// The peer has closed: no more bytes will arrive, so a short read is not the last.
     hung_up: bool,
     /// There may be bytes to write.
     dirty: bool,
-    /// When something came last.
+    /// Time of the last input.
     last_received: Time,
-    /// When the server was asked for a sign of life.
+    /// Time of the last ping.
     ping_sent: Option<Time>,
 }
 
 impl<T> SocketConnection<T> {
-    /// Begins to connect. Dropping the life closes the socket and takes it from the poll.
+    /// Begins to connect. Dropping the connection closes the socket and deregisters it.
     pub(crate) fn open(
         address: SocketAddr,
         parts: ClientParts,
-        terms: ConnectionLimits,
-        at: (&Registry, Token),
+        connection_limits: ConnectionLimits,
+        registration: (&Registry, Token),
         now: Time,
     ) -> io::Result<Self> {
-        let socket = Socket::open(address, terms.datagrams, now)?;
-        SocketConnection::with_socket(socket, parts, terms, at, now)
+        let socket = Socket::open(address, connection_limits.datagrams, now)?;
+        SocketConnection::with_socket(socket, parts, connection_limits, registration, now)
     }
 
-    /// As [`Life::open`], over a socket that has begun to connect.
+    /// Like [`SocketConnection::open`], over a socket that has begun to connect.
     pub(super) fn with_socket(
         mut socket: Socket,
         parts: ClientParts,
-        terms: ConnectionLimits,
+        connection_limits: ConnectionLimits,
         (registry, token): (&Registry, Token),
         now: Time,
     ) -> io::Result<Self> {
         socket.register(registry, token, Interest::READABLE | Interest::WRITABLE)?;
-        let ConnectionLimits { payload_max, version, .. } = terms;
+        let ConnectionLimits { payload_max, version, .. } = connection_limits;
         let config = ConnectionConfig { payload_max, version, ..ConnectionConfig::default() };
         Ok(SocketConnection {
             socket,
             connection: Connection::new(parts, config),
-            limits: terms,
+            limits: connection_limits,
             stage: Stage::Connecting,
             since: now,
             readable: false,
@@ -131,21 +134,21 @@ impl<T> SocketConnection<T> {
         })
     }
 
-    /// The connection, to look at it. What it is given to say leaves with [`Life::say`].
+    /// The connection, for reading. New messages need [`SocketConnection::writer`].
     pub(crate) fn connection(&mut self) -> &mut Connection<T> {
         &mut self.connection
     }
 
-    /// The connection, to give it something to say: it leaves with the next [`Life::exchange`].
+    /// The connection, for writing: messages leave with the next [`SocketConnection::exchange`].
     pub(crate) fn writer(&mut self) -> &mut Connection<T> {
         self.dirty = true;
         &mut self.connection
     }
 
-    /// Asks for a sign of life, unless one is awaited. Since when one is.
+    /// Pings the server, unless a reply is awaited. Returns the time of the awaited ping.
     pub(crate) fn ping(&mut self, now: Time) -> Time {
-        match self.ping_sent.filter(|asked| self.last_received < *asked) {
-            Some(asked) => asked,
+        match self.ping_sent.filter(|sent_at| self.last_received < *sent_at) {
+            Some(sent_at) => sent_at,
             None => {
                 self.writer().ping(now);
                 self.ping_sent = Some(now);
@@ -154,17 +157,18 @@ impl<T> SocketConnection<T> {
         }
     }
 
-    /// When something came last.
+    /// Time of the last input.
     pub(crate) fn last_received(&self) -> Time {
         self.last_received
     }
 
-    /// Whether the server has said its welcome, and nobody has ended the connection since.
+    /// Whether the server has sent its welcome, and neither side has closed the connection since.
     pub(crate) fn is_ready(&self) -> bool {
         self.stage == Stage::Ready && self.connection.phase() == Phase::Ready
     }
 
-    /// Whether it was ready and has lasted for longer than `span`: its end is no failure of the last attempt then.
+    /// Whether the connection was ready and has lasted longer than `span`. Then its end is no
+    /// failure of the last attempt.
     pub(crate) fn has_lasted(&self, now: Time, span: Nanos) -> bool {
         self.stage == Stage::Ready && now.since(self.since) > span
     }
@@ -174,22 +178,23 @@ impl<T> SocketConnection<T> {
         self.connection.error().is_some_and(ConnectionError::refuses_version)
     }
 
-    /// Does what is due: the limit of connecting, a sign of life, calls that expire. Those run before the welcome, too, for an owner that
-    /// submits calls by then.
+    /// Runs due work: the time limit of connecting, a ping, expiring calls.
+    ///
+    /// Calls expire before the welcome, too, for an owner that submits calls by then.
     pub(crate) fn on_timer(
         &mut self,
         now: Time,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Result<(), ConnectionFailure> {
-        let ConnectionLimits { connect_timeout, keep_alive: (interval, patience), .. } = self.limits;
+        let ConnectionLimits { connect_timeout, keep_alive: (interval, reply_limit), .. } = self.limits;
         match (self.stage, self.ping_sent) {
             (Stage::Connecting | Stage::Greeting, _) => {
                 if now.since(self.since) >= connect_timeout {
                     return Err(ConnectionFailure::Lost("no welcome from the server in time".into()));
                 }
             }
-            (Stage::Ready, Some(asked)) if self.last_received >= asked => self.ping_sent = None,
-            (Stage::Ready, Some(asked)) if now.since(asked) >= patience => {
+            (Stage::Ready, Some(sent_at)) if self.last_received >= sent_at => self.ping_sent = None,
+            (Stage::Ready, Some(sent_at)) if now.since(sent_at) >= reply_limit => {
                 return Err(ConnectionFailure::Lost("the server gives no sign of life".into()));
             }
             (Stage::Ready, None) if now.since(self.last_received) >= interval => {
@@ -201,41 +206,42 @@ impl<T> SocketConnection<T> {
         if self.connection.next_timeout(now).is_some_and(|at| at <= now) {
             self.writer().on_timer(now, events);
         }
-        if let Socket::Datagrams(far) = &mut self.socket
-            && far.next_timeout() <= now
+        if let Socket::Datagrams(stream) = &mut self.socket
+            && stream.next_timeout() <= now
         {
-            far.on_timer(now);
-            if let Some(lost) = far.lost() {
+            stream.on_timer(now);
+            if let Some(lost) = stream.lost() {
                 return Err(ConnectionFailure::Lost(lost.to_string()));
             }
         }
         Ok(())
     }
 
-    /// When [`Life::on_timer`] has something to do next.
+    /// Time at which [`SocketConnection::on_timer`] has work next.
     pub(crate) fn next_timeout(&mut self, now: Time) -> Time {
-        let ConnectionLimits { connect_timeout, keep_alive: (interval, patience), .. } = self.limits;
-        let sign = match (self.stage, self.ping_sent) {
+        let ConnectionLimits { connect_timeout, keep_alive: (interval, reply_limit), .. } = self.limits;
+        let keep_alive_at = match (self.stage, self.ping_sent) {
             (Stage::Connecting | Stage::Greeting, _) => self.since + connect_timeout,
-            (Stage::Ready, Some(asked)) => asked + patience,
+            (Stage::Ready, Some(sent_at)) => sent_at + reply_limit,
             (Stage::Ready, None) => self.last_received + interval,
         };
-        self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(sign).min(self.socket.next_timeout())
+        self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(keep_alive_at).min(self.socket.next_timeout())
     }
 
-    /// The poll says something about the socket; or about its predecessor, which does no harm.
+    /// Records readiness of the socket. Readiness of its predecessor is harmless.
     pub(crate) fn on_readiness(&mut self, readiness: &Readiness) {
         self.hung_up |= readiness.is_read_closed() || readiness.is_error();
         self.readable |= readiness.is_readable() || self.hung_up;
         self.dirty |= readiness.is_writable();
     }
 
-    /// Whether [`Life::exchange`] has something to do, as far as is known.
+    /// Whether [`SocketConnection::exchange`] has known work.
     pub(crate) fn is_busy(&self) -> bool {
         self.dirty || self.readable
     }
 
-    /// Moves bytes, as many as there are up to a bound. Whether the connection has become ready by that.
+    /// Reads and writes bytes, up to a limit per call. Returns whether the connection has become
+    /// ready.
     pub(crate) fn exchange(
         &mut self,
         clock: &Clock,
@@ -266,39 +272,39 @@ impl<T> SocketConnection<T> {
         Ok(is_new)
     }
 
-    /// Whether there may be something to say about what was read.
+    /// Reads input. Returns whether there may be output about it.
     fn read(&mut self, clock: &Clock, events: &mut impl FnMut(Event<'_, T>)) -> Result<bool, ConnectionFailure> {
-        let mut any = false;
+        let mut has_input = false;
         for _ in 0..READS_MAX {
             let spare = self.connection.spare();
-            let room = spare.len();
+            let capacity = spare.len();
             match self.socket.read(|| clock.now(), spare) {
                 Ok(0) => {
                     let ended = self.connection.on_eof(clock.now(), events);
                     return Err(ended.err().unwrap_or(ConnectionError::ClosedByServer).into());
                 }
                 Ok(count) => {
-                    // The clock is read after the bytes: an answer is never dated before it was here.
+                    // Read the clock after the bytes: no response is dated before its arrival.
                     let now = clock.now();
-                    (self.last_received, any) = (now, true);
+                    (self.last_received, has_input) = (now, true);
                     self.connection.on_received(now, count, events)?;
                     if let Some(calls) = self.socket.transport_limit() {
                         self.connection.set_transport_limit(now, calls, events);
                     }
-                    if count < room && !self.hung_up && self.socket.drains_on_short_read() {
+                    if count < capacity && !self.hung_up && self.socket.drains_on_short_read() {
                         self.readable = false;
-                        return Ok(any);
+                        return Ok(has_input);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.readable = false;
-                    return Ok(any);
+                    return Ok(has_input);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(ConnectionFailure::Lost(error.to_string())),
             }
         }
-        Ok(any)
+        Ok(has_input)
     }
 
     fn write(&mut self, clock: &Clock, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), ConnectionFailure> {
@@ -322,16 +328,16 @@ impl<T> SocketConnection<T> {
         }
     }
 
-    /// Ends whatever the connection still has.
+    /// Closes the connection and ends all its calls.
     pub(crate) fn close(mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         self.connection.close(now, events);
     }
 
-    /// The owner ends: says good-bye if the server listens.
+    /// Ends the connection with its owner, and sends a farewell if the server is connected.
     pub(crate) fn leave(mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         if self.is_ready() {
             self.connection.deregister(now, events);
-            // One attempt: if the server doesn't read, the end of the stream tells it, too.
+            // One attempt: if the server does not read, the end of the stream shows the same.
             let _ = self.socket.write(now, self.connection.output(now));
         }
         self.close(now, events);
@@ -356,7 +362,8 @@ mod tests {
         datagrams: None,
     };
 
-    /// A server that accepts and says nothing: its connection is no success, however long it lasts, and it ends at its limit.
+    /// A server that accepts and sends nothing: its connection is no success, however long it
+    /// lasts, and ends at its limit.
     #[test]
     fn a_mute_server_has_not_held() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -364,17 +371,18 @@ mod tests {
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_millis(1));
         let parts = (none::ALGORITHM.build_client)(&Params::default(), &environment).unwrap();
         let opened = clock.now();
-        let at = (poll.registry(), Token(0));
-        let mut life = SocketConnection::<u64>::open(listener.local_addr().unwrap(), parts, TERMS, at, opened).unwrap();
+        let registration = (poll.registry(), Token(0));
+        let mut socket_connection =
+            SocketConnection::<u64>::open(listener.local_addr().unwrap(), parts, TERMS, registration, opened).unwrap();
         let _accepted = listener.accept().unwrap();
         let mut events = Events::with_capacity(4);
         poll.poll(&mut events, Some(Duration::from_secs(5))).unwrap();
-        events.iter().for_each(|event| life.on_readiness(event));
-        assert!(!life.exchange(&clock, &mut |_| ()).unwrap());
-        assert_eq!(life.stage, Stage::Greeting, "connected, and registered");
-        assert!(!life.has_lasted(opened + Nanos::from_secs(60), Nanos::from_secs(2)));
-        assert_eq!(life.next_timeout(clock.now()), opened + TERMS.connect_timeout);
-        assert!(life.on_timer(opened + Nanos::from_secs(2), &mut |_| ()).is_ok());
-        assert!(life.on_timer(opened + Nanos::from_secs(3), &mut |_| ()).is_err());
+        events.iter().for_each(|event| socket_connection.on_readiness(event));
+        assert!(!socket_connection.exchange(&clock, &mut |_| ()).unwrap());
+        assert_eq!(socket_connection.stage, Stage::Greeting, "connected, and registered");
+        assert!(!socket_connection.has_lasted(opened + Nanos::from_secs(60), Nanos::from_secs(2)));
+        assert_eq!(socket_connection.next_timeout(clock.now()), opened + TERMS.connect_timeout);
+        assert!(socket_connection.on_timer(opened + Nanos::from_secs(2), &mut |_| ()).is_ok());
+        assert!(socket_connection.on_timer(opened + Nanos::from_secs(3), &mut |_| ()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The calls under way, and their deadlines.
+//! Calls in flight, with their deadlines.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,30 +10,31 @@ use crate::client::call::{CallOptions, Outcome};
 use crate::client::shared::NewCall;
 use crate::wire::{Method, RequestId};
 
-/// Where a call is.
+/// Location of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallLocation {
-    /// Nowhere for the moment: on its way to one of the others.
+    /// In none of the others for the moment, on its way to one.
     InTransit,
     /// Waits for a connection.
     Unassigned,
-    /// At a connection: waits there for permission to leave, or is sent.
+    /// At a connection: waits there for credit, or is sent.
     OnLink { link: usize, request: RequestId },
 }
 
-/// A call under way. Its argument is kept until it ends, for it may have to go to another connection.
+/// A call in flight. The table keeps its argument until it ends, because it may have to go to
+/// another connection.
 pub(super) struct PendingCall {
     pub(super) method: Method,
     pub(super) payload: Vec<u8>,
     pub(super) priority: Priority,
-    /// Queueing that it may cause in all.
+    /// Total queueing delay that the call may cause.
     pub(super) budget: Option<Nanos>,
     pub(super) made: Time,
     pub(super) location: CallLocation,
-    /// Replicas that would not have it, a bit each.
+    /// Replicas that the call skips, one bit each.
     pub(super) excluded: u64,
     pub(super) retries: u32,
-    /// Whether it goes over TCP: it does not fit a datagram, or its caller wants that.
+    /// Whether the call goes over TCP: it does not fit a datagram, or its caller wants that.
     pub(super) over_tcp: bool,
     pub(super) answer: oneshot::Sender<Outcome>,
 }
@@ -42,24 +43,24 @@ impl PendingCall {
     pub(super) fn new(call: NewCall, random: u64) -> Self {
         let NewCall { method, payload, options, made, answer, .. } = call;
         let priority = options.priority.unwrap_or_else(|| Priority::from_random(random));
-        let CallOptions { budget, over_tcp: by_stream, .. } = options;
-        let place = CallLocation::InTransit;
+        let CallOptions { budget, over_tcp: tcp, .. } = options;
+        let start = CallLocation::InTransit;
         PendingCall {
             method,
             payload,
             priority,
             budget,
             made,
-            location: place,
+            location: start,
             excluded: 0,
             retries: 0,
-            over_tcp: by_stream,
+            over_tcp: tcp,
             answer,
         }
     }
 }
 
-/// Deadlines of calls that have ended are forgotten when there are more of them than of the others, and these.
+/// Deadlines of ended calls are removed once their number exceeds that of the calls by this.
 const STALE_MAX: usize = 64;
 
 #[derive(Default)]
@@ -96,7 +97,7 @@ impl CallTable {
         self.calls.first_key_value().map(|(number, _)| *number)
     }
 
-    /// A call whose deadline has come. Each is given once.
+    /// Removes and returns a call whose deadline has passed; returns each call once.
     pub(super) fn take_overdue(&mut self, now: Time) -> Option<u64> {
         while let Some(Reverse((deadline, number))) = self.deadlines.peek().copied() {
             if deadline > now {
@@ -110,7 +111,7 @@ impl CallTable {
         None
     }
 
-    /// The next deadline, or that of a call which has ended.
+    /// The next deadline, possibly of an ended call.
     pub(super) fn next_deadline(&self) -> Time {
         self.deadlines.peek().map_or(Time::NEVER, |Reverse((deadline, _))| *deadline)
     }

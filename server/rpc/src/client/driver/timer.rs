@@ -1,4 +1,6 @@
-//! A timer among the sockets, to the microsecond: a poll alone waits in whole milliseconds, many times a request's life.
+//! A timer among the sockets, with microsecond precision.
+//!
+//! A poll alone waits in whole milliseconds, many times a request's duration.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,7 +14,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 pub(crate) struct Timer {
     descriptor: TimerFd,
-    /// When it goes off; `NEVER` when it is not set.
+    /// Time at which the timer fires; `NEVER` if it is not set.
     armed: Time,
 }
 
@@ -20,21 +22,23 @@ impl Timer {
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let descriptor = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
-        // The poll is edge-triggered: setting the timer again is enough, its count is never read.
+        // The poll is edge-triggered: setting the timer again is enough, and its counter is never
+        // read.
         registry.register(&mut SourceFd(&descriptor.as_fd().as_raw_fd()), token, Interest::READABLE)?;
         Ok(Timer { descriptor, armed: Time::NEVER })
     }
 
-    /// Notes that the timer has gone off. The time alone does not tell: this clock and the system's may differ by a
-    /// little.
+    /// Records that the timer has fired. The time alone does not show it: this clock and the
+    /// system's may differ slightly.
     pub(crate) fn on_fired(&mut self) {
         self.armed = Time::NEVER;
     }
 
-    /// Goes off at `at` or before: one that is set too early stays, and wakes for nothing.
+    /// Sets the timer to fire at `at` or before. A timer that is set too early stays, and causes an
+    /// idle wake-up.
     pub(crate) fn arm(&mut self, now: Time, at: Time) -> io::Result<()> {
         if at < self.armed {
-            // A span of 0 would switch it off; nobody waits for more than an hour.
+            // A span of 0 would disarm the timer; no wait is longer than an hour.
             let span = at.since(now).0.clamp(1, Nanos::from_secs(3_600).0);
             let expiration = Expiration::OneShot(TimeSpec::from_duration(Duration::from_nanos(span)));
             self.descriptor.set(expiration, TimerSetTimeFlags::empty())?;

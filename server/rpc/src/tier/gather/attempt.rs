@@ -1,5 +1,6 @@
-//! Legs of a request: its calls as they were made, those that were made twice included. Never here: when one is made again
-//! (`leeward_core::hedging`).
+//! Attempts of a request: its calls as they were sent, second attempts included.
+//!
+//! Does not contain when a call is sent again (`leeward_core::hedging`).
 
 use super::super::calls::CallList;
 use super::super::service::LeafId;
@@ -8,25 +9,25 @@ use crate::wire::RequestId;
 /// A call on its way to a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tier) struct Attempt {
-    /// The call's place among the request's.
+    /// Index of the call among the request's calls.
     pub(in crate::tier) place: u32,
     pub(in crate::tier) leaf: LeafId,
-    /// Its name on the connection; `None` if it has ended there at once.
+    /// Request id on the connection; `None` if the call ended there at once.
     pub(in crate::tier) request: Option<RequestId>,
     pub(in crate::tier) is_repeatable: bool,
-    /// Where the call is kept in case it is made again, at another leaf.
+    /// Index of the saved call, for a second attempt at another leaf.
     pub(in crate::tier) saved_call: Option<u32>,
-    /// Whether its end is known, or of no interest any more.
+    /// Whether the outcome is known, or no longer of interest.
     pub(in crate::tier) is_done: bool,
 }
 
-/// Legs of a request. Their memory is used again.
+/// Attempts of a request; the memory is reused.
 #[derive(Debug, Default)]
 pub(in crate::tier) struct AttemptList {
     attempts: Vec<Attempt>,
-    /// Calls that were made twice.
+    /// Number of calls with a second attempt.
     second_count: usize,
-    /// Calls that may be made again, at the leaf that they name.
+    /// Calls that may be sent again, each at the leaf that it names.
     pub(in crate::tier) saved_calls: CallList,
 }
 
@@ -37,21 +38,21 @@ impl AttemptList {
         self.saved_calls.clear();
     }
 
-    /// Whether any call was made twice.
+    /// Whether any call has a second attempt.
     pub(in crate::tier) fn has_second(&self) -> bool {
         self.second_count > 0
     }
 
-    /// Adds a second one of a call. Returns its number.
-    pub(in crate::tier) fn push_second(&mut self, leg: Attempt) -> u32 {
+    /// Adds the second attempt of a call and returns its number.
+    pub(in crate::tier) fn push_second(&mut self, attempt: Attempt) -> u32 {
         self.second_count += 1;
-        self.push(leg)
+        self.push(attempt)
     }
 
-    /// Adds one. Returns its number.
-    pub(in crate::tier) fn push(&mut self, leg: Attempt) -> u32 {
-        self.attempts.push(leg);
-        // A request has a few thousand calls at most, and each is made twice at most.
+    /// Adds an attempt and returns its number.
+    pub(in crate::tier) fn push(&mut self, attempt: Attempt) -> u32 {
+        self.attempts.push(attempt);
+        // A request has at most a few thousand calls, each with at most two attempts.
         self.attempts.len() as u32 - 1
     }
 
@@ -59,29 +60,31 @@ impl AttemptList {
         self.attempts.get_mut(number as usize)
     }
 
-    /// A leg has ended: what it was. `None` if that was known.
+    /// Marks an attempt as ended and returns it; `None` if it had ended before.
     pub(in crate::tier) fn end(&mut self, number: u32) -> Option<Attempt> {
-        let leg = self.get_mut(number).filter(|leg| !leg.is_done)?;
-        leg.is_done = true;
-        Some(*leg)
+        let attempt = self.get_mut(number).filter(|attempt| !attempt.is_done)?;
+        attempt.is_done = true;
+        Some(*attempt)
     }
 
-    /// The other leg of the call at `place` that is under way. A call's second leg comes behind all first ones.
+    /// The attempt in flight for the call at `place`, besides the one that has ended.
+    ///
+    /// Second attempts come after all first ones in the list.
     pub(in crate::tier) fn in_flight_for(&mut self, place: u32) -> Option<&mut Attempt> {
-        self.attempts.iter_mut().find(|leg| leg.place == place && !leg.is_done)
+        self.attempts.iter_mut().find(|attempt| attempt.place == place && !attempt.is_done)
     }
 
-    /// Leaves of those that are under way.
+    /// Leaves of the attempts in flight.
     pub(in crate::tier) fn awaited_leaves(&self) -> impl Iterator<Item = LeafId> + '_ {
-        self.attempts.iter().filter(|leg| !leg.is_done).map(|leg| leg.leaf)
+        self.attempts.iter().filter(|attempt| !attempt.is_done).map(|attempt| attempt.leaf)
     }
 
-    /// Ends all that are under way and may be given up, and names them.
+    /// Ends all repeatable attempts in flight, and passes those with a request id to `unwanted`.
     pub(in crate::tier) fn cancel_repeatable(&mut self, mut unwanted: impl FnMut(LeafId, RequestId)) {
-        for leg in self.attempts.iter_mut().filter(|leg| !leg.is_done && leg.is_repeatable) {
-            leg.is_done = true;
-            if let Some(request) = leg.request {
-                unwanted(leg.leaf, request);
+        for attempt in self.attempts.iter_mut().filter(|attempt| !attempt.is_done && attempt.is_repeatable) {
+            attempt.is_done = true;
+            if let Some(request) = attempt.request {
+                unwanted(attempt.leaf, request);
             }
         }
     }

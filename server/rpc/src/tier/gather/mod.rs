@@ -1,6 +1,7 @@
-//! A request on its way through a tier: its call, the service's state, and what came. Records are used again.
+//! A request on its way through a tier: its call, the service's state and the replies.
 //!
-//! `leg`: its calls as they were made. Never here: which of them are made twice (`leeward_core::hedging`).
+//! The records are reused. `attempt`: the calls as they were sent. Does not contain which calls are
+//! sent twice (`leeward_core::hedging`).
 
 pub(super) mod attempt;
 
@@ -14,49 +15,49 @@ use leeward_core::budget::Budget;
 use leeward_core::units::{Nanos, Time};
 use leeward_engine::ConnectionId;
 
-/// A request under way.
+/// A request in progress.
 pub(super) struct Gather<S> {
-    /// Where its answer goes, and the call; `None` between requests.
+    /// The call and the connection for its response; `None` between requests.
     pub(super) inbound: Option<InboundCall>,
     pub(super) state: S,
     pub(super) replies: ReplyList,
     pub(super) reply: Vec<u8>,
     pub(super) attempts: AttemptList,
-    /// Leaves that it needs, and those where a credit is set aside for it.
+    /// Leaves that the request needs; `reserved` has those with a reserved credit.
     pub(super) required_leaves: Vec<LeafId>,
     pub(super) reserved: Vec<CreditReservation>,
-    /// How it goes on when it is ready.
+    /// Action when the request is ready.
     pub(super) next: NextAction,
-    /// When its calls left.
+    /// Time at which its calls left.
     pub(super) started_at: Time,
     /// Calls that have not ended.
     unfinished: usize,
-    /// Results that would be enough.
+    /// Results after which the request goes on at once.
     wanted: usize,
-    /// Results that are enough when everything has been waited for.
+    /// Results that suffice once the wait for all results is over.
     good_enough: usize,
     results: usize,
 }
 
-/// A credit that is set aside: at this leaf, in this life of the connection.
+/// A reserved credit at a leaf, valid for one generation of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CreditReservation {
     pub(super) leaf: LeafId,
     pub(super) generation: u32,
 }
 
-/// How a request that is ready goes on.
+/// Action for a request that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextAction {
-    /// With the replies that have come.
+    /// Continue with the replies that have arrived.
     Resume,
-    /// From the beginning, with its credits, which are of this shard.
+    /// Begin with the credits reserved on the shard of this index.
     Begin(usize),
-    /// Not at all: no credits came in time.
+    /// Reject: the credits did not arrive in time.
     Reject,
 }
 
-/// A call that waits for its answer.
+/// A call that waits for its response.
 pub(super) struct InboundCall {
     pub(super) connection: ConnectionId,
     pub(super) arrival: Time,
@@ -84,12 +85,12 @@ impl<S: Default> Default for Gather<S> {
 }
 
 impl<S> Gather<S> {
-    /// Takes a request whose turn came after `waited`.
-    pub(super) fn take(&mut self, to: ConnectionId, arrived: Time, waited: Nanos, mut call: Call) {
+    /// Takes a request that left the queue after `waited`.
+    pub(super) fn take(&mut self, client: ConnectionId, arrived: Time, waited: Nanos, mut call: Call) {
         call.queue_budget.charge(waited);
         self.reply = std::mem::take(&mut call.reply);
         self.reply.clear();
-        self.inbound = Some(InboundCall { connection: to, arrival: arrived, call });
+        self.inbound = Some(InboundCall { connection: client, arrival: arrived, call });
         self.required_leaves.clear();
         self.reserved.clear();
         self.next = NextAction::Resume;
@@ -97,15 +98,15 @@ impl<S> Gather<S> {
 
     /// Queueing delay that the request may still spend.
     pub(super) fn budget(&self) -> Budget {
-        self.inbound.as_ref().map_or(Budget::UNLIMITED, |owner| owner.call.queue_budget)
+        self.inbound.as_ref().map_or(Budget::UNLIMITED, |inbound| inbound.call.queue_budget)
     }
 
-    /// Time since it came.
+    /// Time since the request arrived.
     pub(super) fn spent(&self, now: Time) -> Nanos {
-        self.inbound.as_ref().map_or(Nanos::ZERO, |owner| now.since(owner.arrival))
+        self.inbound.as_ref().map_or(Nanos::ZERO, |inbound| now.since(inbound.arrival))
     }
 
-    /// The calls leave: from now on they are awaited.
+    /// Records that `calls` calls leave; the request waits for them from now on.
     pub(super) fn start_calls(&mut self, now: Time, calls: usize, enough: GatherCondition) {
         self.started_at = now;
         self.replies.begin(calls);
@@ -114,45 +115,45 @@ impl<S> Gather<S> {
         (self.wanted, self.good_enough) = (enough.wanted(calls), enough.good_enough(calls));
     }
 
-    /// Everything has been waited for: from now on it is enough if it is good enough.
+    /// Ends the wait for all results: from now on a good-enough number suffices.
     pub(super) fn accept_good_enough(&mut self) {
         self.wanted = self.good_enough;
     }
 
-    /// A call has ended, with a result or without; `None`: it had ended before.
-    pub(super) fn finish_call(&mut self, news: Option<bool>) {
-        if let Some(is_result) = news {
+    /// Counts a call that has ended: `Some(true)` with a result, `None` if it had ended before.
+    pub(super) fn finish_call(&mut self, outcome: Option<bool>) {
+        if let Some(is_result) = outcome {
             self.unfinished -= 1;
             self.results += usize::from(is_result);
         }
     }
 
-    /// A call ends here, without a result.
-    pub(super) fn fail_call(&mut self, place: usize) {
-        let news = self.replies.note(place, ReplyState::Failed(LeafError::Invalid)).then_some(false);
-        self.finish_call(news);
+    /// Ends a call locally, without a result.
+    pub(super) fn fail_call(&mut self, index: usize) {
+        let outcome = self.replies.note(index, ReplyState::Failed(LeafError::Invalid)).then_some(false);
+        self.finish_call(outcome);
     }
 
-    /// Whether the request can go on.
+    /// Whether the request can continue.
     pub(super) fn is_enough(&self) -> bool {
         self.unfinished == 0 || self.results >= self.wanted
     }
 
-    /// The request ends before it has begun: where the drop goes, and the drop.
+    /// Ends the request before it has begun; returns the connection and the rejection.
     pub(super) fn reject(&mut self, reason: RejectCode) -> Option<(ConnectionId, CompletedCall)> {
-        let InboundCall { connection: to, call, .. } = self.inbound.take()?;
+        let InboundCall { connection: client, call, .. } = self.inbound.take()?;
         Some((
-            to,
+            client,
             CompletedCall { call_ref: call.call_ref, outcome: CallOutcome::Rejected(reason), spare: call.payload },
         ))
     }
 
-    /// The request has ended: where its answer goes, and the answer.
+    /// Ends the request; returns the connection and its response.
     pub(super) fn answer(&mut self, outcome: Result<(), HandlerError>) -> Option<(ConnectionId, CompletedCall)> {
-        let InboundCall { connection: to, call, .. } = self.inbound.take()?;
+        let InboundCall { connection: client, call, .. } = self.inbound.take()?;
         let reply = std::mem::take(&mut self.reply);
         Some((
-            to,
+            client,
             CompletedCall {
                 call_ref: call.call_ref,
                 outcome: CallOutcome::Executed { outcome, reply },

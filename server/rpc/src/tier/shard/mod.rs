@@ -1,9 +1,13 @@
-//! Connections to all leaves and the requests that wait for them: what one thread has at a time. Sans threads: a sync thread has one for
-//! itself, response threads share them under locks.
+//! Connections to all leaves, with the requests that wait for them; one thread uses a shard at a
+//! time.
 //!
-//! `reserve`: credits that are set aside, and requests that wait for them. `waiting`: requests, and the ends of their calls. `second`: calls that are made again.
+//! A sync thread owns a shard; response threads share shards under locks.
 //!
-//! Never here: what replies mean, and who looks when.
+//! - `reserve`: reserved credits, and requests that wait for them.
+//! - `requests`: waiting requests, and the ends of their calls.
+//! - `second_attempt`: calls that are sent again.
+//!
+//! Does not contain threads, the meaning of replies, or the schedule of polls.
 
 mod requests;
 mod reserve;
@@ -35,16 +39,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const TIMER: Token = Token(usize::MAX);
-/// Events that one poll takes.
+/// Events per poll of the system.
 const EVENTS_MAX: usize = 64;
-/// A connection that nobody has looked at for so long may be over.
+/// Age after which the state of unpolled connections may be outdated.
 const STALE: Nanos = Nanos::from_millis(100);
-/// Time that a request waits for connections that are being made.
+/// Longest wait of a request for connections in progress.
 const SETTLING: Nanos = Nanos::from_millis(50);
-/// Rounds of one turn: what the first makes possible the next does.
+/// Rounds of one poll: each round does the work that the one before made possible.
 const ROUNDS: usize = 4;
 
-/// A call: the request that waits, and which of its legs this is.
+/// Identifies a call: the waiting request, and the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
     gather: Key,
@@ -52,48 +56,51 @@ struct Tag {
 }
 
 impl Tag {
-    /// A link's own question to its leaf, which no request waits for.
+    /// Tag of a link's validation call; no request waits for it.
     const VALIDATION: Tag = Tag { gather: Key::NONE, attempt: u32::MAX };
 }
 
-/// When a request stops waiting.
+/// Kind of a request's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeadlineKind {
-    /// For everything: what is good enough will do.
+    /// Ends the wait for all replies; a good-enough number suffices from then on.
     GoodEnough,
-    /// For anything.
+    /// Ends the wait for any reply.
     Final,
 }
 
-/// Which leaves a shard has connections to, with the age at which it has told so. When the shard goes, they go.
+/// Leaves to which a shard is connected, each with the epoch of its report.
+///
+/// Dropping it removes the shard's connections from the tier's counters.
 struct UpLeaves {
     epochs: Vec<Option<u32>>,
     counts: Arc<FanoutCounters>,
 }
 
 impl UpLeaves {
-    /// Tells the tier, if it does not know.
+    /// Reports a change to the tier, unless the tier knows it.
     fn update(&mut self, leaf: usize, is_up: bool) {
-        let (Some(told), Some(presence)) = (self.epochs.get_mut(leaf), self.counts.credits.connections(leaf)) else {
+        let (Some(reported), Some(connections)) = (self.epochs.get_mut(leaf), self.counts.credits.connections(leaf))
+        else {
             return;
         };
-        match *told {
-            Some(at) if !is_up => {
-                presence.invalidate(at);
-                *told = None;
+        match *reported {
+            Some(epoch) if !is_up => {
+                connections.invalidate(epoch);
+                *reported = None;
             }
-            Some(at) if presence.epoch() == at => {}
+            Some(epoch) if connections.epoch() == epoch => {}
             None if !is_up => {}
-            _ => *told = Some(presence.add()),
+            _ => *reported = Some(connections.add()),
         }
     }
 }
 
 impl Drop for UpLeaves {
     fn drop(&mut self) {
-        for (leaf, told) in self.epochs.iter().enumerate() {
-            if let (Some(at), Some(presence)) = (*told, self.counts.credits.connections(leaf)) {
-                presence.remove(at);
+        for (leaf, reported) in self.epochs.iter().enumerate() {
+            if let (Some(epoch), Some(connections)) = (*reported, self.counts.credits.connections(leaf)) {
+                connections.remove(epoch);
             }
         }
     }
@@ -107,20 +114,22 @@ pub(super) struct Shard<S> {
     timer: Timer,
     random: Random,
     links: Vec<Link<Tag>>,
-    /// The windows of the links, as the tier knows them.
+    /// Windows of the links, as last reported to the tier.
     windows: Vec<Option<u32>>,
-    /// Which of the links are up, as the tier knows it.
+    /// Links that are up, as last reported to the tier.
     up_leaves: UpLeaves,
     requests: WaitingRequests<S>,
     waits: LeafTimeouts,
-    /// When requests stop waiting, the soonest first. Those that have ended are left in it until their time comes.
+    /// Deadlines of requests, the soonest first. Entries of ended requests stay until their time.
     deadlines: VecDeque<(Time, Key, DeadlineKind)>,
-    /// When calls take so long that they are worth a second leg, the soonest first. Those that have ended are left in it, too.
+    /// Times at which calls are slow enough for a second attempt, the soonest first.
+    ///
+    /// Entries of ended calls stay until they reach the front.
     hedge_deadlines: VecDeque<(Time, Tag)>,
     parked: ParkedRequests<S>,
-    /// Its number among those that async setups share; `None`: a thread has it for itself.
+    /// Index among the shards of async setups; `None`: one thread owns the shard.
     index: Option<usize>,
-    /// Time of the last look.
+    /// Time of the last poll.
     polled_at: Time,
 }
 
@@ -151,34 +160,35 @@ impl<S> Shard<S> {
             index: None,
             polled_at: Time::ZERO,
         };
-        // Begins to connect.
+        // Begin to connect.
         shard.poll(Some(Duration::ZERO))?;
         Ok(shard)
     }
 
-    /// The same, with its number among those that async setups share.
+    /// Sets the index among the shards of async setups.
     #[must_use]
     pub(super) fn with_index(mut self, index: usize) -> Self {
         self.index = Some(index);
         self
     }
 
-    /// Descriptor that is readable while something has come that nobody has looked at, or a time has come.
+    /// Descriptor that is readable while input is unread or a timer is due.
     pub(super) fn descriptor(&self) -> RawFd {
         self.poll.as_raw_fd()
     }
 
-    /// Leaves that are there.
+    /// Number of leaves that are up.
     pub(super) fn up_count(&self) -> usize {
         self.links.iter().filter(|link| link.is_up()).count()
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.requests.gathers.len()
     }
 
-    /// Makes the calls of a request, which waits for them from now on. It may be ready at once.
+    /// Makes the calls of a request, which waits for them from now on. The request may be ready at
+    /// once.
     ///
     /// # Errors
     /// The timer can't be set; the calls have left all the same.
@@ -189,7 +199,8 @@ impl<S> Shard<S> {
         enough: GatherCondition,
     ) -> io::Result<()> {
         if self.may_have_changed() {
-            // A thread that has this for itself looks at it while it waits only: what a leaf has said since is not known.
+            // A thread that owns the shard polls it only while it waits, so newer input is still
+            // unread.
             self.poll(Some(Duration::ZERO))?;
             if self.index.is_none() {
                 self.await_connections(gather.budget())?;
@@ -197,21 +208,21 @@ impl<S> Shard<S> {
         }
         let now = self.clock.now();
         self.requests.now = now;
-        let most = self.waits.timeout(gather.spent(now));
+        let timeout = self.waits.timeout(gather.spent(now));
         gather.start_calls(now, calls.len(), enough);
         let key = self.requests.gathers.insert(gather);
-        for place in 0..calls.len() {
-            if let Some(listed) = calls.get(place) {
-                self.first_attempt(key, place, &listed, now);
+        for index in 0..calls.len() {
+            if let Some(call) = calls.get(index) {
+                self.first_attempt(key, index, &call, now);
             }
         }
-        // The service may have named leaves that it did not call then.
+        // The service may have named leaves that it did not call.
         if let Some(mut reserved) =
             self.requests.gathers.get_mut(key).map(|gather| std::mem::take(&mut gather.reserved))
         {
-            for CreditReservation { leaf, generation: life } in reserved.drain(..) {
+            for CreditReservation { leaf, generation: reserved_in } in reserved.drain(..) {
                 let Shard { links, requests: waiting, .. } = self;
-                links[usize::from(leaf.0)].release(now, life, &mut |event| waiting.take(&event));
+                links[usize::from(leaf.0)].release(now, reserved_in, &mut |event| waiting.take(&event));
             }
             if let Some(gather) = self.requests.gathers.get_mut(key) {
                 gather.reserved = reserved;
@@ -221,26 +232,28 @@ impl<S> Shard<S> {
         self.requests.finish_if_enough(key);
         if self.requests.gathers.get_mut(key).is_some() {
             if let GatherCondition::GoodEnough { within, .. } = enough {
-                self.add_deadline(now + within.min(most), key, DeadlineKind::GoodEnough);
+                self.add_deadline(now + within.min(timeout), key, DeadlineKind::GoodEnough);
             }
-            self.add_deadline(now + enough.timeout(most), key, DeadlineKind::Final);
+            self.add_deadline(now + enough.timeout(timeout), key, DeadlineKind::Final);
         }
         self.arm(now)
     }
 
-    /// Waits for connections that are being made. A thread that has this for itself has not looked at them since its last request: without the wait
-    /// that request would miss leaves that are there, and the more rarely the thread has one the later.
+    /// Waits for connections in progress.
+    ///
+    /// A thread that owns the shard has not polled since its last request. Without the wait, the
+    /// request would miss reachable leaves, most of all on threads with few requests.
     fn await_connections(&mut self, budget: Budget) -> io::Result<()> {
         let now = self.clock.now();
-        let Shard { links, up_leaves: ups, .. } = self;
+        let Shard { links, up_leaves: up, .. } = self;
         for (leaf, link) in links.iter_mut().enumerate() {
-            if ups.counts.credits.connections(leaf).is_some_and(|presence| presence.connections() > 0) {
+            if up.counts.credits.connections(leaf).is_some_and(|connections| connections.connections() > 0) {
                 link.expedite(now);
             }
         }
         self.exchange();
-        let most = SETTLING.min(self.waits.timeout(Nanos::ZERO) / 2);
-        let until = now + budget.remaining().map_or(most, |left| most.min(left / 2));
+        let longest = SETTLING.min(self.waits.timeout(Nanos::ZERO) / 2);
+        let until = now + budget.remaining().map_or(longest, |left| longest.min(left / 2));
         loop {
             let now = self.clock.now();
             if now >= until || !self.links.iter().any(|link| link.may_connect(until)) {
@@ -252,93 +265,99 @@ impl<S> Shard<S> {
         Ok(())
     }
 
-    fn add_deadline(&mut self, deadline: Time, key: Key, what: DeadlineKind) {
+    fn add_deadline(&mut self, deadline: Time, key: Key, kind: DeadlineKind) {
         let live = self.requests.gathers.len();
         if self.deadlines.len() == self.deadlines.capacity() && live < self.deadlines.len() / 2 {
-            // Most of them have ended long before their time: their places are enough.
+            // Most requests end long before their deadline; remove their entries before the
+            // list grows.
             self.deadlines.retain(|(_, key, _)| self.requests.gathers.get_mut(*key).is_some());
         }
-        let place = self.deadlines.partition_point(|(time, ..)| *time <= deadline);
-        self.deadlines.insert(place, (deadline, key, what));
+        let index = self.deadlines.partition_point(|(time, ..)| *time <= deadline);
+        self.deadlines.insert(index, (deadline, key, kind));
     }
 
-    /// Makes a call of a request.
-    fn first_attempt(&mut self, key: Key, place: usize, listed: &CallEntry<'_>, now: Time) {
-        let reserved = self.reserved_for(key, listed.leaf);
-        let (leaf, other) = match reserved {
-            Some(CreditReservation { leaf, .. }) => (leaf, self.alternate_to(leaf, listed)),
-            None => self.choose_leaves(listed),
+    /// Makes the first attempt of a call.
+    fn first_attempt(&mut self, key: Key, index: usize, call: &CallEntry<'_>, now: Time) {
+        let reserved = self.reserved_for(key, call.leaf);
+        let (leaf, alternate) = match reserved {
+            Some(CreditReservation { leaf, .. }) => (leaf, self.alternate_to(leaf, call)),
+            None => self.choose_leaves(call),
         };
-        let Shard { links, requests: waiting, random, hedge_deadlines: patience, .. } = self;
+        let Shard { links, requests: waiting, random, hedge_deadlines: hedges, .. } = self;
         let Some(gather) = waiting.gathers.get_mut(key) else { return };
-        let Some(link) = links.get_mut(usize::from(leaf.0)).filter(|_| place < CALLS_MAX) else {
-            return gather.fail_call(place);
+        let Some(link) = links.get_mut(usize::from(leaf.0)).filter(|_| index < CALLS_MAX) else {
+            return gather.fail_call(index);
         };
-        let copy = other.map(|other| {
-            let copies = &mut gather.attempts.saved_calls;
-            copies.push(other, listed.method, |bytes| bytes.extend_from_slice(listed.payload));
-            copies.len() as u32 - 1
+        let saved = alternate.map(|alternate| {
+            let saved_calls = &mut gather.attempts.saved_calls;
+            saved_calls.push(alternate, call.method, |bytes| bytes.extend_from_slice(call.payload));
+            saved_calls.len() as u32 - 1
         });
         // There are fewer calls than 2³².
-        let is_repeatable = listed.is_repeatable;
-        let leg = Attempt { place: place as u32, leaf, request: None, is_repeatable, saved_call: copy, is_done: false };
-        let number = gather.attempts.push(leg);
+        let is_repeatable = call.is_repeatable;
+        let attempt =
+            Attempt { place: index as u32, leaf, request: None, is_repeatable, saved_call: saved, is_done: false };
+        let number = gather.attempts.push(attempt);
         let (tag, budget) = (Tag { gather: key, attempt: number }, gather.budget());
         waiting.hedges.record_call();
         waiting.counts.credits.call(usize::from(leaf.0));
-        let CallEntry { method, payload, .. } = *listed;
+        let CallEntry { method, payload, .. } = *call;
         let request = Request { method, payload, priority: Priority::HIGHEST, random: random.draw() };
-        // Ends of others' calls may come of it, too: a queue that is full lets its oldest go.
+        // Calls of other requests may end, too: a full queue ends its oldest call.
         let take = &mut |event: Event<'_, Tag>| waiting.take(&event);
-        let name = match reserved {
-            Some(CreditReservation { generation: life, .. }) => {
-                link.submit_reserved(now, tag, (&request, life), budget, take)
+        let request_id = match reserved {
+            Some(CreditReservation { generation: reserved_in, .. }) => {
+                link.submit_reserved(now, tag, (&request, reserved_in), budget, take)
             }
             None => link.submit(now, tag, &request, budget, take),
         };
-        let Some(leg) = waiting.gathers.get_mut(key).and_then(|gather| gather.attempts.get_mut(number)) else { return };
-        leg.request = name;
-        if copy.is_some()
+        let Some(attempt) = waiting.gathers.get_mut(key).and_then(|gather| gather.attempts.get_mut(number)) else {
+            return;
+        };
+        attempt.request = request_id;
+        if saved.is_some()
             && let Some(span) = waiting.hedges.hedge_delay(usize::from(leaf.0))
         {
-            let place = patience.partition_point(|(time, _)| *time <= now + span);
-            patience.insert(place, (now + span, tag));
+            let position = hedges.partition_point(|(time, _)| *time <= now + span);
+            hedges.insert(position, (now + span, tag));
         }
     }
 
-    /// Takes the reservation of a request for a leaf with this part of the data, if it has one.
+    /// Takes the request's reservation at a leaf with this part of the data, if it has one.
     fn reserved_for(&mut self, key: Key, part: LeafId) -> Option<CreditReservation> {
         let parts = self.settings.parts_of_data();
         let gather = self.requests.gathers.get_mut(key)?;
         let is_of_part = |reserved: &CreditReservation| usize::from(reserved.leaf.0) % parts == usize::from(part.0);
-        let place = gather.reserved.iter().position(is_of_part)?;
-        Some(gather.reserved.swap_remove(place))
+        let position = gather.reserved.iter().position(is_of_part)?;
+        Some(gather.reserved.swap_remove(position))
     }
 
-    /// Another leaf that has the same, for a call that goes to `leaf`.
-    fn alternate_to(&mut self, leaf: LeafId, listed: &CallEntry<'_>) -> Option<LeafId> {
+    /// Another leaf with the same data, for a call to `leaf`.
+    fn alternate_to(&mut self, leaf: LeafId, call: &CallEntry<'_>) -> Option<LeafId> {
         let (copies, count) = (self.settings.copies, self.links.len());
-        if copies < 2 || !listed.is_repeatable {
-            return listed.alternate.filter(|other| usize::from(other.0) < count && *other != leaf);
+        if copies < 2 || !call.is_repeatable {
+            return call.alternate.filter(|other| usize::from(other.0) < count && *other != leaf);
         }
         let step = self.settings.parts_of_data() * (1 + self.random.below(copies as u64 - 1) as usize);
         Some(LeafId(((usize::from(leaf.0) + step) % count) as u16))
     }
 
-    /// The leaf that a call goes to, and another that has the same. A service names the first copy of each part of its data; of two
-    /// copies the one with fewer calls unanswered is asked first.
-    fn choose_leaves(&mut self, listed: &CallEntry<'_>) -> (LeafId, Option<LeafId>) {
+    /// Chooses the leaf for a call, and another with the same data.
+    ///
+    /// A service names the first copy of each part. Of two random copies, the one with fewer
+    /// unanswered calls gets the call.
+    fn choose_leaves(&mut self, call: &CallEntry<'_>) -> (LeafId, Option<LeafId>) {
         let (copies, parts) = (self.settings.copies as u64, self.settings.parts_of_data() as u64);
         let count = self.links.len();
         let is_there = |leaf: &LeafId| usize::from(leaf.0) < count;
-        if copies < 2 || !listed.is_repeatable || !is_there(&listed.leaf) {
-            let other = listed.alternate.filter(|other| is_there(other) && *other != listed.leaf);
-            return (listed.leaf, other);
+        if copies < 2 || !call.is_repeatable || !is_there(&call.leaf) {
+            let other = call.alternate.filter(|other| is_there(other) && *other != call.leaf);
+            return (call.leaf, other);
         }
         let first = self.random.below(copies);
         let second = (first + 1 + self.random.below(copies - 1)) % copies;
         // Below the number of leaves.
-        let leaf_of = |copy: u64| LeafId((u64::from(listed.leaf.0) + copy * parts) as u16);
+        let leaf_of = |copy: u64| LeafId((u64::from(call.leaf.0) + copy * parts) as u16);
         let (mut one, mut two) = (leaf_of(first), leaf_of(second));
         let mut load = |leaf: LeafId| self.links[usize::from(leaf.0)].in_flight();
         if load(two) < load(one) {
@@ -347,10 +366,12 @@ impl<S> Shard<S> {
         (one, Some(two))
     }
 
-    /// Looks at the connections and the clock, after waiting for something to come for so long (`None`: until it does). Requests that
-    /// can go on are [`Shard::ready`] then. Whether anything had come.
+    /// Polls the connections and the clock, after a wait for input of at most `wait` (`None`:
+    /// without limit).
+    ///
+    /// [`Shard::ready`] has the requests that can continue. Returns whether there was input.
     pub(super) fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool> {
-        let mut anything = false;
+        let mut has_input = false;
         self.polled_at = self.clock.now();
         for round in 0..ROUNDS {
             let may_wait = round == 0 && !self.has_work();
@@ -359,7 +380,7 @@ impl<S> Shard<S> {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
-            anything |= !self.events.is_empty();
+            has_input |= !self.events.is_empty();
             for event in &self.events {
                 match event.token() {
                     TIMER => self.timer.on_fired(),
@@ -376,10 +397,10 @@ impl<S> Shard<S> {
             }
         }
         self.check_silence();
-        Ok(anything)
+        Ok(has_input)
     }
 
-    /// Notes which leaves are silent, unless more has come than was read.
+    /// Updates which leaves are silent, unless more input has arrived than was read.
     fn check_silence(&mut self) {
         if self.events.iter().count() < EVENTS_MAX {
             let (now, silence) = (self.clock.now(), self.waits.failure_timeout());
@@ -405,17 +426,17 @@ impl<S> Shard<S> {
             link.on_timer(now, poll.registry(), random, &mut |event| waiting.take(&event));
         }
         self.exchange_links(now);
-        while let Some((deadline, key, what)) = self.deadlines.front().copied() {
+        while let Some((deadline, key, kind)) = self.deadlines.front().copied() {
             if deadline > now && self.requests.gathers.get_mut(key).is_some() {
                 break;
             }
             self.deadlines.pop_front();
-            match (what, self.requests.gathers.get_mut(key)) {
+            match (kind, self.requests.gathers.get_mut(key)) {
                 (DeadlineKind::GoodEnough, Some(gather)) => {
                     gather.accept_good_enough();
                     self.requests.finish_if_enough(key);
                 }
-                // What has not come is missing; its calls find nobody when they end.
+                // Outstanding replies count as missing; later ends of these calls find no request.
                 (DeadlineKind::Final, Some(gather)) => {
                     let waited = now.since(gather.started_at);
                     gather
@@ -431,11 +452,11 @@ impl<S> Shard<S> {
             self.exchange_links(now);
         }
         self.serve_parked(now);
-        // Without its timer a shard looks as often as its owner does.
+        // Without its timer, a shard is polled as often as its owner polls.
         let _ = self.arm(now);
     }
 
-    /// Moves the links' bytes, does what follows from them, and moves what that says.
+    /// Moves the links' bytes, does the resulting work, and moves the bytes of that.
     fn exchange_links(&mut self, now: Time) {
         self.move_bytes();
         self.follow_up(now);
@@ -443,15 +464,15 @@ impl<S> Shard<S> {
         self.report_windows();
     }
 
-    /// Tells the tier which credits this has at the leaves.
+    /// Reports this shard's windows to the tier.
     fn report_windows(&mut self) {
-        let purses = &self.requests.counts.credits;
-        for (leaf, (link, told)) in self.links.iter_mut().zip(&mut self.windows).enumerate() {
+        let credits = &self.requests.counts.credits;
+        for (leaf, (link, reported)) in self.links.iter_mut().zip(&mut self.windows).enumerate() {
             self.up_leaves.update(leaf, link.is_up());
             let window = link.window();
-            if window != *told {
-                purses.change(leaf, *told, window);
-                *told = window;
+            if window != *reported {
+                credits.change(leaf, *reported, window);
+                *reported = window;
             }
         }
     }
@@ -460,7 +481,7 @@ impl<S> Shard<S> {
         let Shard { links, requests: waiting, waits, random, clock, .. } = self;
         for (leaf, link) in links.iter_mut().enumerate() {
             link.exchange(clock, random, &mut |event| {
-                // Late ones, too, as far as their calls were not given up.
+                // Late replies count, too, unless their calls were cancelled.
                 if let Event::Completed { round_trip, .. } = event {
                     waits.record_response(leaf, round_trip);
                 }
@@ -470,36 +491,36 @@ impl<S> Shard<S> {
     }
 
     fn arm(&mut self, now: Time) -> io::Result<()> {
-        // Most calls have ended long before they are worth a second leg.
+        // Most calls have ended long before a second attempt is due.
         while let Some((_, tag)) = self.hedge_deadlines.front() {
             let gather = self.requests.gathers.get_mut(tag.gather);
-            if gather.and_then(|gather| gather.attempts.get_mut(tag.attempt)).is_some_and(|leg| !leg.is_done) {
+            if gather.and_then(|gather| gather.attempts.get_mut(tag.attempt)).is_some_and(|attempt| !attempt.is_done) {
                 break;
             }
             self.hedge_deadlines.pop_front();
         }
         let deadline = self.deadlines.front().map_or(Time::NEVER, |(deadline, ..)| *deadline);
-        let patience = self.hedge_deadlines.front().map_or(Time::NEVER, |(at, _)| *at);
+        let hedge = self.hedge_deadlines.front().map_or(Time::NEVER, |(at, _)| *at);
         let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
-        self.timer.arm(now, deadline.min(patience).min(links).min(self.parked.next_deadline()))
+        self.timer.arm(now, deadline.min(hedge).min(links).min(self.parked.next_deadline()))
     }
 
-    /// Whether a leaf may have come or gone since the last look.
+    /// Whether a leaf may have come or gone since the last poll.
     fn may_have_changed(&self) -> bool {
         self.clock.now().since(self.polled_at) > STALE || self.links.iter().any(|link| !link.is_up())
     }
 
-    /// Whether a turn has something to do that no descriptor will tell of.
+    /// Whether a poll has work that no descriptor announces.
     pub(super) fn has_work(&self) -> bool {
         !self.requests.ready.is_empty() || self.links.iter().any(Link::is_busy)
     }
 
-    /// Requests that can go on.
+    /// Requests that can continue.
     pub(super) fn ready(&mut self) -> &mut Vec<Box<Gather<S>>> {
         &mut self.requests.ready
     }
 
-    /// The tier ends: the leaves are told, and what still waited is ready.
+    /// Ends the shard with the tier: sends farewells to the leaves; waiting requests become ready.
     pub(super) fn leave(&mut self) {
         let now = self.clock.now();
         let Shard { links, requests: waiting, .. } = self;

@@ -1,4 +1,6 @@
-//! Requests that wait for leaves, and what the ends of calls mean to them. Sans I/O. Never here: links, time.
+//! Requests that wait for leaves, and the effect of ended calls on them.
+//!
+//! Does no I/O. Does not contain links or time.
 
 use super::Tag;
 use crate::client::{Event, RequestStage};
@@ -13,17 +15,17 @@ use leeward_core::units::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Requests that wait, and those that wait no more.
+/// Waiting requests, and requests that are ready.
 pub(super) struct WaitingRequests<S> {
     pub(super) gathers: Slab<Box<Gather<S>>>,
     pub(super) ready: Vec<Box<Gather<S>>>,
     pub(super) hedges: HedgingPolicy,
-    /// Legs that were rejected, of calls that another leaf may answer.
+    /// Rejected attempts of calls that another leaf may answer.
     pub(super) rejected: Vec<Tag>,
-    /// Calls that nobody waits for any more.
+    /// Calls whose replies no request needs any more.
     pub(super) unwanted: Vec<(LeafId, RequestId)>,
     pub(super) counts: Arc<FanoutCounters>,
-    /// Now, as far as events are concerned.
+    /// Time of the current events.
     pub(super) now: Time,
 }
 
@@ -40,58 +42,60 @@ impl<S> WaitingRequests<S> {
         }
     }
 
-    /// A leg has ended.
+    /// Records the end of an attempt.
     pub(super) fn take(&mut self, event: &Event<'_, Tag>) {
         let tag = *event.token();
         let Some(gather) = self.gathers.get_mut(tag.gather) else {
-            // Of a request that has ended, whose place another may have by now.
+            // The request has ended, and another may use its slot by now.
             self.counts.late.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let Some(leg) = gather.attempts.end(tag.attempt) else { return };
+        let Some(attempt) = gather.attempts.end(tag.attempt) else { return };
         match event {
-            Event::Completed { round_trip, .. } => self.hedges.record_response(usize::from(leg.leaf.0), *round_trip),
-            Event::Rejected { .. } => self.hedges.record_rejection(self.now, usize::from(leg.leaf.0)),
+            Event::Completed { round_trip, .. } => {
+                self.hedges.record_response(usize::from(attempt.leaf.0), *round_trip)
+            }
+            Event::Rejected { .. } => self.hedges.record_rejection(self.now, usize::from(attempt.leaf.0)),
             _ => {}
         }
         let is_result = matches!(event, Event::Completed { .. });
-        let place = leg.place as usize;
+        let place = attempt.place as usize;
         if gather.attempts.has_second() {
-            let twin = gather.attempts.in_flight_for(leg.place);
-            match twin {
-                // Its twin may have a result yet.
+            let other = gather.attempts.in_flight_for(attempt.place);
+            match other {
+                // The other attempt may still have a result.
                 Some(_) if !is_result => return,
-                Some(twin) => {
-                    twin.is_done = true;
-                    self.unwanted.extend(twin.request.map(|request| (twin.leaf, request)));
+                Some(other) => {
+                    other.is_done = true;
+                    self.unwanted.extend(other.request.map(|request| (other.leaf, request)));
                 }
                 None => {}
             }
         }
-        if !is_result && leg.saved_call.is_some() && has_no_effect(event) {
+        if !is_result && attempt.saved_call.is_some() && has_no_effect(event) {
             return self.rejected.push(tag);
         }
-        let news = gather.replies.record_event(place, event);
-        gather.finish_call(news);
+        let outcome = gather.replies.record_event(place, event);
+        gather.finish_call(outcome);
         self.finish_if_enough(tag.gather);
     }
 
-    /// The call of a rejected leg ends without a result.
-    pub(super) fn fail_attempt(&mut self, tag: Tag, leg: &Attempt) {
+    /// Ends the call of a rejected attempt without a result.
+    pub(super) fn fail_attempt(&mut self, tag: Tag, attempt: &Attempt) {
         if let Some(gather) = self.gathers.get_mut(tag.gather) {
-            gather.fail_call(leg.place as usize);
+            gather.fail_call(attempt.place as usize);
             self.finish_if_enough(tag.gather);
         }
     }
 
-    /// The request goes on if it has enough.
+    /// Makes the request ready if it has enough results.
     pub(super) fn finish_if_enough(&mut self, key: Key) {
         if self.gathers.get_mut(key).is_some_and(|gather| gather.is_enough()) {
             self.finish(key);
         }
     }
 
-    /// The request goes on with what it has. Legs that may be given up are.
+    /// Makes the request ready with the replies that it has, and cancels its repeatable attempts.
     pub(super) fn finish(&mut self, key: Key) {
         if let Some(mut gather) = self.gathers.remove(key) {
             gather.attempts.cancel_repeatable(|leaf, request| self.unwanted.push((leaf, request)));
@@ -100,7 +104,7 @@ impl<S> WaitingRequests<S> {
     }
 }
 
-/// Whether the call was not begun.
+/// Whether the leaf has not begun the call.
 fn has_no_effect(event: &Event<'_, Tag>) -> bool {
     match event {
         Event::Rejected { reason, .. } => {

@@ -1,4 +1,5 @@
-//! Tests again, over datagrams: the client's, those of asynchronous handlers, and those of locks, budgets and recordings.
+//! The same tests over datagrams: those of the client, of asynchronous handlers, and of locks,
+//! budgets and recordings.
 
 use leeward_rpc::client::Transport;
 

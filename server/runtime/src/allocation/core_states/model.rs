@@ -1,45 +1,45 @@
-//! Cores that park beside a first core that is about to sleep: the model checker finds no order of steps in which something
-//! is forgotten.
+//! Model of cores that park beside a first core that is about to sleep. The model checker finds no
+//! interleaving that forgets work.
 
 use super::stubs::{NO_LOAD, core_states};
 use super::*;
 use crate::parking::Parking;
 use loom::{sync::Arc, thread};
 
-/// A core that rests comes, whether it is granted before it lies down, while it does, or after.
+/// A parked core wakes, whether it is granted before it waits, meanwhile, or afterwards.
 #[test]
 fn no_grant_is_lost() {
     loom::model(|| {
-        let roster = Arc::new(core_states(CoreChange::Grant(1), 2, 1));
-        let other = Arc::clone(&roster);
+        let states = Arc::new(core_states(CoreChange::Grant(1), 2, 1));
+        let other = Arc::clone(&states);
         let resting = thread::spawn(move || other.wait_granted(1));
-        roster.tick(Time(10), || NO_LOAD, |_| ());
+        states.tick(Time(10), || NO_LOAD, |_| ());
         resting.join().unwrap();
-        assert!(!roster.is_parked(1));
+        assert!(!states.is_parked(1));
     });
 }
 
-/// A core parks while all are told to end: it does not, or comes back.
+/// A core parks while all cores must end. It does not park, or wakes again.
 #[test]
 fn nobody_rests_when_all_end() {
     loom::model(|| {
-        let roster = Arc::new(core_states(CoreChange::Grant(1), 2, 1));
-        roster.tick(Time(10), || NO_LOAD, |_| ());
-        let other = Arc::clone(&roster);
+        let states = Arc::new(core_states(CoreChange::Grant(1), 2, 1));
+        states.tick(Time(10), || NO_LOAD, |_| ());
+        let other = Arc::clone(&states);
         let core = thread::spawn(move || {
             other.wait_granted(1);
             if other.park(1, Time(20)) {
                 other.wait_granted(1);
             }
         });
-        roster.close(Time(20));
+        states.close(Time(20));
         core.join().unwrap();
-        assert!(!roster.is_parked(1));
+        assert!(!states.is_parked(1));
     });
 }
 
-/// Model of the kernel's two polls: whether there is something at the second core's, and whether the first core's has
-/// been told to say so, which happens once for everything that comes.
+/// Model of the kernel's two polls: whether the second core's poll has an event, and whether the
+/// first core's poll watches it. Each event causes one edge there.
 #[derive(Default)]
 struct Kernel {
     ready: bool,
@@ -63,7 +63,7 @@ struct Cores {
     roster: CoreStates,
     parking: Parking,
     kernel: Arc<Mutex<Kernel>>,
-    /// The second core's network, with what it has put off.
+    /// The second core's network, with the work that it has put off.
     network: Mutex<u32>,
 }
 
@@ -83,7 +83,7 @@ impl Cores {
         Arc::new(cores)
     }
 
-    /// As `Core::rest` does.
+    /// Parks as `Core::wait_parked` does.
     fn second_parks(&self) {
         let network = lock(&self.network);
         assert!(self.roster.park(1, Time(20)));
@@ -94,7 +94,8 @@ impl Cores {
         self.parking.wake(0);
     }
 
-    /// A turn of the first core, as `Core::work` does it: what it has done, and whether it sleeps after that.
+    /// One round of the first core, as in `Core::run_loop`. Returns the work done, and whether the
+    /// core sleeps afterwards.
     fn first_looks(&self) -> (u32, bool) {
         lock(&self.kernel).edges = 0;
         let (mut done, mut contended) = (0, false);
@@ -117,7 +118,7 @@ impl Cores {
     }
 }
 
-/// The first core does what a parking core has put off, or the parking core does not sleep over it.
+/// The first core does the work that a parking core has put off, or does not sleep over it.
 #[test]
 fn what_is_put_off_is_not_forgotten() {
     loom::model(|| {
@@ -130,7 +131,7 @@ fn what_is_put_off_is_not_forgotten() {
     });
 }
 
-/// A message comes for a core that parks: the first core has read it, or does not sleep over it.
+/// A message arrives for a core that parks. The first core reads it, or does not sleep over it.
 #[test]
 fn no_message_is_lost() {
     loom::model(|| {
@@ -145,7 +146,8 @@ fn no_message_is_lost() {
     });
 }
 
-/// Somebody sets a timer of a core that parks: the first core sees it before it sleeps, or is woken for it.
+/// Another thread sets a timer of a core that parks. The first core sees it before it sleeps, or is
+/// woken for it.
 #[test]
 fn no_timer_is_lost() {
     loom::model(|| {
@@ -158,7 +160,7 @@ fn no_timer_is_lost() {
             sets.parking.wake(1);
         });
         let (_, sleeps) = cores.first_looks();
-        // As it asks for the next time-out of those that are parked.
+        // As the first core asks for the next timeout of parked cores.
         let sees = cores.roster.is_parked(1) && timer.load(Ordering::Relaxed) == 1;
         second.join().unwrap();
         setter.join().unwrap();

@@ -1,8 +1,8 @@
-//! Stand-ins for an allocator and for admission in the tests of the roster.
+//! Stubs of an allocator and of admission for the tests of core states.
 
 use super::*;
 
-/// Wants the same thing for ever.
+/// An allocator that always asks for the same change.
 pub(super) struct ConstantAllocator {
     pub(super) change: CoreChange,
     pub(super) search: Option<Nanos>,

@@ -1,4 +1,4 @@
-//! Tests of the roster.
+//! Tests of the core states.
 
 use super::stubs::{NO_LOAD, NullMessages, core_states};
 use super::*;
@@ -7,25 +7,25 @@ use std::sync::Arc;
 
 #[test]
 fn grants_and_revocations_stay_within_the_limits() {
-    let roster = core_states(CoreChange::Grant(9), 4, 2);
-    assert_eq!(roster.parked().collect::<Vec<_>>(), [2, 3]);
-    assert!(!roster.may_park(1) && !roster.park(1, Time(5)), "there are as few as may be");
-    roster.tick(Time(10), || NO_LOAD, |_| ());
-    let usage = roster.usage(Time(10));
+    let states = core_states(CoreChange::Grant(9), 4, 2);
+    assert_eq!(states.parked().collect::<Vec<_>>(), [2, 3]);
+    assert!(!states.may_park(1) && !states.park(1, Time(5)), "there are as few as may be");
+    states.tick(Time(10), || NO_LOAD, |_| ());
+    let usage = states.usage(Time(10));
     assert_eq!((usage.cores, usage.grants), (4, 2));
-    // Both come at once: what they wait for has happened.
-    roster.wait_granted(2);
-    roster.wait_granted(3);
-    assert!(roster.parked().next().is_none() && roster.may_park(3));
-    roster.tick(Time(19), || unreachable!("it is not time yet"), |_| ());
-    roster.tick(Time(20), || NO_LOAD, |_| ());
-    assert_eq!(roster.usage(Time(20)).grants, 2, "there are no more");
-    assert!(!roster.park(0, Time(30)), "the first stays");
-    assert!(roster.park(1, Time(30)) && roster.park(3, Time(30)) && !roster.park(2, Time(30)));
-    assert_eq!(roster.usage(Time(40)).parked, [0, 10, 10, 20].map(Nanos));
+    // Both return at once, as the cores are granted already.
+    states.wait_granted(2);
+    states.wait_granted(3);
+    assert!(states.parked().next().is_none() && states.may_park(3));
+    states.tick(Time(19), || unreachable!("it is not time yet"), |_| ());
+    states.tick(Time(20), || NO_LOAD, |_| ());
+    assert_eq!(states.usage(Time(20)).grants, 2, "there are no more");
+    assert!(!states.park(0, Time(30)), "the first stays");
+    assert!(states.park(1, Time(30)) && states.park(3, Time(30)) && !states.park(2, Time(30)));
+    assert_eq!(states.usage(Time(40)).parked, [0, 10, 10, 20].map(Nanos));
 }
 
-/// Says these one after the other, the last for ever.
+/// An allocator that asks for these changes in order, and for the last one for ever.
 struct ScriptedAllocator(Vec<CoreChange>);
 
 impl Allocator for ScriptedAllocator {
@@ -47,19 +47,19 @@ fn an_idle_core_leaves_before_one_at_work() {
         CoreChange::Grant(1),
     ]));
     let allocation = Allocation { allocator, limits: CoreLimits::new(1, 4), admission: Box::new(NullMessages) };
-    let roster = CoreStates::new(allocation, 4, Time::ZERO);
+    let states = CoreStates::new(allocation, 4, Time::ZERO);
     let mut woken = Vec::new();
-    roster.tick(Time(10), || NO_LOAD, |_| ());
-    (1..4).for_each(|core| roster.wait_granted(core));
-    roster.set_idle(1, true);
-    roster.tick(Time(20), || NO_LOAD, |core| woken.push(core));
-    roster.tick(Time(30), || NO_LOAD, |core| woken.push(core));
+    states.tick(Time(10), || NO_LOAD, |_| ());
+    (1..4).for_each(|core| states.wait_granted(core));
+    states.set_idle(1, true);
+    states.tick(Time(20), || NO_LOAD, |core| woken.push(core));
+    states.tick(Time(30), || NO_LOAD, |core| woken.push(core));
     assert_eq!(woken, [1, 3]);
-    assert!(roster.is_revoked(1) && roster.is_revoked(3) && !roster.is_revoked(2));
-    // A grant keeps one that has not left yet.
-    roster.tick(Time(40), || NO_LOAD, |_| ());
-    assert!(!roster.is_revoked(1) && roster.is_revoked(3));
-    assert!(roster.park(3, Time(50)) && roster.is_parked(3));
+    assert!(states.is_revoked(1) && states.is_revoked(3) && !states.is_revoked(2));
+    // A grant keeps a core that has not parked yet.
+    states.tick(Time(40), || NO_LOAD, |_| ());
+    assert!(!states.is_revoked(1) && states.is_revoked(3));
+    assert!(states.park(3, Time(50)) && states.is_parked(3));
 }
 
 #[test]
@@ -81,22 +81,22 @@ fn an_allocator_is_told_what_happened_since_it_was_asked_last() {
         }
         fn cores_changed(&self, _: &CoreGrant) {}
     }
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let signals = Arc::new(Mutex::new(Vec::new()));
     let allocation = Allocation {
-        allocator: Box::new(RecordingAllocator(Arc::clone(&told))),
+        allocator: Box::new(RecordingAllocator(Arc::clone(&signals))),
         limits: CoreLimits::new(2, 4),
         admission: Box::new(RejectingMessages(AtomicU64::new(0))),
     };
-    let roster = CoreStates::new(allocation, 4, Time::ZERO);
-    roster.set_idle(1, true);
+    let states = CoreStates::new(allocation, 4, Time::ZERO);
+    states.set_idle(1, true);
     let load = |idle| AllocatorLoad { waiting: 7, oldest: Nanos(90), ages: Nanos(100), idle: Nanos(idle) };
-    roster.tick(Time(1_000), || load(500), |_| ());
-    roster.tick(Time(3_000), || load(1_500), |_| ());
-    let told = lock(&told);
-    assert_eq!((told[0].active, told[0].idle, told[0].waiting, told[0].granting), (2, 1, 7, 0));
-    assert_eq!((told[0].oldest, told[0].mean_delay), (Nanos(90), Nanos(50)));
-    assert_eq!((told[0].available, told[0].busy), (Nanos(2_000), Nanos(1_500)));
-    assert_eq!((told[1].available, told[1].busy, told[1].rejected), (Nanos(4_000), Nanos(3_000), 3));
+    states.tick(Time(1_000), || load(500), |_| ());
+    states.tick(Time(3_000), || load(1_500), |_| ());
+    let signals = lock(&signals);
+    assert_eq!((signals[0].active, signals[0].idle, signals[0].waiting, signals[0].granting), (2, 1, 7, 0));
+    assert_eq!((signals[0].oldest, signals[0].mean_delay), (Nanos(90), Nanos(50)));
+    assert_eq!((signals[0].available, signals[0].busy), (Nanos(2_000), Nanos(1_500)));
+    assert_eq!((signals[1].available, signals[1].busy, signals[1].rejected), (Nanos(4_000), Nanos(3_000), 3));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn every_policy_that_is_asked_for_ever_keeps_the_books() {
         let params = policy.params(&[]).unwrap();
         let limits = CoreLimits::new(1, 5);
         let allocator = policy.build(&params, limits).unwrap();
-        let roster =
+        let states =
             CoreStates::new(Allocation { allocator, limits, admission: Box::new(NullMessages) }, 5, Time::ZERO);
         let mut random = 1u64;
         let mut draw = |below: u64| {
@@ -118,20 +118,20 @@ fn every_policy_that_is_asked_for_ever_keeps_the_books() {
             idle += draw(7_000);
             let age = Nanos(draw(20_000));
             let load = AllocatorLoad { waiting: draw(4) as u32, oldest: age, ages: age, idle: Nanos(idle) };
-            roster.tick(now, || load, |_| ());
-            let usage = roster.usage(now);
+            states.tick(now, || load, |_| ());
+            let usage = states.usage(now);
             assert!((1..=5).contains(&usage.cores), "{}: {usage:?}", policy.name);
-            // Whoever is on the way comes, and the idle go.
+            // Granted cores wake, and idle ones park.
             for core in 1..5 {
-                let place = lock(&roster.state).states[core];
-                match place {
-                    CoreState::Granted => roster.wait_granted(core),
-                    CoreState::Revoked => assert!(roster.park(core, now), "{}", policy.name),
-                    CoreState::Active if roster.search().is_some() && draw(3) == 0 => _ = roster.park(core, now),
-                    _ => roster.set_idle(core, draw(2) == 0),
+                let state = lock(&states.state).states[core];
+                match state {
+                    CoreState::Granted => states.wait_granted(core),
+                    CoreState::Revoked => assert!(states.park(core, now), "{}", policy.name),
+                    CoreState::Active if states.search().is_some() && draw(3) == 0 => _ = states.park(core, now),
+                    _ => states.set_idle(core, draw(2) == 0),
                 }
             }
-            let (parked, cores) = (roster.parked().count() as u32, roster.usage(now).cores);
+            let (parked, cores) = (states.parked().count() as u32, states.usage(now).cores);
             assert_eq!(parked + cores, 5, "{} at {step}", policy.name);
         }
     }
@@ -139,15 +139,15 @@ fn every_policy_that_is_asked_for_ever_keeps_the_books() {
 
 #[test]
 fn those_that_rest_come_when_all_end() {
-    let roster = Arc::new(core_states(CoreChange::Keep, 3, 1));
+    let states = Arc::new(core_states(CoreChange::Keep, 3, 1));
     let resting: Vec<_> = (1..3)
         .map(|core| {
-            let roster = Arc::clone(&roster);
-            std::thread::spawn(move || roster.wait_granted(core))
+            let states = Arc::clone(&states);
+            std::thread::spawn(move || states.wait_granted(core))
         })
         .collect();
-    roster.close(Time(10));
+    states.close(Time(10));
     resting.into_iter().for_each(|core| core.join().unwrap());
-    assert!(roster.parked().next().is_none() && !roster.park(1, Time(20)));
-    roster.tick(Time(30), || unreachable!("there is nothing to decide any more"), |_| ());
+    assert!(states.parked().next().is_none() && !states.park(1, Time(20)));
+    states.tick(Time(30), || unreachable!("there is nothing to decide any more"), |_| ());
 }

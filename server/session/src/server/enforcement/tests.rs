@@ -1,4 +1,5 @@
-//! The account against the real client under chance, against its definition, and against cheaters.
+//! Tests of the enforcement: against the real client with random steps, against the definition,
+//! against violating clients.
 
 use super::*;
 use crate::client::{Connection, ConnectionConfig, Event, Request};
@@ -13,7 +14,7 @@ use leeward_wire::{
 };
 use proptest::prelude::*;
 
-/// World of an honest client and a server that tells it whatever windows it likes, with bytes under way in both
+/// An honest client and a server that sends it arbitrary windows, with bytes in flight in both
 /// directions.
 struct Harness {
     client: Connection<u32>,
@@ -25,7 +26,8 @@ struct Harness {
     submitted: u32,
     lawful: u32,
     now: Time,
-    /// How much larger the windows are that the client hears than those the account is told: a defect, for the canary.
+    /// Difference between the windows sent to the client and those reported to the enforcement: a
+    /// defect, for the canary.
     excess: u32,
 }
 
@@ -35,10 +37,10 @@ enum Step {
     /// Bytes that the server takes from the client, or the client from the server.
     ReceiveAtServer(usize),
     ReceiveAtClient(usize),
-    /// Answers the call in this place, with this window.
+    /// Answers the call at this index, with this window.
     Answer(usize, u32),
     SendWindow(u32),
-    /// Time in which what waits at the client may expire.
+    /// Time in which requests that wait at the client may expire.
     Wait(u64),
 }
 
@@ -49,7 +51,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (1..6_u8).prop_map(Step::Submit),
         4 => bytes().prop_map(Step::ReceiveAtServer),
         4 => bytes().prop_map(Step::ReceiveAtClient),
-        4 => (0..100_usize, window()).prop_map(|(place, window)| Step::Answer(place, window)),
+        4 => (0..100_usize, window()).prop_map(|(index, window)| Step::Answer(index, window)),
         2 => window().prop_map(Step::SendWindow),
         1 => (0..50_u64).prop_map(Step::Wait),
     ];
@@ -60,7 +62,7 @@ fn feedback(window: u32) -> Feedback {
     Feedback { window: Credits(window), ..Feedback::NONE }
 }
 
-/// A client half of this crate's neighbour, waiting briefly so that requests expire too.
+/// A client half with a short delay limit, so that requests expire too.
 fn parts(controller: &str, pairs: &[(&str, RawParam)]) -> ClientParts {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(controller).unwrap();
@@ -88,7 +90,8 @@ impl Harness {
         Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut self.to_client).unwrap();
     }
 
-    /// The ruling that was not `Lawful`, if there was one.
+    /// Takes up to `most` bytes at the server. Returns the last check that was not `WithinWindow`,
+    /// if any.
     fn receive(&mut self, most: usize) -> Option<CallCheck> {
         let output = self.client.output(self.now);
         let count = output.len().min(most).min(4096);
@@ -112,7 +115,8 @@ impl Harness {
         }
         if let Some(timestamp) = welcome {
             self.registered = true;
-            // The welcome tells nothing but that windows bind: more comes with `Step::Tell`.
+            // The welcome has a window of zero and binds the client: more comes with
+            // `Step::SendWindow`.
             self.enforcement.on_window_sent(Credits(0));
             self.send_frame(&Frame::Welcome(Welcome {
                 timestamp,
@@ -140,8 +144,8 @@ impl Harness {
                 self.to_client.drain(..count);
                 self.client.on_received(self.now, count, &mut |_: Event<'_, u32>| {}).unwrap();
             }
-            Step::Answer(place, window) if !self.unanswered.is_empty() => {
-                let (request, timestamp) = self.unanswered.swap_remove(place % self.unanswered.len());
+            Step::Answer(index, window) if !self.unanswered.is_empty() => {
+                let (request, timestamp) = self.unanswered.swap_remove(index % self.unanswered.len());
                 self.enforcement.on_answer_sent(Credits(window));
                 let answer =
                     Answer { request, timestamp, feedback: feedback(window + self.excess), sojourn: Nanos32(0) };
@@ -167,7 +171,7 @@ fn kind_of_client(kind: u8) -> ClientParts {
         0 => parts("breakwater", &[]),
         1 => parts("breakwater", &[("demand", RawParam::Text("synchronization".into()))]),
         2 => parts("breakwater", &[("client_delay", RawParam::Text("20ns".into()))]),
-        // A half that would send at will, governed by nothing but the protocol.
+        // A half with an open gate, limited by the protocol alone.
         _ => parts("none", &[]),
     }
 }
@@ -175,49 +179,52 @@ fn kind_of_client(kind: u8) -> ClientParts {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// An honest client is never refused, whatever windows a server tells, and however the bytes are cut and delayed.
+    /// An honest client is never rejected, for all windows of the server, and however bytes are
+    /// split and delayed.
     #[test]
     fn an_honest_client_is_never_refused(kind in 0..4_u8, steps in steps()) {
-        let mut world = Harness::new(kind_of_client(kind));
+        let mut harness = Harness::new(kind_of_client(kind));
         for step in &steps {
-            prop_assert_eq!(world.step(step), None, "at {:?}", step);
+            prop_assert_eq!(harness.step(step), None, "at {:?}", step);
         }
     }
 
-    /// The edge agrees with its definition: a call is lawful exactly if there is a window under which it might have
-    /// been sent, told by now and not before the one that the client is known to have heard.
+    /// The window end agrees with its definition: a call is valid exactly if some window permitted
+    /// it. The window must be sent by now, and no earlier than the last window that the client is
+    /// known to have received.
     #[test]
     fn the_edge_is_the_definition(events in prop::collection::vec((0..3_u8, 0..12_u32), 0..300)) {
         let mut enforcement = Enforcement::binding();
         let (mut calls, mut answers) = (0_u64, 0_u64);
-        let mut told = vec![(0_u64, 1_u64)];
+        let mut windows = vec![(0_u64, 1_u64)];
         let mut admitted = 0_u64;
         for (event, window) in events {
             match event {
                 0 => {
                     calls += 1;
-                    let lawful = told.iter().any(|(answered, window)| calls - answered <= *window);
-                    let ruling = enforcement.on_call();
-                    prop_assert_eq!(ruling == CallCheck::WithinWindow, lawful);
-                    if lawful {
+                    let is_valid = windows.iter().any(|(answers_then, window)| calls - answers_then <= *window);
+                    let check = enforcement.on_call();
+                    prop_assert_eq!(check == CallCheck::WithinWindow, is_valid);
+                    if is_valid {
                         admitted += 1;
-                        // What a cheater gains is bounded: never more at once than the greatest window.
-                        prop_assert!(admitted <= told.iter().map(|(_, window)| *window).max().unwrap_or(0));
+                        // The gain of a violating client is bounded: never more calls at once than
+                        // the greatest window.
+                        prop_assert!(admitted <= windows.iter().map(|(_, window)| *window).max().unwrap_or(0));
                     } else {
                         answers += 1;
-                        told.push((answers, window.into()));
+                        windows.push((answers, window.into()));
                         enforcement.on_answer_sent(Credits(window));
                     }
                 }
                 1 if admitted > 0 => {
                     admitted -= 1;
                     answers += 1;
-                    told.push((answers, window.into()));
+                    windows.push((answers, window.into()));
                     enforcement.on_answer_sent(Credits(window));
                 }
                 1 => {}
                 _ => {
-                    told.push((answers, window.into()));
+                    windows.push((answers, window.into()));
                     enforcement.on_window_sent(Credits(window));
                 }
             }
@@ -225,12 +232,12 @@ proptest! {
     }
 }
 
-/// The canary: the same world sees a client that takes one credit more than it has.
+/// The canary: the same harness detects a client that takes one credit too many.
 #[test]
 fn one_credit_too_many_is_noticed() {
-    let mut world = Harness::new(parts("none", &[]));
-    world.excess = 1;
-    let mut refused = None;
+    let mut harness = Harness::new(parts("none", &[]));
+    harness.excess = 1;
+    let mut violation = None;
     for round in 0..20 {
         let window = 3;
         for step in [
@@ -239,14 +246,14 @@ fn one_credit_too_many_is_noticed() {
             Step::SendWindow(window),
             Step::ReceiveAtClient(usize::MAX),
         ] {
-            refused = refused.or(world.step(&step));
+            violation = violation.or(harness.step(&step));
         }
         if round > 1 {
-            refused = refused.or(world.step(&Step::Answer(0, window)));
+            violation = violation.or(harness.step(&Step::Answer(0, window)));
         }
     }
-    assert_eq!(refused, Some(CallCheck::NoCredit));
-    assert!(world.lawful > 1);
+    assert_eq!(violation, Some(CallCheck::NoCredit));
+    assert!(harness.lawful > 1);
 }
 
 #[test]
@@ -267,7 +274,7 @@ fn credits_that_cross_their_revocation_are_lawful_once() {
     }
     assert_eq!(enforcement.on_call(), CallCheck::NoCredit);
     enforcement.on_answer_sent(Credits(0));
-    // The answers bring no credit, so there is none, however many of them.
+    // The answers bring no credit, however many there are.
     for _ in 0..5 {
         enforcement.on_answer_sent(Credits(0));
         assert_eq!(enforcement.on_call(), CallCheck::NoCredit);
@@ -284,20 +291,21 @@ fn advice_binds_nobody() {
     }
 }
 
-/// Sends without credit once; how often it has been swept until it was read again.
+/// Sends a call without credit. Returns the check and the number of scans until the connection was
+/// read again.
 fn violate(enforcement: &mut Enforcement) -> (CallCheck, u32) {
-    let ruling = enforcement.on_call();
-    if ruling == CallCheck::NoCredit {
+    let check = enforcement.on_call();
+    if check == CallCheck::NoCredit {
         enforcement.on_answer_sent(Credits(0));
     }
-    let mut sweeps = 0;
+    let mut scans = 0;
     while enforcement.is_paused() {
         let over = enforcement.on_scan();
-        sweeps += 1;
+        scans += 1;
         assert_eq!(over, !enforcement.is_paused());
     }
     assert!(!enforcement.on_scan(), "a pause ends once");
-    (ruling, sweeps)
+    (check, scans)
 }
 
 #[test]
@@ -309,10 +317,10 @@ fn who_goes_on_is_paused_longer_and_longer_and_then_sent_away() {
     }
     let mut last = 0;
     for _ in 0..PAUSES {
-        let (ruling, sweeps) = violate(&mut enforcement);
-        assert_eq!(ruling, CallCheck::NoCredit);
-        assert!(sweeps > last);
-        last = sweeps;
+        let (check, scans) = violate(&mut enforcement);
+        assert_eq!(check, CallCheck::NoCredit);
+        assert!(scans > last);
+        last = scans;
     }
     assert_eq!(violate(&mut enforcement), (CallCheck::Disconnect, 0));
 }
@@ -329,7 +337,7 @@ fn long_good_conduct_is_rewarded() {
         assert_eq!(enforcement.on_call(), CallCheck::WithinWindow);
         enforcement.on_answer_sent(Credits(0));
     }
-    // Used up, so that the next is without credit again.
+    // All credits are used, so the next call is without credit again.
     while enforcement.on_call() == CallCheck::WithinWindow {}
     enforcement.on_answer_sent(Credits(0));
     for _ in 1..TOLERATED_VIOLATIONS {

@@ -1,5 +1,6 @@
-//! Rehearsals in a simulated server: workers that read requests when they are free, one queue in front of them, and the gate at its head.
-//! A rehearsal must foresee what enforcement refuses of the same requests, although its own server drowns.
+//! Shadow mode in a simulated server: free workers read requests from one queue, and the gate is at
+//! the queue's head. Shadow mode must predict the rejections of enforcement for the same requests,
+//! although its own server is overloaded.
 
 #![cfg(not(loom))]
 
@@ -11,15 +12,15 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const WORKERS: usize = 2;
-/// Mean time of a request on a worker.
+/// Mean service time of a request on a worker.
 const MEAN_NS: f64 = 500_000.0;
-/// Reading a request and refusing it costs the worker so much.
+/// Cost for the worker of reading and rejecting a request.
 const REFUSAL_NS: u64 = 20_000;
 
 struct TestRng(u64);
 
 impl TestRng {
-    /// Uniform from 0, less than 1.
+    /// Uniform in [0, 1).
     fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -40,68 +41,70 @@ struct Request {
     arriving: RequestInfo,
 }
 
-/// Requests of `seconds`, at a demand over the capacity that depends on the time; `dress` says what they are and how much longer than
-/// others they take.
-fn requests(seconds: f64, demand: fn(f64) -> f64, dress: fn(&mut TestRng) -> (RequestInfo, f64)) -> Vec<Request> {
+/// Requests of `seconds`, at a demand relative to the capacity that depends on the time.
+///
+/// `properties` draws a request's properties and its cost factor.
+fn requests(seconds: f64, demand: fn(f64) -> f64, properties: fn(&mut TestRng) -> (RequestInfo, f64)) -> Vec<Request> {
     let (mut draw, mut now, mut all) = (TestRng(7), 0.0, Vec::new());
     while now < seconds * 1e9 {
         now += draw.exponential(MEAN_NS / WORKERS as f64 / demand(now / 1e9));
-        let (arriving, factor) = dress(&mut draw);
+        let (arriving, factor) = properties(&mut draw);
         let service = draw.exponential(MEAN_NS * factor) as u64 + 1;
         all.push(Request { arrival: now as u64, service, arriving });
     }
     all
 }
 
-/// Shares of the requests that came after the first second which were refused, and which would have been.
+/// Shares of rejected and of would-be rejected requests, among those that arrived after the first
+/// second.
 struct Shares {
     refused: f64,
     foreseen: f64,
 }
 
-/// Runs them through a server whose gate is in this mode.
+/// Runs the requests through a server whose gate is in this mode.
 fn run(requests: &[Request], mode: Mode) -> Shares {
     let gate = Gate::builder(Duration::from_millis(20)).workers(WORKERS).mode(mode).build().unwrap();
     let mut free: BinaryHeap<Reverse<u64>> = (0..WORKERS).map(|_| Reverse(0)).collect();
-    let mut out: Vec<(u64, Permit)> = Vec::new();
-    let (mut refused, mut after) = (0_u64, 0_u64);
+    let mut running: Vec<(u64, Permit)> = Vec::new();
+    let (mut rejected, mut after) = (0_u64, 0_u64);
     let mut before = None;
     for request in requests {
         let Reverse(worker) = free.pop().unwrap();
         let now = worker.max(request.arrival);
-        // Whatever has ended by then, in order.
-        out.sort_by_key(|(ends, _)| Reverse(*ends));
-        while out.last().is_some_and(|(ends, _)| *ends <= now) {
-            let (ends, ticket) = out.pop().unwrap();
-            ticket.finish_at(Time(ends), Outcome::Completed);
+        // Ends the requests that are complete by then, in order.
+        running.sort_by_key(|(ends, _)| Reverse(*ends));
+        while running.last().is_some_and(|(ends, _)| *ends <= now) {
+            let (ends, permit) = running.pop().unwrap();
+            permit.finish_at(Time(ends), Outcome::Completed);
         }
-        let counts = request.arrival > SECOND;
-        if counts && before.is_none() {
+        let is_counted = request.arrival > SECOND;
+        if is_counted && before.is_none() {
             before = Some(gate.counts().shadowed);
         }
-        after += u64::from(counts);
-        let arriving = request.arriving.with_age(Duration::from_nanos(now - request.arrival));
-        match gate.admit_at(Time(now), &arriving) {
-            Ok(mut ticket) => {
-                ticket.record_cpu_time(Duration::from_nanos(request.service));
-                out.push((now + request.service, ticket));
+        after += u64::from(is_counted);
+        let info = request.arriving.with_age(Duration::from_nanos(now - request.arrival));
+        match gate.admit_at(Time(now), &info) {
+            Ok(mut permit) => {
+                permit.record_cpu_time(Duration::from_nanos(request.service));
+                running.push((now + request.service, permit));
                 free.push(Reverse(now + request.service));
             }
             Err(_) => {
-                refused += u64::from(counts);
+                rejected += u64::from(is_counted);
                 free.push(Reverse(now + REFUSAL_NS));
             }
         }
     }
     let foreseen = gate.counts().shadowed - before.unwrap_or(0);
-    Shares { refused: refused as f64 / after as f64, foreseen: foreseen as f64 / after as f64 }
+    Shares { refused: rejected as f64 / after as f64, foreseen: foreseen as f64 / after as f64 }
 }
 
 fn plain(draw: &mut TestRng) -> (RequestInfo, f64) {
     (RequestInfo::default().with_user((draw.uniform() * 1e6) as u64), 1.0)
 }
 
-/// A tenth of the requests is critical, half of them can be left out.
+/// A tenth of the requests is critical, and half of them is sheddable.
 fn classes(draw: &mut TestRng) -> (RequestInfo, f64) {
     let class = match draw.uniform() {
         ..0.1 => Class::CRITICAL,
@@ -111,7 +114,7 @@ fn classes(draw: &mut TestRng) -> (RequestInfo, f64) {
     (RequestInfo::default().with_class(class), 1.0)
 }
 
-/// A tenth of the requests takes twenty times as long as the others, and says so by its route.
+/// A tenth of the requests takes twenty times as long as the others and has its own route.
 fn costs(draw: &mut TestRng) -> (RequestInfo, f64) {
     let mean = 0.9 + 0.1 * 20.0;
     if draw.uniform() < 0.1 {
@@ -121,7 +124,7 @@ fn costs(draw: &mut TestRng) -> (RequestInfo, f64) {
     }
 }
 
-/// Ten tenants, one of which asks for half.
+/// Ten tenants; one sends half of the requests.
 fn tenants(draw: &mut TestRng) -> (RequestInfo, f64) {
     let tenant = if draw.uniform() < 0.5 { 1 } else { 2 + (draw.uniform() * 9.0) as u32 };
     (RequestInfo::default().with_tenant(Tenant(tenant)), 1.0)
@@ -129,7 +132,7 @@ fn tenants(draw: &mut TestRng) -> (RequestInfo, f64) {
 
 type Scenario = (&'static str, f64, fn(f64) -> f64, fn(&mut TestRng) -> (RequestInfo, f64));
 
-/// Scenarios in which something is refused.
+/// Scenarios in which enforcement rejects requests.
 const SCENARIOS: [Scenario; 5] = [
     ("twice the capacity", 6.0, |_| 2.0, plain),
     ("a burst of two seconds in four", 9.0, |now| if now % 4.0 < 2.0 { 2.5 } else { 0.5 }, plain),
@@ -139,9 +142,9 @@ const SCENARIOS: [Scenario; 5] = [
 ];
 
 #[test]
-fn a_rehearsal_foresees_what_enforcement_refuses() {
-    for (name, seconds, demand, dress) in SCENARIOS {
-        let requests = requests(seconds, demand, dress);
+fn shadow_mode_foresees_what_enforcement_rejects() {
+    for (name, seconds, demand, properties) in SCENARIOS {
+        let requests = requests(seconds, demand, properties);
         let (enforced, shadow) = (run(&requests, Mode::Enforce), run(&requests, Mode::Shadow));
         assert_eq!((shadow.refused, enforced.foreseen), (0.0, 0.0), "{name}");
         println!("{name}: enforced {:.3}, foreseen {:.3}", enforced.refused, shadow.foreseen);
@@ -161,43 +164,44 @@ fn below_the_capacity_nothing_is_foreseen() {
 #[test]
 fn a_share_of_the_tenants_feels_it_and_the_same_ones_always() {
     let gate = Gate::builder(Duration::from_millis(20)).workers(1).mode(Mode::Share(5)).build().unwrap();
-    let (mut refused, mut let_in) = (vec![0_u64; 2_001], vec![0_u64; 2_001]);
+    let (mut rejected, mut admitted) = (vec![0_u64; 2_001], vec![0_u64; 2_001]);
     let mut now = 0;
     for _ in 0..50 {
         for tenant in 1..=2_000_u32 {
             now += 100_000;
-            let arriving = RequestInfo::default().with_tenant(Tenant(tenant)).with_age(Duration::from_micros(10));
-            match gate.admit_at(Time(now), &arriving) {
-                Ok(mut ticket) => {
+            let info = RequestInfo::default().with_tenant(Tenant(tenant)).with_age(Duration::from_micros(10));
+            match gate.admit_at(Time(now), &info) {
+                Ok(mut permit) => {
                     // Twice the capacity.
-                    ticket.record_cpu_time(Duration::from_micros(200));
-                    ticket.finish_at(Time(now), Outcome::Completed);
-                    let_in[tenant as usize] += 1;
+                    permit.record_cpu_time(Duration::from_micros(200));
+                    permit.finish_at(Time(now), Outcome::Completed);
+                    admitted[tenant as usize] += 1;
                 }
-                Err(_) => refused[tenant as usize] += 1,
+                Err(_) => rejected[tenant as usize] += 1,
             }
         }
     }
     let counts = gate.counts();
-    let felt = refused.iter().filter(|count| **count > 0).count();
-    assert!((60..=140).contains(&felt), "{felt} of 2,000 tenants");
+    let affected = rejected.iter().filter(|count| **count > 0).count();
+    assert!((60..=140).contains(&affected), "{affected} of 2,000 tenants");
     let share = counts.rejections() as f64 / (counts.rejections() + counts.shadowed) as f64;
     assert!((0.03..=0.07).contains(&share), "{share} of the verdicts were felt: {counts:?}");
-    // Who is never refused may be lucky, but who is refused is refused about as often as verdicts are.
-    let sums = refused.iter().zip(&let_in).filter(|(refused, _)| **refused > 0);
-    let (refused, let_in) = sums.fold((0, 0), |sum, (refused, let_in)| (sum.0 + refused, sum.1 + let_in));
-    assert!(refused * 2 > let_in / 2, "{refused} refused, {let_in} let in of the tenants that feel it");
+    // A tenant without rejections may be lucky. A tenant with one is rejected about as often as the
+    // verdicts say.
+    let sums = rejected.iter().zip(&admitted).filter(|(rejected, _)| **rejected > 0);
+    let (rejected, admitted) = sums.fold((0, 0), |sum, (rejected, admitted)| (sum.0 + rejected, sum.1 + admitted));
+    assert!(rejected * 2 > admitted / 2, "{rejected} refused, {admitted} let in of the tenants that feel it");
 }
 
 #[test]
-fn the_books_of_a_rehearsal_balance() {
+fn the_counts_of_shadow_mode_balance() {
     let requests = requests(3.0, |_| 2.0, plain);
     for mode in [Mode::Shadow, Mode::Share(30)] {
         let gate = Gate::builder(Duration::from_millis(20)).workers(WORKERS).mode(mode).build().unwrap();
         for request in &requests {
-            if let Ok(mut ticket) = gate.admit_at(Time(request.arrival), &request.arriving) {
-                ticket.record_cpu_time(Duration::from_nanos(request.service));
-                drop(ticket);
+            if let Ok(mut permit) = gate.admit_at(Time(request.arrival), &request.arriving) {
+                permit.record_cpu_time(Duration::from_nanos(request.service));
+                drop(permit);
             }
             let counts = gate.counts();
             assert_eq!(counts.arrived, counts.admitted + counts.rejections() + counts.shadowed, "{mode:?}: {counts:?}");
@@ -205,7 +209,7 @@ fn the_books_of_a_rehearsal_balance() {
         }
         let counts = gate.counts();
         assert!(counts.shadowed > 0 && (counts.rejections() > 0) == (mode != Mode::Shadow), "{mode:?}: {counts:?}");
-        // A rehearsal's requests end in the queue that would be.
+        // Shadow requests end in the shadow queue.
         let after = Time(requests.last().unwrap().arrival + SECOND);
         for step in 0..100 {
             let _ = gate.admit_at(Time(after.0 + step), &RequestInfo::default()).map(drop);

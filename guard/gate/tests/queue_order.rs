@@ -1,5 +1,6 @@
-//! A worker in virtual time, in front of a gate with and without a wait room, at 50 us of work and the costs of reading and refusing over
-//! TCP that were measured there. The room changes whose turn it is, and hardly how much is done.
+//! A worker in virtual time behind a gate with and without a wait queue. Work takes 50 us; the
+//! costs of reading and rejecting over TCP were measured at this load. The queue changes the order
+//! of requests, and hardly the throughput.
 
 #![cfg(not(loom))]
 
@@ -12,25 +13,28 @@ use std::time::Duration;
 
 const SLO_NS: u64 = 20_000_000;
 const HASTY_NS: u64 = 6_000_000;
-/// Costs in ns: to read a request, to execute and answer it, to answer a refusal, to look at sockets once, and to be called.
+/// Costs in ns: read a request, execute and answer it, send a rejection, poll sockets once, call a
+/// request.
 const READ: u64 = 8_000;
 const EXECUTE: u64 = 62_000;
 const REFUSE: u64 = 9_000;
 const LOOK: u64 = 1_000;
 const CALLED: u64 = 1_500;
-/// Requests that Tokio reads between two looks, at most.
+/// Most requests that Tokio reads between two polls of the sockets.
 const LAP: usize = 61;
 
 #[derive(Clone, Copy)]
 struct Request {
     arrival: u64,
-    /// Its client gives up after so long.
+    /// Time after which the client gives up, in ns.
     left: u64,
     class: u8,
 }
 
-/// Requests of two seconds at this demand over the capacity; a quarter is in haste where `hasty`; otherwise
-/// a fifth is in the first of three classes, and a half in the last.
+/// Requests of two seconds at this demand relative to the capacity.
+///
+/// With `hasty`, a quarter has a short deadline. Otherwise, a fifth is in the first of three
+/// classes and a half in the last.
 fn requests(demand: f64, hasty: bool) -> Vec<Request> {
     let (mut random, mut now, mut all) = (0x1EE_3A2Du64, 0.0, Vec::new());
     while now < 2e9 {
@@ -54,7 +58,7 @@ fn requests(demand: f64, hasty: bool) -> Vec<Request> {
     all
 }
 
-/// Requests answered within what their clients give them, the ns that these took, and all requests; by group.
+/// By group: requests answered in time, the sum of their latencies in ns, and all requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct ResponseStats {
     in_time: [u64; 8],
@@ -70,13 +74,13 @@ impl ResponseStats {
         }
         let group = if request.left == HASTY_NS { 1 } else { usize::from(request.class) };
         self.all[group] += 1;
-        if let Some(took) = answered.map(|at| at - request.arrival).filter(|took| *took <= request.left) {
+        if let Some(latency) = answered.map(|at| at - request.arrival).filter(|latency| *latency <= request.left) {
             self.in_time[group] += 1;
-            self.latency[group] += took;
+            self.latency[group] += latency;
         }
     }
 
-    /// Mean ms of those in time.
+    /// Mean latency of requests in time, in ms.
     fn latency_ms(&self, group: usize) -> f64 {
         self.latency[group] as f64 / self.in_time[group] as f64 / 1e6
     }
@@ -85,7 +89,7 @@ impl ResponseStats {
         self.in_time[group] as f64 / self.all[group] as f64
     }
 
-    /// Over the capacity.
+    /// Goodput divided by the capacity.
     fn goodput(&self) -> f64 {
         self.in_time.iter().sum::<u64>() as f64 * (READ + EXECUTE) as f64 / 1.5e9
     }
@@ -104,26 +108,26 @@ struct Worker<'a> {
     requests: &'a [Request],
     now: u64,
     stats: ResponseStats,
-    /// In the room, and not called when last polled.
+    /// Requests that wait in the queue and were not called at their last poll.
     waits: BTreeMap<usize, (Permit, Waiter)>,
     timers: BTreeSet<(u64, usize)>,
     woken: Arc<Mutex<Vec<usize>>>,
-    /// Called, and to begin after the next look.
+    /// Called requests, which begin after the next poll of the sockets.
     called: Vec<(usize, Permit, Waiter)>,
 }
 
-fn run(requests: &[Request], room: bool) -> ResponseStats {
+fn run(requests: &[Request], has_queue: bool) -> ResponseStats {
     let builder = Gate::builder(Duration::from_nanos(SLO_NS)).workers(1);
-    run_at(if room { builder.queue(10_000) } else { builder }.build().unwrap(), requests)
+    run_at(if has_queue { builder.queue(10_000) } else { builder }.build().unwrap(), requests)
 }
 
 fn run_at(gate: Gate, requests: &[Request]) -> ResponseStats {
-    let (came, waits) = (ResponseStats::default(), BTreeMap::new());
+    let (empty, waits) = (ResponseStats::default(), BTreeMap::new());
     let mut worker = Worker {
         gate,
         requests,
         now: 0,
-        stats: came,
+        stats: empty,
         waits,
         timers: BTreeSet::new(),
         woken: Arc::default(),
@@ -149,10 +153,10 @@ impl Worker<'_> {
                 self.poll_woken();
             }
             self.now += LOOK;
-            for (number, ticket, mut seat) in std::mem::take(&mut self.called) {
-                match seat.begin(Time(self.now)) {
-                    Poll::Ready(begins) => self.begin(number, ticket, begins, Some(seat)),
-                    Poll::Pending => self.poll(number, ticket, seat),
+            for (number, permit, mut waiter) in std::mem::take(&mut self.called) {
+                match waiter.begin(Time(self.now)) {
+                    Poll::Ready(result) => self.begin(number, permit, result, Some(waiter)),
+                    Poll::Pending => self.poll(number, permit, waiter),
                 }
             }
             self.poll_woken();
@@ -168,16 +172,16 @@ impl Worker<'_> {
     fn read(&mut self, number: usize) {
         let request = self.requests[number];
         self.now += READ;
-        let arriving = RequestInfo::default()
+        let info = RequestInfo::default()
             .with_age(Duration::from_nanos(self.now - READ - request.arrival))
             .with_timeout(Duration::from_nanos(request.left))
             .with_class(Class::new(request.class));
-        match self.gate.admit_at(Time(self.now), &arriving) {
+        match self.gate.admit_at(Time(self.now), &info) {
             Err(_) => self.refuse(number),
-            Ok(ticket) => match ticket.enqueue(Time(self.now)) {
-                Ok(Some(seat)) if !seat.has_begun() => self.poll(number, ticket, seat),
-                Ok(seat) => self.begin(number, ticket, Ok(()), seat),
-                Err(out) => self.begin(number, ticket, Err(out), None),
+            Ok(permit) => match permit.enqueue(Time(self.now)) {
+                Ok(Some(waiter)) if !waiter.has_begun() => self.poll(number, permit, waiter),
+                Ok(waiter) => self.begin(number, permit, Ok(()), waiter),
+                Err(error) => self.begin(number, permit, Err(error), None),
             },
         }
     }
@@ -187,22 +191,22 @@ impl Worker<'_> {
         self.stats.count(&self.requests[number], None);
     }
 
-    fn poll(&mut self, number: usize, ticket: Permit, mut seat: Waiter) {
+    fn poll(&mut self, number: usize, permit: Permit, mut waiter: Waiter) {
         let waker = Waker::from(Arc::new(TaskWaker(Arc::clone(&self.woken), number)));
-        match seat.poll_ready(Time(self.now), &mut Context::from_waker(&waker)) {
+        match waiter.poll_ready(Time(self.now), &mut Context::from_waker(&waker)) {
             Poll::Ready(Ok(())) => {
                 self.now += CALLED;
-                self.called.push((number, ticket, seat));
+                self.called.push((number, permit, waiter));
             }
-            Poll::Ready(Err(out)) => self.begin(number, ticket, Err(out), Some(seat)),
+            Poll::Ready(Err(error)) => self.begin(number, permit, Err(error), Some(waiter)),
             Poll::Pending => {
-                self.timers.insert((seat.start_deadline().0, number));
-                self.waits.insert(number, (ticket, seat));
+                self.timers.insert((waiter.start_deadline().0, number));
+                self.waits.insert(number, (permit, waiter));
             }
         }
     }
 
-    /// Polls those that were woken, or whose timer has come.
+    /// Polls requests that were woken or whose timer has expired.
     fn poll_woken(&mut self) {
         loop {
             let mut woken = std::mem::take(&mut *self.woken.lock().unwrap());
@@ -214,9 +218,9 @@ impl Worker<'_> {
                 return;
             }
             for number in woken {
-                if let Some((ticket, seat)) = self.waits.remove(&number) {
-                    self.timers.remove(&(seat.start_deadline().0, number));
-                    self.poll(number, ticket, seat);
+                if let Some((permit, waiter)) = self.waits.remove(&number) {
+                    self.timers.remove(&(waiter.start_deadline().0, number));
+                    self.poll(number, permit, waiter);
                 }
             }
         }
@@ -225,20 +229,20 @@ impl Worker<'_> {
     fn begin(
         &mut self,
         number: usize,
-        ticket: Permit,
-        called: Result<(), leeward_gate::WaitError>,
-        seat: Option<Waiter>,
+        permit: Permit,
+        wait_result: Result<(), leeward_gate::WaitError>,
+        waiter: Option<Waiter>,
     ) {
-        match ticket.begin_at(Time(self.now), called) {
-            Ok(mut ticket) => {
+        match permit.begin_at(Time(self.now), wait_result) {
+            Ok(mut permit) => {
                 self.now += EXECUTE;
-                ticket.record_cpu_time(Duration::from_nanos(EXECUTE));
-                ticket.finish_at(Time(self.now), Outcome::Completed);
+                permit.record_cpu_time(Duration::from_nanos(EXECUTE));
+                permit.finish_at(Time(self.now), Outcome::Completed);
                 self.stats.count(&self.requests[number], Some(self.now));
             }
             Err(_) => self.refuse(number),
         }
-        drop(seat);
+        drop(waiter);
     }
 }
 
@@ -246,7 +250,7 @@ impl Worker<'_> {
 fn who_has_little_time_is_served_first() {
     let requests = requests(2.0, true);
     let (without, with) = (run(&requests, false), run(&requests, true));
-    // Without a room they wait for as long as the others, of which the queue is about 6 ms long.
+    // Without a wait queue, they wait as long as the others; the queue's delay is about 6 ms.
     assert!(without.share(1) < 0.75 * without.share(3), "{without:?}");
     assert!(with.share(1) > 0.95 * with.share(3), "{with:?}");
     assert!(with.latency_ms(1) < 0.4 * without.latency_ms(1), "{with:?} {without:?}");
@@ -262,7 +266,8 @@ fn the_most_important_wait_least() {
     check_goodput(without, with);
 }
 
-/// The order is not paid for with much: 0.68 and 0.66 of the capacity, of which 0.68 is what the costs of refusing leave.
+/// The order costs little goodput: 0.66 instead of 0.68 of the capacity. The cost of rejections
+/// leaves 0.68.
 fn check_goodput(without: ResponseStats, with: ResponseStats) {
     assert!(without.goodput() > 0.66 && without.goodput() < 0.69, "{}", without.goodput());
     assert!(with.goodput() > 0.95 * without.goodput(), "{} {}", with.goodput(), without.goodput());
@@ -276,7 +281,8 @@ fn without_an_overload_a_room_changes_nothing() {
     assert!(with.share(1) > 0.999, "{}", with.share(1));
 }
 
-/// Reading and refusing take all of the worker's time where so much comes: those that were let in have their part of it nevertheless.
+/// Reading and rejecting could take all of the worker's time; admitted requests still get their
+/// part.
 #[test]
 fn a_flood_of_refusals_does_not_starve_those_that_were_let_in() {
     let requests = requests(3.5, false);
@@ -284,12 +290,12 @@ fn a_flood_of_refusals_does_not_starve_those_that_were_let_in() {
     assert!(with.goodput() > 0.95 * without.goodput(), "{with:?} {without:?}");
 }
 
-/// Without a level a room alone keeps the most important in time.
+/// Without a priority level, the wait queue alone keeps the most important requests in time.
 #[test]
 fn lateness_alone_needs_no_level() {
-    let gate = |room: bool| {
+    let gate = |has_queue: bool| {
         let builder = Gate::builder(Duration::from_nanos(SLO_NS)).workers(1).set("level", "off");
-        if room { builder.queue(10_000) } else { builder }.build().unwrap()
+        if has_queue { builder.queue(10_000) } else { builder }.build().unwrap()
     };
     let requests = requests(2.0, false);
     let (without, with) = (run_at(gate(false), &requests), run_at(gate(true), &requests));

@@ -1,0 +1,280 @@
+//! The words of the code: no definition uses a banned noun, the glossary and the code agree, comments fit in 100 columns,
+//! and the ledger of files that were read for their prose agrees with the tree. Does not contain: rules of documents
+//! (`prose.rs`), layout and dependencies (`architecture.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use super::architecture::root;
+use super::prose::{files, folders};
+
+/// Words that stand in no name of a type, trait, module, function, method, constant or field. The field has words for them:
+/// see `docs/glossary.md`.
+const BANNED: [&str; 38] = [
+    "audience",
+    "bystander",
+    "census",
+    "chatter",
+    "chatty",
+    "crew",
+    "deaf",
+    "desk",
+    "drowsy",
+    "duty",
+    "fate",
+    "farewell",
+    "guest",
+    "hearsay",
+    "hunt",
+    "knot",
+    "lobby",
+    "miser",
+    "mood",
+    "newcomer",
+    "nonsense",
+    "outlet",
+    "parcel",
+    "purse",
+    "ration",
+    "rehearsal",
+    "rehearsed",
+    "rehearses",
+    "stranger",
+    "strangers",
+    "talker",
+    "tide",
+    "twin",
+    "unlawful",
+    "visit",
+    "whom",
+    "whose",
+    "wish",
+];
+
+/// Words that are no type: participles, pronouns and adverbs say nothing of what a thing is.
+const NO_TYPE: [&str; 27] = [
+    "After",
+    "Alone",
+    "Always",
+    "Asked",
+    "Before",
+    "Began",
+    "Came",
+    "Elsewhere",
+    "Even",
+    "Far",
+    "Gone",
+    "Heard",
+    "Here",
+    "Inside",
+    "Near",
+    "Next",
+    "Nobody",
+    "Owed",
+    "Ran",
+    "Said",
+    "Seen",
+    "Still",
+    "Taken",
+    "Told",
+    "What",
+    "When",
+    "Which",
+];
+
+/// Names that stay, each with its reason.
+const EXCEPTIONS: [(&str, &str); 1] = [("TwinArgs", "arguments of the command `leeward twin`")];
+
+/// Folders whose files have not been read for their prose. Each one that is done is taken out.
+const UNREAD: [&str; 0] = [];
+
+/// The ledger: a path and the commit in which the file was read, per line.
+const LEDGER: &str = "docs/prose-ledger.csv";
+
+/// Columns that a line of a comment may have.
+const COLUMNS: usize = 100;
+
+/// A name that the code defines: the keyword before it, and the name.
+#[derive(Debug, PartialEq, Eq)]
+struct Definition<'a> {
+    keyword: &'a str,
+    name: &'a str,
+}
+
+/// The word at the beginning of `text`.
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+/// The definition in a line of code, if there is one: of an item, or of a field.
+fn definition(line: &str) -> Option<Definition<'_>> {
+    let mut rest = line.trim_start();
+    if rest.starts_with("//") {
+        return None;
+    }
+    if let Some(after) = rest.strip_prefix("pub") {
+        rest = after.trim_start();
+        if rest.starts_with('(') {
+            rest = rest.split_once(')')?.1.trim_start();
+        }
+    }
+    let is_public = line.trim_start().starts_with("pub");
+    for modifier in ["default ", "const ", "async ", "unsafe ", "extern \"C\" "] {
+        if let Some(after) = rest.strip_prefix(modifier).filter(|after| after.contains("fn ")) {
+            rest = after;
+        }
+    }
+    for keyword in ["struct", "enum", "trait", "type", "mod", "fn", "const", "static", "macro_rules!"] {
+        if let Some(after) = rest.strip_prefix(keyword).and_then(|after| after.strip_prefix(' ')) {
+            let name = word(after.trim_start_matches("mut "));
+            return (!name.is_empty()).then_some(Definition { keyword, name });
+        }
+    }
+    let name = word(rest);
+    let is_field = is_public && !name.is_empty() && rest[name.len()..].starts_with(": ");
+    is_field.then_some(Definition { keyword: "field", name })
+}
+
+/// The words of a name, in lower case: of `LeafCounts` and of `leaf_counts`, *leaf* and *counts*.
+fn words(name: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut was_lower = false;
+    for c in name.chars() {
+        if c == '_' {
+            was_lower = false;
+            found.push(String::new());
+            continue;
+        }
+        if found.is_empty() || (c.is_uppercase() && was_lower) {
+            found.push(String::new());
+        }
+        was_lower = !c.is_uppercase();
+        found.last_mut().unwrap().extend(c.to_lowercase());
+    }
+    found.retain(|word| !word.is_empty());
+    found
+}
+
+/// Why the vocabulary refuses a definition.
+fn banned(definition: &Definition<'_>) -> Option<String> {
+    let Definition { keyword, name } = definition;
+    if EXCEPTIONS.iter().any(|(exception, _)| exception == name) {
+        return None;
+    }
+    if ["struct", "enum", "trait"].contains(keyword) && NO_TYPE.contains(name) {
+        return Some(format!("{keyword} {name}: no noun"));
+    }
+    words(name)
+        .into_iter()
+        .find(|word| BANNED.contains(&word.as_str()))
+        .map(|word| format!("{keyword} {name}: `{word}`"))
+}
+
+/// Rust sources of the repository with their paths from its root.
+fn sources() -> BTreeMap<String, String> {
+    let mut paths = Vec::new();
+    for folder in folders() {
+        files(&root().join(folder), "rs", &mut paths);
+    }
+    let named = paths.into_iter().map(|path| {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_string();
+        (name, fs::read_to_string(&path).unwrap())
+    });
+    named.collect()
+}
+
+fn is_unread(path: &str) -> bool {
+    UNREAD.iter().any(|folder| path.starts_with(folder))
+}
+
+#[test]
+fn definitions_are_found_and_judged() {
+    let found = |line| definition(line).map(|found| (found.keyword, found.name));
+    assert_eq!(found("    pub(crate) async fn poll_once(&self) {"), Some(("fn", "poll_once")));
+    assert_eq!(found("pub const MAX: usize = 3;"), Some(("const", "MAX")));
+    assert_eq!(found("    pub oldest: Nanos,"), Some(("field", "oldest")));
+    assert_eq!(found("    /// struct Purse"), None);
+    assert_eq!(found("    let purse = 3;"), None);
+    assert_eq!(words("LeafCounts"), ["leaf", "counts"]);
+    assert_eq!(words("MAX_LEAVES"), ["max", "leaves"]);
+    assert!(banned(&Definition { keyword: "struct", name: "LeafPurse" }).is_some());
+    assert!(banned(&Definition { keyword: "enum", name: "Told" }).is_some());
+    assert!(banned(&Definition { keyword: "fn", name: "tell_guest" }).is_some());
+    assert!(banned(&Definition { keyword: "struct", name: "LeafCredits" }).is_none());
+    assert!(banned(&Definition { keyword: "struct", name: "TwinArgs" }).is_none());
+}
+
+#[test]
+fn no_definition_uses_a_banned_word() {
+    let mut found = Vec::new();
+    let mut definitions = 0;
+    for (path, source) in sources() {
+        for (number, line) in source.lines().enumerate() {
+            let Some(definition) = definition(line) else { continue };
+            definitions += 1;
+            found.extend(banned(&definition).map(|why| format!("{path}:{}: {why}", number + 1)));
+        }
+    }
+    assert!(definitions > 10_000, "the search for definitions is broken: {definitions}");
+    assert!(found.is_empty(), "names are the field's words (docs/glossary.md):\n{}", found.join("\n"));
+}
+
+/// Names of types in the third column of the glossary's tables.
+fn glossary_names(glossary: &str) -> BTreeSet<&str> {
+    let rows = glossary.lines().filter(|line| line.starts_with("| **"));
+    let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit_once(" | ").map(|(_, cell)| cell));
+    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    names.map(|name| name.rsplit("::").next().unwrap()).collect()
+}
+
+#[test]
+fn the_glossary_and_the_code_agree() {
+    let glossary = fs::read_to_string(root().join("docs/glossary.md")).unwrap();
+    let names = glossary_names(&glossary);
+    assert!(names.len() > 30, "the search for names is broken: {names:?}");
+    let sources = sources();
+    let lines = sources.iter().flat_map(|(path, source)| source.lines().map(move |line| (path, line)));
+    let mut defined = BTreeSet::new();
+    let mut core_traits = BTreeSet::new();
+    for (path, line) in lines {
+        let Some(definition) = definition(line) else { continue };
+        defined.insert(definition.name);
+        if path.starts_with("core/src") && definition.keyword == "trait" && line.starts_with("pub trait") {
+            core_traits.insert(definition.name);
+        }
+    }
+    let gone: Vec<_> = names.iter().filter(|name| !defined.contains(*name)).collect();
+    assert!(gone.is_empty(), "the glossary names what the code does not define: {gone:?}");
+    let unexplained: Vec<_> = core_traits.iter().filter(|name| !names.contains(*name)).collect();
+    assert!(unexplained.is_empty(), "traits of the core that the glossary does not explain: {unexplained:?}");
+}
+
+#[test]
+fn comments_fit_in_their_columns() {
+    let mut found = Vec::new();
+    for (path, source) in sources().into_iter().filter(|(path, _)| !is_unread(path)) {
+        let lines = source.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
+        let wide = lines.filter(|(_, line)| line.chars().count() > COLUMNS);
+        found.extend(wide.map(|(number, line)| format!("{path}:{}: {} columns", number + 1, line.chars().count())));
+    }
+    assert!(found.is_empty(), "comments have at most {COLUMNS} columns:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_ledger_and_the_tree_agree() {
+    let ledger = fs::read_to_string(root().join(LEDGER)).unwrap();
+    let mut lines = ledger.lines();
+    assert_eq!(lines.next(), Some("path,commit"));
+    let rows: Vec<(&str, &str)> = lines.map(|line| line.split_once(',').unwrap()).collect();
+    let read: BTreeSet<&str> = rows.iter().map(|(path, _)| *path).collect();
+    assert_eq!(read.len(), rows.len(), "{LEDGER} names a file twice");
+    for (path, commit) in &rows {
+        assert!(commit.len() >= 7 && commit.chars().all(|c| c.is_ascii_hexdigit()), "{path}: `{commit}` is no commit");
+    }
+    let sources = sources();
+    let gone: Vec<_> = read.iter().filter(|path| !sources.contains_key(**path)).collect();
+    assert!(gone.is_empty(), "{LEDGER} names files that are gone: {gone:?}");
+    let missing: Vec<_> = sources.keys().filter(|path| !is_unread(path) && !read.contains(path.as_str())).collect();
+    assert!(missing.is_empty(), "nobody has read the prose of these files, or {LEDGER} lacks them: {missing:?}");
+}
