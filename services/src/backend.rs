@@ -102,8 +102,8 @@ pub struct InProcessService {
 impl Debug for InProcessService {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let InProcessService { backend: _, generator: requests, description: text, bottleneck } = self;
-        let mut fields = f.debug_struct("Served");
-        fields.field("ask", requests).field("words", text).field("bottleneck", bottleneck).finish_non_exhaustive()
+        let mut fields = f.debug_struct("InProcessService");
+        fields.field("requests", requests).field("text", text).field("bottleneck", bottleneck).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,5 @@
-//! The README's first number: an axum service of 0.5 ms of CPU per request on one thread, 3,600 requests/s offered, an
-//! objective of 50 ms, without protection and with one line.
+//! The README's first number: an axum service of 0.5 ms of CPU per request on one thread, 3,600
+//! requests/s offered, an objective of 50 ms, without protection and with one line.
 
 use super::{Bench, connections, median};
 use crate::args;

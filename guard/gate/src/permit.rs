@@ -9,7 +9,7 @@ use leeward_core::units::{Nanos, Time};
 use std::time::Duration;
 
 /// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`].
-#[must_use = "a ticket that is dropped is an abandoned request"]
+#[must_use = "a permit that is dropped is an abandoned request"]
 pub struct Permit {
     gate: Gate,
     shard: usize,
@@ -216,6 +216,6 @@ impl Drop for Permit {
 
 impl std::fmt::Debug for Permit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ticket").field("route", &self.route).field("came", &self.arrival).finish_non_exhaustive()
+        f.debug_struct("Permit").field("route", &self.route).field("arrival", &self.arrival).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Former names of this crate's methods, for programs that use them. Does not contain anything else.
+//! Former names of this crate's methods, for programs that use them.
 
 use crate::client::{Client, RejectionCounts};
 use crate::{EndOfRequest, Slo};

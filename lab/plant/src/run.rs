@@ -79,7 +79,7 @@ impl Eq for ServerObservers {}
 
 impl std::fmt::Debug for ServerObservers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Audience")
+        f.write_str("ServerObservers")
     }
 }
 

@@ -37,7 +37,7 @@ type CoreSource = (usize, Box<dyn EventSource>);
 impl std::fmt::Debug for EventSources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_tuple("Guests").field(&sources.len()).finish()
+        f.debug_tuple("EventSources").field(&sources.len()).finish()
     }
 }
 

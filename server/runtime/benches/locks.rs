@@ -1,6 +1,7 @@
-//! Cost of a lock that can refuse, beside the standard library's and parking_lot's: uncontended on one thread,
-//! contended by two with short critical sections. Criterion shows each by itself. The ratios at the end are from rounds
-//! that take turns, so that a slow moment of the machine slows all of them.
+//! Benchmark of mutexes that can reject a request, beside those of std and parking_lot:
+//! uncontended on one thread, and contended by two threads with short critical sections. Criterion
+//! measures each mutex by itself. The ratios at the end are from rounds that measure all mutexes in
+//! turn, so that a slow moment of the machine slows all of them.
 
 use criterion::{Criterion, criterion_group};
 use leeward_core::budget::Budget;
@@ -14,17 +15,17 @@ use std::sync::Barrier;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// A budget that is there and never too small: contended rounds measure waiting, not refusing.
+/// Budget that never runs out, so that contended rounds measure waits and not rejections.
 const AMPLE: Budget = Budget::new(Nanos::from_secs(3_600));
 
-/// A mutex under test: adds one to what it guards, and works on for so many rounds with it.
+/// A mutex under test. `count` adds one to the guarded counter and does `rounds` of work with it.
 trait Counter: Sync {
     const NAME: &'static str;
     fn new() -> Self;
     fn count(&self, rounds: u32);
 }
 
-/// Adds one, and does something that takes a nanosecond or two per round.
+/// Adds one, and then works for one or two nanoseconds per round.
 #[inline]
 fn work(counter: &mut u64, rounds: u32) {
     *counter += 1;
@@ -35,7 +36,7 @@ struct Std(std::sync::Mutex<u64>);
 struct ParkingLot(parking_lot::Mutex<u64>);
 struct Plain(Mutex<u64>);
 struct UnlessCongested(Mutex<u64>);
-/// As a task takes it: one poll of the future.
+/// The asynchronous form, as a task uses it: one poll of the future.
 struct Async(Mutex<u64>);
 
 impl Counter for Std {
@@ -87,13 +88,13 @@ impl Counter for Async {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(self.0.lock_unless_congested()).poll(&mut context) {
             Poll::Ready(guard) => work(&mut guard.unwrap(), rounds),
-            // Nobody else has it.
+            // No other thread uses this mutex.
             Poll::Pending => unreachable!(),
         }
     }
 }
 
-/// How long so many acquisitions take, one after the other.
+/// Time of `times` acquisitions in sequence on one thread.
 fn uncontended<C: Counter>(times: u64) -> Duration {
     let counter = C::new();
     let began = Instant::now();
@@ -101,12 +102,12 @@ fn uncontended<C: Counter>(times: u64) -> Duration {
     began.elapsed()
 }
 
-/// How long two threads take for so many each, which is all that they do.
+/// Time in which two threads make `times` acquisitions each, with no other work.
 fn contended<C: Counter>(times: u64) -> Duration {
     two_threads::<C>(times, 0)
 }
 
-/// The same with some hundred nanoseconds of work inside, and as much outside.
+/// Like [`contended`], with some hundred nanoseconds of work with the lock and as much without it.
 fn at_work<C: Counter>(times: u64) -> Duration {
     two_threads::<C>(times, 100)
 }
@@ -158,20 +159,21 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[values.len() * quarter / 4])
 }
 
-/// A name, and how long so many acquisitions take.
+/// A mutex's name, and the function that measures the time of a number of acquisitions.
 type Measure = (&'static str, fn(u64) -> Duration);
 
-/// Rounds that take turns, and the ratio of each round's times to the round's first.
+/// Measures each mutex once per round. Prints quartiles of the times, and of their ratios to the
+/// times of the first two `measures` in the same round.
 fn ratios(title: &str, rounds: usize, times: u64, measures: &[Measure]) {
     println!("\n{title}: {rounds} rounds that take turns, ns per acquisition and as multiples of the rows of others");
     let spans: Vec<Vec<f64>> = (0..rounds)
         .map(|_| measures.iter().map(|(_, run)| run(times).as_nanos() as f64 / times as f64).collect())
         .collect();
-    for (place, (name, _)) in measures.iter().enumerate() {
-        let [low, median, high] = quartiles(spans.iter().map(|round| round[place]).collect());
+    for (index, (name, _)) in measures.iter().enumerate() {
+        let [low, median, high] = quartiles(spans.iter().map(|round| round[index]).collect());
         print!("  {name:32} {median:8.2} ns ({low:.2} to {high:.2})");
-        for (base, (other, _)) in measures.iter().enumerate().take(2).filter(|(base, _)| *base != place) {
-            let [low, median, high] = quartiles(spans.iter().map(|round| round[place] / round[base]).collect());
+        for (base, (other, _)) in measures.iter().enumerate().take(2).filter(|(base, _)| *base != index) {
+            let [low, median, high] = quartiles(spans.iter().map(|round| round[index] / round[base]).collect());
             print!("   {median:.2} x {other} ({low:.2} to {high:.2})");
         }
         println!();
@@ -185,7 +187,7 @@ criterion_group! {
 }
 
 fn main() {
-    // `--ratios` alone: only those.
+    // `--ratios` skips Criterion's benchmarks.
     if !std::env::args().any(|argument| argument == "--ratios") {
         benches();
         Criterion::default().configure_from_args().final_summary();

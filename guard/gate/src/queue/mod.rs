@@ -69,7 +69,7 @@ pub enum WaitError {
 /// A request's position in a wait queue, and its slot once it has begun.
 ///
 /// Dropping it removes the request from the queue or frees the slot.
-#[must_use = "a seat that is dropped is given up"]
+#[must_use = "a waiter that is dropped has given up"]
 #[derive(Debug)]
 pub struct Waiter {
     queue: Arc<WaitQueue>,

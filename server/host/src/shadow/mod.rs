@@ -82,7 +82,7 @@ impl ShadowMode {
 
 impl std::fmt::Debug for ShadowMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rehearsal")
+        f.debug_struct("ShadowMode")
             .field("percent", &self.0.percent)
             .field("foreseen", &self.shadow_rejections())
             .finish()

@@ -54,6 +54,6 @@ impl Drop for PolledClient {
 
 impl std::fmt::Debug for PolledClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Polled").finish_non_exhaustive()
+        f.debug_struct("PolledClient").finish_non_exhaustive()
     }
 }

@@ -28,6 +28,6 @@ impl PolicyFactory {
 
 impl fmt::Debug for PolicyFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Governed").field("cpus", &self.cpus).finish_non_exhaustive()
+        f.debug_struct("PolicyFactory").field("cpus", &self.cpus).finish_non_exhaustive()
     }
 }

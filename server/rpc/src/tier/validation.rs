@@ -39,7 +39,7 @@ const NEWS_MAX: usize = 256;
 
 impl fmt::Debug for LeafValidation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Fitting").field(&self.0.is_some()).finish()
+        f.debug_tuple("LeafValidation").field(&self.0.is_some()).finish()
     }
 }
 

@@ -136,7 +136,7 @@ impl AcquireQueue {
 
 impl fmt::Debug for AcquireQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line").field("name", &self.name()).field("delay", &self.delay()).finish_non_exhaustive()
+        f.debug_struct("AcquireQueue").field("name", &self.name()).field("delay", &self.delay()).finish_non_exhaustive()
     }
 }
 

@@ -233,9 +233,9 @@ impl PoolControl {
 
 impl std::fmt::Debug for PoolControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Control")
+        f.debug_struct("PoolControl")
             .field("setup", &self.setup())
-            .field("census", &self.thread_counts())
+            .field("thread_counts", &self.thread_counts())
             .finish_non_exhaustive()
     }
 }

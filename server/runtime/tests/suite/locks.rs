@@ -1,4 +1,5 @@
-//! The locks from outside: order, budgets, cancelling, statistics, and real threads that contend. No test asserts a time.
+//! Tests of the locks' public interface: order of service, budgets, cancellation, statistics, and
+//! contention between real threads. Does not contain assertions about elapsed time.
 
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts how often it is called.
+/// Waker that counts its calls.
 #[derive(Default)]
 struct Counter(AtomicUsize);
 
@@ -20,7 +21,7 @@ impl Wake for Counter {
     }
 }
 
-/// A future with a waker of its own.
+/// A future with its own waker.
 struct PolledFuture<'a, T> {
     future: Pin<Box<dyn Future<Output = T> + 'a>>,
     woken: Arc<Counter>,
@@ -48,7 +49,7 @@ impl<'a, T> PolledFuture<'a, T> {
     }
 }
 
-/// As a request that has so much left to spend.
+/// Runs `call` as a request whose remaining budget is `left`.
 fn with_budget<T>(left: Nanos, call: impl FnOnce() -> T) -> T {
     budget::with(Budget::new(left), call).0
 }
@@ -57,7 +58,8 @@ fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Until the oldest waiter of it has an age.
+/// Spins until `delay`, the age of a lock's oldest waiter or of a channel's oldest value, reaches
+/// 1 us.
 fn let_time_pass(delay: impl Fn() -> Nanos) {
     while delay() < Nanos(1_000) {
         std::hint::spin_loop();
@@ -89,7 +91,7 @@ fn waiters_of_a_mutex_are_served_in_order() {
     for next in 0..5 {
         assert!(waiters[next].is_woken());
         assert!(waiters[next + 1..].iter().all(|later| !later.is_woken()));
-        // Whoever asks out of turn waits on.
+        // A waiter that is polled out of turn keeps waiting.
         for later in &mut waiters[next + 1..] {
             assert!(later.poll().is_pending());
         }
@@ -105,7 +107,7 @@ fn a_waiter_is_overtaken_once() {
     let (mut first, mut second) = (PolledFuture::new(mutex.lock()), PolledFuture::new(mutex.lock()));
     assert!(first.poll().is_pending() && second.poll().is_pending());
     drop(held);
-    // The first is on its way; the lock is not idle meanwhile.
+    // The first waiter is woken but not yet polled. Meanwhile another caller can take the lock.
     let quicker = mutex.try_lock().unwrap();
     assert!(first.poll().is_pending());
     drop(quicker);
@@ -117,7 +119,8 @@ fn a_waiter_is_overtaken_once() {
 
 #[test]
 fn a_dropped_future_leaves_nothing_behind_and_passes_on() {
-    // The one that goes waits in the middle, has been woken, has been handed the lock.
+    // Case 0: the dropped waiter is in the middle of the queue. Case 1: it is woken. Case 2: it is
+    // handed the lock.
     for case in 0..3 {
         let mutex = Mutex::new("cancelled", ());
         let held = mutex.try_lock().unwrap();
@@ -153,24 +156,25 @@ fn a_dropped_future_leaves_nothing_behind_and_passes_on() {
 #[test]
 fn who_can_not_wait_that_long_is_refused_at_once() {
     let mutex = Mutex::new("congested", ());
-    let refused = Err(Congested { lock: "congested" });
+    let rejected = Err(Congested { lock: "congested" });
     let outcome = |left| with_budget(left, || mutex.lock_blocking_unless_congested().map(drop));
-    // Free: nobody waits for anything.
+    // A free lock is taken whatever the budget.
     assert_eq!(outcome(Nanos::ZERO), Ok(()));
     let held = mutex.try_lock().unwrap();
-    assert_eq!(outcome(Nanos::ZERO), refused, "it is not free, and nothing is left to spend");
+    assert_eq!(outcome(Nanos::ZERO), rejected, "it is not free, and nothing is left to spend");
     let mut oldest = PolledFuture::new(mutex.lock_unless_congested());
     assert!(with_budget(Nanos(500), || oldest.poll()).is_pending(), "nobody waits yet");
     let_time_pass(|| mutex.delay());
-    assert_eq!(outcome(Nanos(10)), refused);
+    assert_eq!(outcome(Nanos(10)), rejected);
     let poll = with_budget(Nanos(10), || poll_once(mutex.lock_unless_congested()));
     assert!(matches!(poll, Poll::Ready(Err(Congested { lock: "congested" }))));
-    // Who asks plainly, who has time, and who is no request waits.
+    // These callers wait: one that uses the plain form, one with enough budget, and one outside of
+    // a request.
     assert!(with_budget(Nanos(10), || poll_once(mutex.lock())).is_pending());
     assert!(with_budget(Nanos::from_secs(1_000), || poll_once(mutex.lock_unless_congested())).is_pending());
     assert!(poll_once(mutex.lock_unless_congested()).is_pending());
     drop(held);
-    // Its turn has come too late.
+    // The oldest waiter's turn comes after its budget is spent.
     assert!(with_budget(Nanos(500), || oldest.ready()).is_err());
     let stats = mutex.stats();
     assert_eq!((stats.refused, stats.contended, stats.cancelled), (4, 0, 3));
@@ -185,7 +189,7 @@ fn a_waiter_that_would_be_late_is_rejected_and_the_next_has_the_lock() {
     let mut patient = PolledFuture::new(mutex.lock_unless_congested());
     let mut plain = PolledFuture::new(mutex.lock());
     assert!(with_budget(Nanos(500), || hurried.poll()).is_pending());
-    // As good as for ever, and more than clocks can say.
+    // The deadline is later than a clock can represent, so this waiter is never late.
     assert!(with_budget(Nanos(u64::MAX - 1), || patient.poll()).is_pending());
     assert!(with_budget(Nanos(500), || plain.poll()).is_pending());
     let_time_pass(|| mutex.delay());
@@ -213,7 +217,7 @@ fn readers_pass_a_writer_that_would_be_late() {
     let mut reader = PolledFuture::new(lock.read());
     assert!(reader.poll().is_pending());
     let_time_pass(|| lock.delay());
-    // One reader that is left would keep the writer waiting, but not other readers.
+    // The remaining reader would keep the writer waiting, but not other readers.
     drop(reads);
     assert!(reader.is_woken());
     let guard = reader.ready();
@@ -237,13 +241,13 @@ fn waiting_is_charged_and_holding_is_not() {
         let spent = |budget: Budget| Nanos(enough.0 - budget.remaining().unwrap().0);
         let waited = spent(budget::current());
         assert!(waited >= delay);
-        // Holding the lock takes time, which is no waiting.
+        // The time with the lock is not charged.
         std::thread::sleep(std::time::Duration::from_micros(10));
         drop(guard);
         assert_eq!(spent(budget::current()), waited);
     });
     assert!(left.remaining().unwrap() < enough);
-    // Never below nothing.
+    // A wait longer than the budget leaves zero.
     let held = mutex.try_lock().unwrap();
     let ((), left) = budget::with(Budget::new(Nanos(5)), || {
         let mut waiting = PolledFuture::new(mutex.lock());
@@ -261,7 +265,7 @@ fn readers_share_and_a_writer_is_not_starved() {
     let (one, two) = (lock.try_read().unwrap(), lock.try_read().unwrap());
     let mut writer = PolledFuture::new(lock.write());
     assert!(writer.poll().is_pending());
-    // Behind the writer, all of them.
+    // All these readers queue after the writer.
     let mut readers: Vec<_> = (0..3).map(|_| PolledFuture::new(lock.read())).collect();
     assert!(lock.try_read().is_none());
     assert!(readers.iter_mut().all(|reader| reader.poll().is_pending()));
@@ -309,7 +313,8 @@ fn a_semaphore_serves_large_wishes_in_their_turn() {
 #[test]
 fn a_notification_is_not_lost_with_its_waiter() {
     let (mutex, condvar) = (Mutex::new("changes", 0), Condvar::new("changed"));
-    // Dropped in the line, notified in the line, or on its way to the mutex.
+    // Case 0: the first waiter is dropped before the notification. Case 1: it is dropped after the
+    // notification. Case 2: it is dropped while it waits for the mutex.
     for case in 0..3 {
         let mut first = PolledFuture::new(condvar.wait(mutex.try_lock().unwrap()));
         assert!(first.poll().is_pending());
@@ -347,7 +352,7 @@ fn everyone_is_notified_in_order_and_the_congested_are_refused() {
     let (mutex, condvar) = (Mutex::new("all", ()), Condvar::new("notified"));
     let mut waiters = Vec::new();
     for _ in 0..3 {
-        // One after the other: each gives the mutex back when it is polled first.
+        // One after the other: each waiter releases the mutex at its first poll.
         let mut waiter = PolledFuture::new(condvar.wait(mutex.try_lock().unwrap()));
         assert!(waiter.poll().is_pending());
         waiters.push(waiter);
@@ -394,25 +399,26 @@ fn a_channel_without_receivers_takes_nothing() {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
-/// A value under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
+/// The last receiver is dropped while the channel holds a value. That value owns a sender of the
+/// same channel and sends through it when it is dropped.
 #[test]
 fn a_value_that_is_dropped_with_its_channel_may_send() {
     struct SendOnDrop(Option<Sender<SendOnDrop>>, Arc<AtomicBool>);
     impl Drop for SendOnDrop {
         fn drop(&mut self) {
             if let Some(sender) = self.0.take() {
-                let refused = sender.send_blocking(SendOnDrop(None, Arc::clone(&self.1))).is_err();
-                self.1.store(refused, Ordering::SeqCst);
+                let failed = sender.send_blocking(SendOnDrop(None, Arc::clone(&self.1))).is_err();
+                self.1.store(failed, Ordering::SeqCst);
             }
         }
     }
     let (sender, receiver) = channel("polite", 1);
-    let refused = Arc::new(AtomicBool::new(false));
-    let (last, told) = (sender.clone(), Arc::clone(&refused));
-    sender.try_send(SendOnDrop(Some(last), told)).unwrap();
+    let failed = Arc::new(AtomicBool::new(false));
+    let (last, flag) = (sender.clone(), Arc::clone(&failed));
+    sender.try_send(SendOnDrop(Some(last), flag)).unwrap();
     let thread = std::thread::spawn(move || drop(receiver));
     thread.join().unwrap();
-    assert!(refused.load(Ordering::SeqCst));
+    assert!(failed.load(Ordering::SeqCst));
 }
 
 #[test]
@@ -420,8 +426,8 @@ fn a_channel_refuses_by_the_age_of_what_is_under_way() {
     let (sender, receiver) = channel("aged", 8);
     assert!(with_budget(Nanos(10), || sender.send_blocking_unless_congested(1)).is_ok());
     let_time_pass(|| sender.delay());
-    let refused = with_budget(Nanos(10), || sender.send_blocking_unless_congested(2));
-    assert!(matches!(refused, Err(SendError::Congested(2, Congested { lock: "aged" }))));
+    let rejected = with_budget(Nanos(10), || sender.send_blocking_unless_congested(2));
+    assert!(matches!(rejected, Err(SendError::Congested(2, Congested { lock: "aged" }))));
     assert_eq!(receiver.try_recv(), Some(1));
     assert!(with_budget(Nanos(10), || sender.send_blocking_unless_congested(3)).is_ok());
     assert_eq!(sender.stats().refused, 1);
@@ -438,9 +444,9 @@ fn threads_that_contend_lose_no_turn() {
     std::thread::scope(|threads| {
         for _ in 0..THREADS {
             threads.spawn(|| {
-                for turn in 0..TIMES {
+                for round in 0..TIMES {
                     *mutex.lock_blocking() += 1;
-                    if turn % 4 == 0 {
+                    if round % 4 == 0 {
                         *rwlock.write_blocking() += 1;
                     } else {
                         let _ = *rwlock.read_blocking();
@@ -459,29 +465,29 @@ fn threads_that_contend_lose_no_turn() {
     assert_eq!(semaphore.free(), 2);
 }
 
-/// Some wait for as long as it takes, some are soon too late, some give up: no thread is left waiting, and nothing is
-/// lost.
+/// Threads mix acquisitions that wait, that may be rejected, and that drop their future after one
+/// poll. No thread is left waiting, and no increment is lost.
 #[test]
 fn the_hurried_the_fickle_and_the_patient_get_along() {
     const THREADS: usize = 6;
     const TIMES: usize = 3_000;
     let mutex = Mutex::new("contended by the hurried", 0);
-    let (counted, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (counted, rejected) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|threads| {
         for thread in 0..THREADS {
-            let (mutex, counted, refused) = (&mutex, &counted, &refused);
+            let (mutex, counted, rejected) = (&mutex, &counted, &rejected);
             let add = move |mut guard: leeward_runtime::locks::MutexGuard<'_, usize>| {
                 *guard += 1;
                 counted.fetch_add(1, Ordering::SeqCst);
                 (0..200).for_each(|_| std::hint::spin_loop());
             };
             threads.spawn(move || {
-                for turn in 0..TIMES {
-                    match (thread + turn) % 3 {
+                for round in 0..TIMES {
+                    match (thread + round) % 3 {
                         0 => add(mutex.lock_blocking()),
-                        1 => match with_budget(Nanos(turn as u64 * 7), || mutex.lock_blocking_unless_congested()) {
+                        1 => match with_budget(Nanos(round as u64 * 7), || mutex.lock_blocking_unless_congested()) {
                             Ok(guard) => add(guard),
-                            Err(_) => drop(refused.fetch_add(1, Ordering::SeqCst)),
+                            Err(_) => drop(rejected.fetch_add(1, Ordering::SeqCst)),
                         },
                         _ => {
                             if let Poll::Ready(guard) = poll_once(mutex.lock()) {
@@ -494,7 +500,7 @@ fn the_hurried_the_fickle_and_the_patient_get_along() {
         }
     });
     assert_eq!(*mutex.lock_blocking(), counted.load(Ordering::SeqCst));
-    assert_eq!(mutex.stats().refused, refused.load(Ordering::SeqCst) as u64);
+    assert_eq!(mutex.stats().refused, rejected.load(Ordering::SeqCst) as u64);
     assert!(counted.load(Ordering::SeqCst) >= THREADS * TIMES / 3);
     assert_eq!(mutex.delay(), Nanos::ZERO);
 }

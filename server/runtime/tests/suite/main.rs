@@ -1,4 +1,4 @@
-//! The locks from outside, in one program.
+//! Test program for the public interface of the locks.
 
 mod locks;
 mod permits;

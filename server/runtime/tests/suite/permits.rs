@@ -1,5 +1,6 @@
-//! Locks against a model, step by step: random arrivals, departures and looks. Waiters are served in order of arrival,
-//! none is left behind, no budget goes below zero, and the statistics add up.
+//! Property tests of a semaphore and of budgets. Random steps acquire, release, cancel and poll.
+//! The tests check that waiters are served in order of arrival, that no waiter is forgotten, that
+//! no budget goes below zero, and that the statistics add up.
 
 use leeward_core::budget::Budget;
 use leeward_core::units::Nanos;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Remembers that it was called.
+/// Waker that records whether it was called.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -39,17 +40,17 @@ impl<'a> Waiter<'a> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Asks for so many.
+    /// A new waiter acquires this many permits.
     Ask(u32),
-    /// Asks for one, and not for longer than [`HURRY`].
+    /// A new waiter acquires one permit, unless the wait exceeds [`BUDGET`].
     AskHurriedly,
-    /// A holder returns what it has.
+    /// A holder returns its permits.
     Return(usize),
-    /// A waiter gives up.
+    /// A waiter drops its future.
     GiveUp(usize),
-    /// A waiter looks, woken or not.
+    /// A waiter is polled, woken or not.
     Poll(usize),
-    /// All woken waiters look, until none is woken.
+    /// All woken waiters are polled, until none is woken.
     PollWoken,
 }
 
@@ -67,7 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const PERMITS: u32 = 3;
 
-/// About as long as a few steps take, so that some are late and some are not.
+/// Budget of each poll. A few steps take about as long, so some waiters are late and some are not.
 const BUDGET: Nanos = Nanos(2_000);
 
 proptest! {
@@ -76,23 +77,23 @@ proptest! {
         let semaphore = Semaphore::new("under test", PERMITS);
         let mut waiting: Vec<Waiter<'_>> = Vec::new();
         let mut held: Vec<(u32, Permit<'_>)> = Vec::new();
-        let (mut asked, mut given_up, mut served_waiting, mut refused) = (0u64, 0u64, 0u64, 0u64);
+        let (mut asked, mut given_up, mut served_waiting, mut rejected) = (0u64, 0u64, 0u64, 0u64);
         for step in steps {
             match step {
                 Step::Ask(_) | Step::AskHurriedly => {
                     asked += 1;
                     let count = if let Step::Ask(count) = step { count } else { 1 };
-                    let asks = &semaphore;
+                    let shared = &semaphore;
                     let future = Box::pin(async move {
                         match step {
-                            Step::Ask(count) => Ok(asks.acquire_many(count).await),
-                            _ => asks.acquire_unless_congested().await,
+                            Step::Ask(count) => Ok(shared.acquire_many(count).await),
+                            _ => shared.acquire_unless_congested().await,
                         }
                     });
                     let mut waiter = Waiter { number: asked, count, future, woken: Arc::default() };
                     match waiter.poll() {
                         Poll::Ready(Ok(permit)) => held.push((count, permit)),
-                        Poll::Ready(Err(_)) => refused += 1,
+                        Poll::Ready(Err(_)) => rejected += 1,
                         Poll::Pending => waiting.push(waiter),
                     }
                 }
@@ -102,36 +103,37 @@ proptest! {
                     given_up += 1;
                 }
                 Step::Poll(which) if !waiting.is_empty() => {
-                    let place = which % waiting.len();
-                    if let Poll::Ready(outcome) = waiting[place].poll() {
-                        let count = waiting.remove(place).count;
+                    let index = which % waiting.len();
+                    if let Poll::Ready(outcome) = waiting[index].poll() {
+                        let count = waiting.remove(index).count;
                         match outcome {
                             Ok(permit) => {
                                 served_waiting += 1;
                                 held.push((count, permit));
                             }
-                            Err(_) => refused += 1,
+                            Err(_) => rejected += 1,
                         }
                     }
                 }
                 Step::PollWoken => {
                     let mut last = 0;
-                    while let Some(place) = waiting.iter().position(|waiter| waiter.woken.0.load(Ordering::SeqCst)) {
-                        let number = waiting[place].number;
-                        if let Poll::Ready(outcome) = waiting[place].poll() {
+                    while let Some(index) = waiting.iter().position(|waiter| waiter.woken.0.load(Ordering::SeqCst)) {
+                        let number = waiting[index].number;
+                        if let Poll::Ready(outcome) = waiting[index].poll() {
                             prop_assert!(number > last, "{number} is served after {last}");
                             last = number;
-                            let count = waiting.remove(place).count;
+                            let count = waiting.remove(index).count;
                             match outcome {
                                 Ok(permit) => {
                                     served_waiting += 1;
                                     held.push((count, permit));
                                 }
-                                Err(_) => refused += 1,
+                                Err(_) => rejected += 1,
                             }
                         }
                     }
-                    // Nobody who could be served still waits: the first of them needs more than there is.
+                    // No waiter that could be served still waits: the first needs more permits than
+                    // are free.
                     if let Some(first) = waiting.first() {
                         prop_assert!(u64::from(first.count) > semaphore.free(), "{} of {}", first.count, semaphore.free());
                     }
@@ -142,20 +144,20 @@ proptest! {
             prop_assert!(taken <= PERMITS);
             prop_assert_eq!(semaphore.delay() == Nanos::ZERO || !waiting.is_empty(), true);
         }
-        // All go, and everything is back.
+        // After all waiters and holders are dropped, all permits are free.
         given_up += waiting.len() as u64;
         drop(waiting);
         drop(held);
         prop_assert_eq!(semaphore.free(), u64::from(PERMITS));
         prop_assert_eq!(semaphore.delay(), Nanos::ZERO);
         let stats = semaphore.stats();
-        prop_assert_eq!((stats.contended, stats.cancelled, stats.refused), (served_waiting, given_up, refused));
+        prop_assert_eq!((stats.contended, stats.cancelled, stats.refused), (served_waiting, given_up, rejected));
         prop_assert_eq!(stats.waits.iter().sum::<u64>(), stats.contended);
         let ended = stats.acquired + stats.cancelled + stats.refused;
         prop_assert!(ended <= asked && ended + 63 >= asked);
     }
 
-    /// A budget is never below nothing and never grows, whatever is charged in whatever scopes.
+    /// Charges reduce a budget, down to zero at the least.
     #[test]
     fn a_budget_only_shrinks_and_not_below_zero(whole in 0u64..1_000, charges in prop::collection::vec(0u64..500, 0..20)) {
         let (seen, left) = budget::with(Budget::new(Nanos(whole)), || {
