@@ -20,7 +20,7 @@
 //!
 //! let (mut near, far) = UnixStream::pair()?;
 //! near.write_all(b"hello")?;
-//! Fall back to one call per socket if the kernel lacks or forbids io_uring.
+//! // Fall back to one call per socket if the kernel lacks or forbids io_uring.
 //! let Ok(mut batch) = Batch::new() else { return Ok(()) };
 //! batch.receive(&[(far.as_fd(), 100)]);
 //! assert_eq!(batch.received(0).unwrap().bytes, b"hello");

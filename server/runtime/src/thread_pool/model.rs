@@ -183,7 +183,7 @@ fn check_handover(tells: bool) {
     let event = Arc::new(Flag::new());
     let waker = Arc::clone(&event);
     let control = Arc::new(PoolControl::new(1, &setup("SIB1"), move |_| waker.set()));
-    let role_handler = Arc::new(UnreadHandler { left: AtomicU64::new(2), tells, all: Flag::new(), event });
+    let role_handler = Arc::new(UnreadHandler { left: AtomicU64::new(2), tells, all: Flag::new(), alarm: event });
     let worker =
         Worker { thread: 0, control: Arc::clone(&control), handler: Arc::clone(&role_handler), clock: Clock::start() };
     let worker = thread::spawn(move || worker.work());
