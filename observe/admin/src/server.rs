@@ -77,7 +77,7 @@ impl Admin {
 
     /// Starts with TLS only; verifies client certificates if `tls` requires them.
     ///
-    /// Open the certificate files for [`crate::ALPN`] ([`leeward_tls::ServerTls::open_for`]).
+    /// Open the certificate files for [`crate::ALPN`] ([`leeward_tls::ServerTls::open_with_alpn`]).
     ///
     /// # Errors
     /// See [`AdminError`].

@@ -15,7 +15,7 @@ pub struct StopWords {
 }
 
 impl StopWords {
-    /// Finds the stop words of these documents, from a sample of at most [`SAMPLE_SIZE`].
+    /// Finds the stop words of these documents, from a sample of at most `SAMPLE_SIZE`.
     pub fn build(data: &Documents) -> Self {
         let count = data.count();
         let sampled = count.min(SAMPLE_SIZE);

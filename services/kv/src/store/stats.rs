@@ -54,7 +54,7 @@ const SHARDS: usize = 16;
 #[repr(align(128))]
 struct Shard([AtomicU64; COUNTERS.len()]);
 
-/// Counters with a copy per thread, up to [`SHARDS`]; memcached's are per thread, too.
+/// Counters with a copy per thread, up to `SHARDS`; memcached's are per thread, too.
 pub struct Stats(Box<[Shard]>);
 
 thread_local! {
