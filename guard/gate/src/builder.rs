@@ -137,6 +137,13 @@ impl Builder {
         self
     }
 
+    /// Former name of [`Builder::queue`].
+    #[doc(hidden)]
+    #[deprecated(note = "renamed to `queue`")]
+    pub fn room(self, capacity: usize) -> Self {
+        self.queue(capacity)
+    }
+
     /// Sets the number of decisions that the gate keeps, 64 bytes each. Default: 65,536.
     pub fn decisions(mut self, decisions: usize) -> Self {
         self.decisions = decisions.clamp(16, 1 << 20);
