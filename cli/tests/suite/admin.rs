@@ -4,21 +4,18 @@
 //! - Sockets and readiness of systemd, completions and man pages work.
 //! - The files of `examples` and `packaging` are valid.
 
+use crate::architecture::root;
 use crate::server::leeward;
 use leeward_testkit::require::Requirement;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leeward");
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_path_buf()
-}
 
 /// A server with an admin port.
 pub(crate) struct Server {

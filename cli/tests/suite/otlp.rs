@@ -1,16 +1,12 @@
 //! `leeward serve --otlp`: its exports, parsed by OpenTelemetry's own definitions, and a missing
 //! receiver.
 
+use crate::architecture::root;
 use leeward_testkit::require::Requirement;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_path_buf()
-}
 
 /// A server that is killed at the end of its test.
 struct Server(Child);

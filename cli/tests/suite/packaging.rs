@@ -1,13 +1,10 @@
 //! The files of `packaging` that other programs read: hadolint checks the Containerfile, systemd
 //! the units.
 
+use crate::architecture::root;
 use leeward_testkit::require::Requirement;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_path_buf()
-}
 
 #[test]
 fn hadolint_has_nothing_against_the_containerfile() {

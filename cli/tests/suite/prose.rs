@@ -1,6 +1,7 @@
 //! Paths and links in the documents exist. Does not check words and comments of the code
 //! (`vocabulary.rs`), or the layout and the dependencies (`architecture.rs`).
 
+use crate::architecture::root;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,10 +21,6 @@ pub(super) fn folders() -> Vec<String> {
     folders
         .filter(|name| (!name.starts_with('.') || name == ".cargo") && !SKIPPED_FOLDERS.contains(&name.as_str()))
         .collect()
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_path_buf()
 }
 
 /// Files below `folder` with this extension.

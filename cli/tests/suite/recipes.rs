@@ -1,6 +1,7 @@
 //! The recipes of `packaging/recipes`, each checked by its own program; nginx and HAProxy also run,
 //! in front of replicas that reject.
 
+use crate::architecture::root;
 use crate::server::leeward;
 use leeward_testkit::net::free_address;
 use leeward_testkit::require::Requirement;
@@ -12,10 +13,6 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(1).unwrap().to_path_buf()
-}
 
 fn recipe(name: &str) -> PathBuf {
     root().join("packaging/recipes").join(name)

@@ -29,9 +29,6 @@ const EXCEPTIONS: [(&str, &str); 4] = [
     ("visit", "the visitor of an expression tree"),
 ];
 
-/// Folders whose files have not been read for their prose. A folder that is done is taken out.
-const UNREAD: [&str; 0] = [];
-
 /// The ledger: a path and the commit in which the file was read, per line.
 const LEDGER: &str = "docs/prose-ledger.csv";
 
@@ -128,10 +125,6 @@ fn sources() -> BTreeMap<String, String> {
     named.collect()
 }
 
-fn is_unread(path: &str) -> bool {
-    UNREAD.iter().any(|folder| path.starts_with(folder))
-}
-
 #[test]
 fn definitions_are_found_and_judged() {
     let found = |line| definition(line).map(|found| (found.keyword, found.name));
@@ -197,7 +190,7 @@ fn the_glossary_and_the_code_agree() {
 #[test]
 fn comments_fit_in_their_columns() {
     let mut found = Vec::new();
-    for (path, source) in sources().into_iter().filter(|(path, _)| !is_unread(path)) {
+    for (path, source) in sources() {
         let lines = source.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
         let wide = lines.filter(|(_, line)| line.chars().count() > COLUMNS);
         found.extend(wide.map(|(number, line)| format!("{path}:{}: {} columns", number + 1, line.chars().count())));
@@ -219,6 +212,6 @@ fn the_ledger_and_the_tree_agree() {
     let sources = sources();
     let gone: Vec<_> = read.iter().filter(|path| !sources.contains_key(**path)).collect();
     assert!(gone.is_empty(), "{LEDGER} names files that are gone: {gone:?}");
-    let missing: Vec<_> = sources.keys().filter(|path| !is_unread(path) && !read.contains(path.as_str())).collect();
+    let missing: Vec<_> = sources.keys().filter(|path| !read.contains(path.as_str())).collect();
     assert!(missing.is_empty(), "nobody has read the prose of these files, or {LEDGER} lacks them: {missing:?}");
 }

@@ -101,22 +101,26 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Repeats an attempt that fails because the machine was too busy.
 ///
 /// An attempt returns the reason if other work prevented the observation. Each such attempt is
-/// recorded as a line, which CI counts, and followed by a pause.
+/// recorded as a line, which CI counts. A pause precedes each further attempt.
 ///
 /// # Panics
 /// After five attempts, for any `LEEWARD_REQUIRE`: a test without observations shows nothing.
 pub fn retry_if_busy(attempt: impl FnMut() -> Result<(), String>) {
-    let mut pause = FIRST_PAUSE;
-    let busy = |why: &str| {
-        note("busy", "", why);
-        std::thread::sleep(pause);
-        pause *= 2;
-    };
-    assert!(succeeds(attempt, busy), "the machine was too busy for {ATTEMPTS} attempts");
+    let busy = |why: &str| note("busy", "", why);
+    assert!(succeeds(attempt, busy, std::thread::sleep), "the machine was too busy for {ATTEMPTS} attempts");
 }
 
-fn succeeds(mut attempt: impl FnMut() -> Result<(), String>, mut busy: impl FnMut(&str)) -> bool {
-    (0..ATTEMPTS).any(|_| attempt().inspect_err(|why| busy(why)).is_ok())
+fn succeeds(
+    mut attempt: impl FnMut() -> Result<(), String>,
+    mut busy: impl FnMut(&str),
+    mut sleep: impl FnMut(Duration),
+) -> bool {
+    (0..ATTEMPTS).any(|number| {
+        if let Some(doublings) = number.checked_sub(1) {
+            sleep(FIRST_PAUSE * (1 << doublings));
+        }
+        attempt().inspect_err(|why| busy(why)).is_ok()
+    })
 }
 
 /// Parses a comma-separated list of requirements.
@@ -172,13 +176,16 @@ mod tests {
     #[test]
     fn a_test_fails_when_the_machine_was_too_busy_each_time() {
         for (busy_attempts, expected) in [(0, true), (4, true), (5, false), (9, false)] {
-            let (mut attempts, mut notes) = (0, Vec::new());
+            let (mut attempts, mut notes, mut pauses) = (0, Vec::new(), Vec::new());
             let attempt = || {
                 attempts += 1;
                 if attempts > busy_attempts { Ok(()) } else { Err(format!("attempt {attempts}")) }
             };
-            assert_eq!(succeeds(attempt, |why| notes.push(why.to_string())), expected, "{busy_attempts}");
+            let note = |why: &str| notes.push(why.to_string());
+            assert_eq!(succeeds(attempt, note, |pause| pauses.push(pause.as_secs())), expected, "{busy_attempts}");
             assert_eq!(notes.len(), busy_attempts.min(ATTEMPTS));
+            // No pause after the last attempt.
+            assert_eq!(pauses, [1, 2, 4, 8][..attempts - 1]);
         }
     }
 
