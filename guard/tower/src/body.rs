@@ -41,8 +41,8 @@ impl<B: Body> GuardedBody<B> {
     }
 
     /// A body that ends its request with this outcome.
-    pub(crate) fn with_permit(inner: B, ticket: Permit, outcome: Outcome) -> Self {
-        GuardedBody { inner: Some(inner), rejection_body: None, permit: Some(ticket), outcome }
+    pub(crate) fn with_permit(inner: B, permit: Permit, outcome: Outcome) -> Self {
+        GuardedBody { inner: Some(inner), rejection_body: None, permit: Some(permit), outcome }
     }
 
     pub(crate) fn rejected() -> Self {

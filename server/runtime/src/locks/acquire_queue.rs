@@ -62,6 +62,16 @@ impl AcquireQueue {
         }
     }
 
+    /// Former name of [`AcquireQueue::acquire`].
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    #[deprecated(note = "renamed to `acquire`")]
+    pub async fn enter<F: Future>(&self, acquiring: F) -> Result<F::Output, Congested> {
+        self.acquire(acquiring).await
+    }
+
     /// Waits until `acquiring` is ready, unless the running request's budget would not last.
     /// Dropping this future drops `acquiring`.
     ///
