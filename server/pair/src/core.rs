@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 pub(super) struct Job {
     /// The call's connection.
     pub(super) link: usize,
-    pub(super) ticket: Permit,
+    pub(super) permit: Permit,
     payload: Vec<u8>,
     queued: Time,
 }
@@ -109,13 +109,13 @@ impl Core {
         PairContext { now, delay, is_stopping, rng: &mut self.rng, admission: self.admission.as_mut(), out }
     }
 
-    pub(super) fn queue(&mut self, link: usize, ticket: Permit, payload: Vec<u8>, now: Time) {
-        self.queue.push_back(Job { link, ticket, payload, queued: now });
+    pub(super) fn queue(&mut self, link: usize, permit: Permit, payload: Vec<u8>, now: Time) {
+        self.queue.push_back(Job { link, permit, payload, queued: now });
     }
 
     /// Removes a waiting call.
     pub(super) fn remove_queued(&mut self, link: usize, request: RequestId) -> Option<Job> {
-        let matches_call = |job: &Job| job.link == link && job.ticket.request() == request;
+        let matches_call = |job: &Job| job.link == link && job.permit.request() == request;
         self.queue.iter().position(matches_call).and_then(|index| self.queue.remove(index))
     }
 
@@ -123,7 +123,7 @@ impl Core {
     pub(super) fn dispatch(&mut self, now: Time) -> Option<Dispatch> {
         let worker = self.workers.iter().position(Option::is_none)?;
         let job = self.queue.pop_front()?;
-        if let Verdict::Reject(reason) = self.admission.on_dequeue(now.since(job.ticket.arrival())) {
+        if let Verdict::Reject(reason) = self.admission.on_dequeue(now.since(job.permit.arrival())) {
             return Some(Dispatch::Rejected(job, reason));
         }
         let work = (self.handler)(&job.payload, &mut self.rng);

@@ -116,10 +116,10 @@ impl ServerEnd {
                     return true;
                 }
                 Ok(Event::Call(call)) => {
-                    let (ticket, payload) = (call.permit, call.payload.to_vec());
+                    let (permit, payload) = (call.permit, call.payload.to_vec());
                     add(&core.counters[0].received, 1);
                     core.tally.admitted += 1;
-                    core.queue(self.link, ticket, payload, now);
+                    core.queue(self.link, permit, payload, now);
                 }
                 Ok(Event::Rejected(reason)) => {
                     add(&core.counters[0].received, 1);
@@ -136,7 +136,7 @@ impl ServerEnd {
                     // A call in execution is answered by its worker.
                     if let Some(job) = core.remove_queued(self.link, request) {
                         core.tally.cancelled += 1;
-                        self.settle(job.ticket, Reply::Reject(RejectCode::Cancelled, ""), core, now);
+                        self.settle(job.permit, Reply::Reject(RejectCode::Cancelled, ""), core, now);
                     }
                 }
                 Ok(Event::Demand | Event::Other) => {}
@@ -228,7 +228,7 @@ impl ServerEnd {
             Work::Congested(_, lock) => Reply::Reject(RejectCode::Lock, lock),
             Work::Hang => return PollOutcome::Keep,
         };
-        self.answer(job.ticket, reply, context)
+        self.answer(job.permit, reply, context)
     }
 
     /// Checks for silence, for a stuck writer, and for the end of a pause.

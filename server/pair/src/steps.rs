@@ -69,7 +69,7 @@ impl Pair {
                 Dispatch::Hung => {}
                 Dispatch::Rejected(job, reason) => {
                     let reply = Reply::Reject(RejectCode::from(reason), "");
-                    self.with_server(job.link, |end, context| end.answer(job.ticket, reply, context));
+                    self.with_server(job.link, |end, context| end.answer(job.permit, reply, context));
                 }
             }
         }

@@ -245,7 +245,7 @@ mod tests {
     fn reply(
         server: &mut ServerHalves,
         session: &mut Session,
-        ticket: PendingRequest,
+        pending: PendingRequest,
         outcome: Outcome,
         sojourn_us: u64,
     ) {
@@ -255,7 +255,7 @@ mod tests {
             sojourn: Nanos::from_micros(sojourn_us),
             credit: leeward_core::units::CreditId::NONE,
         };
-        let _ = session.reply(server.cores[0].as_mut(), ticket, &departure);
+        let _ = session.reply(server.cores[0].as_mut(), pending, &departure);
     }
 
     fn in_flight(server: &ServerHalves) -> i64 {

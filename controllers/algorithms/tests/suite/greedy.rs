@@ -33,7 +33,7 @@ struct Job {
     at: Time,
     intended: Time,
     client: usize,
-    ticket: PendingRequest,
+    pending: PendingRequest,
 }
 
 /// Core that serves one request after the other, as the servers do: decisions on arrival, a tick
@@ -68,7 +68,7 @@ impl Model {
     fn reply(&mut self, job: Job, outcome: Outcome, now: Time) {
         let departure = Departure { now, outcome, sojourn: now.since(job.at), credit: CreditId::NONE };
         let client = &mut self.clients[job.client];
-        let feedback = client.session.reply(self.halves.cores[0].as_mut(), job.ticket, &departure);
+        let feedback = client.session.reply(self.halves.cores[0].as_mut(), job.pending, &departure);
         (client.window, client.in_flight) = (feedback.window.0, client.in_flight - 1);
         if !client.is_greedy {
             let count = &mut self.served[(job.intended.0 / 100_000_000) as usize];
@@ -112,8 +112,8 @@ impl Model {
                     let demand = if client.is_greedy { u32::MAX } else { client.waiting.len() as u32 };
                     let mut arrival = Arrival::new(now).with_demand(demand);
                     arrival.delay = delay;
-                    let (verdict, ticket) = client.session.request(self.halves.cores[0].as_mut(), &arrival);
-                    let job = Job { at: now, intended, client: at, ticket };
+                    let (verdict, pending) = client.session.request(self.halves.cores[0].as_mut(), &arrival);
+                    let job = Job { at: now, intended, client: at, pending };
                     if verdict == Verdict::Admit {
                         self.queue.push_back(job);
                     } else {
@@ -176,8 +176,8 @@ impl Three {
         sessions.iter_mut().for_each(|session| halves.cores[0].open(session, &opened));
         let mut three = Three { halves, sessions };
         for (at, demand) in [(1, 0), (0, 9)] {
-            let ticket = three.request(at, demand);
-            assert_eq!(three.reply(at, ticket, Time::ZERO), 1);
+            let pending = three.request(at, demand);
+            assert_eq!(three.reply(at, pending, Time::ZERO), 1);
         }
         let packet_delay = Nanos::from_millis(5);
         three.halves.control.tick(&Signals { packet_delay, ..Signals::idle(Time(1)) });
@@ -190,9 +190,9 @@ impl Three {
     }
 
     /// Answers a request; returns the session's window.
-    fn reply(&mut self, at: usize, ticket: PendingRequest, now: Time) -> u32 {
+    fn reply(&mut self, at: usize, pending: PendingRequest, now: Time) -> u32 {
         let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos(1), credit: CreditId::NONE };
-        self.sessions[at].reply(self.halves.cores[0].as_mut(), ticket, &departure).window.0
+        self.sessions[at].reply(self.halves.cores[0].as_mut(), pending, &departure).window.0
     }
 
     /// Returns the next session to wake, and the issued credits after it.

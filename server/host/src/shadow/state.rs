@@ -30,7 +30,7 @@ struct ShadowSession {
 struct ShadowToken {
     key: SessionKey,
     number: u64,
-    ticket: PendingRequest,
+    pending: PendingRequest,
 }
 
 pub(super) struct ShadowState {
@@ -100,10 +100,10 @@ impl ShadowState {
         let (now, delay, ended) = self.queue.poll(event.now, arrived);
         self.now = now;
         self.in_flight -= ended.len();
-        for ShadowRequest { end: at, sojourn, token: ShadowToken { key: place, number, ticket }, .. } in ended {
+        for ShadowRequest { end: at, sojourn, token: ShadowToken { key: place, number, pending }, .. } in ended {
             self.since_tick.completions += 1;
             if self.sessions.get(&place).is_some_and(|known| known.number == number) {
-                self.report(place, ticket, at, Outcome::Completed, sojourn);
+                self.report(place, pending, at, Outcome::Completed, sojourn);
             }
         }
         self.since_tick.arrivals += 1;
@@ -112,7 +112,7 @@ impl ShadowState {
         let Some(known) = self.sessions.get_mut(&place) else { return Verdict::Admit };
         let (number, mut arrival) = (known.number, *event);
         (arrival.now, arrival.delay) = (now, delay);
-        let (mut verdict, ticket) = known.session.request(self.cores[core].as_mut(), &arrival);
+        let (mut verdict, pending) = known.session.request(self.cores[core].as_mut(), &arrival);
         if verdict == Verdict::Admit {
             verdict = self.cores[core].on_dequeue(delay);
         }
@@ -121,10 +121,10 @@ impl ShadowState {
         }
         if verdict == Verdict::Admit {
             self.in_flight += 1;
-            self.queue.admit(time, self.cores.len(), ShadowToken { key: place, number, ticket });
+            self.queue.admit(time, self.cores.len(), ShadowToken { key: place, number, pending });
         } else {
             self.since_tick.rejections += 1;
-            self.report(place, ticket, now, Outcome::Rejected, delay);
+            self.report(place, pending, now, Outcome::Rejected, delay);
         }
         verdict
     }

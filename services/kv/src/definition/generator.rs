@@ -104,11 +104,11 @@ fn set(pairs: &Pairs, number: u32, length: usize, fill: u8, payload: &mut Vec<u8
 /// # Errors
 /// The store has no memory for them.
 pub(super) fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
-    let (visit, mut value) = (RequestContext::at(0), Vec::new());
+    let (context, mut value) = (RequestContext::at(0), Vec::new());
     for number in 0..PAIRS {
         value.clear();
         value.resize(pairs.initial_value_len(number), 0);
-        let outcome = store.write(pairs.key(number), &value, &Write::default(), &visit);
+        let outcome = store.write(pairs.key(number), &value, &Write::default(), &context);
         if !matches!(outcome, Ok(WriteOutcome::Stored { .. })) {
             return Err("the store has no room for the pairs");
         }

@@ -32,7 +32,7 @@ struct InServer {
     sent: Time,
     arrived: Time,
     admitted: bool,
-    ticket: PendingRequest,
+    pending: PendingRequest,
 }
 
 struct Connection {
@@ -259,10 +259,10 @@ impl Plant {
                     .with_priority(header.priority)
                     .with_delay(delay)
                     .with_random(random);
-                let (verdict, ticket) = connection.session.request(self.cores[core].as_mut(), &arrival);
+                let (verdict, pending) = connection.session.request(self.cores[core].as_mut(), &arrival);
                 let admitted = verdict == Verdict::Admit;
                 let credit = header.credit;
-                connection.in_server.push(InServer { request, credit, sent, arrived: now, admitted, ticket });
+                connection.in_server.push(InServer { request, credit, sent, arrived: now, admitted, pending });
                 self.since_tick.0 += 1;
                 if admitted {
                     self.events.push(Event::Admitted);
@@ -292,7 +292,7 @@ impl Plant {
         // Admitted and not executed: a lock rejected it.
         self.since_tick.3 += u64::from(entry.admitted && !executed);
         let departure = Departure { now, outcome, sojourn: waited, credit: entry.credit };
-        let feedback = connection.session.reply(self.cores[core].as_mut(), entry.ticket, &departure);
+        let feedback = connection.session.reply(self.cores[core].as_mut(), entry.pending, &departure);
         self.events.push(departed(&feedback, &connection.session));
         let answer = ToClient::Answer { request: entry.request, outcome, sent: entry.sent, feedback };
         connection.to_client.push_back(answer);

@@ -271,10 +271,15 @@ impl Protocol for LetterProtocol {
         ProtocolEvent::Call { call: Call { cost, answer }, is_admitted: true }
     }
 
-    fn answer(&mut self, connection: &mut Connection, done: Done, visit: &mut PollContext<'_, Call>) -> AnswerOutcome {
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        done: Done,
+        context: &mut PollContext<'_, Call>,
+    ) -> AnswerOutcome {
         connection.owed -= 1;
-        let length = visit.out().len() + done.0;
-        visit.out().resize(length, b'a');
+        let length = context.out().len() + done.0;
+        context.out().resize(length, b'a');
         AnswerOutcome::Continue
     }
 
