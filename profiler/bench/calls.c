@@ -1,11 +1,13 @@
-/* Nanoseconds per call of a tiny leaf, of fib and of a chain of 20 calls, in the very same file for every kind of
- * instrumentation: `profiler/experiments/ld-granularity` compiles it several times. Prints the median of some rounds for each. */
+/* Measures CPU nanoseconds per call: of a tiny leaf, of fib, and of a chain of 20 calls.
+ *
+ * `profiler/experiments/ld-granularity` compiles this file once per kind of instrumentation. The
+ * program prints the median of some rounds for each of the three. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* CPU time: what other programs do meanwhile doesn't count. */
+/* CPU time of this thread in ns, so other programs do not count. */
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -16,7 +18,7 @@ __attribute__((noinline)) int leaf(int x) { return x + 1; }
 
 __attribute__((noinline)) int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 
-/* Twenty functions, each of which calls the next: no recursion that the compiler could turn into a loop. */
+/* Chain of twenty functions, which the compiler cannot turn into a loop, unlike a recursion. */
 #define LAST(name)                                                                                                               \
     __attribute__((noinline)) int name(int x) {                                                                                    \
         __asm__ volatile("" : "+r"(x));                                                                                             \
@@ -47,7 +49,7 @@ static double fibs(void) {
     double began = now();
     int x = fib(32);
     __asm__ volatile("" : : "r"(x));
-    return (now() - began) / 7049155.0; /* calls of fib(32), before the compiler turns some into a loop */
+    return (now() - began) / 7049155.0; /* calls of fib(32) before optimisation into loops */
 }
 
 static double chains(void) {

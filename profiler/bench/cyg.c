@@ -1,4 +1,4 @@
-/* For -finstrument-functions: the same work as the tick engine's, a look at a clock that stands still. */
+/* Hooks for -finstrument-functions, with the tick engine's work: they read a constant clock. */
 static volatile unsigned long clock_;
 static __thread unsigned long last;
 __attribute__((no_instrument_function)) void __cyg_profile_func_enter(void *function, void *site) {

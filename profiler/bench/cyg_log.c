@@ -1,5 +1,7 @@
-/* For -finstrument-functions: what people write by hand. Each call's time stamp is kept until it returns; calls of a microsecond
- * and more go to a ring in memory. Nothing is written to a file, so a real tracer costs more. */
+/* Hooks for -finstrument-functions that trace calls, as a hand-written tracer does.
+ *
+ * A thread keeps the time stamp of each call until the call returns. Calls of at least 1 us go to a
+ * ring in memory. Nothing is written to a file, so a real tracer costs more. */
 #include <stdint.h>
 #include <time.h>
 

@@ -1,6 +1,10 @@
-/* For the granularity of the engines. `depth refresh STACKS NS DEPTH`: stacks of DEPTH calls are built up, stand for a while, and are
- * torn down again (thesis §3.6.1, figure 3.16). `depth exact STACKS NS DEPTH`: each call also works for a while before and after the
- * next, and its exact begin and end are printed, to be compared with what the trace says. */
+/* Load for the granularity of the engines: STACKS stacks of DEPTH calls, one after the other.
+ *
+ * `depth refresh STACKS NS DEPTH`: the deepest call of each stack spins for NS nanoseconds, then
+ * all calls return (thesis §3.6.1, figure 3.16).
+ *
+ * `depth exact STACKS NS DEPTH`: each call spins for NS before and after the next call. The program
+ * prints the exact begin and end of each call, to be compared with the trace. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

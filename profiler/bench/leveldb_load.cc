@@ -1,9 +1,17 @@
-// A load for LevelDB: `leveldb_load FOLDER fill|read|mixed KEYS SECONDS SEED`. fill puts KEYS pairs (16 and 100 bytes) under random keys into a new
-// database; read gets random keys of one for SECONDS; mixed does so while another thread puts WRITES pairs per second, the same
-// number whatever the reads cost. One thread is measured: the one that reads, or with fill the one that writes. LevelDB's own thread, which compacts, has
-// a clock of its own. Everything is drawn from SEED, and what is read must be what was put there.
-// Prints `ready` once the database is open, and waits for a line or the end of its input; then one line: operations, seconds, and of the measured thread,
-// nanoseconds on a CPU and switches of it; nanoseconds of compaction; writes and nanoseconds of the writing thread beside.
+// Load for LevelDB: `leveldb_load FOLDER fill|read|mixed KEYS SECONDS SEED`.
+//
+// - `fill` puts KEYS pairs (keys of 16 bytes, values of 100) under random keys into a new database.
+// - `read` gets random keys of an existing database for SECONDS.
+// - `mixed` is `read` while a second thread puts WRITES pairs per second, a constant rate.
+//
+// One thread is measured: the writer in `fill`, otherwise the reader. LevelDB's own thread, which
+// compacts, has a clock of its own. All random numbers come from SEED. The reader checks that each
+// value is the one that was put under its key.
+//
+// The program prints `ready` once the database is open, and waits for a line or the end of its
+// input. At the end it prints one line: operations; seconds; CPU nanoseconds and context switches
+// of the measured thread; CPU nanoseconds of compaction; writes and CPU nanoseconds of the second
+// thread.
 #include <leveldb/db.h>
 #include <leveldb/env.h>
 
@@ -30,7 +38,7 @@
 
 namespace {
 
-constexpr uint64_t WRITES = 20000, BATCH = 20;  // per second, and at a time: one millisecond's
+constexpr uint64_t WRITES = 20000, BATCH = 20;  // per second; at a time (those of 1 ms)
 constexpr size_t KEY = 16, VALUE = 100;
 
 [[noreturn]] void fail(const std::string &what) {
@@ -70,7 +78,7 @@ private:
   uint64_t state;
 };
 
-// A key in digits, and a value that begins with it: the rest is noise that hardly compresses.
+// Key in decimal digits, and value: the same digits, then noise, which hardly compresses.
 class Pair {
 public:
   explicit Pair(uint64_t seed) {
@@ -92,7 +100,7 @@ private:
   char digits[KEY], bytes[VALUE], noise[1 << 16];
 };
 
-// LevelDB's own thread: it can be asked to run something once.
+// CPU clock of LevelDB's own thread. A task that the constructor schedules there gets its id.
 struct Compaction {
   std::atomic<bool> known{false};
   clockid_t clock;
@@ -128,7 +136,7 @@ void write_one(leveldb::DB &db, Pair &pair, uint64_t number) {
   check(db.Put(leveldb::WriteOptions(), pair.key(), pair.value()));
 }
 
-// The thread beside, at WRITES per second.
+// Second thread, which puts WRITES pairs per second.
 struct Writer {
   std::atomic<bool> done{false};
   uint64_t writes = 0, nanoseconds = 0;
@@ -189,7 +197,7 @@ int main(int count, char **arguments) {
       PROGRESS;
     }
   } else {
-    // The clock is read now and then only: it would cost more than some of what is measured.
+    // One clock read per 64 operations: a read costs more than some of the operations.
     for (uint64_t limit = began + uint64_t(seconds * 1e9); operations % 64 != 0 || clock_of(CLOCK_MONOTONIC) < limit; operations++) {
       read_one(*db, *pair, random.below(keys), into);
       PROGRESS;

@@ -1,11 +1,21 @@
-/* A load for memcached: `memload PORT CONNECTIONS SECONDS SETS RATE BATCH [stored]`. SETS per cent of the requests are SETs of 200 bytes, the others
- * GETs, over 10,000 keys. RATE requests per second come at random times on an open loop, whatever the answers (latency counts
- * from the planned time). It never sleeps then, but looks at the clock and at its connections all the time, and gives way to whoever else
- * wants the CPU: to sleep and to be woken costs more than a request, above all in a virtual machine. RATE 0: each connection sends BATCH
- * requests (up to 64) in one go, and again when all are answered; they are made beforehand and answers only counted by their bytes, so
- * that the load is cheaper than the server. PORT may be the path of a socket.
- * Prints `ready` once the keys are stored (`stored`: they are, by an earlier load), and waits for a line or the end of its input; then, at the end: requests, seconds, and latencies in ns:
- * median, p99, p99.9. */
+/* Load for memcached: `memload PORT CONNECTIONS SECONDS SETS RATE BATCH [stored]`.
+ *
+ * SETS per cent of the requests are SETs of 200 bytes, the others GETs, over 10,000 keys. PORT may
+ * be the path of a UNIX socket.
+ *
+ * RATE > 0, open loop: RATE requests per second start at random times, independent of the answers.
+ * A latency counts from the planned time. The program never sleeps: it polls the clock and its
+ * connections, and gives way to all other programs on its CPU. To sleep and wake would cost more
+ * than a request, above all in a virtual machine.
+ *
+ * RATE 0, closed loop: each connection sends BATCH requests (at most 64) at once, and the next
+ * batch when all are answered. Batches are made in advance, and answers are only counted by their
+ * bytes, so that the load is cheaper than the server.
+ *
+ * The program prints `ready` once the keys are stored (`stored`: an earlier load stored them), and
+ * waits for a line or the end of its input. At the end it prints: requests; seconds; latencies in
+ * ns (median, p99, p99.9; 0 in the closed loop); requests left out because their connection had 64
+ * unanswered ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -27,7 +37,7 @@ enum { KEYS = 10000, VALUE = 200, MAX_CONNECTIONS = 256, UNDER_WAY = 64 };
 
 struct connection {
     int fd;
-    /* Requests under way: when each was due, and whether it is a SET. */
+    /* Ring of unanswered requests: planned time, and whether it is a SET. */
     uint64_t due[UNDER_WAY];
     int is_set[UNDER_WAY];
     unsigned head, tail;
@@ -74,7 +84,7 @@ static void send_all(int fd, const char *bytes, size_t length) {
     }
 }
 
-/* Appends a request; the new length of the text. */
+/* Writes a request to `text` and adds it to the unanswered ones. Returns the request's length. */
 static size_t put(struct connection *c, char *text, size_t room_left, uint64_t due, int set, unsigned key) {
     int length = set ? snprintf(text, room_left, "set key%06u 0 0 %d\r\n%s\r\n", key, VALUE, value)
                      : snprintf(text, room_left, "get key%06u\r\n", key);
@@ -88,14 +98,14 @@ static void ask(struct connection *c, uint64_t due, int set, unsigned key) {
     send_all(c->fd, text, put(c, text, sizeof text, due, set, key));
 }
 
-/* The length of the first answer among the bytes; 0 if it isn't whole. */
+/* Length of the first answer among the received bytes; 0 if it is incomplete. */
 static size_t answer_length(const struct connection *c) {
     const char *end = c->is_set[c->tail % UNDER_WAY] ? "STORED\r\n" : "END\r\n";
     const char *found = memmem(c->in, c->filled, end, strlen(end));
     return found ? (size_t)(found - c->in) + strlen(end) : 0;
 }
 
-/* Takes in what has come; the number of answers. */
+/* Reads the available bytes and records latencies. Returns the number of complete answers. */
 static int receive(struct connection *c) {
     ssize_t n = read(c->fd, c->in + c->filled, sizeof c->in - c->filled);
     if (n < 0 && errno == EAGAIN)
@@ -151,7 +161,7 @@ static int ask_something(struct connection *c, uint64_t due, int sets) {
     return 1;
 }
 
-/* A batch made beforehand, and how many bytes its answers have. */
+/* Batches that are made in advance. `answers`: bytes of the answers to the whole batch. */
 enum { BATCHES = 64 };
 static struct {
     char text[64 * 256];
@@ -178,7 +188,7 @@ static void ask_many(int which) {
     send_all(connections[which].fd, batches[b].text, batches[b].length);
 }
 
-/* Keeps every connection busy; the number of answers. */
+/* Keeps every connection busy until `until`. Returns the number of answers. */
 static size_t saturate(int count, int batch, uint64_t until) {
     static char in[1 << 18];
     static struct pollfd waiting[MAX_CONNECTIONS];
@@ -211,7 +221,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Whatever wakes on this CPU comes before us. */
+/* Gives all other threads on this CPU precedence over this one. */
 static void give_way(void) {
     struct sched_param none = {0};
     if (sched_setscheduler(0, SCHED_IDLE, &none) != 0)
@@ -237,7 +247,7 @@ int main(int argc, char **argv) {
         while (connections[0].tail != connections[0].head)
             wait_for(1, 1000000000);
     }
-    /* The program that started this one looks at the server's clocks now, and says so. */
+    /* The parent program reads the server's CPU time now, then writes a line. */
     puts("ready");
     fflush(stdout);
     getchar();

@@ -1,4 +1,4 @@
-/* For XRay: all functions patched from the beginning, and a handler that does nothing. */
+/* Patches all functions for XRay at the program's start, with a handler that does nothing. */
 #include <stdint.h>
 
 extern int __xray_set_handler(void (*handler)(int32_t, int));

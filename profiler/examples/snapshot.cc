@@ -1,5 +1,5 @@
-// The example of the thesis, figure 3.1: one thread handles requests, another takes a snapshot every 10 ms and writes it
-// to a file while it holds the mutex. Requests are the calls of request_handler. Arguments: the file, how many requests.
+// Example of the thesis, figure 3.1: a thread handles requests (calls of request_handler). Another
+// writes a snapshot to a file every 10 ms and holds the mutex meanwhile. Arguments: FILE [REQUESTS]
 #include <cstdlib>
 #include <fstream>
 #include <map>

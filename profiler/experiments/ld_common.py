@@ -1,15 +1,18 @@
-"""What the ld-* scripts share: sources of Debian's packages, memcached in several builds, running it under load, and tables as
-Markdown and JSON. Not a program."""
+"""Shared by the ld-* scripts. Not a program.
+
+Fetches sources of Debian's packages, builds memcached in several ways, runs it under load, and
+writes tables as Markdown and JSON.
+"""
 import argparse, contextlib, glob, json, os, platform, re, shutil, signal, socket, statistics, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 class Stop(Exception):
-    """Something is missing, or went wrong: told on stderr, without a trace of calls."""
+    """Something is missing, or went wrong: `main` prints it on stderr, without a traceback."""
 
 
 def parser(description, rounds=None, seconds=None):
-    """The options that all have."""
+    """Makes a parser with the options that all scripts share."""
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--results", default=os.path.join(ROOT, "target/ld-results"), help="folder for the tables (default: target/ld-results)")
     options.add_argument("--work", default=os.path.join(ROOT, "target/ld-work"),
@@ -40,7 +43,7 @@ def memcached_option(options):
 
 
 def prepare(options):
-    """Checks what must be there; adds `llvm`, `mine` and `other` (CPUs)."""
+    """Checks files and folders; adds `llvm`, `mine` and `other` (CPUs) to the options."""
     for name in ("results", "work", "profiler", "leeward"):
         setattr(options, name, os.path.abspath(getattr(options, name)))
     try:
@@ -58,8 +61,8 @@ def prepare(options):
 
 
 def main(body):
-    """Runs `body`, with errors as people want to read them."""
-    # As Ctrl-C, so that what was started ends and what is temporary goes.
+    """Runs `body`, and prints its errors without a traceback."""
+    # As by Ctrl-C, so that `finally` blocks end child processes and remove temporary files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         body()
@@ -76,10 +79,10 @@ def shell(line, **more):
     return done.stdout
 
 
-# ---- sources -------------------------------------------------------------------------------------------------------------------
+# ---- sources -------------------------------------------------------------------------------------
 
 def archives(package):
-    """Where this system's packages come from, as `deb-src` lines."""
+    """The archives of this system's packages, as `deb-src` lines."""
     said = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE) $(COMPONENT)", "Created-By: Packages"],
                           capture_output=True, text=True)
     lines = [f"deb-src {line}" for line in sorted(set(said.stdout.split("\n"))) if len(line.split()) == 3]
@@ -89,7 +92,10 @@ def archives(package):
 
 
 def fetch(work, package):
-    """Debian's source, with package lists of our own: the system's aren't touched. The upstream tar file's path."""
+    """Fetches a package's source from Debian; returns the path of the upstream tar file.
+
+    apt-get keeps package lists in the work folder; the system's are not touched.
+    """
     there = glob.glob(os.path.join(work, f"{package}_*.orig.tar.*[z2]"))
     if there:
         return there[0]
@@ -113,7 +119,10 @@ def fetch(work, package):
 
 
 def is_made(options, stamp, compiler):
-    """Whether a build is as it would be made now. A newer run-time is linked again: as good as building all of it."""
+    """True if a build is up to date.
+
+    A newer run-time would have to be linked again, which counts as a new build.
+    """
     newest = max(os.path.getmtime(f) for f in glob.glob(options.profiler + "/*.[as]*"))
     return os.path.exists(stamp) and ("leeward" not in compiler or os.path.getmtime(stamp) > newest)
 
@@ -124,10 +133,10 @@ def building(options, **more):
     return {**environment, "LEEWARD_PROFILER_DIR": options.profiler, **more}
 
 
-# ---- memcached -----------------------------------------------------------------------------------------------------------------
+# ---- memcached -----------------------------------------------------------------------------------
 
 def build_memcached(options, name, compiler, targets="memcached", libs="", cflags="-O2 -g"):
-    """Builds it with `compiler` in a folder of this name, unless it is there; the folder."""
+    """Builds memcached with `compiler` in folder `name` if it is not there; returns the folder."""
     folder = os.path.join(options.work, name)
     stamp = os.path.join(folder, f".made-{'-'.join(targets.split())}")
     if is_made(options, stamp, compiler):
@@ -138,7 +147,7 @@ def build_memcached(options, name, compiler, targets="memcached", libs="", cflag
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     environment = building(options, CC=compiler, CFLAGS=cflags, LIBS=libs)
-    # One time for all files, or make would want to make configure again.
+    # All files get the same time. Otherwise make would make `configure` again.
     shell(["tar", "xf", source, "-C", folder, "--strip-components", "1"])
     shell(f"find . -exec touch -r configure.ac {{}} + && ./configure -q && make AUTOCONF=: AUTOMAKE=: ACLOCAL=: AUTOHEADER=: {targets}",
           env=environment, cwd=folder)
@@ -191,7 +200,11 @@ class Server:
         raise Stop(f"{name} doesn't start: {last_words(complaints)}")
 
     def worker(self):
-        """Nanoseconds on the CPU and switches of the worker: memcached's housekeeping and the profiler's threads run whatever is asked."""
+        """CPU nanoseconds and context switches of the worker thread.
+
+        Other threads do not count: memcached's housekeeping and the profiler run without requests,
+        too.
+        """
         for task in glob.glob(f"/proc/{self.pid}/task/*"):
             try:
                 if open(task + "/comm").read().strip() == "mc-worker":
@@ -202,8 +215,10 @@ class Server:
         raise Stop("memcached has no worker thread")
 
     def load(self, sets, seconds, rate, stored=False):
-        """Runs the load on the same CPU; what one operation cost, how many there were, and how long they took (ns). Storing the keys beforehand
-        isn't counted; `stored`: an earlier load did."""
+        """Runs the load on the same CPU; returns costs per operation, rate and latencies (ns).
+
+        Storing the keys beforehand does not count. `stored`: an earlier load stored them.
+        """
         line = ["taskset", "-c", str(self.options.mine), os.path.join(self.options.work, "memload"), self.path, "16", str(seconds), str(sets), str(rate), str(self.options.batch)]
         line += ["stored"] if stored else []
         running = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -226,7 +241,7 @@ class Server:
                 os.remove(left)
 
 
-# ---- running ----------------------------------------------------------------------------------------------------------------------
+# ---- running -------------------------------------------------------------------------------------
 
 def running(more):
     """The environment of a program that is measured."""
@@ -234,7 +249,7 @@ def running(more):
 
 
 def innermost(pid):
-    """The program that `pid` runs for somebody, or itself: `coz run` stays, and waits."""
+    """The innermost child of `pid`, or `pid` itself: `coz run` waits while its child runs."""
     try:
         children = open(f"/proc/{pid}/task/{pid}/children").read().split()
     except OSError:
@@ -255,7 +270,7 @@ def end(process, pid, how=signal.SIGTERM):
 
 
 def last_words(file):
-    """What a program said last, on one line."""
+    """Last line that a program printed, without empty ones."""
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in open(file, errors="replace")]
     return next((line for line in reversed(lines) if line), "it says nothing")
 
@@ -264,14 +279,14 @@ def size_of(folder):
     return sum(os.path.getsize(f) for f in glob.glob(folder + "/*"))
 
 
-# ---- numbers and tables -----------------------------------------------------------------------------------------------------------
+# ---- numbers and tables --------------------------------------------------------------------------
 
 def middle(values):
     return statistics.median(values)
 
 
 def spread(values):
-    """The quartiles."""
+    """Lower and upper quartile."""
     if len(values) < 2:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -279,7 +294,7 @@ def spread(values):
 
 
 def over(values, reference):
-    """Per cent over the reference of the same round: the median of all rounds, and its quartiles."""
+    """Per cent over the reference of the same round: median and quartiles of all rounds."""
     ratios = [100 * (value / base - 1) for value, base in zip(values, reference) if base]
     if not ratios:
         return None
@@ -297,7 +312,7 @@ def machine():
 
 
 class Report:
-    """Tables that are printed, and kept as NAME.md and NAME.json."""
+    """Prints tables, and writes them to NAME.md and NAME.json."""
 
     def __init__(self, options, name, title):
         self.options, self.name, self.title = options, name, title
@@ -305,7 +320,7 @@ class Report:
         self.tables, self.notes = [], []
 
     def table(self, title, columns, rows, data, unit=""):
-        """`rows`: lists of texts; `data`: the same as numbers, for the JSON."""
+        """Adds a table. `rows`: lists of texts; `data`: the same as numbers, for the JSON."""
         self.tables.append({"title": title, "columns": columns, "rows": rows, "data": data, "unit": unit})
         self.write()
         print(self.markdown(self.tables[-1]), flush=True)
@@ -336,18 +351,22 @@ class Report:
             os.replace(base + end + ".new", base + end)
 
 
-# ---- kinds in turns --------------------------------------------------------------------------------------------------------------
+# ---- kinds in turns ------------------------------------------------------------------------------
 
 class Kind:
-    """A way of building and running a program. `profile`: LEEWARD_PROFILE without the folder; `beside`: a command that is run
-    meanwhile, `within`: one that runs the program; both with FILE in them, `beside` with PID, too."""
+    """A way of building and running a program.
+
+    `profile`: LEEWARD_PROFILE without the folder. `beside`: a command that runs meanwhile.
+    `within`: a command that runs the program. FILE in both stands for a path of a log, and PID in
+    `beside` for the program.
+    """
 
     def __init__(self, name, build, profile=None, environment=None, beside=None, within=()):
         self.name, self.build, self.profile, self.environment, self.beside, self.within = name, build, profile, environment or {}, beside, within
 
 
 def compilers(options, language="cc"):
-    """By build: the compiler of C (`cc`) or C++ (`c++`), its flags, and an object of ours that is linked, if any."""
+    """By build: compiler of C (`cc`) or C++ (`c++`), flags, and object of ours to link, if any."""
     plain = clang(options) if language == "cc" else f"clang++-{options.llvm}"
     ours = f"{options.leeward} {language}"
     return {
@@ -356,23 +375,27 @@ def compilers(options, language="cc"):
         "requests": (f"{ours} --leeward-request-fn=process_command_ascii", "-O2 -g", ""),
         "scan": (f"{ours} --leeward-engine=scan", "-O2 -g", ""),
         "functions": (f"{plain} -finstrument-functions-after-inlining", "-O2 -g", "cyg_log"),
-        # All functions, as the others, and not only those of 200 instructions.
+        # All functions, as in the other builds, and not only those of 200 instructions.
         "xray": (f"{plain} -fxray-instrument -fxray-instruction-threshold=1", "-O2 -g", ""),
-        # Coz of 2020, which is Debian's, stops at later debug information. Its experiments need something to count.
+        # Debian's Coz, of 2020, stops at later debug information. Its experiments need something
+        # to count.
         "coz": (plain, "-O2 -gdwarf-4 -DWITH_COZ", "coz_answers" if language == "cc" else ""),
     }
 
 
 def build_object(options, name):
-    """An object of profiler/bench, for C or C++; its path."""
+    """Compiles an object of profiler/bench, for C or C++; returns its path."""
     target = os.path.join(options.work, f"{name}.o")
     shell([clang(options), "-O2", "-D_GNU_SOURCE", "-c", os.path.join(ROOT, f"profiler/bench/{name}.c"), "-o", target])
     return target
 
 
 def build_kinds(options, kinds, language="cc", build=None, trial=None):
-    """Builds what the kinds need; those that can't be built, or whose tool doesn't run, are left out, with the reason. `build`: (options,
-    folder's name, compiler, flags, object to link); `trial`: a short run of a kind."""
+    """Builds what the kinds need; returns the kinds that work, and reasons for those left out.
+
+    A kind is left out if it cannot be built, or if its tool does not run. `build`: (options,
+    folder's name, compiler, flags, object to link); `trial`: a short run of a kind.
+    """
     if build is None:
         build_load(options)
         build = lambda options, name, compiler, flags, linked: build_memcached(options, name, compiler, libs=linked, cflags=flags)
@@ -397,7 +420,10 @@ def build_kinds(options, kinds, language="cc", build=None, trial=None):
 
 @contextlib.contextmanager
 def beside(options, kind, pid, log, begins):
-    """The kind's command beside the program, if it has one, on the profiler's CPU; it has so many seconds to begin."""
+    """Runs the kind's command beside the program, if it has one, on the profiler's CPU.
+
+    The command has `begins` seconds to begin.
+    """
     if not kind.beside:
         yield
         return
@@ -414,7 +440,11 @@ def beside(options, kind, pid, log, begins):
 
 
 def run(options, kind, start, load):
-    """One run of one kind: `start` (environment, command around it) gives a program with `pid` and `stop`, `load` measures it."""
+    """Makes one run of one kind.
+
+    `start` (environment, command around the program) returns a program with `pid` and `stop`;
+    `load` measures it.
+    """
     trace, log = os.path.join(options.work, "trace"), os.path.join(options.work, "log")
     for old in glob.glob(trace + "*") + glob.glob(log + "*"):
         shutil.rmtree(old) if os.path.isdir(old) else os.remove(old)
@@ -434,13 +464,13 @@ def run(options, kind, start, load):
 
 
 def measure(options, kind, sets, seconds, rate):
-    """One run of memcached in one kind."""
+    """Makes one run of memcached in one kind."""
     folder = os.path.join(options.work, f"load-{kind.build}")
     return run(options, kind, lambda environment, within: Server(options, folder, environment, within), lambda server: server.load(sets, seconds, rate))
 
 
 class Waiting:
-    """A memcached of one kind that does nothing until it is its turn, and records nothing but then."""
+    """A memcached of one kind that works, and records, only in its turns."""
 
     def __init__(self, options, kind, sets, rate):
         self.options, self.kind, self.sets, self.rate = options, kind, sets, rate
@@ -459,7 +489,7 @@ class Waiting:
             raise
 
     def ask(self, what):
-        """What `leeward profile attach` and `stop` do, without starting a program for it."""
+        """Sends a command to the run-time, as `leeward profile attach` and `stop` do."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(20)
             line.connect(f"\0leeward-profile-{self.server.pid}")
@@ -489,8 +519,12 @@ class Waiting:
 
 
 def in_turns(options, kinds, sets, rate, make=Waiting):
-    """memcached's results by kind, or those of another server that `make` starts. Each round starts all kinds anew, for where a process lies in memory makes it slower or faster; then they take
-    turns in slices, every other time backwards, for what else the machine has to do makes all slower that run at that time."""
+    """Results by kind, of memcached or of another server that `make` starts.
+
+    Each round starts all kinds anew, because a process's place in memory makes it slower or faster.
+    Then the kinds take turns in slices, every other time in reverse order. Other work of the
+    machine slows all kinds that run at that time.
+    """
     results = {kind.name: [] for kind in kinds}
     for _ in range(options.rounds):
         waiting = []
@@ -502,7 +536,7 @@ def in_turns(options, kinds, sets, rate, make=Waiting):
                     results[one.kind.name].append(one.take_turn(options.seconds / options.slices))
         finally:
             while waiting:
-                # One that can't be ended leaves the others to be.
+                # If one cannot be ended, the others are ended all the same.
                 one = waiting.pop()
                 try:
                     one.end()
@@ -512,7 +546,7 @@ def in_turns(options, kinds, sets, rate, make=Waiting):
 
 
 def take_turns(options, kinds, one):
-    """Results of `one` by kind: each round runs all kinds, every other one backwards."""
+    """Results of `one` by kind: each round runs all kinds, every other round in reverse order."""
     results = {kind.name: [] for kind in kinds}
     for turn in range(options.rounds):
         for kind in kinds[::-1] if turn % 2 else kinds:
@@ -521,7 +555,7 @@ def take_turns(options, kinds, one):
 
 
 def compare(report, title, results, columns, extra=()):
-    """A table of medians, each with what it is over the first kind's of the same round."""
+    """Adds a table of medians, each with the per cent over the first kind's of the same round."""
     first = next(iter(results.values()))
     rows, data = [], []
     for name, rounds in results.items():

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""What the thesis says of its profiler in numbers, and verdicts on ours, by the rule of docs/verdicts.md: reproduced if the interval of the median lies within half
-of the thesis's number either way. Run as a program it checks itself. Never here: how anything is measured."""
+"""Numbers of the thesis about its profiler, and verdicts on ours by the rule of docs/verdicts.md.
+
+A number is reproduced if the interval of our median lies within half of the thesis's number either
+way. Run as a program, this file checks itself. It contains no measurements.
+"""
 import random, statistics
 
 # Fig. 3.17 (§3.6.1): the scanner at a depth of 20, calls rebuilt every microsecond.
@@ -14,7 +17,9 @@ RESAMPLES = 2000
 
 
 def interval(values):
-    """The interval in which the median lies with 95 % probability, by the percentile bootstrap; the same values give the same one.
+    """The interval of the median with 95 % probability, by the percentile bootstrap.
+
+    The same values give the same interval.
 
     >>> interval([3.0])
     (3.0, 3.0)
@@ -28,7 +33,7 @@ def interval(values):
 
 
 def verdict(paper, values):
-    """Reproduced, not reproduced, or undecided where the interval reaches across a bound.
+    """Reproduced, not reproduced, or undecided if the interval crosses a bound.
 
     >>> verdict(119, [100, 110, 120])
     'reproduced'
@@ -59,7 +64,7 @@ def row(what, paper, values):
 
 
 def table(report, rows):
-    """Puts the rows (what, the thesis's number, ours of each round) into the report."""
+    """Adds a table to the report, of rows (what, the thesis's number, ours of each round)."""
     made = [row(*one) for one in rows]
     data = [{"what": one[0], "thesis": paper, "values": values, "verdict": one[-1]} for one, (_, paper, values) in zip(made, rows)]
     report.table("what the thesis says (on its machine), and ours", ["", "thesis", "ours", "accepted", "verdict"], made, data)

@@ -1,4 +1,5 @@
-// The longest path through a function without loops. A tenth of a tick is time for some three hundred instructions.
+// Computes the longest path through a function without loops, in instructions. About three hundred
+// instructions take a tenth of a tick.
 #include "Bounds.h"
 
 #include "llvm/ADT/PostOrderIterator.h"
@@ -15,7 +16,7 @@ using namespace llvm;
 
 namespace leeward {
 
-/// A block of memory up to here is copied by a few instructions, without a call.
+/// Largest memory block, in bytes, that a few instructions copy without a call.
 static constexpr uint64_t SmallBlock = 128;
 static constexpr unsigned Endless = ~0u;
 
@@ -32,8 +33,8 @@ bool mayLast(const Instruction &I) {
     const auto *Length = dyn_cast<ConstantInt>(Block->getLength());
     return !Length || Length->getValue().ugt(SmallBlock);
   }
-  // Most of LLVM's own are an instruction or two, if that. What only one kind of machine has may be a pause or a wait, and what
-  // touches memory may touch much of it.
+  // Most intrinsics are at most two instructions. A target's own intrinsic may be a pause or a
+  // wait. An intrinsic that accesses memory may access much of it.
   const Function *Which = Call->getCalledFunction();
   return Which->isTargetIntrinsic() || isa<AnyMemIntrinsic>(Call) || I.mayReadOrWriteMemory();
 }
@@ -52,7 +53,7 @@ bool Bounds::mayLast(const Instruction &I) {
 }
 
 unsigned Bounds::instructionsOf(const Function &F) {
-  // Whoever comes back here while it is found out has found recursion.
+  // `Endless` stands here while the path is computed, so a recursive call finds `Endless`.
   auto [Place, IsNew] = Known.try_emplace(&F, Endless);
   if (!IsNew || Most == 0)
     return Place->second;
@@ -71,7 +72,7 @@ unsigned Bounds::longestPath(const Function &F) {
     unsigned Longest = 0;
     for (const BasicBlock *Next : successors(BB))
       Longest = std::max(Longest, From.lookup(Next));
-    // Code that ends the program counts for nothing: who gets there is not slow, but over.
+    // Blocks that end the program count as 0: a call that reaches one never returns.
     for (const Instruction &I : *BB) {
       if (isa<UnreachableInst>(BB->getTerminator()))
         break;

@@ -1,5 +1,5 @@
-// What can last: how many instructions a function executes at most, those that it calls included. Which functions are left alone for it is
-// Filter's decision.
+// Upper bound on the instructions that a call of a function executes, callees included. Filter
+// decides which functions stay uninstrumented because of it.
 #pragma once
 
 #include "llvm/ADT/DenseMap.h"
@@ -7,25 +7,28 @@
 
 namespace leeward {
 
-/// Whether this may last, whatever is known of other functions: it calls something, copies a large or unknown block of memory, or is an atomic
-/// operation.
+/// True if `I` may last long, without knowledge of other functions.
+///
+/// Such instructions are calls, copies of memory blocks of large or unknown size, atomic operations
+/// and FRem. Intrinsics of an instruction or two are none.
 bool mayLast(const llvm::Instruction &I);
 
-/// What is known of the functions of one module, found out when it is first asked for.
+/// Bounds of the functions of one module, each computed on first use.
 class Bounds {
 public:
-  /// More instructions than this are as good as any number.
+  /// `Most`: largest bound in instructions. A function above it counts as unbounded.
   explicit Bounds(unsigned Most) : Most(Most) {}
 
-  /// Whether a call of `F` is over after at most so many instructions: it has no loops and no recursion, and calls only what is so, too.
+  /// True if a call of `F` ends after at most `Most` instructions: it has no loops and no
+  /// recursion, and calls only bounded functions.
   bool isBounded(const llvm::Function &F) { return instructionsOf(F) <= Most; }
-  /// As `mayLast`, but a call of a bounded function does not.
+  /// As the function `mayLast` above, but false for a call of a bounded function.
   bool mayLast(const llvm::Instruction &I);
 
 private:
   unsigned instructionsOf(const llvm::Function &F);
   unsigned longestPath(const llvm::Function &F);
-  /// The function that is called for certain, if its code is here.
+  /// Function that `I` certainly calls, if its code is in this module; otherwise null.
   static const llvm::Function *calleeOf(const llvm::Instruction &I);
 
   unsigned Most;

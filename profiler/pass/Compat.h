@@ -1,4 +1,5 @@
-// Names and shapes that differ between the majors of LLVM that this is built for. No decisions of ours.
+// Names and signatures that differ between the supported major versions of LLVM. Contains no
+// decisions of the plugin.
 #pragma once
 
 #include "llvm/Config/llvm-config.h"
@@ -8,19 +9,20 @@
 #include "llvm/Transforms/Utils/BasicBlockUtils.h"
 
 #if __has_include("llvm/Plugins/PassPlugin.h")
-#include "llvm/Plugins/PassPlugin.h" // 22
+#include "llvm/Plugins/PassPlugin.h" // since LLVM 22
 #else
 #include "llvm/Passes/PassPlugin.h"
 #endif
 #if __has_include("llvm/TargetParser/Triple.h")
-#include "llvm/TargetParser/Triple.h" // 17
+#include "llvm/TargetParser/Triple.h" // since LLVM 17
 #else
 #include "llvm/ADT/Triple.h"
 #endif
 
 namespace leeward {
 
-/// The next instruction that does something. Since 20 debug information isn't among the instructions.
+/// Next instruction after `I`, without debug information and pseudo instructions. Since LLVM 20
+/// debug information is not among the instructions.
 inline const llvm::Instruction *nextReal(const llvm::Instruction &I) {
 #if LLVM_VERSION_MAJOR >= 20
   const llvm::Instruction *Next = I.getNextNode();
@@ -32,7 +34,7 @@ inline const llvm::Instruction *nextReal(const llvm::Instruction &I) {
 #endif
 }
 
-/// Weights of a branch that is hardly ever taken.
+/// Weights of a branch that is seldom taken.
 inline llvm::MDNode *unlikely(llvm::LLVMContext &C) {
 #if LLVM_VERSION_MAJOR >= 17
   return llvm::MDBuilder(C).createUnlikelyBranchWeights();

@@ -1,5 +1,5 @@
-// The engines' and the requests' instrumentation, one function each. What they leave in a program is described in
-// `rt/abi.h`, the other end of it.
+// Instrumentation by the engines and for requests, one function each. `rt/abi.h`, the other end of
+// the interface, describes what they add to a program.
 #pragma once
 
 #include "Bounds.h"
@@ -8,21 +8,26 @@
 
 namespace leeward {
 
-/// `tick`: the clock is read on entry and on every exit of `Body`; if it moved on, the run-time is told of `F`, which is `Body` or has it for its
-/// twin.
+/// Instruments `Body` for the `tick` engine: it reads the clock on entry and on every exit.
+///
+/// If the clock has moved, `Body` reports a call of `F` to the run-time. `F` is `Body` itself, or
+/// the function whose instrumented copy (twin) is `Body`.
 void instrumentTick(llvm::Function &Body, llvm::Function &F, Bounds &Bounded);
 
-/// `scan`: an entry {function, generation} on the thread's shadow stack while the function runs.
+/// Instruments `Body` for the `scan` engine: while it runs, the thread's shadow stack has an entry
+/// {`F`, generation}.
 void instrumentScan(llvm::Function &Body, llvm::Function &F);
 
-/// Requests by name: calls of the run-time at the begin and the end of each function that was named.
-/// Returns whether anything changed.
+/// Adds calls of the run-time at the begin and the end of each function that `RequestFunctions`
+/// names. Returns true if it changed the module.
 bool instrumentRequests(llvm::Module &M);
 
-/// Whether this code can only end up in the main program, so that its symbols are reached without the GOT.
+/// True if `M` can only become part of the main program. Its code then reaches symbols without the
+/// GOT.
 bool isOfMainProgram(const llvm::Module &M);
 
-/// Whether an exception or a panic may pass through. C code has no personality routine that would have to be linked: C++ and Rust only.
+/// True if an exception or a panic may unwind `F`. Functions of C++ and Rust only: C code does not
+/// link the personality routine that a handler needs.
 bool mayUnwind(const llvm::Function &F);
 
 } // namespace leeward

@@ -1,5 +1,8 @@
-// Which functions are instrumented: not those that can't be (naked, before relocation), that shouldn't be (asked for), or
-// that can't be slow (tiny leaves, and those that only pass on to a lock, whose waits the shim records).
+// Decides which functions are instrumented: all but those that cannot be (naked, or run before
+// relocation), those that the user excludes, and those that cannot be slow.
+//
+// The last are tiny leaves, and functions that only end in a call of a lock function, whose waits
+// the shim records.
 #include "Filter.h"
 #include "Compat.h"
 #include "Options.h"
@@ -51,7 +54,8 @@ bool Patterns::matchAny(ArrayRef<std::string> Texts) const {
   return any_of(Texts, [&](const std::string &Text) { return match(Text); });
 }
 
-/// Functions with `__attribute__((annotate("leeward-ignore")))`, which LEEWARD_IGNORE of leeward_profile.h stands for.
+/// Adds functions with `__attribute__((annotate("leeward-ignore")))`, the expansion of
+/// LEEWARD_IGNORE in leeward_profile.h.
 static void addAnnotated(Module &M, SmallPtrSetImpl<const Function *> &Into) {
   GlobalVariable *Annotations = M.getGlobalVariable("llvm.global.annotations");
   if (!Annotations || !Annotations->hasInitializer())
@@ -81,7 +85,7 @@ Filter::Filter(Module &M, Bounds &Bounded) : Bounded(Bounded), Functions(Exclude
     if (!Lists)
       report_fatal_error(Twine("leeward: ") + Error, false);
   }
-  // A resolver runs while the program is being relocated: the clock can't be reached yet.
+  // A resolver runs while the dynamic linker relocates the program: it cannot reach the clock yet.
   for (const GlobalIFunc &Indirect : M.ifuncs())
     if (const Function *Resolver = Indirect.getResolverFunction())
       Forbidden.insert(Resolver);
@@ -92,7 +96,7 @@ bool Filter::excluded(const Function &F) const {
   std::vector<std::string> Names = namesOf(F);
   if (Functions.matchAny(Names))
     return true;
-  // The file of the definition (a header, perhaps), else of the translation unit.
+  // File of the definition, such as a header; without debug information, of the translation unit.
   StringRef File = F.getParent()->getSourceFileName();
   if (const DISubprogram *Where = F.getSubprogram())
     File = Where->getFilename();
@@ -107,7 +111,7 @@ bool Filter::excluded(const Function &F) const {
 static bool isPossible(const Function &F) {
   if (F.isDeclaration() || F.hasAvailableExternallyLinkage() || F.hasFnAttribute(Attribute::Naked))
     return false;
-  // Coroutines are split before the end of the pipeline; their parts are ordinary functions.
+  // LLVM splits coroutines before the end of the pipeline; their parts are ordinary functions.
   if (F.isPresplitCoroutine())
     return false;
   if (F.hasFnAttribute(Attribute::NoProfile) || F.getName().starts_with("__leeward_") ||
@@ -123,16 +127,17 @@ static bool isPossible(const Function &F) {
   }
 }
 
-/// What a look at all of a function's code finds.
+/// Properties of a function's code.
 struct Shape {
   bool Loops = false;
-  /// Something that may last, and no call: an atomic operation.
+  /// Has an instruction that may last and is no call, such as an atomic operation.
   bool Atomic = false;
   unsigned Instructions = 0;
   SmallVector<const CallBase *, 4> Calls;
 };
 
-/// Code that ends the program (a failed assertion) counts for nothing: who gets there is not slow, but over.
+/// Reads the code of `F`. Blocks that end the program, such as a failed assertion, do not count: a
+/// call that reaches one never returns.
 static Shape shapeOf(const Function &F) {
   Shape Found;
   for (const BasicBlock &BB : F) {
@@ -156,12 +161,13 @@ static Shape shapeOf(const Function &F) {
   return Found;
 }
 
-/// Short, and without loops: not even a microsecond, but for what it calls.
+/// True if a function is short and has no loops: without its callees it takes less than a
+/// microsecond.
 static bool isShort(const Shape &Found) {
   return Found.Instructions > 0 && Found.Instructions < MinimumInstructions && !Found.Atomic && !Found.Loops;
 }
 
-/// The last thing before a return of the same value: code generation makes a jump of it.
+/// True if a return of the call's value follows directly: code generation makes a jump of the call.
 static bool isTailCall(const CallBase &Call) {
   const auto *Simple = dyn_cast<CallInst>(&Call);
   if (!Simple || !Simple->isTailCall())
@@ -171,7 +177,7 @@ static bool isTailCall(const CallBase &Call) {
   return Return && (!Return->getReturnValue() || Return->getReturnValue() == Simple);
 }
 
-/// Waits for these are recorded by the run-time's shim, with the place they were called from.
+/// True for lock functions: the run-time's shim records waits in them, with the place of the call.
 static bool isRecordedByShim(const Function &F) {
   return StringSwitch<bool>(F.getName())
       .Case("pthread_mutex_lock", true)
@@ -184,7 +190,8 @@ static bool isRecordedByShim(const Function &F) {
       .Default(false);
 }
 
-/// Too short to be slow: it calls nothing, or in the end only a lock, waits for which are recorded.
+/// True if `F` is too short to be slow: it is bounded, calls nothing, or only ends in a call of a
+/// lock function, whose waits are recorded.
 bool Filter::isUnremarkable(const Function &F) const {
   if (MinimumInstructions == 0)
     return false;
@@ -195,7 +202,8 @@ bool Filter::isUnremarkable(const Function &F) const {
     return false;
   if (Found.Calls.empty())
     return true;
-  // One that passes on to a function is not: it may be slow for what it passes on, and be the name that tells why.
+  // A function that only calls another one stays: its arguments may make that call slow, and its
+  // own name then tells the reason.
   const Function *Next = Found.Calls.size() == 1 && isTailCall(*Found.Calls[0]) ? Found.Calls[0]->getCalledFunction() : nullptr;
   return Next && isRecordedByShim(*Next);
 }

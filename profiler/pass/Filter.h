@@ -1,4 +1,4 @@
-// Which functions are instrumented. How is the engines' business.
+// Decides which functions are instrumented. The engines decide how.
 #pragma once
 
 #include "Bounds.h"
@@ -13,10 +13,10 @@
 
 namespace leeward {
 
-/// The names a function goes by: mangled, demangled, and demangled without its parameters.
+/// All names of a function: mangled, demangled, and demangled without its parameters.
 std::vector<std::string> namesOf(const llvm::Function &F);
 
-/// A list of patterns, read once.
+/// List of glob patterns, parsed once.
 class Patterns {
 public:
   explicit Patterns(llvm::ArrayRef<std::string> Texts);
@@ -27,11 +27,11 @@ private:
   std::vector<llvm::GlobPattern> Globs;
 };
 
-/// Decides for the functions of one module.
+/// Selects the functions of one module.
 class Filter {
 public:
   Filter(llvm::Module &M, Bounds &Bounded);
-  /// Whether `F` can and should be instrumented.
+  /// True if `F` can and should be instrumented.
   bool wants(const llvm::Function &F) const;
 
 private:
@@ -42,7 +42,8 @@ private:
   Patterns Functions;
   Patterns Files;
   std::unique_ptr<llvm::SpecialCaseList> Lists;
-  /// Functions that run before the program is relocated, or that carry an annotation.
+  /// Functions that run before the program is relocated, or that have the annotation
+  /// `leeward-ignore`.
   llvm::SmallPtrSet<const llvm::Function *, 8> Forbidden;
 };
 

@@ -1,4 +1,4 @@
-// The plugin's command line.
+// Definitions of the plugin's options, on the command line and in LEEWARD_PASS_OPTIONS.
 #include "Options.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -53,14 +53,14 @@ static void readText(StringRef Text) {
     Name = Name.ltrim('-');
     auto Found = cl::getRegisteredOptions().find(Name);
     bool Ours = Name.substr(0, 8) == "leeward-" && Found != cl::getRegisteredOptions().end();
-    // It says itself what is wrong with a value.
+    // `addOccurrence` prints its own message about a wrong value.
     if (!Ours || Found->second->addOccurrence(0, Name, Value))
       report_fatal_error(Twine("leeward: LEEWARD_PASS_OPTIONS: `") + Line + "` is no option", false);
   }
 }
 
 void readEnvironment() {
-  // Compilers load plugins for each module, in several threads.
+  // Compilers load plugins for each module, on several threads.
   static std::once_flag Once;
   std::call_once(Once, [] {
     if (const char *Text = std::getenv("LEEWARD_PASS_OPTIONS"))

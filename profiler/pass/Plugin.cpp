@@ -1,5 +1,5 @@
-// The plugin's places in clang's pipeline: requests at its begin, engines at its end (so that a function that was inlined
-// costs nothing), and both by name for `opt`.
+// Adds the plugin's passes to clang's pipeline: requests at its begin, engines at its end, so that
+// an inlined function costs nothing. `opt` finds both by name.
 #include "Compat.h"
 #include "Engines.h"
 #include "Filter.h"
@@ -44,7 +44,7 @@ public:
         Chosen.push_back(&F);
     bool Twins = Patch && mayHaveTwins(M);
     for (Function *F : Chosen) {
-      // Also of the twin, which is a copy.
+      // Before `makeTwin`, so that the twin, a copy, has this attribute, too.
       F->addFnAttr(Done);
       Function *Body = Twins && mayHaveTwin(*F) ? makeTwin(*F) : F;
       Which == Engine::Tick ? instrumentTick(*Body, *F, Bounded) : instrumentScan(*Body, *F);
@@ -53,14 +53,16 @@ public:
     return Chosen.empty() && !Unmarked ? PreservedAnalyses::all() : PreservedAnalyses::none();
   }
 
-  /// At -O0 functions are `optnone`, and count as well.
+  /// At -O0 functions are `optnone`; the pass runs for them, too.
   static bool isRequired() { return true; }
 
 private:
-  /// Functions with this attribute are instrumented. rustc optimises a module twice, before and after it knows the others.
+  /// Attribute of functions that are instrumented already. rustc optimises a module twice, before
+  /// and after it knows the other modules.
   static constexpr const char *Done = "leeward-instrumented";
 
-  /// Or code generation would turn them into calls of __cyg_profile_func_enter.
+  /// Removes the marks, or code generation would turn them into calls of __cyg_profile_func_enter.
+  /// Returns true if there were any.
   static bool takeMarksAway(Module &M) {
     bool Any = false;
     for (Function &F : M) {
@@ -83,7 +85,8 @@ public:
 };
 
 void addEngine(ModulePassManager &Passes, OptimizationLevel Level) {
-  // What nobody uses any more goes now, as it would a little later: our tables would keep it.
+  // Removes unused functions, as the pipeline would do a little later. The table of sleds would
+  // keep them.
   if (Level != OptimizationLevel::O0 && EngineOption != Engine::None)
     Passes.addPass(GlobalDCEPass());
   Passes.addPass(EnginePass(EngineOption));
@@ -116,7 +119,7 @@ void registerCallbacks(PassBuilder &Builder) {
 } // namespace
 } // namespace leeward
 
-// Everything else in here is hidden.
+// The only symbol that the plugin exports.
 extern "C" LLVM_ATTRIBUTE_WEAK __attribute__((visibility("default"))) PassPluginLibraryInfo llvmGetPassPluginInfo() {
   leeward::readEnvironment();
   return {LLVM_PLUGIN_API_VERSION, "leeward", "1", leeward::registerCallbacks};

@@ -1,5 +1,8 @@
-// The part of a function in which it may be slow: from the nearest place that all its calls and loops have in common to where paths
-// leave what lies behind it. Many functions look at something first and return; that costs nothing then.
+// Finds the part of a function in which it may be slow.
+//
+// The part begins at the nearest block that all paths to its calls and loops share. It ends where
+// paths leave the blocks that this block dominates. Many functions test something first and return
+// early; such a call then reads no clock.
 #include "Region.h"
 
 #include "llvm/ADT/PostOrderIterator.h"
@@ -16,35 +19,38 @@ using namespace llvm;
 
 namespace leeward {
 
-/// `__builtin_setjmp` is an intrinsic, of which `callsFunctionThatReturnsTwice` knows nothing.
+/// True for `__builtin_setjmp`: an intrinsic, so `callsFunctionThatReturnsTwice` does not find it.
 static bool isJumpTarget(const Instruction &I) {
   const auto *Call = dyn_cast<IntrinsicInst>(&I);
   return Call && Call->getIntrinsicID() == Intrinsic::eh_sjlj_setjmp;
 }
 
-/// What only ends or only goes on to one of some blocks. Everything else (exceptions, computed jumps, coroutines' ends) is left alone.
+/// True if `BB` only ends, or only continues at one of some blocks. A function with any other block
+/// (exceptions, computed jumps, coroutines' ends) has no region.
 static bool isPlain(const BasicBlock &BB) {
   const Instruction *End = BB.getTerminator();
   return !BB.isEHPad() && (isa<BranchInst>(End) || isa<SwitchInst>(End) || isa<ReturnInst>(End) || isa<UnreachableInst>(End));
 }
 
-/// In front of what this block's exit is checked: its return, or the call that must stay right before it.
+/// Instruction before which the exit of `BB` is checked: its return, or the call that must stay
+/// right before the return. Null if `BB` has no exit.
 static Instruction *exitOf(BasicBlock &BB) {
   if (CallInst *Tail = BB.getTerminatingMustTailCall())
     return Tail;
   return isa<ReturnInst>(BB.getTerminator()) ? BB.getTerminator() : nullptr;
 }
 
-/// The block that is on the way to everything that may last, and in no loop; none if that is the entry, or there is nothing.
+/// Nearest block, outside of loops, on all paths to code that may last. Null if that block is the
+/// entry, or if no code may last.
 static BasicBlock *commonWay(Function &F, const DominatorTree &Tree, const LoopInfo &Loops, Bounds &Bounded) {
   BasicBlock *Way = nullptr;
   for (BasicBlock &BB : F) {
-    // A path to code that ends the program is not slow, but over.
+    // A block that ends the program does not count: a call that reaches it never returns.
     if (!Tree.isReachableFromEntry(&BB) || isa<UnreachableInst>(BB.getTerminator()) || !(Loops.getLoopFor(&BB) || any_of(BB, [&](const Instruction &I) { return Bounded.mayLast(I); })))
       continue;
     Way = Way ? Tree.findNearestCommonDominator(Way, &BB) : &BB;
   }
-  // A loop's header is never the entry, so something is in front of it.
+  // A loop's header is never the entry, so another block dominates it.
   while (Way && Loops.getLoopFor(Way))
     Way = Tree.getNode(Loops.getLoopFor(Way)->getOutermostLoop()->getHeader())->getIDom()->getBlock();
   return Way == &F.getEntryBlock() ? nullptr : Way;
@@ -59,7 +65,7 @@ static unsigned instructionsOutside(Function &F, const DominatorTree &Tree, cons
 }
 
 std::optional<Region> findRegion(Function &F, unsigned ShortInstructions, Bounds &Bounded) {
-  // A call that returns twice comes back inside of the region, and may leave beside it.
+  // A call that returns twice returns into the region again, and may leave it past its ends.
   if (F.callsFunctionThatReturnsTwice() || !all_of(F, isPlain) || any_of(instructions(F), isJumpTarget))
     return std::nullopt;
   DominatorTree Tree(F);
@@ -68,12 +74,12 @@ std::optional<Region> findRegion(Function &F, unsigned ShortInstructions, Bounds
   if (containsIrreducibleCFG<BasicBlock *>(Order, Loops))
     return std::nullopt;
   BasicBlock *Way = commonWay(F, Tree, Loops, Bounded);
-  // The code in front of the way and beside it must be short: as short as a function that is not looked at.
+  // The code before `Way` and beside it must be as short as a function that is not instrumented.
   if (!Way || instructionsOutside(F, Tree, Way) >= ShortInstructions)
     return std::nullopt;
 
   SmallVector<BasicBlock *, 4> Exits;
-  // Blocks right behind the region, where its paths come together with others.
+  // Blocks directly after the region, where its paths join other paths.
   SetVector<BasicBlock *> Behind;
   for (BasicBlock &BB : F) {
     if (!Tree.dominates(Way, &BB) || !Tree.isReachableFromEntry(&BB))

@@ -1,4 +1,4 @@
-// The part of a function in which it may be slow.
+// Part of a function in which it may be slow.
 #pragma once
 
 #include "Bounds.h"
@@ -10,16 +10,19 @@
 
 namespace leeward {
 
-/// Where the clock is read, and where it is compared: whoever gets from the function's entry to its exit without passing `Begin` has done
-/// nothing that lasts.
+/// Places at which the clock is read (`Begin`) and compared (`Ends`). A call that does not pass
+/// `Begin` executes nothing that may last.
 struct Region {
   llvm::Instruction *Begin;
-  /// In front of these; each path from `Begin` to an exit has exactly one.
+  /// The comparisons go before these. Each path from `Begin` to an exit has exactly one.
   llvm::SmallVector<llvm::Instruction *, 4> Ends;
 };
 
-/// The region, if it is smaller than the function; nothing otherwise, and nothing where paths are of kinds that can't be cut (exceptions,
-/// indirect jumps, loops with two entries). May make blocks of their own for the paths that leave the region.
+/// Finds the region of `F`, if it is smaller than the function.
+///
+/// The code outside of the region must have fewer than `ShortInstructions` instructions. A function
+/// with exceptions, indirect jumps or loops with two entries has no region, because its paths
+/// cannot be cut. May add blocks to `F` for paths that leave the region.
 std::optional<Region> findRegion(llvm::Function &F, unsigned ShortInstructions, Bounds &Bounded);
 
 } // namespace leeward

@@ -1,5 +1,7 @@
-// Requests by function name: every call of a named function is a request, whose id is one of its integer arguments or a
-// counter of the run-time. Inserted before optimisation, while functions still have the arguments of their source.
+// Requests by function name: every call of a named function is a request.
+//
+// Its id is one of the call's integer or pointer arguments, or a counter of the run-time. The pass
+// runs before optimisation, while functions still have the arguments of their source.
 #include "Engines.h"
 #include "Filter.h"
 #include "Options.h"
@@ -17,7 +19,7 @@ namespace leeward {
 
 namespace {
 
-/// `NAME`, `NAME:N`, or `NAME:N:L`, where `-` for N leaves the ids to the run-time.
+/// Parsed option `NAME`, `NAME:N` or `NAME:N:L`. With `-` for N the run-time counts the ids.
 struct Named {
   std::string Name;
   std::optional<unsigned> Argument;
@@ -26,9 +28,10 @@ struct Named {
 
 } // namespace
 
-/// Takes `:WORD` off the end of `Text`, if that is a number or, where it may be, `-`.
+/// Removes `:WORD` from the end of `Text` if WORD is a number, or `-` and `MayBeNone` allows it.
+/// Returns true if it did.
 static bool takeNumber(StringRef &Text, std::optional<unsigned> &Into, bool MayBeNone) {
-  // A colon is part of C++ names, too: only digits after the last one are an argument's number.
+  // C++ names have colons, too: only digits after the last colon are an argument's number.
   size_t Colon = Text.rfind(':');
   if (Colon == StringRef::npos || Colon == 0)
     return false;
@@ -55,7 +58,8 @@ static Named parse(StringRef Text) {
   return Which;
 }
 
-/// A function of the run-time. None throws: else each call of it would be one more way out of the function.
+/// Declares a function of the run-time that does not throw. Otherwise each call of it would add an
+/// exit to the function.
 static FunctionCallee runtime(Module &M, StringRef Name, FunctionType *Type) {
   FunctionCallee Callee = M.getOrInsertFunction(Name, Type);
   if (auto *F = dyn_cast<Function>(Callee.getCallee()))
@@ -63,10 +67,10 @@ static FunctionCallee runtime(Module &M, StringRef Name, FunctionType *Type) {
   return Callee;
 }
 
-/// The id for a call of `F`: the argument as 64 bits, or what the run-time counts.
+/// Emits the id of a call of `F`: the argument as 64 bits, or the run-time's next number.
 static Value *requestId(IRBuilder<> &B, Function &F, const Named &Which) {
   if (Which.Argument) {
-    // A structure that is returned through memory is an argument that the source doesn't have.
+    // A structure that is returned through memory adds an argument that the source does not have.
     unsigned Index = *Which.Argument + (F.hasStructRetAttr() ? 1 : 0);
     if (Index < F.arg_size()) {
       Value *Argument = F.getArg(Index);
@@ -81,7 +85,8 @@ static Value *requestId(IRBuilder<> &B, Function &F, const Named &Which) {
   return B.CreateCall(runtime(*F.getParent(), "__leeward_next_request", FunctionType::get(B.getInt64Ty(), false)));
 }
 
-/// The language's own, if others in the module have one: functions with different ones are never inlined into each other.
+/// Gives `F` the personality routine of another function of the module, if one has any. LLVM never
+/// inlines functions with different routines into each other.
 static void adoptPersonality(Function &F) {
   for (const Function &Other : *F.getParent()) {
     if (F.hasPersonalityFn())
@@ -98,7 +103,7 @@ static void instrument(Function &F, const Named &Which) {
   while (isa<AllocaInst>(*First))
     ++First;
   IRBuilder<> B(&Entry, First);
-  // A call in code with debug information needs a place, should it ever be inlined.
+  // A call in code with debug information needs a location in case it is inlined.
   if (DISubprogram *Where = F.getSubprogram())
     B.SetCurrentDebugLocation(DILocation::get(M.getContext(), 0, 0, Where));
   auto *StartType = FunctionType::get(B.getVoidTy(), {B.getInt64Ty(), B.getPtrTy()}, false);

@@ -1,8 +1,9 @@
-// The `scan` engine: each call leaves {function, generation} on its thread's shadow stack, which the scanner reads from
-// outside. No locks: see `rt/abi.h` for the order of the stores, and why a scanner notices that it raced.
+// The `scan` engine: each call pushes {function, generation} to its thread's shadow stack, which
+// the scanner's thread reads. There are no locks: `rt/abi.h` has the order of the stores, and
+// explains how the scanner detects a race.
 //
 //     d = depth
-//     if (d < limit) { slots[d] = {this function, ++generation} }   // limit is 0 while nobody looks
+//     if (d < limit) { slots[d] = {this function, ++generation} }  // 0: nothing records
 //     depth = d + 1
 //     …
 //     depth = d                                                     // on each exit
@@ -18,7 +19,7 @@ namespace leeward {
 
 namespace {
 
-/// Byte offsets within the thread's `__leeward_shadow`; `rt/abi.h` has the same.
+/// Byte offsets in the thread's `__leeward_shadow`, the same as in `rt/abi.h`.
 enum : unsigned { Slots = 0, Depth = 8, Limit = 16, Generation = 24 };
 
 class Shadow {
@@ -45,7 +46,7 @@ public:
     return Load;
   }
 
-  /// Release: what was written before is seen before.
+  /// Stores with release order: the scanner sees all earlier stores before this one.
   void publish(IRBuilder<> &B, unsigned Offset, Value *What) {
     StoreInst *Store = B.CreateAlignedStore(What, address(B, Offset), Align(8), /*isVolatile=*/true);
     Store->setAtomic(AtomicOrdering::Release);
@@ -58,7 +59,8 @@ private:
 
 } // namespace
 
-/// Frames below have gone without their own exit code: unwinding, or a second return of setjmp.
+/// Stores the depth again where callees have left without their exit code: after unwinding, or at a
+/// second return of setjmp.
 static void republishAfterJumps(Function &F, Shadow &Words, Value *Own) {
   SmallVector<Instruction *, 8> Places;
   for (BasicBlock &BB : F) {
@@ -75,7 +77,7 @@ static void republishAfterJumps(Function &F, Shadow &Words, Value *Own) {
   }
 }
 
-/// Tells the run-time that there is something to scan (`rt/init.c` looks whether anybody defined it).
+/// Defines `__leeward_scan_wanted`, by which `rt/init.c` knows that there are stacks to scan.
 static void announce(Module &M) {
   if (M.getGlobalVariable("__leeward_scan_wanted"))
     return;

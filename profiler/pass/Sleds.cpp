@@ -1,9 +1,12 @@
-// Twins of functions, nops at their entries, and the table that the run-time patches by. While nothing records, a function is what it would be
-// without us but for five bytes: its tail calls, its registers and its place among other code are its own.
+// Makes instrumented copies (twins) of functions, nops at the functions' entries, and the table by
+// which the run-time patches the nops.
+//
+// While nothing records, a function is as without the plugin except for five bytes: it keeps its
+// tail calls, its registers and its place among other code.
 //
 //     F:          nop                 // or `jmp F.leeward`
 //                 the body as it was
-//     F.leeward:  the body, instrumented, in a section of its own among the code that is seldom run
+//     F.leeward:  the instrumented body, in a section of its own among seldom-run code
 //     .leeward.sleds: { magic, F - here, F.leeward - here }
 #include "Sleds.h"
 
@@ -25,11 +28,13 @@ using namespace llvm;
 
 namespace leeward {
 
-/// One instruction, so that no thread is ever within. As long as a jump to anywhere in the module.
+/// Nop at a function's entry. It is one instruction, so that no thread is ever inside of it, and as
+/// long as a jump to anywhere in the module.
 static constexpr uint8_t Nop[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
-/// By which the run-time tells entries of the table (`rt/abi.h`).
+/// Mark by which the run-time recognises entries of the table (`rt/abi.h`).
 static constexpr uint32_t Magic = 0x4c575364;
-/// The run-time writes aligned words; an entry at this alignment has its nop within one.
+/// Alignment of functions with a nop, in bytes. The run-time writes aligned words, and such a nop
+/// lies within one.
 static constexpr uint64_t EntryAlignment = 8;
 
 static bool isSet(const Module &M, const char *Flag) {
@@ -39,12 +44,13 @@ static bool isSet(const Module &M, const char *Flag) {
 
 bool mayHaveTwins(const Module &M) {
   Triple Target(M.getTargetTriple());
-  // An endbr would have to come first; a jump reaches two gigabytes.
+  // With branch protection an endbr would have to come first. A jump reaches only two gigabytes.
   return Target.getArch() == Triple::x86_64 && !Target.isX32() && Target.isOSBinFormatELF() && !isSet(M, "cf-protection-branch") && !isSet(M, "kcfi") &&
          M.getCodeModel().value_or(CodeModel::Small) == CodeModel::Small;
 }
 
-/// Whether assembly may stand twice in a file: it defines no names. Directives are names, too, for all that is known here.
+/// True if inline assembly may appear twice in a file, because it defines no names. A directive may
+/// define one, so assembly with a directive may not.
 static bool mayBeRepeated(StringRef Assembly) {
   if (Assembly.contains(':'))
     return false;
@@ -66,8 +72,10 @@ static bool isRepeatable(const Instruction &I) {
   return !Call->cannotDuplicate();
 }
 
-/// The tables that hold addresses of this function's blocks (computed jumps), if they are nobody else's and never change: a twin can have its
-/// own. Nothing if such an address is elsewhere.
+/// Finds the tables of block addresses of `F` (computed jumps), so that a twin can have copies.
+///
+/// Such a table must be constant and used by `F` alone. Returns nothing if a block's address is in
+/// any other place.
 static std::optional<SetVector<GlobalVariable *>> tablesOfBlocks(const Function &F) {
   SetVector<GlobalVariable *> Tables;
   SmallVector<const Constant *, 16> Left;
@@ -83,7 +91,7 @@ static std::optional<SetVector<GlobalVariable *>> tablesOfBlocks(const Function 
       } else if (const auto *Table = dyn_cast<GlobalVariable>(Each)) {
         if (!Table->hasLocalLinkage() || !Table->isConstant() || Table->hasSection() || Table->hasComdat())
           return std::nullopt;
-        // Its users are looked at as those of an address in it.
+        // Checks the table's users as it checks those of an address in it.
         if (Tables.insert(const_cast<GlobalVariable *>(Table)))
           Left.push_back(Table);
       } else if (isa<ConstantAggregate>(Each) || isa<ConstantExpr>(Each)) {
@@ -96,7 +104,7 @@ static std::optional<SetVector<GlobalVariable *>> tablesOfBlocks(const Function 
 }
 
 bool mayHaveTwin(const Function &F) {
-  // What others put at a function's entry, or expect there.
+  // Attributes by which other tools put code at a function's entry, or expect it there.
   for (const char *Name : {"fentry-call", "patchable-function", "patchable-function-entry", "function-instrument", "instrument-function-entry", "split-stack"})
     if (F.hasFnAttribute(Name))
       return false;
@@ -107,11 +115,12 @@ bool mayHaveTwin(const Function &F) {
   return all_of(instructions(F), isRepeatable);
 }
 
-/// The difference of an address and the place where it is written, which needs no relocation when the program is loaded.
+/// Difference between an address and the field that stores it. It needs no relocation when the
+/// program is loaded.
 static Constant *from(GlobalVariable &Table, unsigned Field, Constant *To) {
   LLVMContext &C = Table.getContext();
   Type *Int64 = Type::getInt64Ty(C), *Int32 = Type::getInt32Ty(C);
-  // In this form it is known to be fixed when the module is linked.
+  // In this form LLVM knows that the difference is constant once the module is linked.
   Constant *Place = ConstantExpr::getInBoundsGetElementPtr(Table.getValueType(), &Table, ArrayRef<Constant *>{ConstantInt::get(Int32, 0), ConstantInt::get(Int32, Field)});
   return ConstantExpr::getTrunc(ConstantExpr::getSub(ConstantExpr::getPtrToInt(To, Int64), ConstantExpr::getPtrToInt(Place, Int64)), Int32);
 }
@@ -120,18 +129,19 @@ static void addToTable(Function &F, Function &Twin) {
   Module &M = *F.getParent();
   LLVMContext &C = M.getContext();
   Type *Int32 = Type::getInt32Ty(C);
-  // This very body, also where the name may mean another in the end (weak ones, and those of shared libraries).
+  // The alias always names this body. The function's name may end up at another one (weak
+  // functions, functions of shared libraries).
   GlobalAlias *Entry = GlobalAlias::create(F.getValueType(), F.getAddressSpace(), GlobalValue::PrivateLinkage, F.getName() + ".leeward.entry", &F, &M);
   auto *Type = StructType::get(C, {Int32, Int32, Int32});
   auto *Table = new GlobalVariable(M, Type, /*isConstant=*/true, GlobalValue::PrivateLinkage, nullptr, F.getName() + ".leeward.sled");
   Table->setInitializer(ConstantStruct::get(Type, {ConstantInt::get(Int32, Magic), from(*Table, 1, Entry), from(*Table, 2, &Twin)}));
   Table->setSection(".leeward.sleds");
   Table->setAlignment(Align(4));
-  // Entries lie side by side: none has a sanitizer's red zone around it.
+  // Entries must be adjacent, so no sanitizer may put a red zone around one.
   GlobalValue::SanitizerMetadata Bare;
   Bare.NoAddress = Bare.NoHWAddress = true;
   Table->setSanitizerMetadata(Bare);
-  // It stays for as long as the function does, and goes with it.
+  // The linker keeps the entry if it keeps the function, and drops both together.
   Table->setComdat(F.getComdat());
   Table->addMetadata(LLVMContext::MD_associated, *MDNode::get(C, ValueAsMetadata::get(&F)));
   appendToCompilerUsed(M, Table);
@@ -147,7 +157,7 @@ Function *makeTwin(Function &F) {
     Map[Table] = Own;
   }
   Function *Twin = CloneFunction(&F, Map);
-  // Where the blocks' copies are is known now.
+  // The copies of the blocks exist now.
   for (GlobalVariable *Table : Tables)
     cast<GlobalVariable>(Map[Table])->setInitializer(MapValue(Table->getInitializer(), Map));
   Twin->setName(F.getName() + ".leeward");
@@ -155,9 +165,10 @@ Function *makeTwin(Function &F) {
   Twin->setVisibility(GlobalValue::DefaultVisibility);
   Twin->setDSOLocal(true);
   Twin->setComdat(F.getComdat());
-  // One each, or what the linker drops would be kept for its neighbours; the linkers put these together, apart from what runs now.
+  // One section per twin, so that the linker can drop a twin without its neighbours. Linkers place
+  // these sections together, apart from code that runs while nothing records.
   Twin->setSection((".text.unlikely." + Twin->getName()).str());
-  // Its address isn't what indirect calls are checked by.
+  // Checks of indirect calls use the address of `F`, not the twin's.
   Twin->eraseMetadata(LLVMContext::MD_type);
 
   LLVMContext &C = F.getContext();

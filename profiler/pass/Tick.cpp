@@ -1,11 +1,12 @@
-// The `tick` engine: two loads of a coarse clock and a comparison per call.
+// The `tick` engine: each call loads a coarse clock twice and compares the two values.
 //
-//     start = clock                         // on entry, or before the first thing that may last
+//     start = clock                         // on entry, or before the first code that may last
 //     …
 //     if (start != clock)                   // on each exit: return, musttail call, unwinding
 //         slow(start, clock, this function, its return address)
 //
-// The clock's line is written once per tick by another thread and otherwise stays in every core's cache.
+// Another thread writes the clock's cache line once per tick. Otherwise the line stays in every
+// core's cache.
 #include "Compat.h"
 #include "Engines.h"
 #include "Options.h"
@@ -34,19 +35,21 @@ static FunctionCallee slowPath(Module &M) {
   Type *Pointer = PointerType::getUnqual(C);
   FunctionCallee Callee = M.getOrInsertFunction("__leeward_tick_slow", Type::getVoidTy(C), Int64, Int64, Pointer, Pointer);
   auto *F = cast<Function>(Callee.getCallee());
-  // Callers keep what they have in general registers; only the rare call pays for saving.
+  // The callee saves the general registers, so only the rare call costs anything.
   F->setCallingConv(CallingConv::PreserveMost);
   F->addFnAttr(Attribute::Cold);
   F->addFnAttr(Attribute::NoUnwind);
-  // Lazy binding would not keep to the calling convention.
+  // Lazy binding does not keep to the calling convention.
   F->addFnAttr(Attribute::NonLazyBind);
   F->setDSOLocal(isOfMainProgram(M));
   return Callee;
 }
 
-/// Volatile, so that no later pass thinks that the clock still reads as it did on entry. It is an aligned word, so code
-/// generation makes one load of it, or part of a comparison; of an atomic load it makes no part of a comparison. The thread sanitizer
-/// wants it atomic, since another thread writes it.
+/// Emits a volatile load of the clock, so that no later pass assumes its value on entry.
+///
+/// The clock is an aligned word, so code generation emits one load, or makes it part of a
+/// comparison. It would not make an atomic load part of a comparison. The thread sanitizer needs an
+/// atomic load, because another thread writes the clock.
 static LoadInst *readClock(IRBuilder<> &B, Function &F, const char *Name) {
   LoadInst *Load = B.CreateAlignedLoad(B.getInt64Ty(), clock(*F.getParent()), Align(8), /*isVolatile=*/true, Name);
   if (F.hasFnAttribute(Attribute::SanitizeThread))
@@ -54,14 +57,14 @@ static LoadInst *readClock(IRBuilder<> &B, Function &F, const char *Name) {
   return Load;
 }
 
-/// The comparison in front of `Where`, and what follows if the clock moved on.
+/// Inserts the comparison before `Where`, and the call of the slow path if the clock has moved.
 static void compareClock(Function &Body, Function &F, Value *Start, Instruction *Where) {
   Module &M = *F.getParent();
   IRBuilder<> AtExit(Where);
   Value *Moved = AtExit.CreateICmpNE(Start, readClock(AtExit, Body, "leeward.now"));
   Instruction *Then = SplitBlockAndInsertIfThen(Moved, Where, /*Unreachable=*/false, unlikely(M.getContext()));
   IRBuilder<> Slow(Then);
-  // Once more, so that the comparison needs no register for it.
+  // Reads the clock again, so that the comparison needs no register for its value.
   Value *End = readClock(Slow, Body, "leeward.end");
   Value *Caller = Slow.CreateIntrinsic(Intrinsic::returnaddress, {}, {Slow.getInt32(0)});
   CallInst *Call = Slow.CreateCall(slowPath(M), {Start, End, &F, Caller});

@@ -1,8 +1,9 @@
-/* Interface between instrumented code and the run-time. `pass/` makes the one end of it, this library the other; both change
- * together. Nothing else of the run-time is visible to programs but this and leeward_profile.h.
+/* Interface between instrumented code (`pass/`) and the run-time (this library). Both change
+ * together. Programs see nothing of the run-time except this file and leeward_profile.h.
  *
- * Functions are told apart by their addresses. The trace names the modules by build-id, so names and lines are looked up
- * when it is read: a program carries no tables for us, and inlined frames come out as well. */
+ * An event identifies a function by its address. The trace identifies modules by build-id, and the
+ * reader looks up names and lines. So a program carries no symbol tables for the profiler, and the
+ * reader also finds inlined frames. */
 #pragma once
 
 #include <stdatomic.h>
@@ -11,42 +12,51 @@
 #define LW_EXPORT __attribute__((visibility("default")))
 #define LW_CACHE_LINE 64
 
-/* ---- tick ------------------------------------------------------------------------------------------------------------
- * `now` (the symbol `__leeward_clock` is its address) is nanoseconds of CLOCK_MONOTONIC, coarse: one thread writes it once
- * per tick and everybody reads it. While nothing records it doesn't change, so instrumented functions find nothing to
- * say. The rest of the line is for the slow path: what it needs first is already there. */
+/* ---- tick ---------------------------------------------------------------------------------------
+ * Line of the coarse clock, read by instrumented code. `__leeward_clock` is the address of `now`.
+ *
+ * `now` is in nanoseconds of CLOCK_MONOTONIC. The clock thread writes it once per tick; all threads
+ * read it. While nothing records, `now` does not change, so instrumented functions record nothing.
+ * The slow path needs the other fields of the line; its thread has just loaded that line to read
+ * `now`. */
 struct lw_clock {
     _Atomic uint64_t now;
-    /* Differences that are smaller aren't worth recording. */
+    /* Shortest difference of the clock that is recorded as a call. */
     _Atomic uint64_t threshold;
-    /* When recording began; a function that was entered before was running already. */
+    /* Start of the recording. A function that was entered before was already running. */
     _Atomic uint64_t began;
-    /* Waits and holds of locks that are shorter aren't recorded. Holds are measured by this clock: those that a tick fell into
-     * by chance are below their threshold. */
+    /* Shortest wait for a lock, and shortest hold of a lock, that are recorded. Holds are measured
+     * by this clock. So `hold_threshold` exceeds the time that a short hold seems to last when a
+     * tick falls into it. */
     _Atomic uint64_t lock_threshold, hold_threshold;
-    /* Holds of which less is seen on this clock need no closer look: 1, or 0 if every hold is recorded. */
+    /* Shorter holds on this clock take the fast path: 1, or 0 if every hold is recorded. */
     _Atomic uint64_t hold_least;
-    /* `slept`: the value of `now` while the clock is frozen, because the program sleeps. `woke`: the time at which it resumed.
-     * A call that started at `slept` counts from `woke`. */
+    /* `slept`: value of `now` while the clock is frozen, because the program is idle. `woke`: time
+     * at which the clock resumed. A call that started at `slept` counts from `woke`. */
     _Atomic uint64_t slept, woke;
-    /* Another line, seldom read. While the clock ticks less often than it was told to, because the machine is busy: `coarse` is 1, and
-     * `previous` the value of `now` before this one. */
+    /* Second line, seldom read. `coarse` is 1 while the clock ticks less often than configured
+     * because the machine is busy. `previous` is then the value of `now` before the current one. */
     _Atomic uint64_t coarse, previous;
-    /* 1 while locks are counted. */
+    /* 1 while acquired locks are counted. */
     _Atomic uint64_t counting;
 };
 extern struct lw_clock lw_clock __asm__("__leeward_clock");
 
-/* Called on a function's exit if the clock isn't what it was on entry. A convention that keeps nearly all registers: the
- * instrumented function needs nothing but a compare and a branch that is never taken. */
+/* Slow path: a function calls it on exit if the clock has moved since entry.
+ *
+ * The calling convention preserves nearly all registers. So the instrumented function needs only a
+ * comparison and a branch, which is seldom taken. */
 #define LW_PRESERVE __attribute__((preserve_most))
 LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller);
 
-/* ---- scan ------------------------------------------------------------------------------------------------------------
- * Each thread has a stack of {function, generation}, which instrumented code pushes and pops, and another thread reads.
- * Stores are in this order: slot, `generation`, `depth` on entry; `depth` on exit. Slot `d` is only written while `depth`
- * is `d`, so a reader that finds the same generation and depth before and after reading the slots below that depth has
- * read what was there: whoever pushed in between had to move the generation, whoever only popped moved the depth. */
+/* ---- scan ---------------------------------------------------------------------------------------
+ * Shadow stack of one thread: {function, generation} per call. Instrumented code pushes and pops
+ * entries; the scanner reads them.
+ *
+ * On entry a thread stores the slot, then `generation`, then `depth`. On exit it stores `depth`. A
+ * thread writes slot `d` only while `depth` is `d`. The scanner reads generation and depth, then
+ * the slots below that depth, then generation and depth again. If both are unchanged, the slots are
+ * consistent: a push changes the generation, and a pop alone changes the depth. */
 struct lw_slot {
     _Atomic uint64_t function;
     _Atomic uint64_t generation;
@@ -54,39 +64,48 @@ struct lw_slot {
 struct lw_shadow {
     struct lw_slot *slots;
     _Atomic uint64_t depth;
-    /* Slots that may be written: 0 while nothing records. Deeper calls are not recorded, but counted by `depth`. */
+    /* Number of writable slots; 0 while nothing records. Deeper calls only change `depth` and are
+     * not recorded. */
     _Atomic uint64_t limit;
     _Atomic uint64_t generation;
 };
 extern __thread struct lw_shadow lw_shadow __asm__("__leeward_shadow") __attribute__((tls_model("initial-exec")));
 
-/* ---- requests by function name -------------------------------------------------------------------------------------- */
+/* ---- requests by function name --------------------------------------------------------------- */
 uint64_t __leeward_next_request(void);
 
-/* ---- sleds -----------------------------------------------------------------------------------------------------------
- * A function that is instrumented has two bodies. Its own is as it would be without us, but for a nop of five bytes at its entry; the other
- * reads the clock, and is entered by a jump that the run-time writes over the nop while something records. Each program and library has a
- * table of both addresses, as differences from where they are written, in the section `.leeward.sleds`. That is no name of C's, for which
- * linkers would make symbols for begin and end: GNU's keeps all such a section has, and all the code that it names, for whoever mentions them.
- * Instead there is one entry of the run-time's own, and from there the table goes as far as there is `LW_SLED_MAGIC`. */
+/* ---- sleds --------------------------------------------------------------------------------------
+ * Table of instrumented functions. Such a function has two bodies: its own, and an instrumented
+ * copy (`twin`).
+ *
+ * The own body is uninstrumented, except for a nop of five bytes at its entry. The copy reads the
+ * clock. While something records, the run-time replaces the nop by a jump to the copy.
+ *
+ * Each program and library has a table of both addresses in the section `.leeward.sleds`. The table
+ * stores addresses as differences from the field's own address. The section's name is deliberately
+ * no C identifier. For a C identifier, linkers define symbols for the section's begin and end.
+ * GNU's linker keeps the whole section, and all code that it names, if anything refers to those
+ * symbols. Instead the run-time adds one entry of its own. From there the table extends in both
+ * directions as long as entries begin with `LW_SLED_MAGIC`. */
 #define LW_SLED_MAGIC 0x4c575364
 struct lw_sled {
     uint32_t magic;
     int32_t entry, twin; /* 0: none */
 };
-/* A module's table, in memory of that module's: libraries bring theirs when they are loaded, and take it back before they go. */
+/* Table of one module, in that module's memory. A library adds its table when it is loaded, and
+ * removes it before it is unloaded. */
 struct lw_sleds {
-    const struct lw_sled *own; /* one of it */
-    const void *elf;           /* the module's ELF header, or NULL if it isn't in memory */
+    const struct lw_sled *own; /* run-time's own entry in the table */
+    const void *elf;           /* module's ELF header; NULL if not in memory */
     const struct lw_sled *begin, *end;
     struct lw_sleds *next;
-    struct lw_sites *sites; /* calls of its functions are counted; or NULL */
+    struct lw_sites *sites; /* call counters of its functions; or NULL */
     _Bool known, patched;
 };
 LW_EXPORT void __leeward_sleds_add(struct lw_sleds *sleds);
 LW_EXPORT void __leeward_sleds_remove(struct lw_sleds *sleds);
 
-/* One in every program and library: the table's entry, and what the linker says of the module. */
+/* Defines the own entry and the `lw_sleds` of one module. Every program and library has one. */
 #if defined(__x86_64__)
 #define LW_DECLARE_SLEDS                                                                                                                      \
     __asm__(".section .leeward.sleds,\"ao\",@progbits,.text\n.balign 4\n"                                                                     \

@@ -1,13 +1,14 @@
-/* Blocks of events: their encoding (docs/trace-format.md, "Events"), and their way from the ticker to the writer and back. */
+/* Blocks of events: their encoding (docs/trace-format.md, "Events"), and the queues between the
+ * clock thread and the control thread. */
 #include "rt.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-/* At most 16 MiB on their way: at 100 MB/s the disk may stall for 160 ms before threads' rings fill. */
+/* All blocks hold 16 MiB. At 100 MB/s the disk may stall for 160 ms before threads' rings fill. */
 #define BLOCKS 256u
 
-/* One producer, one consumer, room for every block there is. */
+/* Queue with one producer and one consumer, and a slot for every block. */
 struct way {
     _Alignas(LW_CACHE_LINE) _Atomic uint32_t head;
     _Alignas(LW_CACHE_LINE) _Atomic uint32_t tail;
@@ -83,7 +84,8 @@ static uint8_t *difference(uint8_t *at, uint64_t now, uint64_t before) {
     return varint(at, (uint64_t)change << 1 ^ (uint64_t)(change >> 63));
 }
 
-/* A pair of addresses, or the name of its slot; `kind` is where the mark goes. */
+/* Appends a pair of addresses, or the number of its slot if the slot holds that pair. `kind`
+ * receives the mark. */
 static uint8_t *pair(struct lw_block *block, uint8_t *at, uint8_t *kind, uint64_t first, uint64_t second) {
     uint8_t slot = (uint8_t)(((first ^ second * 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u) >> 56);
     if (block->used[slot] && block->pairs[slot][0] == first && block->pairs[slot][1] == second) {
@@ -103,12 +105,12 @@ void lw_block_append(struct lw_block *block, const struct lw_event *event) {
     uint8_t *kind = block->bytes + block->length;
     uint8_t *at = kind + 1;
     uint64_t address = event->first >> 8;
-    uint64_t length = 0; /* how long before its time it began */
+    uint64_t length = 0; /* from the event's begin to its time */
     *kind = (uint8_t)event->first;
     at = difference(at, event->time, block->time);
     switch (*kind & 15) {
     case LW_CALL:
-        /* The clock is coarse, but it doesn't go back. */
+        /* The clock is coarse, but never goes back. */
         length = event->time > event->extra ? event->time - event->extra : 0;
         at = varint(at, length);
         at = pair(block, at, kind, address, event->second);
@@ -158,7 +160,7 @@ void lw_block_append(struct lw_block *block, const struct lw_event *event) {
         at += end - inside;
         break;
     }
-    default: /* LW_REQ_END_ALL has nothing more */
+    default: /* LW_REQ_END_ALL has no fields */
         break;
     }
     uint64_t began = event->time - length;

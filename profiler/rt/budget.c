@@ -1,9 +1,14 @@
-/* Which functions are measured so that recording keeps to a share of the program's CPU time (`overhead=`). What a measured call costs, no tick
- * changes: a program of many short calls can only be recorded for little if some of its functions are left alone. Now and then, for two
- * milliseconds, all calls are counted, by turns of a half while all functions are measured and while most are not. The difference
- * of the CPU time per call is what measuring one costs in this program on this machine. Then those functions are measured whose calls last
- * long, until the share is spent; the others, the short ones that are called most often, are left alone up to the next count. What is left
- * out is in the trace. */
+/* Chooses the functions that are measured, so that recording keeps to a share of the program's CPU
+ * time (`overhead=`).
+ *
+ * The tick does not change the cost of a measured call. So a program of many short calls can be
+ * recorded cheaply only if some of its functions are not measured.
+ *
+ * From time to time the control thread counts all calls for two milliseconds. Half of that time all
+ * functions are measured, the other half most are not. The difference in CPU time per call is the
+ * cost of measuring one call, in this program on this machine. Then the control thread chooses
+ * functions until the share is spent, those with long calls first. The rest, with short and
+ * frequent calls, is not measured until the next count. The trace reports what was left out. */
 #include "pace.h"
 #include "sleds.h"
 
@@ -12,51 +17,59 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A count has so many turns of this length. */
+/* One count has TURNS turns of TURN nanoseconds. */
 #define TURNS 4
 #define TURN 500000u
-/* CPU time of the program from which something can be learnt: that of some counts, where it does little. How many times as much passes in
- * between, and at first. */
+/* Program CPU time that one result needs, in nanoseconds. A program that does little needs several
+ * counts for it. After a result, PAUSE_TIMES as much CPU time passes until the next count; for the
+ * first LEARN_FIRST results, PAUSE_TIMES_FIRST as much. */
 #define LEARN_FROM 1000000u
 #define PAUSE_TIMES 100
 #define LEARN_FIRST 8
 #define PAUSE_TIMES_FIRST 40
-/* Nanoseconds that measuring a call costs: less or more is noise. What is usual, and how far from it programs are, squared. */
+/* Cost of measuring one call, in nanoseconds. Values below CALL_LEAST or above CALL_MOST are noise.
+ * CALL_USUAL is the usual cost; USUAL_SPREAD is its variance between programs. */
 #define CALL_LEAST 1.0
 #define CALL_MOST 8.0
 #define CALL_USUAL 1.5
 #define USUAL_SPREAD 0.5
-/* Latest differences of which the median counts. */
+/* Number of latest samples of the cost; their median counts. */
 #define SAMPLES 15
-/* Counting one more call, by its stub. */
+/* Cost of counting one call in its stub, in nanoseconds. */
 #define COUNTING 1.5
-/* A lock that is taken and given back, while its holders are recorded, and while only waits for it are. */
+/* Cost of acquiring and releasing a lock, in nanoseconds: with holds recorded, and with only waits
+ * recorded. */
 #define LOCK_PAIR 6.0
 #define LOCK_WAITS 2.0
-/* Of the share, what calls may take: the rest is for ticks and events, which take what calls leave. While the clock ticks seldom anyway,
- * they need little. */
+/* Part of the share that calls may take. Ticks and events get the rest, and also the part that
+ * calls leave. While the clock is coarse, ticks and events need less. */
 #define FOR_CALLS 0.45
 #define FOR_CALLS_COARSE 0.6
-/* Of what calls may take, what functions are given that are seldom called, whatever they are. */
+/* Part of the calls' share that goes first to the functions with the fewest calls, long or
+ * short. */
 #define FOR_RARE 0.2
-/* Locks or scheduler events that take more than this of the share are left out. */
+/* Part of the share above which locks or scheduler events are left out. */
 #define FOR_OTHERS 0.4
-/* Not before so many counts, and so much of the program's CPU time. */
+/* Results needed before locks or scheduler events are left out; program CPU time needed to weigh
+ * scheduler events. */
 #define OTHERS_FROM 4
 #define OTHERS_TIME 50000000u
-/* At first, a function that is given less than this. */
+/* Before the first result, a function is `rare` if measuring it costs less than this share of the
+ * program's CPU time. */
 #define SELDOM 0.0005
-/* What was counted before counts less each time. */
+/* Weight that earlier counts keep with each result. */
 #define FADING 0.7
-/* As long as the calls are taken for of a function of which none was seen, once. */
+/* Duration in nanoseconds of one call that is added to each function's recorded calls. It decides
+ * for a function without any. */
 #define UNSEEN 1000.0
-/* Functions that the trace names. */
+/* Most functions that a budget block lists. */
 #define NAMED 64
 
-/* All functions are measured (MEASURED), those that were chosen (CHOSEN), or only rare ones (BARE). */
+/* Which functions are measured: all (MEASURED), only rare ones (BARE), or the chosen ones
+ * (CHOSEN). */
 static enum { OFF, MEASURED, BARE, CHOSEN } phase;
 
-/* What was counted since something was learnt: the program's CPU time, calls of its functions and locks. */
+/* Counted since the last result: the program's CPU time, calls of its functions, and locks. */
 static struct tally {
     double used, calls, locks;
 } measured, bare;
@@ -64,28 +77,31 @@ static struct tally {
 static double samples[SAMPLES];
 static unsigned sample_count, learnt;
 static double call_cost = CALL_USUAL;
-/* Calls of all functions by nanosecond of the program's CPU time. */
+/* Calls of all functions per nanosecond of the program's CPU time. */
 static double all_rate;
-/* The program's CPU time when the next count is due, when calls were last accounted for, and when switches were last looked at. */
+/* Program CPU time at which the next count is due, at which calls were last accounted for, and at
+ * which switches were last weighed. */
 static uint64_t used_next, used_accounted, used_weighed, switches_then;
-/* What is still recorded of locks, and how many are taken by nanosecond of the program's CPU time. */
+/* What is still recorded of locks, and locks acquired per nanosecond of the program's CPU time. */
 static enum lw_locks locks;
 static double lock_rate;
 static bool sched_out, unreachable;
 static double sched_share, calls_share;
-/* Estimated cost up to now, in the program's CPU time, and that time. */
+/* Estimated cost while functions were chosen, in nanoseconds of the program's CPU time, and that
+ * CPU time. */
 static double cost_sum, cost_time;
 
 _Atomic uint64_t lw_locks_counted;
 
-/* CPU time is put together from the clocks of some threads, one after the other: it may seem to go back. */
+/* CPU time used between two readings. A reading combines the clocks of several threads, so the time
+ * may seem to go back: then 0. */
 static double between(uint64_t before, uint64_t after) { return after > before ? (double)(after - before) : 0; }
 
 static double others(void);
 
 static double at_least(double value, double least) { return value > least ? value : least; }
 
-/* ---- functions ------------------------------------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static void each_site(void (*what)(struct lw_site *, double), double argument) {
     for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
@@ -93,7 +109,8 @@ static void each_site(void (*what)(struct lw_site *, double), double argument) {
             what(&each->sites[i], argument);
 }
 
-/* What it was called since this was last asked, by `used` of the program's CPU time, and whether that was recorded. */
+/* Adds the estimated calls of the last `used` nanoseconds of CPU time, and counts them as missed if
+ * the site was not measured. */
 static void account_for(struct lw_site *site, double used) {
     double calls = site->rate * used;
     bool missed = (phase == CHOSEN && !site->kept) || (phase == BARE && !site->rare);
@@ -113,7 +130,7 @@ static void account(uint64_t used_now) {
     }
 }
 
-/* Nanoseconds within, for each call. */
+/* Mean nanoseconds per call. */
 static double length_of(const struct lw_site *site) { return (site->time + UNSEEN) / (site->calls + 1); }
 
 static int by_rate(const void *a, const void *b) {
@@ -122,13 +139,14 @@ static int by_rate(const void *a, const void *b) {
 }
 
 static int by_length(const void *a, const void *b) {
-    /* What is measured stays so unless another is much longer: each change leaves a hole. */
+    /* A measured function stays measured unless another is 1.2 times as long: each change leaves a
+     * gap in the trace. */
     const struct lw_site *one = *(struct lw_site *const *)a, *other = *(struct lw_site *const *)b;
     double first = length_of(one) * (one->kept ? 1.2 : 1), second = length_of(other) * (other->kept ? 1.2 : 1);
     return (first < second) - (first > second);
 }
 
-/* Chooses the functions that are measured, for a share of the program's CPU time. */
+/* Chooses the functions to measure within `share` of the program's CPU time. */
 static void choose(double share) {
     size_t room = 1, called = 0;
     for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
@@ -158,7 +176,7 @@ static void choose(double share) {
     munmap(sites, room * sizeof *sites);
 }
 
-/* ---- what things cost -------------------------------------------------------------------------------------------------------------- */
+/* ---- costs ----------------------------------------------------------------------------------- */
 
 static int compare_numbers(const void *a, const void *b) {
     double one = *(const double *)a, other = *(const double *)b;
@@ -172,12 +190,15 @@ static double median_of(const double *values, unsigned count) {
     return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 }
 
-/* A program goes about other work from one count to the next, so each says little: what is usual is believed as much as the spread of all
- * makes it likely. */
+/* Updates the estimated cost of a measured call.
+ *
+ * One sample says little, because the program's work changes from one count to the next. So the
+ * estimate lies between the usual cost and the samples' median: the wider the samples spread, the
+ * closer to the usual cost. */
 static void learn_cost(void) {
     if (measured.calls < 1000 || bare.calls < 1000)
         return;
-    /* Ticks and events have an account of their own. */
+    /* Ticks and events are accounted for separately. */
     samples[sample_count++ % SAMPLES] = measured.used * (1 - lw_overhead_share()) / measured.calls - bare.used / bare.calls;
     unsigned known = sample_count < SAMPLES ? sample_count : SAMPLES;
     if (known < 4)
@@ -185,14 +206,16 @@ static void learn_cost(void) {
     double median = median_of(samples, known), off[SAMPLES];
     for (unsigned i = 0; i < known; i++)
         off[i] = samples[i] > median ? samples[i] - median : median - samples[i];
-    /* As the deviation of a normal distribution follows from its median deviation, and a median's error from that. */
+    /* 1.48: standard deviation of a normal distribution by its median deviation. 1.25: error of a
+     * median by the error of a mean. */
     double deviation = median_of(off, known) * 1.48 * 1.25;
     double error = deviation * deviation / known;
     double cost = CALL_USUAL + (median - CALL_USUAL) * USUAL_SPREAD / (USUAL_SPREAD + error);
     call_cost = cost < CALL_LEAST ? CALL_LEAST : cost > CALL_MOST ? CALL_MOST : cost;
 }
 
-/* Locks and scheduler events take too much: an earlier recording may have found that out. */
+/* Stops recording locks or scheduler events that take too much; an earlier recording may have found
+ * that. */
 static void leave_others_out(void) {
     double most = FOR_OTHERS * lw_config.overhead;
     if (lw_config.locks && locks == LW_LOCKS_ALL && lock_rate * LOCK_PAIR > most) {
@@ -205,7 +228,7 @@ static void leave_others_out(void) {
     }
 }
 
-/* What is recorded of them takes so much. */
+/* Share that locks and scheduler events take as they are recorded now. */
 static double others(void) {
     return lock_rate * (locks == LW_LOCKS_ALL ? LOCK_PAIR : locks == LW_LOCKS_WAITS ? LOCK_WAITS : 0) + (sched_out ? 0 : sched_share);
 }
@@ -226,9 +249,9 @@ static void weigh_others(uint64_t used_now) {
         leave_others_out();
 }
 
-/* ---- counting ------------------------------------------------------------------------------------------------------------------ */
+/* ---- counting -------------------------------------------------------------------------------- */
 
-/* Calls since this was last asked. */
+/* Reads all counters. Returns the calls since the last reading. */
 static double take_counters(void) {
     double sum = 0;
     for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
@@ -260,14 +283,16 @@ static void take_turn(bool all, struct tally *into) {
     account(used_now);
 }
 
-/* Before anything was learnt: whether it seems to be called so seldom that nothing is saved without it. */
+/* Before the first result: whether a function seems to be called so seldom that leaving it out
+ * saves nothing. */
 static void guess(struct lw_site *site, double used) { site->rare = site->calls * call_cost <= used * SELDOM; }
 
 static void count_calls(void) {
     account(lw_program_time());
     unreachable |= !lw_sleds_add_sites();
     LW_SET(counting, 1);
-    /* There and back again: whatever becomes more or less meanwhile does so for both. */
+    /* The order is all, bare, bare, all: a steady change of the load affects both kinds of turns
+     * alike. */
     for (int turn = 0; turn < TURNS; turn++) {
         bool all = turn % 4 == 0 || turn % 4 == 3;
         take_turn(all, all ? &measured : &bare);
@@ -278,7 +303,7 @@ static void count_calls(void) {
 }
 
 static void fade(struct lw_site *site, double used) {
-    /* What is called more often than it was is so at once, and what is called less often little by little. */
+    /* A higher rate counts at once; a lower one counts gradually. */
     double rate = site->counts / used;
     site->rate = rate > site->rate ? rate : FADING * site->rate + (1 - FADING) * rate;
     site->counts = 0;
@@ -289,10 +314,10 @@ static void fade(struct lw_site *site, double used) {
 
 static unsigned pause_times(void) { return learnt < LEARN_FIRST ? PAUSE_TIMES_FIRST : PAUSE_TIMES; }
 
-/* Chooses functions and ticks by what is known now. */
+/* Chooses functions and ticks by the current estimates. */
 static void share_out(void) {
     double counting = all_rate * (COUNTING + call_cost / 2) / pause_times();
-    /* Ticks that come as often as they were told to cost what they cost. */
+    /* With a configured tick, the cost of ticks and events can't be changed. */
     double fixed = lw_config.tick_follows ? 0 : lw_overhead_share();
     double rest = at_least(lw_config.overhead - others() - counting - fixed, lw_config.overhead / 4);
     choose(rest * (!lw_config.tick_follows ? 1 : LW_GET(coarse) ? FOR_CALLS_COARSE : FOR_CALLS));
@@ -310,9 +335,9 @@ static void learn(uint64_t used_now) {
     learnt++;
 }
 
-/* ---- in the course of a recording ---------------------------------------------------------------------------------------------- */
+/* ---- steps of a recording -------------------------------------------------------------------- */
 
-/* What was found out stays; what was missed was another recording's. */
+/* Keeps the estimates of earlier recordings; clears the counts of this one. */
 static void begin_site(struct lw_site *site, uint64_t counter) {
     site->kept = true;
     site->left_out = false;
@@ -342,7 +367,7 @@ void lw_budget_begin(void) {
             begin_site(&each->sites[i], each->counters[i]);
     phase = MEASURED;
     used_next += LEARN_FROM / 2;
-    /* An earlier recording has found out what the program does. */
+    /* An earlier recording has produced estimates. */
     if (learnt > 0) {
         leave_others_out();
         share_out();
@@ -373,11 +398,11 @@ void lw_budget_end(void) {
     account(lw_program_time());
 }
 
-/* ---- what it came to --------------------------------------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static struct {
     uint64_t functions, left_out;
-    double calls, missed, longest; /* longest: mean length of the calls of a function that was left out */
+    double calls, missed, longest; /* longest: greatest mean duration of a left-out function */
 } sums;
 
 static void add_to_sums(struct lw_site *site, double unused) {
@@ -408,7 +433,7 @@ static int by_missed(const void *a, const void *b) {
     return (one->missed < other->missed) - (one->missed > other->missed);
 }
 
-/* The functions of which most calls are missing; how many. */
+/* Finds the left-out functions with the most missed calls. Returns how many. */
 static size_t most_missed(struct lw_site *most[NAMED]) {
     size_t found = 0;
     for (struct lw_sites *each = lw_sites_first(); each; each = each->next)

@@ -1,4 +1,5 @@
-/* LEEWARD_PROFILE and the options of `start`: a comma-separated list, strictly read. docs/profile-build.md lists them. */
+/* Parses LEEWARD_PROFILE and the options of `start`: a comma-separated list. Unknown options and
+ * wrong values are errors. docs/profile-build.md lists the options. */
 #include "rt.h"
 
 #include <signal.h>
@@ -9,7 +10,8 @@
 
 struct lw_config lw_config;
 
-/* Folders that are no absolute paths are below it, wherever the program goes later. Empty if it is unknown. */
+/* Base of relative folders, even after the program changes its working directory. Empty if
+ * unknown. */
 static char working_directory[LW_PATH_ROOM];
 
 void lw_config_default(struct lw_config *config) {
@@ -32,7 +34,7 @@ void lw_config_default(struct lw_config *config) {
     };
 }
 
-/* `10us`, `1ms`, `500` (nanoseconds). False if it is none. */
+/* Parses a time: `10us`, `1ms`, `500` (nanoseconds). False if `text` is none. */
 static bool read_span(const char *text, uint64_t *into) {
     static const struct {
         const char *unit;
@@ -50,7 +52,7 @@ static bool read_span(const char *text, uint64_t *into) {
     return false;
 }
 
-/* `64M`, `1G`, `65536`. */
+/* Parses a size in bytes: `64M`, `1G`, `65536`. False if `text` is none. */
 static bool read_size(const char *text, uint64_t *into) {
     char *end;
     if (*text < '0' || *text > '9')
@@ -96,7 +98,7 @@ static bool read_engine(const char *text, enum lw_engine *into) {
     return false;
 }
 
-/* Reads an option. False if the name is unknown (`*known`) or the value is wrong. */
+/* Parses one option. False if the name is unknown (`*known` is false) or the value is wrong. */
 static bool read_option(struct lw_config *config, const char *name, const char *value, bool *known) {
     *known = true;
     if (strcmp(name, "tick") == 0) {
@@ -173,7 +175,7 @@ static bool read_option(struct lw_config *config, const char *name, const char *
     return false;
 }
 
-/* Values that `name` takes, in words: the limits of read_option. */
+/* Values that option `name` accepts, for error messages. They repeat the limits of read_option. */
 static const char *accepted(const char *name) {
     static const struct {
         const char *name, *values;

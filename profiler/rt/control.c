@@ -1,5 +1,5 @@
-/* The control thread: it starts and stops recording, obeys a signal and the thread that listens to a socket, and carries blocks
- * to the disk. There is none unless LEEWARD_PROFILE is set. */
+/* Control thread: starts and stops recording, obeys a signal and the socket's commands, and writes
+ * blocks to disk. It exists only if LEEWARD_PROFILE is set. */
 #include "pace.h"
 
 #include <errno.h>
@@ -22,7 +22,8 @@
 __thread bool lw_making_helper LW_INITIAL_EXEC;
 
 static _Atomic bool toggle, finish_wanted, finished, apart, refused, ready, exists;
-/* Counts reasons to look up; the control thread sleeps on it. The program's threads have no descriptor to wake it by. */
+/* Incremented for each request to the control thread, which sleeps on this futex. A descriptor
+ * can't wake it: the program's threads have another table of descriptors. */
 static _Atomic uint32_t doorbell;
 static bool as_child;
 static clockid_t control_clock;
@@ -34,7 +35,7 @@ void lw_sleep(uint64_t nanoseconds) {
     nanosleep(&t, NULL);
 }
 
-/* ---- threads of ours --------------------------------------------------------------------------------------------------- */
+/* ---- threads of the run-time ----------------------------------------------------------------- */
 
 struct birth {
     const char *name;
@@ -47,7 +48,8 @@ static void *helper(void *argument) {
     void *(*run)(void *) = birth->run;
     lw_self = LW_NOBODY;
     prctl(PR_SET_NAME, birth->name);
-    /* Made by the control thread, it would go before the program's threads, too. */
+    /* The control thread has raised its priority, and the threads that it creates inherit that.
+     * Only the control thread keeps it. */
     if (nice_known)
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), usual_nice);
     lw_sched_ignore_this_thread();
@@ -76,9 +78,9 @@ bool lw_helper_create(const char *name, void *(*run)(void *)) {
     return error == 0;
 }
 
-/* ---- signal and socket ---------------------------------------------------------------------------------------------------- */
+/* ---- signal and socket ----------------------------------------------------------------------- */
 
-/* Sleeps while `*word` is `value`, for `nanoseconds` at most; for ever if that is 0. */
+/* Sleeps while `*word` is `value`, at most for `nanoseconds`; without a limit if that is 0. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nanoseconds) {
     struct timespec limit = {.tv_sec = (time_t)(nanoseconds / 1000000000u), .tv_nsec = (long)(nanoseconds % 1000000000u)};
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nanoseconds > 0 ? &limit : NULL, NULL, 0);
@@ -99,7 +101,7 @@ static void on_signal(int number) {
     errno = before;
 }
 
-/* Only where the program has no handler of its own. */
+/* Installs the signal handler, unless the program has one of its own. */
 static void listen_to_signal(void) {
     struct sigaction now;
     if (lw_config.signal == 0 || sigaction(lw_config.signal, NULL, &now) != 0)
@@ -119,7 +121,7 @@ static void listen_to_signal_no_more(void) {
     sigaction(lw_config.signal, &now, NULL);
 }
 
-/* An abstract address: no file to be left behind. The socket, or -1. */
+/* Opens a socket at an abstract address, which leaves no file behind. Returns the socket, or -1. */
 static int open_socket(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "leeward-profile-%d", (int)getpid());
@@ -139,7 +141,7 @@ static bool may_ask(int peer) {
     return getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && (who.uid == geteuid() || who.uid == 0);
 }
 
-/* A line within a second, without its end. */
+/* Reads one line without its newline. False if no whole line arrives within a second. */
 static bool read_line(int peer, char *line, size_t room) {
     size_t length = 0;
     uint64_t deadline = lw_now() + 1000000000u;
@@ -210,8 +212,8 @@ static void obey(const char *line, char *answer, size_t room) {
     }
 }
 
-/* A command on its way from the thread that listens to the control thread, and the answer on its way back: the buffers are the
- * control thread's while `asked` is 1. */
+/* Command from the listening thread to the control thread, and the answer. The control thread owns
+ * both buffers while `asked` is 1. */
 static char line[LINE_ROOM], answer[LINE_ROOM];
 static _Atomic uint32_t asked;
 
@@ -240,7 +242,7 @@ static void *listens(void *unused) {
         if (peer < 0 && atomic_load(&finish_wanted))
             break;
         if (peer < 0) {
-            /* Such as a limit of descriptors that the program has lowered. */
+            /* For example, the program has lowered its limit of descriptors. */
             lw_sleep(100000000u);
             continue;
         }
@@ -251,7 +253,7 @@ static void *listens(void *unused) {
     return NULL;
 }
 
-/* ---- the thread ----------------------------------------------------------------------------------------------------------- */
+/* ---- the control thread ---------------------------------------------------------------------- */
 
 static void toggle_recording(void) {
     char said[1024];
@@ -274,7 +276,8 @@ static void *control(void *unused) {
     lw_leave_working_directory();
     if (pthread_getcpuclockid(pthread_self(), &control_clock) != 0)
         control_clock = CLOCK_THREAD_CPUTIME_ID;
-    /* It does little, but what it does not carry away in time is lost; where it may not go before others, it doesn't. */
+    /* Blocks that the control thread does not write in time are lost. So it raises its priority
+     * where that is allowed; it does little. */
     id_t own = (id_t)syscall(SYS_gettid);
     usual_nice = getpriority(PRIO_PROCESS, own);
     nice_known = true;
@@ -325,7 +328,7 @@ void lw_control_leave(void) {
     lw_control_finish();
     lw_forget_process();
     listen_to_signal_no_more();
-    /* Also the ends of threads make system calls. */
+    /* A thread makes system calls also while it ends. */
     uint64_t deadline = lw_now() + 2000000000u;
     while (lw_sched_has_own_threads() && lw_now() < deadline)
         lw_sleep(50000);
@@ -335,7 +338,7 @@ void lw_control_leave(void) {
 
 void lw_control_abandon(void) { atomic_store(&exists, false); }
 
-/* Waits for the control thread, for two seconds at most. */
+/* Waits until the control thread sets `*word`, at most for two seconds. */
 static bool await(_Atomic bool *word, uint64_t pause) {
     uint64_t deadline = lw_now() + 2000000000u;
     while (!atomic_load(word) && lw_now() < deadline)
@@ -351,13 +354,14 @@ void lw_control_start(bool child) {
     atomic_store(&finished, false);
     atomic_store(&apart, false);
     atomic_store(&ready, false);
-    /* The thread may be told other options as soon as it is there. */
+    /* Read this first: a command may change the options as soon as the control thread exists. */
     bool at_once = lw_config.on && !child;
     if (!lw_helper_create("leeward-control", control)) {
         lw_say("not recording: no thread could be made");
         return;
     }
-    /* The program must not open or close anything while the control thread still shares its descriptors. */
+    /* While the control thread still shares the program's descriptors, the program must not open or
+     * close any. */
     if (!await(&apart, 20000) || atomic_load(&refused)) {
         atomic_store(&finish_wanted, true);
         lw_say("not recording: the system forbids descriptors of its own to the recording thread (close_range and unshare)");

@@ -1,4 +1,4 @@
-/* CRC-32C: by the CPU's instruction where there is one, else by a table. */
+/* CRC-32C: by the CPU's instruction if it has one, otherwise by a table. */
 #include "rt.h"
 
 #include <string.h>

@@ -1,7 +1,9 @@
-/* A table of file descriptors for the run-time's own threads. The program's table is the program's: it closes numbers, uses them
- * again, passes them on and lets children inherit them, and whatever number the run-time kept there would sooner or later name a
- * file of the program. So the control thread leaves the shared table before it opens anything; the threads that it makes share
- * the new one, and no child inherits it. */
+/* Table of file descriptors for the run-time's own threads.
+ *
+ * The program closes numbers in its own table, reuses them, passes them on, and lets children
+ * inherit them. A number that the run-time kept there would sooner or later name a file of the
+ * program. So the control thread leaves the shared table before it opens anything. The threads that
+ * it creates share the new table, and no child inherits it. */
 #include "rt.h"
 
 #include <fcntl.h>
@@ -22,9 +24,10 @@ static void close_named(const char *name, void *folder) {
         close(number);
 }
 
-/* Closes what this thread's table has, which nobody else uses by now. */
+/* Closes all descriptors of this thread's table, which no other thread shares any more. */
 static void close_all(void) {
-    /* Some at first, so that there is room for the folder that names the rest, however low the limit is. */
+    /* Close some first: opening the folder that lists the rest needs a free number, however low the
+     * limit is. */
     unsigned number = 0;
     while (number < 64)
         close((int)number++);
@@ -48,7 +51,7 @@ bool lw_descriptors_unshare(void) {
     bool done = false;
 #endif
     if (!done) {
-        /* Before Linux 5.9, or where it is forbidden. */
+        /* Before Linux 5.9, or where close_range is forbidden. */
         if (unshare(CLONE_FILES) != 0)
             return false;
         close_all();

@@ -1,5 +1,5 @@
-/* The trace's files: a folder, segments in it within the budget, and blocks in these, each whole or not at all. What the blocks say is writer.c's.
- * Only the control thread is here. */
+/* Files of a trace: a folder with segments within the disk budget, and whole blocks in the
+ * segments. writer.c encodes the blocks. The control thread calls all of this. */
 #include "file.h"
 
 #include <errno.h>
@@ -14,8 +14,9 @@
 static struct stat first_root;
 static bool first_root_is_known;
 static char folder[LW_FOLDER_ROOM];
-/* The folder and the segment that is written, both in the run-time's own table of descriptors. The folder is opened once: the
- * program may change its working directory or its root, and files of the same name elsewhere are not ours. */
+/* Descriptors of the folder and of the current segment, in the run-time's own table. The folder is
+ * opened once: the program may change its working directory or its root, and other files may then
+ * have the same path. */
 static int folder_fd = -1, file = -1;
 static bool failed;
 static uint32_t segment, oldest;
@@ -23,7 +24,8 @@ static uint64_t segment_bytes, total_bytes;
 
 void lw_file_setup(void) { first_root_is_known = stat("/", &first_root) == 0; }
 
-/* The folder's path means another place there, such as within a jail. */
+/* Whether the program has changed its root, for example into a jail. The folder's path then names
+ * another place. */
 static bool has_other_root(void) {
     struct stat now;
     return first_root_is_known && (stat("/", &now) != 0 || now.st_dev != first_root.st_dev || now.st_ino != first_root.st_ino);
@@ -64,7 +66,7 @@ static bool delete_oldest(void) {
     return true;
 }
 
-/* All of it or nothing: what was half written is cut off again. */
+/* Writes all bytes or none: after a failure, the file is truncated to its previous length. */
 static bool write_whole(const uint8_t *bytes, size_t length) {
     size_t done = 0;
     while (done < length) {
@@ -74,7 +76,8 @@ static bool write_whole(const uint8_t *bytes, size_t length) {
         } else if (n < 0 && errno == EINTR) {
             continue;
         } else {
-            /* A full disk: our own oldest segment makes room, if there is one. */
+            /* The disk is full: delete the oldest segment of this trace, if there is an older
+             * one. */
             if (n < 0 && errno == ENOSPC && delete_oldest())
                 continue;
             int reason = errno;
@@ -91,7 +94,6 @@ static bool write_whole(const uint8_t *bytes, size_t length) {
     return true;
 }
 
-/* A block whose payload is behind 16 free bytes at `start`. */
 bool lw_file_write_block(int kind, uint8_t *start, uint32_t length) {
     static const uint8_t sync[4] = {0xA7, 0x4C, 0x57, 0x42};
     if (file < 0)
@@ -106,7 +108,7 @@ bool lw_file_write_block(int kind, uint8_t *start, uint32_t length) {
     return write_whole(start, 16 + (size_t)length);
 }
 
-/* Makes the segment's file; false if there is one of this name, or for another reason, which errno has. */
+/* Creates the segment's file. False with errno, in particular EEXIST if the file exists. */
 static bool create_segment(void) {
     char name[NAME_ROOM];
     name_of(segment, name);
@@ -115,7 +117,7 @@ static bool create_segment(void) {
 }
 
 bool lw_file_open_segment(void) {
-    /* The first one is there since the folder is ours. */
+    /* open_folder has already created the first one. */
     if (file < 0 && !create_segment())
         return false;
     uint8_t head[16] = {'L', 'E', 'E', 'W', 'T', 'R', 'C', '\n', 1};
@@ -135,9 +137,9 @@ void lw_file_fail(void) {
     lw_say("no new segment in %s: %s; recording ends", folder, strerror(errno));
 }
 
-/* ---- the folder ------------------------------------------------------------------------------------------------------------ */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
-/* `mkdir -p`. */
+/* Creates a folder and its parents, as `mkdir -p` does. */
 static bool make_folder(char *path) {
     for (char *at = path + 1; *at; at++)
         if (*at == '/') {
@@ -156,19 +158,21 @@ static void look_for_segment(const char *name, void *found) {
         *(bool *)found = true;
 }
 
-/* Whether a recording is in the opened folder: its first segments may have been deleted. */
+/* Whether the opened folder has any segment. The first segments of its recording may have been
+ * deleted. */
 static bool is_taken(void) {
     bool found = false;
     lw_list(folder_fd, look_for_segment, &found);
     return found;
 }
 
-/* Opens `folder`, made if need be, and makes the first segment in it. False if a recording is there (`*taken`), or with errno. */
+/* Opens `folder`, created if necessary, and creates the first segment in it. False if it has a
+ * recording (`*taken`), or with errno. */
 static bool open_folder(bool *taken) {
     *taken = false;
     if (!make_folder(folder) || (folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return false;
-    /* Another process may make the first segment after we looked. */
+    /* Another process may create the first segment after this check. */
     if (!(*taken = is_taken()) && create_segment())
         return true;
     *taken = *taken || errno == EEXIST;
@@ -178,7 +182,8 @@ static bool open_folder(bool *taken) {
     return false;
 }
 
-/* A second recording of one process gets a folder of its own; what is there is somebody's. */
+/* Never writes into an existing recording: a further recording of the process gets a folder of its
+ * own. */
 bool lw_file_begin(bool child, char *error, size_t room) {
     if (!lw_config_folder(&lw_config, child, folder, sizeof folder)) {
         snprintf(error, room, "the path of its folder is too long, or the working directory is unknown");

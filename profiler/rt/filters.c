@@ -1,5 +1,7 @@
-/* Filters of system calls (seccomp) that the program was started under: the kernel may end it for a call that the filter does not
- * list, so calls of ours are tried beforehand, in a copy of the process. */
+/* System-call filters (seccomp) that were in place when the program started.
+ *
+ * The kernel may kill a process for a call that its filter does not list. So a copy of the process
+ * first tries the run-time's calls. */
 #include "rt.h"
 
 #include <errno.h>
@@ -20,7 +22,7 @@ static bool is_under_filter(void) {
     return strstr(text, "\nSeccomp:\t2") != NULL;
 }
 
-/* Makes each call that recording needs, with arguments by which nothing happens, and ends. */
+/* Makes each call that recording needs, with arguments that have no effect, and exits. */
 static _Noreturn void try_calls(void) {
     static const struct rlimit no_core;
     static _Atomic uint32_t word;
@@ -56,7 +58,8 @@ static _Noreturn void try_calls(void) {
 bool lw_filters_allow(void) {
     if (!is_under_filter())
         return true;
-    /* A copy of the process that nobody waits for by chance: it sends no signal, and its end is seen by __WALL alone. */
+    /* The copy sends no signal when it ends, and only a wait with __WALL sees its end. So the
+     * program can't wait for it by chance. */
     long copy = syscall(SYS_clone, 0, 0, 0, 0, 0);
     if (copy == 0)
         try_calls();

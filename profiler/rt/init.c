@@ -1,4 +1,5 @@
-/* The run-time's life in a process: begin before main, fork, end. Does nothing unless LEEWARD_PROFILE is set. */
+/* Life cycle of the run-time in a process: begin before main, fork, end. Does nothing unless
+ * LEEWARD_PROFILE is set. */
 #include "file.h"
 #include "sleds.h"
 
@@ -7,12 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first copy of the run-time in the program wins: a preloaded one leaves it to the one that is linked. */
+/* Only the first copy of the run-time in the program is active: a preloaded copy is inactive if
+ * another is linked in. */
 LW_EXPORT char __leeward_first_copy;
 extern char own_copy __asm__("lw_own_copy");
 __asm__(".hidden lw_own_copy\n.set lw_own_copy, __leeward_first_copy");
 
-/* Defined by objects that were compiled for the scanner. */
+/* Defined by objects that were compiled for the scan engine. */
 extern const char scan_wanted __asm__("__leeward_scan_wanted") __attribute__((weak));
 
 static pid_t process;
@@ -32,12 +34,13 @@ static void after_fork_in_parent(void) {
     lw_modules_let_go();
 }
 
-/* Threads of the parent don't exist here, its files are not ours. The child goes on in a trace of its own. */
+/* In the child the parent's threads do not exist, and the files are the parent's. The child records
+ * into a trace of its own. */
 static void after_fork_in_child(void) {
     after_fork_in_parent();
     if (process == 0)
         return;
-    /* A child that forks at once has a control thread that has not come to begin yet: it was about to record. */
+    /* The parent may fork before its control thread has begun to record; it was about to. */
     bool was_on = atomic_load(&lw_phase) != LW_OFF || (lw_config.on && lw_control_is_beginning());
     bool wanted = lw_control_exists() && lw_config.follow;
     process = getpid();
@@ -49,14 +52,14 @@ static void after_fork_in_child(void) {
     lw_writer_abandon();
     lw_sched_abandon();
     lw_control_abandon();
-    /* Jumps stay where they are: taking them back would copy every page of code for a child that may be about to end. */
+    /* Keep the jumps: removing them would copy every page of code for a child that may end soon. */
     if (!wanted || !was_on)
         lw_sleds_forget();
     if (!wanted)
         return;
     lw_config.on = was_on;
     lw_thread_begin();
-    /* Calls made until recording has begun again are seen as well. */
+    /* Calls until recording resumes are recorded as well. */
     if (was_on && lw_shadow.slots)
         LW_POKE(lw_shadow.limit, LW_SHADOW_SLOTS);
     lw_control_start(true);
@@ -64,7 +67,7 @@ static void after_fork_in_child(void) {
 
 __attribute__((constructor(101))) static void begin(void) {
     char *first = &__leeward_first_copy, *own = &own_copy;
-    /* Or the compiler "knows" that two names are two objects. */
+    /* Otherwise the compiler assumes that two names are two objects. */
     __asm__("" : "+r"(first), "+r"(own));
     if (first != own)
         return;
@@ -92,8 +95,9 @@ __attribute__((constructor(101))) static void begin(void) {
     lw_control_start(false);
 }
 
-/* Later than other constructors, so that locks that they take around a fork (an allocator's) are free again when we go on in
- * the child: its handlers run in the order in which they were made. */
+/* Registers the fork handlers after other constructors' ones. The child's handlers run in the order
+ * of registration. So locks that others acquired around the fork (an allocator's) are free again
+ * when the run-time's handler runs. */
 __attribute__((constructor)) static void listen_to_fork(void) {
     if (process != 0)
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);

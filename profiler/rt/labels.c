@@ -1,5 +1,6 @@
-/* Texts that requests are labelled with: each is kept once and has a number. A program has few of them (commands, routes); of more than there
- * is room for, the rest share the number 0. */
+/* Texts of request labels: the table keeps each text once, under a number.
+ *
+ * A program has few labels (commands, routes). Labels that find no slot share the number 0. */
 #include "rt.h"
 
 #include <string.h>
@@ -9,18 +10,18 @@
 #define TEXT 64u
 
 struct label {
-    /* Hash of the text, 0 while free, 1 while it is written. */
+    /* Hash of the text; 0 while the slot is free, 1 while a thread writes it. */
     _Atomic uint64_t hash;
     _Atomic uint32_t number;
     char text[TEXT];
 };
 
 static struct label table[LABELS];
-/* By number, from 1 on. */
+/* Labels by number, from 1 on. */
 static struct label *_Atomic known[LABELS + 1];
 static _Atomic uint32_t count;
 
-/* FNV-1a, up to the length that is kept. */
+/* FNV-1a of the part that is kept. */
 static uint64_t hash_of(const char *text, size_t *length) {
     uint64_t hash = 0xcbf29ce484222325u;
     size_t at = 0;
@@ -44,7 +45,7 @@ uint32_t lw_label_number(const char *text) {
             atomic_store_explicit(&label->hash, hash, memory_order_release);
             return number;
         }
-        /* Another thread writes it this moment. */
+        /* Another thread is writing this slot. */
         while (there == 1)
             there = atomic_load_explicit(&label->hash, memory_order_acquire);
         if (there == hash && strncmp(label->text, text, length) == 0 && label->text[length] == '\0')

@@ -1,8 +1,11 @@
-/* Marks of a program for the profiler: the request that a thread works on. Without the profiler's run-time (see
- * LEEWARD_PROFILE_DISABLED) and while nothing records, a call costs about a nanosecond. Thread-safe.
+/* Calls by which a program tells the profiler the request that a thread works on. Thread-safe.
  *
- * A thread may work on several requests (a batch), and several threads on one. Which ids mean what is the program's
- * business; ids of distributed tracing do well. After its end an id may be used again. */
+ * A call costs about a nanosecond without the profiler's run-time (see LEEWARD_PROFILE_DISABLED),
+ * and while nothing records.
+ *
+ * A thread may work on several requests (a batch), and several threads on one. The program chooses
+ * the ids; ids of distributed tracing fit. The program may use an id again after that request has
+ * ended. */
 #ifndef LEEWARD_PROFILE_H
 #define LEEWARD_PROFILE_H
 
@@ -15,26 +18,30 @@ extern "C" {
 #define LEEWARD_NO_QUEUE
 #endif
 
-/* Keeps one function out of the profile: `LEEWARD_IGNORE int tiny(void);` */
+/* Excludes one function from the profile: `LEEWARD_IGNORE int tiny(void);` */
 #define LEEWARD_IGNORE __attribute__((annotate("leeward-ignore")))
 
 #ifndef LEEWARD_PROFILE_DISABLED
 
-/* This thread begins to work on request `id`, or goes on with it. `queue`: where it was taken from, any address that
- * tells queues apart, or NULL. */
+/* This thread begins or resumes work on request `id`.
+ *
+ * `queue` identifies the queue from which the thread took the request: any address that is unique
+ * to the queue, or NULL. */
 void leeward_req_start(uint64_t id, const void *queue LEEWARD_NO_QUEUE);
 
-/* Request `id` is of this kind: a command's name, a route. The text is copied; 63 bytes of it count. Programs have up to a thousand different
- * ones. */
+/* Labels request `id` with its kind, such as a command's name or a route.
+ *
+ * The call copies at most 63 bytes of the text. A program may use up to a thousand different
+ * labels. */
 void leeward_req_label(uint64_t id, const char *label);
 
-/* This thread puts request `id` into `queue` (or NULL) for whoever goes on with it. */
+/* This thread puts request `id` into `queue` (or NULL), from which another thread takes it. */
 void leeward_req_block(uint64_t id, const void *queue);
 
-/* Request `id` is over. */
+/* Request `id` has ended. */
 void leeward_req_end(uint64_t id);
 
-/* All requests that this thread works on are over. */
+/* All requests that this thread works on have ended. */
 void leeward_req_end_all(void);
 
 #else

@@ -1,4 +1,5 @@
-/* The names in an opened folder, without opendir, which allocates: the program's allocator may be anything. */
+/* Lists the names in an opened folder. opendir would allocate, and the program may have replaced
+ * the allocator. */
 #include "rt.h"
 
 #include <string.h>

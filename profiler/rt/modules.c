@@ -1,4 +1,5 @@
-/* Which files' code is where in memory, with build-ids: what a reader needs to turn addresses into names. */
+/* Loaded modules: addresses of their code, build-ids and paths. A reader needs these to turn
+ * addresses into names. */
 #include "rt.h"
 
 #include <elf.h>
@@ -27,7 +28,7 @@ static uint32_t count, ids;
 static unsigned long long adds, subs;
 static bool looked;
 
-/* The GNU build-id among the notes of a segment. */
+/* Finds the GNU build-id among the notes of a segment. */
 static void read_build_id(struct module *module, const uint8_t *notes, size_t length) {
     while (length >= sizeof(ElfW(Nhdr))) {
         ElfW(Nhdr) note;
@@ -68,7 +69,8 @@ static void describe(struct module *module, const struct dl_phdr_info *info, boo
         module->flags = 2;
         strcpy(module->path, "[vdso]");
     } else {
-        /* A path relative to the program's working directory, which may be another by the time it is read. */
+        /* The path may be relative, and the program may have another working directory when the
+         * trace is read. */
         char relative[PATH_MAX], whole[PATH_MAX];
         snprintf(relative, sizeof relative, "/proc/self/cwd/%s", name);
         const char *path = name[0] != '/' && realpath(relative, whole) ? whole : name;
@@ -142,7 +144,7 @@ bool lw_modules_changed(uint64_t now) {
 }
 
 uint32_t lw_modules_encode(struct lw_payload *p, uint32_t from) {
-    /* 512 bytes of path and some two hundred more each, at most. */
+    /* A module takes 512 bytes for its path, and about two hundred more at most. */
     uint32_t until = from;
     while (until < count && (until - from + 1) * 800u < p->room)
         until++;

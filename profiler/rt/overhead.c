@@ -1,14 +1,18 @@
-/* The tick that follows from the share of the program's CPU time that ticks and events may take (`overhead=`, less what budget.c gives to
- * calls). A tick costs each thread that runs one hand-over of the clock's cache line, and each event its writing and the hand-over of its place in the ring. What a hand-over costs is
- * measured on this machine when recording begins; how many there are is counted while it goes on, and the tick is made longer or shorter. */
+/* Chooses the tick so that ticks and events take their share of the program's CPU time
+ * (`overhead=`, less budget.c's share for calls).
+ *
+ * A tick costs each running thread one hand-over of the clock's cache line. An event costs its
+ * writing, and the hand-over of its place in the ring. The clock thread measures the cost of a
+ * hand-over when recording begins. It counts ticks and events during the recording, and adjusts the
+ * tick. */
 #include "pace.h"
 
-/* Nanoseconds that a hand-over can cost: less is noise, and so is more. */
+/* Limits of the cost of a hand-over, in nanoseconds. Measured values outside are noise. */
 #define LEAST 50u
 #define MOST 800u
-/* Where it could not be measured: as between two virtual CPUs of a large machine. */
+/* Cost if it could not be measured, such as between two virtual CPUs of a large machine. */
 #define USUAL 200u
-/* Of writing an event, without its place. */
+/* Cost of writing an event, without the hand-over of its place. */
 #define WRITING 25u
 #define TICK_LEAST 1000u
 #define TICK_MOST 1000000u
@@ -24,10 +28,13 @@ static _Alignas(128) _Atomic bool writing;
 static _Atomic bool measured, given_up;
 static _Atomic uint64_t measured_cost;
 
+/* Whether `handover` was measured. A probe that gave up is repeated by the next recording. */
+static bool known;
 static uint64_t handover = USUAL, tick = TICK_LEAST;
 static uint64_t look_at, seen_used, seen_events, seen_ticks;
 static uint64_t began;
-/* In millionths of the program's CPU time: what may be taken, and what was lately. */
+/* In millionths of the program's CPU time: the allowed share, and the share of the last
+ * interval. */
 static _Atomic uint64_t allowed, taken;
 
 #define MILLION 1e6
@@ -39,7 +46,9 @@ static uint64_t time_of_reads(void) {
     return lw_now() - before;
 }
 
-/* Reads a line that nobody writes, and the same while another thread does. The least of some rounds: both may be interrupted. */
+/* Reads a line that no thread writes, then the same line while the clock thread writes it.
+ *
+ * The result is the least of several rounds, because either thread may be interrupted. */
 static void *reads(void *unused) {
     (void)unused;
     uint64_t quiet = UINT64_MAX, least = UINT64_MAX;
@@ -78,6 +87,7 @@ static void measure(void) {
         }
         lw_relax();
     }
+    known = true;
     uint64_t cost = atomic_load(&measured_cost);
     if (cost != UINT64_MAX)
         handover = cost < LEAST ? LEAST : cost > MOST ? MOST : cost;
@@ -86,14 +96,14 @@ static void measure(void) {
 uint64_t lw_overhead_tick(void) { return tick; }
 
 void lw_overhead_begin(void) {
-    /* Once is enough; and where no tick follows from it, it is not worth waiting for. */
-    if (lw_config.tick_follows && !atomic_load(&measured))
+    /* Measure once, and only if the tick follows from it: measuring takes time. */
+    if (lw_config.tick_follows && !known)
         measure();
     look_at = seen_used = seen_events = seen_ticks = 0;
     atomic_store(&taken, 0);
     lw_overhead_leave(lw_config.overhead);
     began = lw_now();
-    /* As if one thread wrote an event at every second tick. */
+    /* Initial guess: one thread writes an event at every second tick. */
     double each = (double)handover + (double)(WRITING + handover) / 2;
     tick = (uint64_t)(each / lw_config.overhead);
     tick = tick < TICK_LEAST ? TICK_LEAST : tick > TICK_MOST ? TICK_MOST : tick;
@@ -113,7 +123,7 @@ bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events) {
     seen_used = used;
     seen_ticks = ticks;
     seen_events = events;
-    /* A program that does nothing has no share to take. */
+    /* An idle program has no CPU time to share. */
     if (first || more < 1000000)
         return false;
     atomic_store(&taken, (uint64_t)(cost / more * MILLION));

@@ -1,6 +1,9 @@
-/* How the clock's thread waits for its next tick, and what it misses. While there is a CPU for it, it spins. Where other work keeps it from
- * its CPU, it sleeps between ticks that are further apart: a thread that sleeps gets a CPU when it wakes, and one that spins is made to wait
- * for its turn, some milliseconds at a time. Where the process may, it sleeps with a real-time priority. It spins again once there is room. */
+/* How the clock thread waits for its next tick, and which stalls of the clock it notes.
+ *
+ * While there is a CPU for it, the clock thread spins. When other work takes its CPU, it sleeps
+ * between ticks that are further apart. A sleeping thread gets a CPU when it wakes; a spinning one
+ * has to wait for its turn, some milliseconds at a time. Where the process may, the clock thread
+ * sleeps with a real-time priority. It spins again once a CPU is free. */
 #include "pace.h"
 
 #include <fcntl.h>
@@ -11,22 +14,25 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Ticks at least this long apart are always slept through. */
+/* The clock thread always sleeps between ticks that are at least this far apart. */
 #define SLEEPS_FROM 20000u
-/* Between two ticks of a clock that sleeps because the machine is busy. Two wake-ups in a hundred microseconds cost about 5 % of a CPU. */
+/* Tick of a clock that sleeps because the machine is busy. Two wake-ups in a hundred microseconds
+ * cost about 5 % of a CPU. */
 #define COARSE_TICK 50000u
-/* A pause that nobody can take for a tick. */
+/* A gap up to this length is never a stall. */
 #define STILL_LEAST 50000u
-/* One pause of this length says that the thread waits for its turn; so do shorter ones that come to this share of the time. */
+/* The clock thread is starved after one gap of STARVED, or after gaps of STARVED_IN_WINDOW in all
+ * within STARVED_WINDOW. */
 #define STARVED 1000000u
 #define STARVED_WINDOW 100000000u
 #define STARVED_IN_WINDOW 4000000u
-/* How long it sleeps before it may spin again: longer each time that this was too early. */
+/* Time for which the clock thread sleeps before it may spin again. It doubles each time that
+ * spinning was too early. */
 #define CALM_LEAST 1000000000u
 #define CALM_MOST 64000000000u
 #define LOOK_PAUSE 20000000u
 #define USED_PAUSE 5000000u
-/* Room for the pauses of some tenths of a second on the worst of machines. */
+/* Stalls of some tenths of a second on the worst of machines. */
 #define STILLS 8192u
 
 struct lw_pace lw_pace;
@@ -44,9 +50,9 @@ static bool alone_on_cpus;
 static int cpus, load_file = -1, delay_file = -1;
 static uint64_t pauses;
 
-/* ---- what the system says ---------------------------------------------------------------------------------------------------- */
+/* ---- load and delay -------------------------------------------------------------------------- */
 
-/* A number in a file of one line, behind `skip` separators. UINT64_MAX if there is none. */
+/* Reads the number after `skip` separators from a file of one line. UINT64_MAX if there is none. */
 static uint64_t number_in(int file, const char *separators, int skip) {
     char text[256];
     ssize_t length = file >= 0 ? pread(file, text, sizeof text - 1, 0) : -1;
@@ -60,29 +66,31 @@ static uint64_t number_in(int file, const char *separators, int skip) {
     return at ? strtoull(at, NULL, 10) : UINT64_MAX;
 }
 
-/* Threads that run or could run on this machine, without this one. */
+/* Threads of this machine that run or are runnable, except this one. */
 static uint64_t others_running(void) {
     uint64_t running = number_in(load_file, " ", 3);
     return running == UINT64_MAX || running == 0 ? running : running - 1;
 }
 
-/* How long this thread has waited for a CPU so far. */
+/* Time that this thread has waited for a CPU so far. */
 static uint64_t delay(void) { return number_in(delay_file, " ", 1); }
 
 static void look_around(void) {
     cpu_set_t mine;
     cpus = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
-    /* Who runs on other CPUs of the machine says nothing about those that this process may use. */
+    /* If this process may not use all CPUs, the machine's load says nothing about the CPUs that it
+     * may use. */
     alone_on_cpus = cpus == sysconf(_SC_NPROCESSORS_ONLN);
     load_file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     delay_file = lw_open_of_thread((pid_t)syscall(SYS_gettid), "schedstat");
 }
 
-/* ---- spinning and sleeping ----------------------------------------------------------------------------------------------------- */
+/* ---- spinning and sleeping ------------------------------------------------------------------- */
 
 #define PAUSES 64u
 
-/* How long a pause is, in 1/PAUSES ns: as long as the shortest of some tries, for we may be interrupted. */
+/* Measures PAUSES pause instructions in nanoseconds: the least of 8 tries, because the thread may
+ * be interrupted. */
 static uint64_t pauses_length(void) {
     uint64_t least = UINT64_MAX;
     for (int turn = 0; turn < 8; turn++) {
@@ -96,7 +104,7 @@ static uint64_t pauses_length(void) {
     return least > 0 ? least : 1;
 }
 
-/* As far apart as ticks should be while there is a CPU for the clock. */
+/* Tick while there is a CPU for the clock thread. */
 static uint64_t wanted_tick(void) { return lw_config.tick_follows ? lw_overhead_tick() : lw_config.tick; }
 
 uint64_t lw_pace_tick(void) {
@@ -111,26 +119,29 @@ void lw_pace_wait(uint64_t next, uint64_t now) {
         lw_sleep(next - now);
         return;
     }
-    /* Half of the time until the next tick, and nothing but pauses: looking at the clock again and again takes the core's units from whoever
-     * has its other half. Half, for a pause may take longer than it did. */
+    /* Execute pause instructions for half of the remaining time, without reading the clock: that
+     * would take execution units from the core's other hardware thread. Only half, because a pause
+     * may take longer than it did when it was measured. */
     for (uint64_t n = (next - now) / 2 * PAUSES / pauses; n > 0; n--)
         lw_relax();
     lw_relax();
 }
 
-/* A real-time thread is served at once when it wakes. Of one that spun, others would get nothing. */
+/* A real-time thread gets a CPU at once when it wakes. If it spun, other threads would get
+ * nothing. */
 static void set_priority(bool real_time) {
     struct sched_param parameter = {.sched_priority = real_time ? 1 : 0};
     if (sched_setscheduler(0, real_time ? SCHED_FIFO : SCHED_OTHER, &parameter) == 0 && real_time)
         atomic_store_explicit(&lw_pace.real_time, true, memory_order_relaxed);
 }
 
-/* Holds are measured by the clock: one that a tick fell into by chance must stay below their threshold. */
+/* Publishes the thresholds for the current tick. A tick may fall into a short hold by chance: that
+ * hold must stay below its threshold. */
 static void tell_clock(void) {
     uint64_t tick = lw_pace_tick(), wanted = wanted_tick();
     bool coarse = tick > wanted;
     uint64_t slack = coarse ? tick + tick / 2 : wanted / 2;
-    /* Differences of the clock are whole ticks, give or take how late a tick is. */
+    /* Differences of the clock are whole ticks, plus or minus a tick's delay. */
     LW_SET(threshold, lw_config.threshold > wanted / 2 ? lw_config.threshold - wanted / 2 : 0);
     LW_SET(hold_threshold, lw_config.lock_threshold > 0 ? lw_config.lock_threshold + slack : 0);
     LW_SET(previous, UINT64_MAX);
@@ -157,11 +168,12 @@ static void wake_up(uint64_t now) {
     tell_clock();
 }
 
-/* Whether a thread that spins would find a CPU for itself, from what was seen since it went to sleep. */
+/* Whether a spinning thread would have a CPU for itself, by the load since the clock thread went to
+ * sleep. */
 static bool is_room(void) {
     if (!alone_on_cpus || lw_config.cpu >= 0 || looks == 0)
         return true;
-    /* A quarter of a thread is the system's own work. */
+    /* The system's own work takes up to a quarter of a thread. */
     return seen_running + looks <= (uint64_t)cpus * looks + looks / 4;
 }
 
@@ -184,13 +196,14 @@ static void consider_spinning(uint64_t now) {
     looks = seen_running = 0;
 }
 
-/* ---- pauses ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- stalls ---------------------------------------------------------------------------------- */
 
 static void add(_Atomic uint64_t *sum, uint64_t more) {
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + more, memory_order_relaxed);
 }
 
-/* The program's CPU time up to now, asked for now and then. What it used during the last `length` nanoseconds. */
+/* CPU time that the program used in the last `length` nanoseconds. Reads it now, and divides the
+ * time since the last reading in proportion. */
 static uint64_t used_in(uint64_t length, uint64_t now) {
     uint64_t used = lw_program_time(), since = now - used_then;
     uint64_t more = used > used_at ? used - used_at : 0;
@@ -206,7 +219,7 @@ static void stood_still(uint64_t before, uint64_t length, uint64_t used) {
     if (length > atomic_load_explicit(&lw_pace.worst, memory_order_relaxed))
         atomic_store_explicit(&lw_pace.worst, length, memory_order_relaxed);
     uint32_t head = atomic_load_explicit(&stills_head, memory_order_relaxed);
-    /* The sums have those that find no room. */
+    /* A stall without a free slot is only in the sums. */
     if (head - atomic_load_explicit(&stills_tail, memory_order_acquire) < STILLS) {
         stills[head % STILLS] = (struct lw_still){.start = before, .length = length, .used = used};
         atomic_store_explicit(&stills_head, head + 1, memory_order_release);
@@ -222,7 +235,8 @@ bool lw_pace_take(struct lw_still *into) {
     return true;
 }
 
-/* Whether the pause was a wait for a CPU, and no trick of a virtual machine. */
+/* Whether this thread waited for a CPU during the gap, by the kernel's account. If not, the gap
+ * comes from the virtual machine. */
 static bool was_made_to_wait(uint64_t length) {
     uint64_t now = delay(), waited = now - last_delay;
     bool unknown = now == UINT64_MAX || last_delay == UINT64_MAX;
@@ -242,7 +256,7 @@ void lw_pace_ticked(uint64_t before, uint64_t now) {
         if (lw_overhead_look(now, ticks, lw_events_taken))
             tell_clock();
     }
-    /* A clock that sleeps is a little late each time. */
+    /* A sleeping clock thread is a little late at each tick. */
     bool still = gap > STILL_LEAST && gap > (sleeps() ? 2 * tick : 10 * tick);
     if (still)
         stood_still(before, gap, used_in(gap, now));
@@ -283,7 +297,7 @@ void lw_pace_begin(uint64_t now) {
     used_begin = used_at = lw_program_time();
     last_delay = delay();
     tell_clock();
-    /* Us, and one thread of the program. */
+    /* This thread, and one thread of the program. */
     uint64_t running = others_running();
     if (alone_on_cpus && lw_config.cpu < 0 && running != UINT64_MAX && running + 2 > (uint64_t)cpus)
         go_to_sleep(now);

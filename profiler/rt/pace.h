@@ -1,72 +1,80 @@
-/* The clock's pace: how its thread waits, and the share of the program's CPU time that recording keeps to. */
+/* Pace of the clock: how the clock thread waits, and the share of the program's CPU time that
+ * recording may take. */
 #pragma once
 
 #include "rt.h"
 
 #pragma GCC visibility push(hidden)
 
-/* ---- how the clock's thread waits (pace.c) --------------------------------------------------------------------------- */
+/* ---- how the clock thread waits (pace.c) ----------------------------------------------------- */
 
-/* The clock stood still: nothing that lasted no longer than this is known of the time. */
+/* One stall of the clock. Calls that began and ended within it are not recorded. */
 struct lw_still {
     uint64_t start, length;
-    uint64_t used; /* CPU time that the program's threads used meanwhile */
+    uint64_t used; /* CPU time of the program's threads in it */
 };
-/* What became of the clock since recording began; read by the control thread. */
+/* Counters of the clock since recording began, read by the control thread. */
 struct lw_pace {
-    _Atomic uint64_t stills, stood, worst; /* how often it stood still, how long in all and at most */
-    _Atomic uint64_t coarse;               /* time in which it ticked no more often than every `coarse_tick` */
+    _Atomic uint64_t stills, stood, worst; /* stalls: number, sum, longest */
+    /* time in which ticks were at least `coarse_tick` apart */
+    _Atomic uint64_t coarse;
     _Atomic uint64_t coarse_tick;
     _Atomic uint64_t used;  /* CPU time of the program's threads */
-    _Atomic uint64_t tick;  /* between two ticks, on average where it follows from `overhead` */
-    _Atomic uint64_t ticks; /* how many */
-    _Atomic bool real_time; /* it sleeps with priority over other programs */
+    _Atomic uint64_t tick;  /* between two ticks; the average if it follows from `overhead` */
+    _Atomic uint64_t ticks; /* number of ticks */
+    _Atomic bool real_time; /* the thread sleeps with real-time priority */
 };
 extern struct lw_pace lw_pace;
 
-/* Forgets an earlier session, or that of a forked program's parent: by the control thread, before there is a ticking thread. The ticking
- * thread would clear what the control thread takes from. */
+/* Clears the counters of an earlier session, or of a forked child's parent. Called by the control
+ * thread before the clock thread exists: later, the clock thread would clear a queue from which the
+ * control thread takes. */
 void lw_pace_clear(void);
-/* Before the first tick; by the ticking thread, as the rest of these. */
+/* Prepares the first tick. The clock thread calls this and the functions below, except
+ * `lw_pace_take`. */
 void lw_pace_begin(uint64_t now);
-/* Between two ticks now, in nanoseconds. */
+/* Current time between two ticks, in nanoseconds. */
 uint64_t lw_pace_tick(void);
-/* The clock went on from `before` to `now`. */
+/* The clock advanced from `before` to `now`. */
 void lw_pace_ticked(uint64_t before, uint64_t now);
-/* Lets time pass until the next tick, or a part of it. */
+/* Waits until the next tick, or for a part of that time. */
 void lw_pace_wait(uint64_t next, uint64_t now);
 void lw_pace_end(uint64_t now);
-/* The next time the clock stood still that nobody has taken yet; by the control thread. */
+/* Takes the oldest stall that has not been taken yet. Called by the control thread. */
 bool lw_pace_take(struct lw_still *into);
 
-/* Events that were taken from rings since recording began; the ticking thread's. */
+/* Events taken from rings since recording began. Belongs to the clock thread. */
 extern uint64_t lw_events_taken;
 
-/* ---- ticks within a share of CPU time (overhead.c) -------------------------------------------------------------------- */
+/* ---- ticks within a share of CPU time (overhead.c) ------------------------------------------- */
 
-/* By the ticking thread. */
+/* Called by the clock thread. */
 void lw_overhead_begin(void);
 uint64_t lw_overhead_tick(void);
-/* Whether the tick was changed, after so many ticks and events. */
+/* Adjusts the tick, given the numbers of ticks and events so far. Returns whether the tick
+ * changed. */
 bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events);
-/* How much of the share ticks and events may take from now on; by the control thread. */
+/* Sets the share that ticks and events may take from now on. Called by the control thread. */
 void lw_overhead_leave(double share);
-/* What one hand-over of a cache line costs here, in nanoseconds, and the share that ticks and events took lately; by any thread. */
+/* Cost of handing over one cache line on this machine, in nanoseconds; share that ticks and events
+ * took lately. For any thread. */
 uint64_t lw_overhead_handover(void);
 double lw_overhead_share(void);
 
-/* ---- functions within a share of CPU time (budget.c) -------------------------------------------------------------------- */
+/* ---- functions within a share of CPU time (budget.c) ----------------------------------------- */
 
-/* All by the control thread. Whether an earlier recording has found that the share has no room for scheduler events: */
+/* Whether an earlier recording found that scheduler events cost more than the share allows.
+ *
+ * The control thread calls this and all functions below. */
 bool lw_budget_leaves_sched_out(void);
-/* While something records, once the clock runs: */
+/* Starts the budget of a recording, after the clock has started. */
 void lw_budget_begin(void);
-/* Counts calls now and then, and decides which functions are measured. */
+/* Counts calls from time to time, and chooses the functions to measure. */
 void lw_budget_step(void);
 void lw_budget_end(void);
-/* What it came to, in a sentence. */
+/* Writes a one-sentence summary of the budget. */
 void lw_budget_words(char *text, size_t room);
-/* Puts together the payload of a budget block; false if there is nothing to say. */
+/* Encodes the payload of a budget block; false if there is nothing to write. */
 bool lw_budget_encode(struct lw_payload *p, uint64_t now);
 
 #pragma GCC visibility pop

@@ -1,4 +1,4 @@
-/* Payloads of blocks, put together byte by byte. What stands in them is their writers' business. */
+/* Encoding of blocks' payloads, byte by byte. The callers decide the contents. */
 #include "rt.h"
 
 #include <string.h>

@@ -1,7 +1,11 @@
-/* Files about one thread: always those of /proc/TID, never of /proc/PID/task/TID, where /proc/thread-self leads, too. When a process ends, the
- * kernel forgets the names that were looked up: each thread those below its own folder, and whoever reaps the process all below /proc/PID. If a
- * thread has come to that point and has lost its CPU, the one who reaps spins until it goes on: a server that reaped its children stood still
- * for seconds. What is below /proc/TID concerns that thread alone, however the process ends. */
+/* Files about one thread, always of /proc/TID, never of /proc/PID/task/TID, to which
+ * /proc/thread-self leads, too.
+ *
+ * When a process ends, the kernel discards the names that were looked up. Each ending thread
+ * discards those below its own folder. The process that reaps the ended one discards all below
+ * /proc/PID. If a thread has lost its CPU at that point, the reaping process spins until the thread
+ * continues. For example, a server that reaped its children stalled for seconds. Names below
+ * /proc/TID concern that thread alone, however the process ends. */
 #include "rt.h"
 
 #include <errno.h>
@@ -10,7 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The process whose ids /proc has, negative if it has others: that of another namespace, where our ids are somebody else's. */
+/* Process whose ids /proc shows. Negative if /proc belongs to another namespace, in which this
+ * process's ids mean other processes. */
 static _Atomic pid_t known;
 
 static bool has_our_ids(void) {

@@ -1,4 +1,4 @@
-/* The API of leeward_profile.h. */
+/* Implementation of leeward_profile.h. */
 #include "leeward_profile.h"
 
 #include "rt.h"

@@ -1,15 +1,18 @@
-/* Memory of the threads' rings. A ring begins small, so that it stays in the core's caches, and grows while the clock's thread is kept from
- * emptying it: a burst, such as a deep recursion that returns, or a machine that is busy. It shrinks again once nearly nothing is in it. */
+/* Memory of the threads' rings.
+ *
+ * A ring begins small, so that it stays in the core's caches. It grows while the clock thread can't
+ * empty it fast enough. That happens in a burst, such as the return from a deep recursion, or on a
+ * busy machine. The ring shrinks again once it is nearly empty. */
 #include "rt.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
-/* Entries of a ring to begin with: 256 KiB, which last for 8 ms at a million events per second. */
+/* Initial entries of a ring: 256 KiB, which last for 8 ms at a million events per second. */
 #define LEAST 8192u
-/* Bytes of all rings that have grown. */
+/* Largest sum of the bytes of all rings that have grown. */
 #define GROWN_MOST (512u << 20)
-/* In front of the entries, on a page of its own. */
+/* Bytes in front of the entries, a page of its own. */
 #define FRONT 4096u
 
 static _Atomic uint64_t grown;
@@ -36,7 +39,8 @@ static void give_back(struct lw_ring *ring) {
     munmap(ring, bytes_of(entries));
 }
 
-/* The producer goes on in a ring with so many entries. */
+/* Maps a ring of `entries` entries, in which the producer goes on. False if there is no memory for
+ * it. */
 static bool move_to(struct lw_thread *self, uint64_t entries, uint64_t head) {
     size_t bytes = entries > LEAST ? bytes_of(entries) : 0;
     if (atomic_fetch_add_explicit(&grown, bytes, memory_order_relaxed) + bytes > GROWN_MOST) {
@@ -50,7 +54,7 @@ static bool move_to(struct lw_thread *self, uint64_t entries, uint64_t head) {
         atomic_fetch_sub_explicit(&grown, bytes, memory_order_relaxed);
         return false;
     }
-    /* Before the head that tells of an entry in it. */
+    /* Publish the ring before the head that counts an entry in it. */
     atomic_store_explicit(&self->writing->next, ring, memory_order_release);
     self->writing = ring;
     self->entries = ring->entries;
@@ -59,11 +63,11 @@ static bool move_to(struct lw_thread *self, uint64_t entries, uint64_t head) {
     return true;
 }
 
-/* Keeps the registers of instrumented functions: their slow path calls it. */
+/* LW_PRESERVE: the slow path of instrumented functions calls this function. */
 LW_PRESERVE bool lw_ring_make_room(struct lw_thread *self, uint64_t head) {
     struct lw_ring *ring = self->writing;
     uint64_t tail = atomic_load_explicit(&self->tail, memory_order_acquire);
-    /* What is in the rings before takes no room in this one. */
+    /* Entries in earlier rings take no room in this one. */
     self->tail_seen = tail > ring->from ? tail : ring->from;
     uint64_t entries = ring->mask + 1, used = head - self->tail_seen;
     if (used < entries) {

@@ -1,4 +1,4 @@
-/* Declarations that the run-time's files share: the clock, rings, threads, blocks, the session. */
+/* Declarations shared by the run-time's files: clock, rings, threads, blocks, session. */
 #pragma once
 
 #include "abi.h"
@@ -10,14 +10,15 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* Reached directly, also from position-independent code: most of it is linked into a program. */
+/* Hidden symbols are addressed directly, also from position-independent code. Most of the run-time
+ * is linked into a program. */
 #pragma GCC visibility push(hidden)
 
 #define LW_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LW_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LW_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
-/* ---- clock ---------------------------------------------------------------------------------------------------------- */
+/* ---- clock ----------------------------------------------------------------------------------- */
 
 static inline uint64_t lw_now(void) {
     struct timespec t;
@@ -33,8 +34,9 @@ static inline void lw_relax(void) {
 #endif
 }
 
-/* Gets a line that will be written from whichever CPU has it. Unlike a store it keeps nothing waiting, least of all the next
- * locked instruction. */
+/* Fetches a cache line from another CPU for writing.
+ *
+ * Unlike a store, the prefetch delays no later instruction, in particular no locked one. */
 static inline void lw_prefetch_to_write(const void *line) {
 #if defined(__x86_64__)
     __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
@@ -45,55 +47,57 @@ static inline void lw_prefetch_to_write(const void *line) {
 
 void lw_sleep(uint64_t nanoseconds);
 
-/* Fields of the clock's line. Whoever reads `now` and then another field, and cares, has an acquire fence in between. */
+/* Access to the fields of the clock's line. A reader that needs `now` and another field in this
+ * order puts an acquire fence in between. */
 #define LW_GET(field) atomic_load_explicit(&lw_clock.field, memory_order_relaxed)
 #define LW_SET(field, value) atomic_store_explicit(&lw_clock.field, value, memory_order_release)
-/* Words of a shadow stack. */
+/* Access to the words of a shadow stack. */
 #define LW_PEEK(word) atomic_load_explicit(&(word), memory_order_relaxed)
 #define LW_POKE(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
 
-/* ---- configuration (config.c) --------------------------------------------------------------------------------------- */
+/* ---- configuration (config.c) ---------------------------------------------------------------- */
 
-/* Of a path, as the system limits it, and of a trace's folder, whose name may get a number behind it. */
+/* Size of a path, as limited by the system, and of the trace's folder, whose name may get a number
+ * appended. */
 #define LW_PATH_ROOM 4096
 #define LW_FOLDER_ROOM (LW_PATH_ROOM + 64)
 
 enum lw_engine { LW_ENGINE_AUTO, LW_ENGINE_NONE, LW_ENGINE_TICK, LW_ENGINE_SCAN };
 
 struct lw_config {
-    bool on;               /* record from the start on */
+    bool on;               /* record from the start */
     enum lw_engine engine; /* how calls are recorded */
-    uint64_t tick;         /* nanoseconds between two ticks or scans; 0: as often as possible */
-    double overhead;       /* share of the program's CPU time that recording may take; 0: whatever it takes */
-    bool tick_follows;     /* ticks come as often as that share allows, whatever `tick` says */
+    uint64_t tick;         /* nanoseconds between two ticks or scans; 0: no pause */
+    double overhead;       /* share of CPU time for recording; 0: no limit */
+    bool tick_follows;     /* `overhead` sets the tick, not `tick` */
     uint64_t threshold;    /* shortest call that is recorded */
     uint64_t lock_threshold;
     uint64_t segment; /* bytes */
     uint64_t disk;    /* bytes of all segments */
-    uint64_t ring;    /* entries that a thread's ring may grow to, a power of two */
-    uint64_t idle;    /* the clock sleeps once the program has for this long; 0: never */
-    int cpu;          /* for the ticking thread; -1: any */
-    int signal;       /* starts and stops; 0: none */
+    uint64_t ring;    /* largest ring of a thread in entries, a power of two */
+    uint64_t idle;    /* program idle for this long: clock sleeps; 0: never */
+    int cpu;          /* of the clock thread; -1: any */
+    int signal;       /* starts and stops recording; 0: none */
     bool locks;
     bool sched;
-    bool sched_own; /* only by thread, though whole CPUs would be allowed */
+    bool sched_own; /* scheduler events per thread, even if whole CPUs are allowed */
     bool follow; /* record forked children, too */
     char dir[LW_PATH_ROOM];
 };
 
 extern struct lw_config lw_config;
 
-/* Sets the defaults. Relative folders are below the working directory of this moment. */
+/* Sets the defaults. Relative folders are resolved against the working directory at this call. */
 void lw_config_default(struct lw_config *config);
-/* Reads `text` into the configuration. NULL, or what is wrong with it. */
+/* Parses `text` into the configuration. Returns NULL, or an error message. */
 const char *lw_config_parse(struct lw_config *config, const char *text, char *error, size_t room);
-/* The absolute path of the trace's folder for this process: `%p` becomes its id. False if it is
- * longer than the system allows, or unknown. */
+/* Absolute path of this process's trace folder: `%p` becomes the process id. False if the path is
+ * too long or unknown. */
 bool lw_config_folder(const struct lw_config *config, bool child, char *into, size_t room);
 
-/* ---- events and rings (ring.c) -------------------------------------------------------------------------------------- */
+/* ---- events and rings (ring.c) --------------------------------------------------------------- */
 
-/* As in docs/trace-format.md. */
+/* Kinds of events, as in docs/trace-format.md. */
 enum lw_kind {
     LW_CALL = 1,
     LW_HELD = 2,
@@ -120,12 +124,14 @@ enum lw_topic { LW_ANYTHING, LW_CALLS, LW_LOCKS, LW_REQUESTS, LW_SCHED, LW_TOPIC
 #define LW_MARK_EARLY 0x20u
 #define LW_MARK_RUNNABLE 0x10u
 
-/* Two per cache line. Addresses have at most 56 bits. */
+/* One event; two fit into a cache line. Addresses have at most 56 bits. */
 struct lw_event {
     uint64_t first;  /* function, lock or queue << 8 | marks and kind */
     uint64_t second; /* return address, call site or request */
-    uint64_t extra;  /* CALL: its start; HELD: wait | hold << 32; WAITED, ACQUIRED: wait; LOST: how many; LABEL: its number */
-    uint64_t time;   /* when it was over */
+    /* CALL: its start; HELD: wait | hold << 32; WAITED, ACQUIRED: wait; LOST: number of events;
+     * LABEL: its number */
+    uint64_t extra;
+    uint64_t time;   /* end of the event */
 };
 
 static inline uint64_t lw_pack(const volatile void *address, unsigned kind_and_marks) {
@@ -134,8 +140,10 @@ static inline uint64_t lw_pack(const volatile void *address, unsigned kind_and_m
 
 struct lw_block;
 
-/* Memory of a ring: entries of the events from the `from`th of its thread on. The producer goes on in the next one, which is larger, when
- * one is full; the consumer empties the ones before first, and gives them back. */
+/* Memory of a ring: entries of its thread's events, beginning with event number `from`.
+ *
+ * When a ring is full, the producer goes on in `next`, which is larger. The consumer empties the
+ * earlier rings first and unmaps them. */
 struct lw_ring {
     uint64_t from;
     uint64_t mask;
@@ -145,22 +153,26 @@ struct lw_ring {
 
 enum lw_life { LW_FREE, LW_LIVE, LW_EXITED, LW_DRAINED };
 
-/* A thread of the program: its ring (one producer, itself; one consumer, the ticker), and what the ticker, the scanner
- * and the writer know of it. Never given back to the system, but used again. */
+/* Record of one program thread: its ring, and the state that clock thread, scanner and writer keep
+ * for it.
+ *
+ * The ring has one producer, the thread itself, and one consumer, the clock thread. A record is
+ * never unmapped, but reused. */
 struct lw_thread {
-    /* The producer's line. */
+    /* Line of the producer. */
     _Alignas(LW_CACHE_LINE) _Atomic uint64_t head;
     uint64_t tail_seen;
     uint64_t mask;
     struct lw_event *entries;
     struct lw_ring *writing;
-    /* Set while an event is written: a signal handler that comes in between must not write another. */
+    /* Set while the thread writes an event: a signal handler that interrupts it must not write
+     * another. */
     volatile bool busy;
 
     /* Written only when the ring is full. */
     _Alignas(LW_CACHE_LINE) _Atomic uint64_t lost[LW_TOPICS];
 
-    /* The consumer's line. */
+    /* Line of the consumer. */
     _Alignas(LW_CACHE_LINE) _Atomic uint64_t tail;
     struct lw_ring *reading;
     struct lw_block *block;
@@ -173,29 +185,31 @@ struct lw_thread {
     uint64_t started;
     _Atomic uint64_t ended;
     char name[32];
-    /* The segment that names this thread (+ 1), the writer's. */
+    /* Number + 1 of the segment that names this thread. Belongs to the writer. */
     uint32_t announced;
-    /* The scanner holds it while it reads the shadow, the thread while it takes it away. */
+    /* The scanner holds it while it reads the shadow stack; the thread holds it while it removes
+     * that stack. */
     atomic_flag shadow_lock;
     struct lw_shadow *shadow;
 };
 
-/* This thread's record; NULL before its first event, LW_NOBODY for threads that are none of ours to record. */
+/* Record of this thread. NULL before its first event; LW_NOBODY for a thread that is not
+ * recorded. */
 extern __thread struct lw_thread *lw_self LW_INITIAL_EXEC;
 #define LW_NOBODY ((struct lw_thread *)1)
 
-/* Whether something records: events are worth writing. */
+/* Whether a recording is running. */
 extern _Atomic bool lw_recording;
-/* What is recorded of locks: nothing, waits for them, or also who holds them since when. */
+/* What is recorded of locks: nothing, only waits, or waits and holds. */
 enum lw_locks { LW_LOCKS_OFF, LW_LOCKS_WAITS, LW_LOCKS_ALL };
 extern _Atomic int lw_locks;
-/* Locks taken while they were counted. */
+/* Locks acquired while acquisitions were counted. */
 extern _Atomic uint64_t lw_locks_counted;
-/* Sets it, and lets the shim know, if there is one (shim.c). */
+/* Sets `lw_locks`, and informs the shim if the program has it (shim.c). */
 void lw_locks_switch(enum lw_locks what);
 __attribute__((weak, visibility("default"))) void lw_shim_switch(enum lw_locks what);
 
-/* This thread's record, made if need be; NULL if it has none. */
+/* Record of this thread, created if necessary; NULL if there is none. */
 struct lw_thread *lw_thread_make(void);
 static inline struct lw_thread *lw_thread_self(void) {
     struct lw_thread *self = lw_self;
@@ -204,13 +218,14 @@ static inline struct lw_thread *lw_thread_self(void) {
     return self == LW_NOBODY ? NULL : lw_thread_make();
 }
 
-/* The ring seems to be full: looks how far it has been emptied, and goes on in a larger one if need be. Whether there is room. */
+/* Handles a ring that seems full: reads the consumer's position, and moves to a larger ring if
+ * necessary. Returns whether an entry is free. */
 LW_PRESERVE bool lw_ring_make_room(struct lw_thread *self, uint64_t head);
-/* The entry that is to be read next, by the consumer only. */
+/* Entry to be read next. For the consumer only. */
 struct lw_event *lw_ring_entry(struct lw_thread *thread, uint64_t tail);
-/* Forgets what is in the rings, while there is no consumer. */
+/* Discards the events in the rings, while there is no consumer. */
 void lw_ring_discard(struct lw_thread *thread);
-/* Its first memory; false without any. */
+/* Maps the first memory of a ring; false if there is none. */
 bool lw_ring_begin(struct lw_thread *thread);
 
 /* Appends an event of this thread to its ring, or counts it as lost. */
@@ -232,35 +247,38 @@ static inline void lw_push(struct lw_thread *self, enum lw_topic topic, uint64_t
         event->extra = extra;
         event->time = time;
         atomic_store_explicit(&self->head, head + 1, memory_order_release);
-        /* The ticker has read it since it was last written. */
+        /* The clock thread has read this line since the last write, so this core must fetch it for
+         * writing. */
         lw_prefetch_to_write(&self->entries[(head + 4) & self->mask]);
     }
     atomic_signal_fence(memory_order_seq_cst);
     self->busy = false;
 }
 
-/* ---- threads (thread.c) --------------------------------------------------------------------------------------------- */
+/* ---- threads (thread.c) ---------------------------------------------------------------------- */
 
 #define LW_MAX_THREADS 4096
 extern struct lw_thread *_Atomic lw_threads[LW_MAX_THREADS];
 extern _Atomic uint32_t lw_thread_slots;
-/* Threads that found no room. */
+/* Threads that got no record. */
 extern _Atomic uint64_t lw_threads_refused;
 
 struct lw_thread *lw_thread_at(uint32_t slot);
 uint32_t lw_thread_next_number(void);
 #define LW_SHADOW_SLOTS 4096u
-/* Makes this thread's record, and lets a scanner see it. */
+/* Creates this thread's record, and lets the scanner see its shadow stack. */
 void lw_thread_begin(void);
-/* Before recording begins: what is left in rings is of another time. */
+/* Before a recording begins: discards events of an earlier one. */
 void lw_threads_discard(void);
-/* In a forked child: all threads but the caller are gone, and what they had written is the parent's. */
+/* In a forked child: forgets all other threads, which do not exist there, and their events, which
+ * are the parent's. */
 void lw_threads_forget(void);
-/* Lets all shadow stacks be written, or none. */
+/* Lets all threads write their shadow stacks, or none. */
 void lw_shadows_enable(bool enable);
 void lw_thread_setup(void);
 
-/* A short lock that no pthread shim can see. */
+/* Short lock: a thread spins, then sleeps between attempts. The pthread shim does not intercept
+ * it. */
 static inline void lw_lock(atomic_flag *lock) {
     for (int spins = 0; atomic_flag_test_and_set_explicit(lock, memory_order_acquire); spins++) {
         if (spins < 100)
@@ -274,7 +292,7 @@ static inline bool lw_try_lock(atomic_flag *lock) {
 }
 static inline void lw_unlock(atomic_flag *lock) { atomic_flag_clear_explicit(lock, memory_order_release); }
 
-/* ---- blocks (block.c) ----------------------------------------------------------------------------------------------- */
+/* ---- blocks (block.c) ------------------------------------------------------------------------ */
 
 #define LW_BLOCK_BYTES 65536u
 #define LW_BLOCK_FRONT 48u
@@ -284,20 +302,21 @@ enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS,
 
 /* Events of one thread on their way to the file. */
 struct lw_block {
-    struct lw_thread *thread; /* whose life ends with this block if `last` */
+    struct lw_thread *thread; /* its record is freed after this block if `last` */
     bool last;
     uint32_t number;
     uint32_t count;
-    uint32_t length; /* of the bytes, front included */
+    uint32_t length; /* of `bytes`, including the front */
     uint64_t opened;
     uint64_t base, earliest, latest, time;
-    uint64_t first, second, id; /* what differences are taken from */
+    uint64_t first, second, id; /* previous values, from which differences are taken */
     uint64_t pairs[256][2];
     uint8_t used[256];
     uint8_t bytes[LW_BLOCK_BYTES];
 };
 
-/* The blocks' way round: the ticker takes free ones and hands in full ones, the writer the other way. */
+/* Passes blocks between threads. The clock thread takes free blocks and hands in full ones; the
+ * control thread takes full blocks and gives them back. */
 bool lw_blocks_allocate(void);
 void lw_blocks_reset(void);
 struct lw_block *lw_block_take(void);
@@ -308,55 +327,59 @@ void lw_block_give_back(struct lw_block *block);
 void lw_block_open(struct lw_block *block, uint32_t number, uint64_t now);
 void lw_block_append(struct lw_block *block, const struct lw_event *event);
 static inline bool lw_block_is_full(const struct lw_block *block) { return block->length > LW_BLOCK_BYTES - LW_EVENT_ROOM; }
-/* Writes the events' header into the front; the block's own is the writer's. */
+/* Writes the events' header into the block's front. The writer adds the block's own head. */
 void lw_block_close(struct lw_block *block);
 
-/* ---- ticker and scanner (ticker.c, scan.c) -------------------------------------------------------------------------- */
+/* ---- ticker and scanner (ticker.c, scan.c) --------------------------------------------------- */
 
-/* Events that the trace says are missing. */
+/* Lost events that the trace reports. */
 extern _Atomic uint64_t lw_lost_total;
-/* Writes an event of another thread on its behalf (the ticker's thread only). */
+/* True if the clock thread could not move to the CPU of `cpu=`. The control thread writes the note
+ * when recording ends: only it writes the file. */
+extern _Atomic bool lw_ticker_unpinned;
+/* Writes an event on behalf of another thread. Only for the clock thread. */
 void lw_emit(struct lw_thread *thread, enum lw_topic topic, const struct lw_event *event, uint64_t now);
 bool lw_ticker_start(enum lw_engine engine);
-/* CPU time of the program's own threads; by the ticking thread and the control thread. */
+/* CPU time of the program's own threads. For the clock thread and the control thread. */
 uint64_t lw_program_time(void);
-/* Stops it once all rings are empty and all blocks are handed in. */
+/* Stops the clock thread after it has emptied all rings and handed in all blocks. */
 void lw_ticker_stop(void);
-/* Scans of a thread that found the same call as before; that read the stack; that were discarded because the thread moved
- * on meanwhile. And the mean pause between two looks at all threads, in 1/256 ns. */
+/* Scans of a thread that found the same call as before; that read the stack; that were discarded
+ * because the thread moved on. `lw_scan_mean` is the mean pause between two scans of all threads,
+ * in 1/256 ns. */
 extern _Atomic uint64_t lw_scans_same, lw_scans_full, lw_scans_raced, lw_scan_mean;
 
 void lw_scan_all(uint64_t now);
-/* Writes down the calls that still run when recording stops. */
+/* Writes the calls that are still running when recording stops. */
 void lw_scan_finish(uint64_t now);
 bool lw_scan_prepare(struct lw_thread *thread);
-/* Leaves out the calls that are on the stack now. */
+/* Excludes the calls that are on the stack now. */
 void lw_scan_reset(struct lw_thread *thread, const struct lw_shadow *shadow);
 void lw_scan_forget(struct lw_thread *thread, uint64_t now);
 
-/* ---- files (writer.c, file.c, payload.c, modules.c, sched.c) ---------------------------------------------------------------------------- */
+/* ---- files (writer.c, file.c, payload.c, modules.c, sched.c) --------------------------------- */
 
-/* Begins the trace's first segment; false with a message if it can't. */
+/* Begins the trace's first segment; false with a message if that fails. */
 bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room);
-/* As in docs/trace-format.md. */
+/* Topics of notes and reasons of ends, as in docs/trace-format.md. */
 enum lw_note { LW_NOTE_OTHER, LW_NOTE_SCHED, LW_NOTE_DISK, LW_NOTE_LOCKS, LW_NOTE_CALLS, LW_NOTE_REQUESTS };
 enum lw_end { LW_END_STOPPED, LW_END_EXIT, LW_END_DISK, LW_END_SEGMENT, LW_END_FAILED, LW_END_EXEC };
-/* Writes what is there; false once writing is no longer possible. */
+/* Writes all blocks that are ready; false after writing has failed. */
 bool lw_writer_step(void);
 void lw_writer_end(int reason);
 const char *lw_writer_folder(void);
-/* What became of the clock, up to now. */
+/* Writes the clock's counters up to now. */
 void lw_writer_pace(uint64_t now);
 void lw_writer_note(int level, int topic, const char *text);
 uint32_t lw_crc32c(uint32_t crc, const void *bytes, size_t length);
-/* Appends a block of its own to the segment (sched.c). */
+/* Writes a block that the caller owns to the segment (sched.c). */
 void lw_writer_write_events(struct lw_block *block);
 
 void lw_writer_name_thread(uint32_t number, int tid);
 /* In a forked child: forgets the files, which are the parent's. */
 void lw_writer_abandon(void);
 
-/* A payload that is put together. What doesn't fit is left out, and `overflow` says so. */
+/* Buffer for the payload of a block. Data that does not fit is left out, and `overflow` is set. */
 struct lw_payload {
     uint8_t *bytes;
     uint32_t length, room;
@@ -369,99 +392,116 @@ void lw_put_varint(struct lw_payload *p, uint64_t value);
 void lw_put_bytes(struct lw_payload *p, const void *bytes, size_t length);
 void lw_put_text(struct lw_payload *p, const char *text);
 
-/* The number of a label's text (labels.c). */
+/* Number of a label's text (labels.c). */
 uint32_t lw_label_number(const char *text);
-/* Puts together the payload of a labels block, behind label `from`; the last one that is in it. */
+/* Encodes the payload of a labels block with labels after number `from`. Returns the last number in
+ * it. */
 uint32_t lw_labels_encode(struct lw_payload *p, uint32_t from);
 
-/* Whether modules came or went since the last call; looks at all of them if so. */
+/* Whether modules were loaded or unloaded since the last call; if so, reads all of them again. */
 bool lw_modules_changed(uint64_t now);
-/* Puts together the payload of a modules block, from module `from` on; the next one to begin with, 0 when all are in. */
+/* Encodes the payload of a modules block from module `from` on. Returns the next one to encode, or
+ * 0 after the last. */
 uint32_t lw_modules_encode(struct lw_payload *p, uint32_t from);
-/* Whether this code is part of the program, and was not preloaded. */
+/* Whether this code is linked into the program, not preloaded. */
 bool lw_modules_is_linked(void);
 void lw_modules_reset(void);
-/* Around a fork: nobody looks at the modules meanwhile, or the dynamic linker's lock would be held for ever in the child. */
+/* Before and after a fork: excludes a walk over the modules, which would leave the dynamic linker's
+ * lock held in the child for ever. */
 void lw_modules_hold(void);
 void lw_modules_let_go(void);
 
-/* Scheduler events; NULL or why there are none. */
+/* Starts scheduler events. Returns NULL, or the reason why some or all are missing. */
 const char *lw_sched_begin(char *reason, size_t room);
 void lw_sched_step(uint64_t now);
 void lw_sched_end(void);
 void lw_sched_abandon(void);
 void lw_sched_ignore_this_thread(void);
-/* Whether a thread of the run-time has not ended yet; by a thread of the program. */
+/* Whether a thread of the run-time is still alive. Called by a thread of the program. */
 bool lw_sched_has_own_threads(void);
-/* Times that a thread of the program was switched out, as far as was recorded. */
+/* Recorded switches in which a program thread lost its CPU. */
 uint64_t lw_sched_switches(void);
-/* What recording one costs it, about, in nanoseconds. */
+/* Approximate cost of recording one switch, in nanoseconds. */
 uint64_t lw_sched_cost(void);
-/* Records no more of them. */
+/* Stops recording switches. */
 void lw_sched_mute(void);
-/* The number that scheduler events gave to a thread that had no record yet; the thread takes it over. */
+/* Number that scheduler events gave to a thread without a record. The thread takes over the
+ * number. */
 bool lw_sched_number(pid_t tid, uint32_t *number);
 
-/* ---- descriptors and messages (descriptors.c, proc.c, list.c, say.c) ----------------------------------------------------- */
+/* ---- descriptors and messages (descriptors.c, proc.c, list.c, say.c) ------------------------- */
 
-/* Gives the calling thread an empty table of file descriptors of its own; false where the system forbids it. */
+/* Gives the calling thread an empty table of file descriptors of its own; false if the system
+ * forbids it. */
 bool lw_descriptors_unshare(void);
 /* Whether this thread has left the program's table. */
 extern __thread bool lw_has_own_descriptors LW_INITIAL_EXEC;
-/* Lets go of the program's working directory, so that its file system can be unmounted. Containers may forbid it. */
+/* Leaves the program's working directory, so that its file system can be unmounted. Containers may
+ * forbid it. */
 void lw_leave_working_directory(void);
-/* Opens a file or folder about a thread, for reading (proc.c); -1 where there is none. */
+/* Opens a file or folder about a thread for reading (proc.c); -1 if there is none. */
 int lw_open_of_thread(pid_t tid, const char *name);
 /* Calls `each` for all names in an opened folder. */
 void lw_list(int folder, void (*each)(const char *name, void *data), void *data);
 
-/* Remembers what standard error is, at the beginning of the process. */
+/* Remembers the file behind standard error when the process begins. */
 void lw_say_begin(void);
-/* Prints a line on the program's standard error, unless its descriptor is something else by now. By any thread. */
+/* Prints a line to standard error, unless the program has replaced that descriptor. For any
+ * thread. */
 void lw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Prints what the control thread could not; by a thread of the program. */
+/* Prints the message that the control thread could not print. For a thread of the program. */
 void lw_say_unsaid(void);
 
-/* ---- session (session.c, control.c) ---------------------------------------------------------------------------------- */
+/* ---- session (session.c, control.c) ---------------------------------------------------------- */
 
 enum lw_phase { LW_OFF, LW_ON, LW_ENDING };
 extern _Atomic int lw_phase;
 extern enum lw_engine lw_engine;
 
-/* Both by the control thread only. NULL or what went wrong. */
+/* Start and stop of a recording, by the control thread only. The start returns NULL or an error
+ * message. */
 const char *lw_session_start(bool child, char *error, size_t room);
 void lw_session_stop(int reason);
 
-/* Makes the control thread; waits until recording has begun if it is to begin at once. */
+/* Creates the control thread. If recording begins at once, waits until it has begun. */
 void lw_control_start(bool child);
-/* Asks the control thread to stop all and waits until the trace is complete, or for two seconds. */
+/* Asks the control thread to stop everything. Waits until the trace is complete, or for two
+ * seconds. */
 void lw_control_finish(void);
-/* The same for good: all threads of the run-time end, and it makes no system call any more. By a thread of the program. */
+/* Like `lw_control_finish`, for good: all threads of the run-time end, and the run-time makes no
+ * more system calls.
+ *
+ * Called by a thread of the program. */
 void lw_control_leave(void);
 bool lw_control_exists(void);
-/* Whether the control thread has not yet begun to record, or to wait. */
+/* Whether the control thread exists but is not ready yet: it neither records nor waits for
+ * commands. */
 bool lw_control_is_beginning(void);
-/* In a forked child: the thread is gone, and whoever connects means the parent. */
+/* In a forked child: forgets the control thread, which does not exist there. Clients of the socket
+ * mean the parent. */
 void lw_control_abandon(void);
-/* The CPU time of the control thread. */
+/* CPU clock of the control thread. */
 clockid_t lw_control_clock(void);
-/* A thread of ours: nothing of it is recorded, and signals are for the others. */
+/* Creates a thread of the run-time. It is not recorded and blocks all signals. */
 bool lw_helper_create(const char *name, void *(*run)(void *));
-/* Set while this thread makes one, for the shim. */
+/* Set while this thread creates a thread of the run-time; the shim reads it. */
 extern __thread bool lw_making_helper LW_INITIAL_EXEC;
 
-/* How often recording began: what the shim remembers of an earlier one is stale. */
+/* Number of recordings begun so far. State that the shim kept from an earlier recording is
+ * stale. */
 extern _Atomic uint32_t lw_session;
 
 /* At the end of the process (init.c). */
 void lw_finish_process(void);
-/* Whether this is the process that was prepared for recording, and no child of vfork that shares its memory. */
+/* Whether this is the process prepared for recording, and not a child of vfork that shares its
+ * memory. */
 bool lw_is_recorded_process(void);
 void lw_forget_process(void);
 
-/* Filters of system calls (filters.c). Whether those that are there let a recording begin; */
+/* Whether the system-call filters in place allow recording (filters.c). */
 bool lw_filters_allow(void);
-/* before the control thread begins: what the program installs later comes here first. Part of the shim. */
+/* Prepares to intercept filters that the program installs later. Called before the control thread
+ * begins. Part of the shim. */
 __attribute__((weak, visibility("default"))) void lw_filters_begin(void);
 
 #pragma GCC visibility pop

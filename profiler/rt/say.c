@@ -1,5 +1,7 @@
-/* Messages for whoever started the program, on its standard error: only as long as descriptor 2 is still what it was when the
- * process began. A daemon closes it, and the number may be a file of the program's by then. */
+/* Messages on the program's standard error.
+ *
+ * They are printed only while descriptor 2 is still the file that it was when the process began. A
+ * daemon closes it, and the number may later be another file of the program. */
 #include "rt.h"
 
 #include <errno.h>
@@ -19,13 +21,13 @@
 
 static struct stat at_first;
 static bool is_known;
-/* A message that the control thread could not print; a thread of the program prints it. */
+/* Message that the control thread could not print; a thread of the program prints it later. */
 static char unsaid[1024];
 static _Atomic int unsaid_length;
 
 void lw_say_begin(void) { is_known = fstat(2, &at_first) == 0; }
 
-/* False if the descriptor is something else by now. */
+/* False if the descriptor is another file now, or the line could not be written. */
 static bool print(int descriptor, const char *line, int length) {
     struct stat now;
     if (!is_known || fstat(descriptor, &now) != 0 || now.st_dev != at_first.st_dev || now.st_ino != at_first.st_ino)
@@ -33,7 +35,8 @@ static bool print(int descriptor, const char *line, int length) {
     return write(descriptor, line, (size_t)length) == length;
 }
 
-/* Our threads have a table of their own: a copy of the program's descriptor is borrowed for one line. */
+/* The run-time's threads have their own table: borrow a copy of the program's descriptor for one
+ * line. */
 static bool print_from_own_table(const char *line, int length) {
     int process = (int)syscall(SYS_pidfd_open, getpid(), 0u);
     if (process < 0)

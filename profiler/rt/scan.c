@@ -1,27 +1,30 @@
-/* The scanner of the `scan` engine (thesis §3.3.2): looks at each thread's shadow stack from outside and finds out which
- * calls are still there. What has gone has returned, and is an event if it was there for long enough. */
+/* Scanner of the `scan` engine (thesis §3.3.2): reads each thread's shadow stack from another
+ * thread.
+ *
+ * A call that has gone from the stack has returned. The scanner writes an event for it if it was
+ * there for long enough. */
 #include "rt.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-/* How often a scan that the thread moved under is tried again at once. */
+/* Attempts to read a stack whose thread moves on meanwhile. */
 #define TRIES 3
 
-/* A call that was seen. */
+/* One call that the scanner has seen. */
 struct record {
     uint64_t function, generation, seen;
 };
 
 struct lw_scan {
-    /* Written by the thread, read by us. */
+    /* Written by the thread, read by the scanner. */
     _Alignas(LW_CACHE_LINE) struct lw_slot slots[LW_SHADOW_SLOTS];
-    /* Ours. */
+    /* Belongs to the scanner. */
     struct record records[LW_SHADOW_SLOTS];
     struct record fresh[LW_SHADOW_SLOTS];
     uint32_t count;
     uint64_t depth, generation;
-    /* Slots with this generation or an older one were left from another time. */
+    /* Slots with this or an older generation are left from an earlier time. */
     uint64_t floor;
 };
 
@@ -34,7 +37,8 @@ bool lw_scan_prepare(struct lw_thread *thread) {
             return false;
         thread->scan = memory;
     }
-    /* Entries pushed before this was ours, and entries that another thread left here, must not be taken for calls. */
+    /* Entries that the thread pushed before it had this stack, or that an earlier thread left in
+     * it, are not calls. */
     uint64_t depth = LW_PEEK(lw_shadow.depth);
     for (uint64_t i = 0; i < depth && i < LW_SHADOW_SLOTS; i++)
         LW_POKE(thread->scan->slots[i].generation, 0);
@@ -49,7 +53,7 @@ void lw_scan_reset(struct lw_thread *thread, const struct lw_shadow *shadow) {
     thread->scan->floor = LW_PEEK(shadow->generation);
 }
 
-/* The calls above the first `kept` have returned. */
+/* Writes events for the calls above the first `kept`, which have returned. */
 static void returned(struct lw_thread *thread, uint32_t kept, uint64_t now, unsigned marks) {
     struct lw_scan *scan = thread->scan;
     for (uint32_t i = scan->count; i-- > kept;) {
@@ -64,11 +68,12 @@ static void returned(struct lw_thread *thread, uint32_t kept, uint64_t now, unsi
         scan->count = kept;
 }
 
-/* Reads the slots that are new. The number of records that still hold; -1 if the thread moved on meanwhile. */
+/* Reads the new slots. Returns the number of records that are still valid; -1 if the thread moved
+ * on meanwhile. */
 static int64_t read_slots(struct lw_scan *scan, const struct lw_shadow *shadow, uint64_t depth, uint64_t generation, uint32_t *found) {
     uint32_t reachable = depth < LW_SHADOW_SLOTS ? (uint32_t)depth : LW_SHADOW_SLOTS;
     uint32_t kept = scan->count < reachable ? scan->count : reachable;
-    /* From the top: the first that is the same call as before has the same calls below. */
+    /* From the top: below the first unchanged call, all calls are unchanged. */
     while (kept > 0 && LW_PEEK(scan->slots[kept - 1].generation) != scan->records[kept - 1].generation)
         kept--;
     for (uint32_t i = kept; i < reachable; i++) {
@@ -82,7 +87,7 @@ static int64_t read_slots(struct lw_scan *scan, const struct lw_shadow *shadow, 
     return LW_PEEK(shadow->generation) == generation && LW_PEEK(shadow->depth) == depth ? (int64_t)kept : -1;
 }
 
-/* Only we write them: no need for a locked instruction. */
+/* Only the scanner writes these counters, so no locked instruction is needed. */
 static void count(_Atomic uint64_t *counter) {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
@@ -95,7 +100,7 @@ static void scan_thread(struct lw_thread *thread, uint64_t now) {
         uint64_t depth = LW_PEEK(shadow->depth);
         atomic_thread_fence(memory_order_acquire);
         if (generation == scan->generation && depth == scan->depth) {
-            count(&lw_scans_same); /* the same call as before is running */
+            count(&lw_scans_same); /* the same call is still running */
             return;
         }
         uint32_t found;
@@ -129,7 +134,7 @@ static void each(void (*what)(struct lw_thread *, uint64_t), uint64_t now) {
 }
 
 void lw_scan_all(uint64_t now) {
-    /* The mean pause between scans: what the trace says of its resolution. */
+    /* Mean pause between scans, which the trace reports as its resolution. */
     static uint64_t last;
     uint64_t mean = atomic_load_explicit(&lw_scan_mean, memory_order_relaxed);
     uint64_t pause = now - last;

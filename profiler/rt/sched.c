@@ -1,7 +1,13 @@
-/* Scheduler events of the program's threads: switch records of perf_event_open, on the trace's clock. Two ways: those of a whole
- * CPU, of which only ours are kept, and those of each thread. The first costs a switch less than half as much (0.8 us instead of 2 us, where
- * it was measured) but needs rights (perf_event_paranoid at most 0, or CAP_PERFMON), and every switch on the machine pays; the second needs none for
- * one's own process where perf_event_paranoid is at most 2. Containers often forbid the call altogether. */
+/* Scheduler events of the program's threads: switch records of perf_event_open, on the trace's
+ * clock.
+ *
+ * There are two ways:
+ * - per CPU, where only the program's switches are kept. This costs a switch less than half as much
+ *   (0.8 us instead of 2 us, where it was measured). It needs rights (perf_event_paranoid at most
+ *   0, or CAP_PERFMON), and every switch on the machine pays.
+ * - per thread. For one's own process this needs no rights where perf_event_paranoid is at most 2.
+ *
+ * Containers often forbid the call altogether. */
 #include "rt.h"
 
 #include <errno.h>
@@ -17,20 +23,22 @@
 
 #define MAX_CPUS 512
 #define MAX_EVENTS 4096
-/* 2 MiB per CPU if that is allowed and there are few: some 40,000 switches between two looks, which on a busy machine are far apart. */
+/* Pages of one CPU's buffer: 2 MiB if that is allowed and CPUs are few. It holds some 40,000
+ * switches between two reads, which are far apart on a busy machine. */
 #define PAGES_LEAST 16u
 #define PAGES_MOST 512u
 #define PAGES_IN_ALL 8192u
 #define MAX_TIDS 8192u
 #define BATCH 4096u
-/* What recording a switch costs whoever is switched, in nanoseconds, of a whole CPU and of one thread. */
+/* Cost of recording a switch for the switched thread, in nanoseconds: per CPU, and per thread. */
 #define WIDE_COST 800u
 #define OWN_COST 2000u
-/* perf_event_attr.inherit_thread of Linux 5.13 on, which older headers lack: threads inherit an event, forked children don't. */
+/* perf_event_attr.inherit_thread, from Linux 5.13 on, which older headers lack: threads inherit an
+ * event, forked children don't. */
 #define FLAGS_OFFSET (offsetof(struct perf_event_attr, read_format) + sizeof(uint64_t))
 #define INHERIT_THREAD (1ull << 35)
 
-/* A CPU's buffer; the events of all threads on it write there. */
+/* Buffer of one CPU; the events of all threads on that CPU write into it. */
 struct source {
     int fd;
     struct perf_event_mmap_page *page;
@@ -41,24 +49,28 @@ static int source_count;
 static uint64_t pages;
 static uint64_t switches;
 static bool wide;
-/* An older kernel lets children inherit as well: their switches are dropped here, but they take room. */
+/* Before Linux 5.13 forked children inherit events, too. Their switches are dropped here, but take
+ * room in the buffers. */
 static bool children_inherit, children_told;
 static int descriptors[MAX_EVENTS];
 static int descriptor_count;
 static size_t page_size;
-/* Ours: asking the kernel for each record costs more than reading it. */
+/* Id of this process, kept because a system call per record would cost more than reading the
+ * record. */
 static pid_t process;
-/* Threads of the run-time itself, the latest ones: each recording has a clock's. */
+/* Latest threads of the run-time: each recording has a new clock thread. */
 #define IGNORED 16
 static pid_t ignored[IGNORED];
 static int ignored_count;
 
-/* Threads that have written no event have no record; their numbers are kept here until they have. A word each, so that a
- * thread can take its own away while we look: kernel's id << 32 | number + 1, 0 while empty. Open addressing; a place whose
- * thread has gone keeps its id with number 0. */
+/* Numbers of threads that have no record, because they have written no event yet.
+ *
+ * Open addressing; one word per thread: kernel's id << 32 | number + 1, or 0 while empty. So a
+ * thread can take its own number while the control thread reads. The slot then keeps the id, with
+ * number 0. */
 static _Atomic uint64_t known[MAX_TIDS];
 
-/* Events read in one look, to be sorted by thread. */
+/* Events of one read, to be sorted by thread. */
 static struct switched {
     pid_t tid;
     uint32_t order;
@@ -80,7 +92,7 @@ static uint32_t number_of(pid_t tid) {
 
 static uint32_t place_of(pid_t tid, uint32_t probe) { return ((uint32_t)tid * 2654435761u + probe) % MAX_TIDS; }
 
-/* The number of a thread that has no record, given out once. */
+/* Number of a thread that has no record. `*fresh`: the number is new. */
 static uint32_t number_of_silent(pid_t tid, bool *fresh) {
     *fresh = false;
     for (uint32_t probe = 0; probe < 64; probe++) {
@@ -135,6 +147,11 @@ static void write_batch(uint64_t now) {
             if (fresh)
                 lw_writer_name_thread(number, tid);
         }
+        if (number == UINT32_MAX) { /* more silent threads than the table holds */
+            for (; i < batch_count && batch[i].tid == tid; i++)
+                atomic_fetch_add(&lw_lost_total, 1);
+            continue;
+        }
         lw_block_open(&block, number, now);
         for (; i < batch_count && batch[i].tid == tid; i++) {
             if (lw_block_is_full(&block)) {
@@ -144,8 +161,6 @@ static void write_batch(uint64_t now) {
             }
             lw_block_append(&block, &batch[i].event);
         }
-        if (number == UINT32_MAX)
-            continue; /* more silent threads than we can number */
         lw_block_close(&block);
         lw_writer_write_events(&block);
     }
@@ -170,14 +185,15 @@ bool lw_sched_has_own_threads(void) {
     return false;
 }
 
-/* The bytes of PERF_RECORD_SWITCH with sample_id_all: header, then tid, time, cpu as `sample_type` asks for them. */
+/* Layout of PERF_RECORD_SWITCH with sample_id_all: header, then tid, time and cpu as in
+ * `sample_type`. */
 struct switch_record {
     struct perf_event_header header;
     uint32_t pid, tid;
     uint64_t time;
     uint32_t cpu, unused;
 };
-/* The same of a whole CPU: who comes next or was before is between. */
+/* The same per CPU: the next or previous thread is in between. */
 struct wide_record {
     struct perf_event_header header;
     uint32_t other_pid, other_tid;
@@ -207,7 +223,7 @@ static void read_record(const uint8_t *bytes, uint64_t now) {
     if (of_cpu || (header.type == PERF_RECORD_SWITCH && header.size >= sizeof(struct switch_record))) {
         struct switch_record record;
         memcpy(&record, bytes + (of_cpu ? sizeof(struct wide_record) - sizeof record : 0), sizeof record);
-        /* The idle task's; the last of a thread that has no id any more. */
+        /* Skip switches of the idle task, and the last one of a thread that has no id any more. */
         if ((pid_t)record.tid <= 0 || (pid_t)record.pid != process || is_ignored((pid_t)record.tid))
             return;
         bool out = header.misc & PERF_RECORD_MISC_SWITCH_OUT;
@@ -241,7 +257,7 @@ static void read_source(struct source *source, uint64_t now) {
     while (tail < head) {
         uint8_t record[256];
         struct perf_event_header header;
-        /* Records are aligned to 8 bytes, so a header never wraps; the rest may. */
+        /* Records are aligned to 8 bytes, so a header never wraps around; the rest may. */
         memcpy(&header, data + tail % size, sizeof header);
         if (header.size < sizeof header)
             break;
@@ -283,7 +299,8 @@ void lw_sched_end(void) {
 
 void lw_sched_mute(void) { lw_sched_end(); }
 
-/* The child has neither the descriptors nor the buffers, which forks leave out: their addresses may be others' by now. */
+/* A child has neither the descriptors nor the buffers, which a fork does not copy. The buffers'
+ * addresses may be in use by others. */
 void lw_sched_abandon(void) {
     source_count = descriptor_count = 0;
     ignored_count = 0;
@@ -333,7 +350,8 @@ static bool is_mapped(void) {
     return false;
 }
 
-/* The switches of one thread (and of those that it will make) on one CPU, or of all (-1). False with errno. */
+/* Opens the switches on one CPU of one thread and the threads that it will create, or of all
+ * threads (-1). False with errno. */
 static bool open_source(pid_t tid, int cpu) {
     struct source *source = &sources[cpu];
     int fd = open_event(tid, cpu, tid != -1);
@@ -347,7 +365,8 @@ static bool open_source(pid_t tid, int cpu) {
     if (source->page)
         return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, source->fd) == 0;
     void *page;
-    /* Memory that is locked is bounded; the first source finds out how much there may be, the others take as much. */
+    /* Locked memory is limited. The first source finds out how much it may have; the others take as
+     * much. */
     while ((page = mmap(NULL, (pages + 1) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED) {
         if (pages == PAGES_LEAST || is_mapped())
             return false;
@@ -369,7 +388,7 @@ static void add_tid(const char *name, void *data) {
         tids->ids[tids->count++] = (pid_t)tid;
 }
 
-/* The threads that are there already; later ones inherit. */
+/* Lists the existing threads; later ones inherit their events. */
 static int list_threads(pid_t *ids, int room) {
     struct tids tids = {.ids = ids, .room = room};
     int folder = lw_open_of_thread((pid_t)syscall(SYS_gettid), "task");
@@ -380,7 +399,7 @@ static int list_threads(pid_t *ids, int room) {
     return tids.count;
 }
 
-/* All switches on each CPU. False, with nothing open, if that isn't allowed. */
+/* Opens all switches on each CPU. False, with nothing open, if that is not allowed. */
 static bool open_wide(void) {
     for (int cpu = 0; cpu < source_count; cpu++)
         if (!open_source(-1, cpu) && errno != ENODEV && errno != ENXIO) {
@@ -388,7 +407,7 @@ static bool open_wide(void) {
             close_all();
             memset(sources, 0, sizeof sources);
             source_count = cpus;
-            /* Each has the same size: all of them by thread, with as little as that takes. */
+            /* All buffers have one size. Events per thread use the smallest. */
             pages = PAGES_LEAST;
             return false;
         }
@@ -422,7 +441,7 @@ const char *lw_sched_begin(char *reason, size_t room) {
                 snprintf(reason, room, "scheduler events of some threads are missing: too many threads on too many CPUs");
                 return reason;
             }
-            /* A thread that has ended meanwhile, or a CPU that is off. */
+            /* Ignore a thread that has ended meanwhile, and a CPU that is off. */
             if (!open_source(tids[t], cpu) && errno != ESRCH && errno != ENODEV && errno != ENXIO) {
                 int error = errno;
                 close_all();

@@ -1,4 +1,5 @@
-/* A recording: everything is started in order, and stopped in the opposite one. Only the control thread is here. */
+/* One recording: starts its parts in order, and stops them in the opposite order. Only the control
+ * thread runs this. */
 #include "pace.h"
 #include "sleds.h"
 
@@ -16,7 +17,7 @@ void lw_locks_switch(enum lw_locks what) {
         lw_shim_switch(what);
 }
 
-/* Functions begin to be measured before the clock runs, so that none is missed once it does. */
+/* Patches the functions before the clock starts, so that no call is missed after that. */
 static void patch(void) {
     char text[320];
     lw_sleds_switch(LW_SLEDS_ON);
@@ -77,6 +78,8 @@ const char *lw_session_start(bool child, char *error, size_t room) {
 static void note_how_it_went(void) {
     char text[512];
     lw_writer_pace(lw_now());
+    if (atomic_exchange(&lw_ticker_unpinned, false))
+        lw_writer_note(1, LW_NOTE_OTHER, "the clock's thread could not move to the CPU that cpu= asks for");
     double all = (double)(lw_now() - LW_GET(began)) / 100;
     uint64_t coarse = atomic_load(&lw_pace.coarse), stills = atomic_load(&lw_pace.stills);
     if (lw_config.overhead > 0) {
@@ -119,7 +122,7 @@ void lw_session_stop(int reason) {
     lw_budget_end();
     lw_locks_switch(LW_LOCKS_OFF);
     lw_shadows_enable(false);
-    /* At the process's end nobody would be any better off. */
+    /* At the process's end the jumps may stay. */
     if (reason != LW_END_EXIT)
         lw_sleds_switch(LW_SLEDS_OFF);
     lw_ticker_stop();

@@ -1,6 +1,8 @@
-/* The pthread shim: lock, wait, unlock and create of the program come here first. Each calls the real one and nothing else
- * unless something records. What there is to say of a lock is said after its release, outside of the critical section, and
- * only if it was waited for or held for long enough (thesis §3.3.3). */
+/* pthread shim: intercepts the program's calls that lock, wait, unlock and create threads.
+ *
+ * While nothing records, each call only calls the real function. A hold is recorded after its
+ * release, outside of the critical section, and only if the wait or the hold was long enough
+ * (thesis §3.3.3). */
 #include "rt.h"
 
 #include <dlfcn.h>
@@ -14,7 +16,7 @@
 #define HERE __builtin_return_address(0)
 #define MAX_HELD 16u
 
-/* Finds the next definition of a symbol once. */
+/* Looks up the next definition of a symbol once. */
 #define REAL(name, version)                                                                                                                   \
     static __typeof__(name) *_Atomic real_##name;                                                                                             \
     static __attribute__((noinline)) __typeof__(name) *find_##name(void) {                                                                    \
@@ -27,13 +29,14 @@
         return LW_LIKELY(known != NULL) ? known : find_##name();                                                                              \
     }
 
-/* Of the sanitizers that have interceptors. */
+/* Symbols of the sanitizers that have interceptors. */
 extern char address_sanitizer __asm__("__asan_init") __attribute__((weak, visibility("default")));
 extern char thread_sanitizer __asm__("__tsan_init") __attribute__((weak, visibility("default")));
 
 static void *lw_find(const char *name, const char *version) {
-    /* A sanitizer's interceptor has the same name as ours, and lost to it: it has another one as well. Nothing is looked up that may
-     * not be there: dlsym would allocate its message, and an allocator that locks would come here again, and again. */
+    /* A sanitizer's interceptor has the shim's name, which the shim wins, and also a name of its
+     * own. Look up only names that exist: dlsym would allocate its error message, and an allocator
+     * that locks would come here again. */
     if (&address_sanitizer || &thread_sanitizer) {
         char intercepted[64];
         snprintf(intercepted, sizeof intercepted, "__interceptor_%s", name);
@@ -41,7 +44,8 @@ static void *lw_find(const char *name, const char *version) {
         if (sanitizer)
             return sanitizer;
     }
-    /* Without its version, dlsym answers with the oldest pthread_cond_wait, which means another structure. */
+    /* Without a version, dlsym returns the oldest pthread_cond_wait, which uses another
+     * structure. */
     void *found = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
     if (!found)
         found = dlsym(RTLD_NEXT, name);
@@ -82,10 +86,10 @@ static inline bool on(void) {
     return LW_UNLIKELY(atomic_load_explicit(&lw_locks, memory_order_relaxed) != LW_LOCKS_OFF) && lw_self != LW_NOBODY;
 }
 
-/* Whether it is known what this thread holds. */
+/* Whether this thread's holds are recorded. */
 static inline bool holds_on(void) { return atomic_load_explicit(&lw_locks, memory_order_relaxed) == LW_LOCKS_ALL; }
 
-/* ---- what this thread holds ------------------------------------------------------------------------------------------------ */
+/* ---- locks that this thread holds ------------------------------------------------------------ */
 
 struct held {
     volatile const void *lock;
@@ -93,8 +97,10 @@ struct held {
     uint64_t since;
     uint64_t wait; /* << 8 | object */
 };
-/* One structure, so that its address is found once. Holds begin at 1: below them is a lock that is none. `top` is where the newest is, in
- * bytes, which spares a multiplication wherever it is looked at. */
+/* Holds of this thread, in one structure so that its address is computed once.
+ *
+ * Holds begin at index 1; entry 0 matches no lock. `top` is the byte offset of the newest hold,
+ * which saves a multiplication at each use. */
 static __thread struct {
     struct held held[MAX_HELD + 1];
     uint64_t top;
@@ -114,7 +120,8 @@ static __attribute__((noinline)) void say(enum lw_kind kind, enum lw_object obje
         lw_push(self, LW_LOCKS, lw_pack(lock, kind | (unsigned)object << 4), (uint64_t)(uintptr_t)site, extra, time);
 }
 
-/* Holds of an earlier recording may be in the way: the locks were given back when nobody looked. */
+/* Handles a full list. It may contain holds of an earlier recording, whose locks were released
+ * while nothing recorded. */
 static __attribute__((noinline)) void acquired_many(volatile const void *lock, enum lw_object object, const void *site, uint64_t since,
                                                     uint64_t wait) {
     uint32_t session = atomic_load_explicit(&lw_session, memory_order_relaxed);
@@ -142,7 +149,7 @@ static inline __attribute__((always_inline)) void acquired(volatile const void *
         atomic_fetch_add_explicit(&lw_locks_counted, 1, memory_order_relaxed);
 }
 
-/* Takes the newest hold of `lock` off the list; false if there is none. */
+/* Removes the newest hold of `lock` from the list; false if there is none. */
 static __attribute__((noinline)) bool forget(volatile const void *lock, struct held *into) {
     for (uint64_t at = mine.top; at > 0; at -= ONE) {
         if (hold_at(at)->lock != lock)
@@ -158,7 +165,7 @@ static __attribute__((noinline)) bool forget(volatile const void *lock, struct h
 
 static __attribute__((noinline)) void released(const struct held *hold, uint64_t now, bool wanted) {
     if (hold->since < LW_GET(began))
-        return; /* taken during an earlier recording */
+        return; /* acquired during an earlier recording */
     uint64_t since = hold->since == LW_GET(slept) ? LW_GET(woke) : hold->since;
     uint64_t wait = wait_of(hold);
     uint64_t length = now > since ? now - since : 0;
@@ -172,7 +179,7 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
     }
 }
 
-/* Whether somebody waits for a lock that this thread holds, if that is easily told. */
+/* Whether a thread waits for a lock that this thread holds, where that is cheap to find out. */
 static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
 #if defined(__GLIBC__)
     return object == LW_MUTEX && ((const volatile pthread_mutex_t *)lock)->__data.__lock > 1;
@@ -182,10 +189,10 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
 #endif
 }
 
-/* ---- locks -------------------------------------------------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
-/* While nothing records, a call of ours is one jump to the real function, as it is without us: each has a pointer to what is
- * to be called now. */
+/* Defines one intercepted function. Each has a pointer to its current target. While nothing
+ * records, a call costs one jump to the real function. */
 #define SWITCHED(function, type)                                                                                                              \
     static int first_##function(type *lock);                                                                                                  \
     static int recorded_##function(type *lock);                                                                                               \
@@ -200,21 +207,23 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         int (*to)(type *) = what == LW_LOCKS_ALL ? recorded_##function : what == LW_LOCKS_WAITS ? waits_##function : first_##function;        \
         __atomic_store_n(&now_##function, to, __ATOMIC_RELEASE);                                                                              \
     }                                                                                                                                         \
-    /* A jump, so that the return address is still the program's: sanitizers would make a call of it. And one instruction, which              \
-     * compilers make of a plain load only: of an atomic one they make two. */                                                                \
+    /* A tail jump keeps the program's return address; a sanitizer would turn it into a call. The                                             \
+     * pointer is not atomic: compilers need two instructions to jump through an atomic one. */                                               \
     LW_EXPORT __attribute__((disable_sanitizer_instrumentation)) int function(type *lock) {                                                   \
         __attribute__((musttail)) return now_##function(lock);                                                                                \
     }                                                                                                                                         \
     static int recorded_##function(type *lock)
 
-/* Without a look whether it was found already: all were before anything records (`lw_shim_switch`). */
+/* Real function, without a check: `lw_shim_switch` looks up all of them before anything records. */
 #define KNOWN(name) (*atomic_load_explicit(&real_##name, memory_order_relaxed))
 
-/* `try` first: a lock that is free, as most are, was not waited for, and costs no look at an exact clock. When it was taken says the
- * coarse clock: a look at it costs next to nothing, and a lock is often given back within some nanoseconds. So waits are exact,
- * and holds are within a tick, or exact if they were waited for. */
+/* Calls `try` first: a free lock, as most are, involves no wait and no reading of an exact clock.
+ *
+ * The coarse clock gives the time of acquisition: it costs next to nothing, and a lock is often
+ * released within some nanoseconds. So waits are exact. Holds are exact to a tick, or exact if the
+ * thread waited for the lock. */
 #define LOCK(function, try, type, object_)                                                                                                    \
-    /* `first` is what the attempt said. */                                                                                                   \
+    /* `first` is the result of `try`. */                                                                                                     \
     static __attribute__((noinline)) int waited_##function(type *lock, int first, const void *site) {                                         \
         if (first != EBUSY)                                                                                                                   \
             return first;                                                                                                                     \
@@ -238,7 +247,7 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                        \
         return 0;                                                                                                                             \
     }
-/* What never waits. */
+/* For functions that never wait. */
 #define WITHOUT_WAIT(function, type)                                                                                                          \
     static int waits_##function(type *lock) { return KNOWN(function)(lock); }
 #define TRY(function, type, object_)                                                                                                          \
@@ -250,7 +259,7 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         return result;                                                                                                                        \
     }
 #define UNLOCK(function, type, object_)                                                                                                       \
-    /* Not the lock that was taken last, or none that we know. */                                                                             \
+    /* Releases a lock that is not the newest hold, or that has no hold. */                                                                   \
     static __attribute__((noinline)) int unlock_other_##function(type *lock) {                                                                \
         struct held hold;                                                                                                                     \
         bool known = forget(lock, &hold);                                                                                                     \
@@ -260,7 +269,8 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
             released(&hold, now, false);                                                                                                      \
         return result;                                                                                                                        \
     }                                                                                                                                         \
-    /* Waited for, or the clock went on meanwhile. The exact clock may be ahead of the coarse one: then it has just been taken. */            \
+    /* Releases a lock that was waited for, or during whose hold the clock ticked. `since` may be                                             \
+     * exact and ahead of the coarse clock; the lock was then just acquired. */                                                               \
     static __attribute__((noinline)) int unlock_long_##function(type *lock, uint64_t top) {                                                   \
         const struct held *hold = hold_at(top);                                                                                               \
         bool exact = wait_of(hold) != 0;                                                                                                      \
@@ -320,7 +330,7 @@ LW_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *lock, const struct timesp
     return result;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* A wait for a condition ends the hold of its mutex and begins another. */
 static void waited(pthread_cond_t *condition, pthread_mutex_t *lock, const void *site, const struct held *before, bool known,
@@ -356,7 +366,7 @@ LW_EXPORT int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t 
     return result;
 }
 
-/* Wait of std::condition_variable. */
+/* Used by std::condition_variable. */
 LW_EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *lock, clockid_t clock, const struct timespec *until) {
     if (LW_LIKELY(!on()))
         return get_pthread_cond_clockwait()(condition, lock, clock, until);
@@ -394,7 +404,7 @@ LW_EXPORT int pthread_join(pthread_t thread, void **value) {
     return result;
 }
 
-/* ---- threads, and the end of the process ---------------------------------------------------------------------------------------- */
+/* ---- threads, and the end of the process ----------------------------------------------------- */
 
 struct start {
     void *(*routine)(void *);
@@ -421,7 +431,8 @@ LW_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes
     return result;
 }
 
-/* Ends without destructors: what is recorded goes out first. A child of vfork is not the process that records. */
+/* Ends the process without destructors, so the recording is completed first. A child of vfork is
+ * not the recorded process. */
 LW_EXPORT _Noreturn void _exit(int status) {
     lw_finish_process();
     get__exit()(status);

@@ -1,6 +1,8 @@
-/* Filters of system calls (seccomp) that the program installs: the kernel may end the whole process for a call of ours that the
- * filter does not list. So the recording ends in order just before, all threads of the run-time end, and it makes no system call
- * in this process or in children forked from it any more. */
+/* System-call filters (seccomp) that the program installs.
+ *
+ * The kernel may kill the process for a system call that the filter does not list. So the recording
+ * ends properly before the filter is installed, and all threads of the run-time end. After that,
+ * the run-time makes no system call in this process or its forked children. */
 #include "rt.h"
 
 #include <dlfcn.h>
@@ -12,8 +14,10 @@
 #define PR_SET_SECCOMP 22
 #endif
 
-/* The next definition, such as of another library that is preloaded; NULL until a recording may begin. Before, and in programs
- * that are not recorded, nothing is looked up: an allocator may come here while it makes itself ready. */
+/* Next definitions, such as of another preloaded library. NULL until a recording may begin.
+ *
+ * In programs that are not recorded, nothing is looked up: an allocator may call these functions
+ * while it initializes itself. */
 long (*lw_next_syscall)(long, ...) __attribute__((visibility("hidden")));
 static int (*next_prctl)(int, unsigned long, unsigned long, unsigned long, unsigned long);
 
@@ -35,8 +39,9 @@ LW_EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long 
 }
 
 #if defined(__x86_64__)
-/* As the C library's, with one comparison in front: arguments move by one register, and an error goes to errno. In assembly, since
- * a call that makes a thread or shares this stack must find nothing on it that is ours. */
+/* Like the C library's function, with one comparison in front. The arguments move by one register,
+ * and an error goes to errno. In assembly, because a call may create a thread or share this stack,
+ * and must then find nothing of the run-time on it. */
 __asm__(".text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"

@@ -1,5 +1,8 @@
-/* What is known of each function that has a sled: how often it is called, and for how long. Calls are counted for some milliseconds at a
- * time by a stub of two instructions each, to which the jump at the function's entry leads then: so they cost nothing in between. */
+/* Sites: how often each function with a sled is called, and for how long.
+ *
+ * Calls are counted for some milliseconds at a time. Meanwhile the jump at a function's entry leads
+ * to a stub of two instructions, which counts the call. So counting costs nothing at other
+ * times. */
 #include "sleds.h"
 
 #include <stdlib.h>
@@ -9,18 +12,18 @@
 
 static struct lw_sites *all;
 
-/* By address, for the ticking thread: open addressing. */
+/* Index of sites by function address, for the clock thread. Open addressing. */
 static atomic_flag index_lock = ATOMIC_FLAG_INIT;
 static struct lw_site **places;
 static size_t place_mask;
 static bool is_indexed;
 static _Atomic uint64_t watch_from = UINT64_MAX, watch_until;
 
-/* ---- by address -------------------------------------------------------------------------------------------------------------- */
+/* ---- index by address ------------------------------------------------------------------------ */
 
 static size_t place_of(uintptr_t entry) { return (size_t)((entry >> 3) * 0x9e3779b97f4a7c15u >> 20) & place_mask; }
 
-/* Whether all sites have a place. */
+/* Rebuilds the index. False if there is no memory for it. */
 static bool make_index(void) {
     size_t sites = 0, room = 1024;
     for (const struct lw_sites *each = all; each; each = each->next)
@@ -73,7 +76,7 @@ void lw_sites_saw(const struct lw_event *event) {
 }
 
 struct lw_sites *lw_sites_first(void) {
-    /* Of modules that have gone nobody knows any more. */
+    /* Unmap the sites of unloaded modules. */
     lw_lock(&index_lock);
     for (struct lw_sites **from = &all; *from;) {
         struct lw_sites *each = *from;
@@ -99,18 +102,19 @@ void lw_sites_forget(struct lw_sites *sites) {
 
 #if defined(__x86_64__)
 
-/* ---- stubs --------------------------------------------------------------------------------------------------------------------- */
+/* ---- stubs ----------------------------------------------------------------------------------- */
 
-/* Two for each function: one for its twin, one for its body. */
+/* Each function has two stubs: one for its instrumented copy, one for its own body. */
 #define STUB_BYTES 16u
 #define SLED_BYTES 5
-/* A jump reaches this far, less what a module and its stubs may be long. */
+/* Half of a jump's reach: the other half is for the length of a module and its stubs. */
 #define REACH (1ull << 30)
 #define STEP (1ull << 24)
 
 static uint8_t *at(const int32_t *field) { return (uint8_t *)field + *field; }
 
-/* Memory in reach of an address: the next that is free below it, else above. Away from where an allocator's memory grows. */
+/* Maps memory within a jump's reach of `address`: the next free range below, otherwise above. Below
+ * is preferred because an allocator's memory does not grow there. */
 static uint8_t *memory_near(uintptr_t address, size_t bytes) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = address & ~(page - 1);
     for (int up = 0; up < 2; up++)
@@ -122,7 +126,7 @@ static uint8_t *memory_near(uintptr_t address, size_t bytes) {
             void *got = mmap((void *)wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
             if ((uintptr_t)got == wanted)
                 return got;
-            /* Kernels before 4.17 take the address for a wish. */
+            /* Kernels before 4.17 treat the address as a hint. */
             if (got != MAP_FAILED)
                 munmap(got, bytes);
         }
@@ -134,7 +138,8 @@ static void put_difference(uint8_t *into, const volatile void *to) {
     memcpy(into, &distance, sizeof distance);
 }
 
-/* inc qword [counter]; jmp to. No other register changes, and flags mean nothing at a function's entry. */
+/* Writes `inc qword [counter]; jmp to`. Only the flags change, which have no meaning at a
+ * function's entry. */
 static void put_stub(uint8_t *stub, const volatile uint64_t *counter, const uint8_t *to) {
     static const uint8_t increment[] = {0x48, 0xff, 0x05};
     memcpy(stub, increment, sizeof increment);

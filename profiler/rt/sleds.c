@@ -1,5 +1,6 @@
-/* The jumps at functions' entries: written while something records, and taken back when it stops. Threads of the program run through them
- * meanwhile. Which functions have any is the compiler plugin's decision (`pass/Sleds.cpp`). */
+/* Jumps at functions' entries: written while something records, and removed when it stops. Threads
+ * of the program execute these entries meanwhile. The compiler plugin decides which functions have
+ * one (`pass/Sleds.cpp`). */
 #include "sleds.h"
 
 #include <elf.h>
@@ -20,14 +21,15 @@ static struct lw_sleds_count counts;
 
 #if defined(__x86_64__)
 
-/* ---- a module's parts ------------------------------------------------------------------------------------------------- */
+/* ---- parts of a module ----------------------------------------------------------------------- */
 
 struct segment {
     uintptr_t begin, end;
     int protection;
 };
 
-/* The module's segment number `which` in memory; false behind the last. Those that aren't loaded are empty. */
+/* Describes segment number `which` of the module in memory; false behind the last. A segment that
+ * is not loaded is empty. */
 static bool segment_of(const struct lw_sleds *sleds, int which, struct segment *into) {
     const Elf64_Ehdr *elf = sleds->elf;
     const Elf64_Phdr *headers = (const void *)((const char *)elf + elf->e_phoff);
@@ -47,7 +49,7 @@ static bool segment_of(const struct lw_sleds *sleds, int which, struct segment *
     return true;
 }
 
-/* The table around the module's own entry, as far as there are others beside it. */
+/* Finds the table around the module's own entry: all adjacent entries. */
 static void find_table(struct lw_sleds *sleds) {
     struct segment segment;
     sleds->begin = sleds->end = sleds->own;
@@ -61,7 +63,7 @@ static void find_table(struct lw_sleds *sleds) {
     }
 }
 
-/* ---- one sled ---------------------------------------------------------------------------------------------------------- */
+/* ---- one sled -------------------------------------------------------------------------------- */
 
 #define SLED_BYTES 5u
 static const uint8_t nop[SLED_BYTES] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
@@ -74,7 +76,8 @@ static void jump_to(uint8_t bytes[SLED_BYTES], const uint8_t *entry, const uint8
     memcpy(bytes + 1, &distance, sizeof distance);
 }
 
-/* Whether a sled is as this run-time left it: nothing but its own nop or one of its own jumps is ever replaced, and no debugger's breakpoint. */
+/* Whether the entry holds the nop or a jump of this run-time. Nothing else is ever replaced, such
+ * as a debugger's breakpoint. */
 static bool is_ours(const struct lw_sleds *sleds, const struct lw_sled *sled, const uint8_t *entry) {
     uint8_t jump[SLED_BYTES];
     if (memcmp(entry, nop, SLED_BYTES) == 0)
@@ -87,7 +90,7 @@ static bool is_ours(const struct lw_sleds *sleds, const struct lw_sled *sled, co
     return entry[0] == 0xe9 && lw_sites_is_stub(sleds->sites, entry + SLED_BYTES + distance);
 }
 
-/* What is to be at this sled's entry. */
+/* Chooses the bytes for this sled's entry. */
 static void bytes_for(const struct lw_sleds *sleds, const struct lw_sled *sled, enum lw_sled_state state, uint8_t bytes[SLED_BYTES]) {
     const uint8_t *entry = at(&sled->entry), *to = at(&sled->twin);
     if (sleds->sites) {
@@ -104,8 +107,8 @@ static void bytes_for(const struct lw_sleds *sleds, const struct lw_sled *sled, 
         jump_to(bytes, entry, to);
 }
 
-/* Puts `to` at an entry, by one store of an aligned word: a thread finds the one instruction or the other. False if something else is
- * there. */
+/* Writes `to` at an entry by one store of an aligned word: a thread executes either the old
+ * instruction or the new one. False if the entry holds something else. */
 static bool exchange(const struct lw_sleds *sleds, const struct lw_sled *sled, uint8_t *entry, const uint8_t to[SLED_BYTES]) {
     uint64_t offset = (uintptr_t)entry & 7;
     if (memcmp(entry, to, SLED_BYTES) == 0)
@@ -124,9 +127,10 @@ static bool is_within(const struct lw_sled *sled, const struct segment *segment)
     return sled->entry != 0 && entry >= segment->begin && entry + SLED_BYTES <= segment->end;
 }
 
-/* ---- a module ---------------------------------------------------------------------------------------------------------- */
+/* ---- a module -------------------------------------------------------------------------------- */
 
-/* The sleds of a module that are in this segment. How many there are; how many could not be changed goes into `counts`. */
+/* Switches the module's sleds in this segment. Returns their number; adds those that could not be
+ * changed to `counts`. */
 static uint64_t switch_segment(const struct lw_sleds *sleds, const struct segment *segment, enum lw_sled_state state) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = UINTPTR_MAX, last = 0;
     uint64_t number = 0;
@@ -142,7 +146,8 @@ static uint64_t switch_segment(const struct lw_sleds *sleds, const struct segmen
         return 0;
     first &= ~(page - 1);
     size_t length = ((last + SLED_BYTES + page - 1) & ~(page - 1)) - first;
-    /* Threads run here: the pages must remain executable. Where a program has forbidden that pages are both, it is left as it is. */
+    /* Threads execute these pages, so they must stay executable. If the program has forbidden pages
+     * that are writable and executable, its functions stay unchanged. */
     if (mprotect((void *)first, length, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
         counts.error = errno;
         counts.refused += number;
@@ -173,11 +178,12 @@ static void switch_module(struct lw_sleds *sleds, enum lw_sled_state state) {
             seen += switch_segment(sleds, &segment, state);
     counts.all += all;
     counts.strange += all - seen;
-    /* What was refused may be tried again, by a child, and need not be taken back. */
+    /* A refused switch may be tried again, by a child, and needs no undoing. */
     sleds->patched = state != LW_SLEDS_OFF && counts.refused == refused;
 }
 
-/* Other CPUs go on with what is in memory now. Without the system call they do so a little later. */
+/* Makes other CPUs execute the new instructions now. Without the system call they do so a little
+ * later. */
 static void let_all_see(void) {
 #if defined(SYS_membarrier)
     static bool registered;
@@ -207,7 +213,7 @@ static void add(struct lw_sleds *sleds) {
 
 void lw_sleds_switch(enum lw_sled_state state) {
     lw_lock(&lock);
-    /* The program's own, which so need not wait for its turn among constructors. */
+    /* Add the program's own table here, independently of the order of constructors. */
     add(&own_sleds);
     wanted = state != LW_SLEDS_OFF;
     counts = (struct lw_sleds_count){0};
@@ -245,7 +251,8 @@ void lw_sleds_let_go(void) {
     lw_unlock(&lock);
 }
 
-/* Libraries call these from their constructors and destructors, before and after the rest of their code can run. */
+/* A library's constructor adds its table before its other code can run; its destructor removes the
+ * table after that. */
 void __leeward_sleds_add(struct lw_sleds *sleds) {
     lw_lock(&lock);
     add(sleds);

@@ -1,6 +1,8 @@
-/* Symbols that shared libraries are linked with: the same as the run-time's, weak, doing nothing. In a program with the
- * run-time (linked or preloaded) its symbols come first and these are never used; in any other the library works as if it
- * weren't instrumented. */
+/* Weak symbols with which shared libraries are linked: the same as the run-time's, but without
+ * effect.
+ *
+ * In a program with the run-time (linked or preloaded), the run-time's symbols come first and these
+ * are unused. In any other program the library works as if it were not instrumented. */
 #include "leeward_profile.h"
 
 #include "abi.h"
@@ -22,7 +24,7 @@ STUB void leeward_req_end(uint64_t id) { (void)id; }
 STUB void leeward_req_end_all(void) {}
 STUB uint64_t __leeward_next_request(void) { return 0; }
 
-/* The library's table of sleds, which the program's run-time patches by. */
+/* Table of the library's sleds, which the program's run-time patches. */
 LW_DECLARE_SLEDS
 
 /* Before the library's other constructors, and after its other destructors. */

@@ -1,4 +1,5 @@
-/* Threads of the program and their rings: made with the first event, given back by the thread's end, used again. */
+/* Records of the program's threads, with their rings. A thread creates its record with its first
+ * event, gives it back when it ends, and a later thread reuses it. */
 #include "rt.h"
 
 #include <pthread.h>
@@ -24,7 +25,7 @@ struct lw_thread *lw_thread_at(uint32_t slot) { return atomic_load_explicit(&lw_
 
 uint32_t lw_thread_next_number(void) { return atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed); }
 
-/* Runs in the thread that ends. Its later events (of other destructors) are nobody's. */
+/* Runs in the ending thread. Later events of the thread (in other destructors) are not recorded. */
 static void on_thread_exit(void *value) {
     struct lw_thread *thread = value;
     lw_self = LW_NOBODY;
@@ -32,7 +33,8 @@ static void on_thread_exit(void *value) {
     lw_lock(&thread->shadow_lock);
     thread->shadow = NULL;
     lw_unlock(&thread->shadow_lock);
-    /* While nothing records there is no ticker that would see to the rest; and a filter may forbid system calls by then. */
+    /* While nothing records, no clock thread would drain this record, so free it here. A filter may
+     * then forbid system calls. */
     bool idle = atomic_load(&lw_phase) == LW_OFF;
     char name[16] = "";
     if (!idle)
@@ -59,7 +61,7 @@ static void *map(size_t bytes) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* A record that nobody uses, or a new one. With the registry's lock held. */
+/* Finds a free record, or creates one. The caller holds the registry's lock. */
 static struct lw_thread *find_free(void) {
     uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_relaxed);
     for (uint32_t slot = 0; slot < slots; slot++) {
@@ -80,9 +82,9 @@ static struct lw_thread *find_free(void) {
     return thread;
 }
 
-/* The free record becomes this thread's. With the registry's lock held. */
+/* Assigns a free record to this thread. The caller holds the registry's lock. */
 static void take(struct lw_thread *thread) {
-    /* The ring goes on where its last thread left it: the ticker may be looking. */
+    /* The ring continues at its previous thread's position: the clock thread may be reading it. */
     uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_acquire);
     thread->tail_seen = tail > thread->writing->from ? tail : thread->writing->from;
     thread->busy = false;
@@ -91,7 +93,7 @@ static void take(struct lw_thread *thread) {
         thread->lost_told[topic] = 0;
     }
     thread->tid = (pid_t)syscall(SYS_gettid);
-    /* The scheduler's events may have come first. */
+    /* Scheduler events may have numbered this thread already. */
     if (!lw_sched_number(thread->tid, &thread->number))
         thread->number = lw_thread_next_number();
     thread->started = lw_now();
@@ -106,7 +108,8 @@ static void take(struct lw_thread *thread) {
 struct lw_thread *lw_thread_make(void) {
     if (!have_key)
         return NULL;
-    /* Against a signal handler that comes here, too, while we hold the lock. */
+    /* A signal handler may also come here while this thread holds the lock; it must not create a
+     * record. */
     lw_self = LW_NOBODY;
     lw_lock(&registry);
     struct lw_thread *thread = find_free();

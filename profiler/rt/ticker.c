@@ -1,5 +1,7 @@
-/* The thread that makes the clock tick. Between two ticks it empties the threads' rings into blocks, a few events at a time,
- * so that the clock isn't kept waiting; with the `scan` engine it also looks at the shadow stacks. It never touches the
+/* Clock thread: makes the clock tick.
+ *
+ * Between two ticks it moves events from the threads' rings into blocks, a few at a time, so that
+ * no tick is late. With the `scan` engine it also reads the shadow stacks. It never writes to the
  * disk. */
 #include "pace.h"
 #include "sleds.h"
@@ -8,27 +10,29 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-/* Looking at a ring takes lines away from the thread that writes it, which it needs for its next event: seldom, and then
- * everything that is there. A ring of 8,192 entries lasts for 8 ms at a million events per second. */
+/* Reading a ring takes cache lines from its thread, which needs them for its next event. So the
+ * clock thread reads rings seldom, and then all events in them. A ring of 8,192 entries lasts for 8
+ * ms at a million events per second. */
 #define SWEEP_PAUSE 200000u
-/* Events that are emptied between two looks at the clock: about a quarter of a microsecond. */
+/* Events moved between two readings of the clock: about a quarter of a microsecond. */
 #define AT_ONCE 4
-/* A block with anything in it is handed in after this time. */
+/* A block that is not empty is handed in after this time. */
 #define BLOCK_AGE 100000000u
 
 _Alignas(128) LW_EXPORT struct lw_clock lw_clock = {.threshold = UINT64_MAX, .lock_threshold = UINT64_MAX};
 
 _Atomic uint64_t lw_lost_total;
+_Atomic bool lw_ticker_unpinned;
 uint64_t lw_events_taken;
 _Atomic bool lw_recording;
 
 static _Atomic bool stop, running;
 static enum lw_engine engine;
 
-/* ---- the slow path of instrumented functions ------------------------------------------------------------------------- */
+/* ---- the slow path of instrumented functions ------------------------------------------------- */
 
-/* The thread's first event, and calls that began before the clock did or while it slept. Apart from the rest, which so calls
- * nothing and has few registers to save. */
+/* Records the thread's first event, and calls that began before the clock did or while it slept. A
+ * separate function, so that `record` calls nothing else and saves few registers. */
 LW_PRESERVE static __attribute__((noinline)) void seldom(uint64_t start, uint64_t end, const void *function, const void *caller) {
     struct lw_thread *self = lw_thread_self();
     if (!self)
@@ -46,8 +50,8 @@ LW_PRESERVE static __attribute__((noinline)) void seldom(uint64_t start, uint64_
     lw_push(self, LW_CALLS, lw_pack(function, kind), (uint64_t)(uintptr_t)caller, start, end);
 }
 
-/* A tick of a clock that is coarser than it should be falls into many a short call, which then looks as long as that tick. Whether the call
- * is so short that it would not have been recorded: as far as is known, it lasted from that tick to now. */
+/* Whether a call is too short to be recorded although a coarse tick fell into it and makes it look
+ * as long as that tick. As far as is known, the call lasted from the tick until now. */
 LW_PRESERVE static __attribute__((noinline)) bool is_short(uint64_t end) { return lw_now() - end < lw_config.threshold; }
 
 LW_PRESERVE static __attribute__((noinline)) void record(uint64_t start, uint64_t end, const void *function, const void *caller) {
@@ -59,13 +63,13 @@ LW_PRESERVE static __attribute__((noinline)) void record(uint64_t start, uint64_
     lw_push(self, LW_CALLS, lw_pack(function, LW_CALL), (uint64_t)(uintptr_t)caller, start, end);
 }
 
-/* Most calls that a tick falls into are short: they save no register. */
+/* Most calls into which a tick falls are short: for these, no register is saved. */
 LW_EXPORT LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
     if (end - start >= LW_GET(threshold))
         record(start, end, function, caller);
 }
 
-/* ---- emptying the rings ------------------------------------------------------------------------------------------------ */
+/* ---- emptying the rings ---------------------------------------------------------------------- */
 
 static void hand_in(struct lw_thread *thread) {
     struct lw_block *block = thread->block;
@@ -93,7 +97,7 @@ void lw_emit(struct lw_thread *thread, enum lw_topic topic, const struct lw_even
         hand_in(thread);
 }
 
-/* Events that found no room since this was last said. */
+/* Writes how many events were lost since this was last written. */
 static void tell_lost(struct lw_thread *thread, uint64_t now) {
     for (int topic = 0; topic < LW_TOPICS; topic++) {
         uint64_t lost = atomic_load_explicit(&thread->lost[topic], memory_order_relaxed);
@@ -109,7 +113,8 @@ static void tell_lost(struct lw_thread *thread, uint64_t now) {
     }
 }
 
-/* The thread has ended and its ring is empty: its last block says so. False if there was no block to be had. */
+/* Hands in the last block of a thread that has ended and whose ring is empty. False if no block was
+ * free. */
 static bool bury(struct lw_thread *thread, uint64_t now) {
     lw_scan_forget(thread, now);
     tell_lost(thread, now);
@@ -122,11 +127,12 @@ static bool bury(struct lw_thread *thread, uint64_t now) {
     return true;
 }
 
-/* Where the sweep over all threads has come to. */
+/* Position of the sweep over all threads' rings. */
 struct sweep {
     uint32_t slot;
     bool under_way;
-    /* How far this thread's ring is emptied: its head is looked at once per sweep. */
+    /* Whether `head` has been read: a sweep reads it once per thread, and empties the ring up to
+     * there. */
     bool looked;
     uint64_t head;
     int life;
@@ -139,7 +145,7 @@ static bool next_thread(struct sweep *sweep) {
     return true;
 }
 
-/* Empties at most AT_ONCE entries. Whether there is more to do in this sweep. */
+/* Moves at most AT_ONCE events into a block. Returns whether more is to be done in this sweep. */
 static bool sweep_step(struct sweep *sweep, uint64_t now) {
     if (!sweep->under_way) {
         if (now < sweep->next)
@@ -155,7 +161,7 @@ static bool sweep_step(struct sweep *sweep, uint64_t now) {
     }
     struct lw_thread *thread = lw_thread_at(sweep->slot);
     if (!sweep->looked) {
-        /* In this order: once it has exited, nothing more comes. */
+        /* Read `life` before `head`: a thread that has exited adds no event. */
         sweep->life = atomic_load_explicit(&thread->life, memory_order_acquire);
         if (sweep->life == LW_FREE || sweep->life == LW_DRAINED)
             return next_thread(sweep);
@@ -166,7 +172,7 @@ static bool sweep_step(struct sweep *sweep, uint64_t now) {
     for (int n = 0; tail != sweep->head && n < AT_ONCE; n++, tail++) {
         struct lw_block *block = block_of(thread, now);
         if (!block)
-            break; /* the disk is slow: what is in the ring waits there */
+            break; /* the disk is slow: events stay in the ring */
         const struct lw_event *event = lw_ring_entry(thread, tail);
         lw_block_append(block, event);
         lw_sites_saw(event);
@@ -186,7 +192,7 @@ static bool sweep_step(struct sweep *sweep, uint64_t now) {
     return next_thread(sweep);
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------------------------------- */
+/* ---- ticks and the end ----------------------------------------------------------------------- */
 
 static void publish(uint64_t now, uint64_t before) {
     if (LW_GET(coarse))
@@ -195,7 +201,7 @@ static void publish(uint64_t now, uint64_t before) {
     lw_pace_ticked(before, now);
 }
 
-/* Everything that is in the rings goes out, as far as blocks can be had within a second. */
+/* Moves all events out of the rings, as far as blocks become free within a second. */
 static void finish(void) {
     uint64_t deadline = lw_now() + 1000000000u;
     lw_scan_finish(lw_now());
@@ -221,13 +227,13 @@ static void finish(void) {
     }
 }
 
-/* ---- a program that does nothing ----------------------------------------------------------------------------------------- */
+/* ---- idle programs --------------------------------------------------------------------------- */
 
-/* Whether anything but our own threads runs is looked at this often. */
+/* Interval of the checks whether any thread of the program runs. */
 #define IDLE_LOOK 100000000u
-/* How long the clock sleeps at a time while nothing does. */
+/* Length of one sleep of the clock thread while the program is idle. */
 #define IDLE_NAP 1000000u
-/* CPU time that counts as running: more than our accounts may be off. */
+/* CPU time that counts as activity, more than the readings' error. */
 #define IDLE_NOISE 20000u
 
 static uint64_t cpu_time(clockid_t which) {
@@ -237,7 +243,6 @@ static uint64_t cpu_time(clockid_t which) {
 
 static clockid_t own_clock;
 
-/* CPU time of the program's own threads. */
 uint64_t lw_program_time(void) {
     uint64_t all = cpu_time(CLOCK_PROCESS_CPUTIME_ID);
     uint64_t ours = cpu_time(own_clock) + cpu_time(lw_control_clock());
@@ -248,7 +253,7 @@ struct idle {
     uint64_t look, used, since;
 };
 
-/* Whether the program has done nothing for so long that the clock may sleep. */
+/* Whether the program has been idle for so long that the clock thread may sleep. */
 static bool is_idle(struct idle *idle, uint64_t now) {
     if (lw_config.idle == 0 || now < idle->look)
         return false;
@@ -261,7 +266,8 @@ static bool is_idle(struct idle *idle, uint64_t now) {
     return now - idle->since >= lw_config.idle;
 }
 
-/* Naps until the program runs again. A function that is entered meanwhile reads an old time: the slow path puts it right. */
+/* Sleeps until the program runs again. A function that is entered meanwhile reads an old time,
+ * which the slow path corrects. */
 static void sleep_while_idle(struct idle *idle, struct sweep *sweep) {
     LW_SET(slept, LW_GET(now));
     while (!atomic_load_explicit(&stop, memory_order_relaxed) && lw_program_time() <= idle->used + IDLE_NOISE) {
@@ -275,20 +281,20 @@ static void sleep_while_idle(struct idle *idle, struct sweep *sweep) {
     idle->look = 0;
 }
 
-/* ---- the clock ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the clock ------------------------------------------------------------------------------- */
 
 static void *ticker(void *unused) {
     (void)unused;
     if (pthread_getcpuclockid(pthread_self(), &own_clock) != 0)
         own_clock = CLOCK_THREAD_CPUTIME_ID;
-    /* This one alone: where the thread that writes shares its CPU, the clock stands still for 80 us at a time, and whatever runs then
-     * looks that long. */
+    /* Only the clock thread goes to this CPU. If the thread that writes shared it, the clock would
+     * stall for 80 us at a time, and calls that run then would look that long. */
     if (lw_config.cpu >= 0) {
         cpu_set_t cpus;
         CPU_ZERO(&cpus);
         CPU_SET((unsigned)lw_config.cpu, &cpus);
         if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
-            lw_writer_note(1, 0, "the ticking thread could not be put on the CPU that was asked for");
+            atomic_store(&lw_ticker_unpinned, true);
     }
     prctl(PR_SET_TIMERSLACK, 1);
     uint64_t tick = lw_config.tick;
@@ -328,7 +334,8 @@ bool lw_ticker_start(enum lw_engine which) {
     engine = which;
     atomic_store(&stop, false);
     uint64_t now = lw_now();
-    /* Differences of the clock are whole ticks, give or take how late a tick is. */
+    /* Only the clock thread goes to this CPU. If the control thread shared it, the clock would
+     * stall for 80 us at a time. Calls that run then would look that long. */
     uint64_t slack = lw_config.tick / 2;
     LW_SET(began, now);
     LW_SET(slept, UINT64_MAX);
@@ -349,7 +356,7 @@ bool lw_ticker_start(enum lw_engine which) {
 void lw_ticker_stop(void) {
     atomic_store(&lw_recording, false);
     atomic_store(&stop, true);
-    /* It needs blocks to come to an end, and we are who gives them back. */
+    /* The clock thread needs free blocks to finish, and this thread gives them back. */
     while (atomic_load(&running)) {
         lw_writer_step();
         lw_sleep(200000);

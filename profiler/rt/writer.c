@@ -1,5 +1,7 @@
-/* What stands in a trace: each segment begins with its header, modules and threads, for a reader that has only this one; then events, and
- * whatever else happens. Files are file.c's business. Only the control thread is here. */
+/* Contents of a trace: its blocks except the events' encoding. file.c writes the files.
+ *
+ * Each segment begins with its header, modules and threads, for a reader that has only this one.
+ * Then events and other blocks follow. Only the control thread runs this code. */
 #include "file.h"
 #include "pace.h"
 
@@ -22,12 +24,12 @@ static uint8_t trace_id[16];
 static uint64_t anchor, wall_anchor;
 static enum lw_engine trace_engine;
 static uint8_t scratch[16 + PAYLOAD_ROOM];
-/* As the last header has it. */
+/* Command line as in the last header. */
 static char command[4096];
 
 static struct lw_payload payload(void) { return (struct lw_payload){.bytes = scratch + 16, .room = PAYLOAD_ROOM}; }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static uint64_t wall_clock(void) {
     struct timespec t;
@@ -36,7 +38,8 @@ static uint64_t wall_clock(void) {
 }
 
 static void write_header(void) {
-    static const uint8_t scale[8] = {0, 0, 0, 0, 1, 0, 0, 0}; /* 2^32: the clock counts nanoseconds */
+    /* 2^32: the clock counts nanoseconds */
+    static const uint8_t scale[8] = {0, 0, 0, 0, 1, 0, 0, 0};
     struct lw_payload p = payload();
     lw_put_bytes(&p, trace_id, sizeof trace_id);
     lw_put_bytes(&p, scale, sizeof scale);
@@ -59,7 +62,8 @@ static void write_header(void) {
     lw_file_write_block(LW_BLOCK_HEADER, scratch, p.length);
 }
 
-/* The command line as it is now: a server may have titled this process since. Whether it is another than the last one. */
+/* Reads the current command line: a server may have changed the title of its process. Returns
+ * whether it differs from the last one. */
 static bool read_command(void) {
     static char now[sizeof command];
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -73,14 +77,14 @@ static bool read_command(void) {
     while (length > 0 && now[length - 1] == ' ')
         length--;
     now[length] = '\0';
-    /* What can't be read any more is no news. */
+    /* A command line that can't be read any more is no change. */
     if (length == 0 || strcmp(now, command) == 0)
         return false;
     strcpy(command, now);
     return true;
 }
 
-/* A reader takes the last header's command line. */
+/* Writes another header if the command line has changed: a reader takes the last one. */
 static void follow_command(void) {
     if (read_command())
         write_header();
@@ -132,7 +136,7 @@ void lw_writer_name_thread(uint32_t number, int tid) {
     write_thread(&silent);
 }
 
-/* All that live, for a reader that has this segment only. */
+/* Writes all live threads, for a reader that has only this segment. */
 static void write_threads(void) {
     uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
     for (uint32_t slot = 0; slot < slots && !lw_file_has_failed(); slot++) {
@@ -142,7 +146,7 @@ static void write_threads(void) {
     }
 }
 
-/* Labels that this segment does not have yet. */
+/* Writes the labels that this segment does not have yet. */
 static void write_labels(void) {
     for (;;) {
         struct lw_payload p = payload();
@@ -153,7 +157,8 @@ static void write_labels(void) {
     }
 }
 
-/* One block: all sums, and as many pauses as fit. */
+/* Writes one block with all sums and as many stalls as fit. Returns whether more stalls may be
+ * left. */
 static bool write_pace(uint64_t now) {
     /* Each takes at most 28 bytes. */
     enum { ROOM = PAYLOAD_ROOM / 32 };
@@ -205,7 +210,7 @@ void lw_writer_note(int level, int topic, const char *text) {
     lw_file_write_block(LW_BLOCK_NOTE, scratch, p.length);
 }
 
-/* ---- segments ------------------------------------------------------------------------------------------------------------ */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 static bool open_segment(void) {
     if (!lw_file_open_segment())
@@ -228,7 +233,7 @@ static void rotate(void) {
         lw_file_fail();
 }
 
-/* ---- the trace ------------------------------------------------------------------------------------------------------------ */
+/* ---- the trace ------------------------------------------------------------------------------- */
 
 bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room) {
     trace_engine = engine;

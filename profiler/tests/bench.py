@@ -1,10 +1,12 @@
-"""What the tests of the pass and the run-time share: compiling with the plugin, running, reading traces, and asking a program's socket. Not a
-program."""
+"""Shared by the tests of the pass and the run-time. Not a program.
+
+Compiles with the plugin, runs programs, reads traces, and sends commands to a program's socket.
+"""
 import os, re, shutil, signal, socket, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ATTEMPTS = 6
-LIMIT = 120  # seconds for a program that hangs
+LIMIT = 120  # seconds after which a program counts as hung
 SLOW = r"^call \d+ -?\d+ (\d{7,}) .*%s"
 
 
@@ -20,7 +22,8 @@ class Bench:
         self.sanitizer = options.sanitizer
         self.sanitized = bool(options.sanitizer)
         if self.sanitized:
-            # What the run-time is asked about is itself: a leak of a program that ends by _exit is none.
+            # The sanitizer is to check the run-time: memory of a program that ends by _exit is no
+            # leak.
             self.extra += ["-fsanitize=" + options.sanitizer, "-fno-sanitize-recover=all"]
             os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
             os.environ["TSAN_OPTIONS"] = "die_after_fork=0:atexit_sleep_ms=0"
@@ -45,7 +48,7 @@ class Bench:
         self.call(line)
 
     def call(self, line, **more):
-        # A session of its own, so that nothing outlives a program that hangs: it may have forked.
+        # A session of its own, so that `killpg` also ends forked children of a program that hangs.
         running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **more)
         try:
             stdout, stderr = running.communicate(timeout=LIMIT)
@@ -54,7 +57,7 @@ class Bench:
             running.wait()
             raise Failed(f"{' '.join(line)} hung for {LIMIT} s")
         except BaseException:
-            # Whoever ends the tests ends what they started.
+            # If the tests are ended, the program ends with them.
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
             raise
@@ -75,7 +78,7 @@ class Bench:
         return self.call([sys.executable, os.path.join(HERE, "decode.py"), folder]).stdout
 
     def recorded(self, line, options, patterns, env=None):
-        """Runs until a trace holds everything; the last trace's text."""
+        """Runs until a trace matches all patterns (ATTEMPTS at most); returns that trace's text."""
         for attempt in range(ATTEMPTS):
             folder = os.path.join(self.tmp, "trace")
             shutil.rmtree(folder, ignore_errors=True)
@@ -90,7 +93,7 @@ class Bench:
 def ask(pid, line):
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.settimeout(20)
-    # The thread that listens may not have come to it yet.
+    # The run-time's thread may not listen yet.
     for attempt in range(200):
         try:
             peer.connect(f"\0leeward-profile-{pid}")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Reads a trace for the tests of the run-time, from docs/trace-format.md alone: a second opinion on the writer, not a tool.
+"""Reads a trace for the tests of the run-time. Not a tool for users.
 
-Prints one line per event: KIND thread start duration rest, addresses as function names where `nm` knows them.
-Exits with 1 and a message for anything that the format doesn't allow.
+It is written from docs/trace-format.md alone, so it checks the writer independently. Prints one
+line per event: KIND thread start duration rest. Addresses become function names where `nm` knows
+them. Exits with 1 and a message for anything that the format does not allow.
 """
 import bisect, glob, os, struct, subprocess, sys
 
@@ -220,7 +221,7 @@ class Names:
             if start <= address < end and symbols:
                 i = bisect.bisect_right(symbols, (address - bias, "\uffff")) - 1
                 if i >= 0:
-                        # The instrumented twin is the function, for whoever reads.
+                    # An instrumented copy (twin) gets the name of its function.
                     return symbols[i][1].replace(" [clone .leeward]", "").removesuffix(".leeward")
         return hex(address)
 

@@ -1,10 +1,13 @@
-"""Whether recording ever touches what belongs to the program. Each kind of thing has a program of its own in `programs/harmless_*.c`,
-which says `right` if it found everything as it would have been alone."""
+"""Tests that recording touches nothing that belongs to the program.
+
+Each kind of thing has a program in `programs/harmless_*.c`. It prints `right` if it found
+everything as without a recording.
+"""
 import itertools, os, re, shutil, signal, socket, subprocess, threading, time
 
 from bench import LIMIT, Failed, ask
 
-# What belongs to a program, and who checks it: the program, and the ways in which it is started.
+# Kinds of things that belong to a program: the program that checks each, and its arguments.
 KINDS = {
     "descriptors: closed, used again, inherited, passed on": ("descriptors", ["loop", "range", "from", "dup2"]),
     "descriptors over generations of forks": ("generations", [""]),
@@ -16,13 +19,13 @@ KINDS = {
     "the end of children": ("reap", [""]),
     "filters of system calls": ("filters", ["prctl", "call", "errno", "within", "old"]),
 }
-# Recordings that end before the program does, or do not begin, and in how many sentences that is said.
+# Recordings that end before the program, or do not begin, and the number of messages about it.
 ENDS_EARLY = {
     ("paths", "relative.trace jail"): 1, ("limits", "size"): 1, ("filters", "prctl"): 1, ("filters", "call"): 1, ("filters", "errno"): 1,
     ("filters", "within"): 2, ("filters", "old"): 1,
 }
 
-# Moments at which a program is killed.
+# Number of moments at which a program is killed.
 KILLS = 24
 
 SHELL = """exec 3>three 4>four 5>five 6>six
@@ -35,7 +38,7 @@ echo right
 
 
 def run(bench, line, options, more=None, during=None):
-    """Runs a program in an empty folder; what it printed on both."""
+    """Runs a program in an empty folder; returns its output on stdout and stderr."""
     folder = os.path.join(bench.tmp, "harmless")
     shutil.rmtree(folder, ignore_errors=True)
     os.mkdir(folder)
@@ -62,7 +65,7 @@ def run(bench, line, options, more=None, during=None):
 
 
 def check_files(bench, name):
-    """What the program left in its files, after its end: a recording writes most then."""
+    """Checks the program's files after its end, because a recording writes most at the end."""
     def held(file):
         with open(os.path.join(bench.tmp, "harmless", file), "rb") as opened:
             return opened.read()
@@ -80,7 +83,7 @@ def check_files(bench, name):
 
 
 def attach(bench, folder):
-    """Starts and stops a recording from outside, again and again, as long as the program is there."""
+    """Starts and stops recordings from outside as long as the program runs."""
     def during(program):
         while program.poll() is None:
             try:
@@ -88,12 +91,12 @@ def attach(bench, folder):
                 time.sleep(0.05)
                 ask(program.pid, "stop")
             except OSError:
-                return  # it has ended, or does not listen any more
+                return  # the program has ended, or no longer listens
     return during
 
 
 def harmless(bench):
-    """Every kind, each way of using it, and each way of recording."""
+    """Runs the program of each kind with all its arguments, in each way of recording."""
     library = os.path.join(bench.out, "libleeward_rt.so")
     for engine in ("tick", "scan"):
         for kind, (name, ways) in KINDS.items():
@@ -103,11 +106,11 @@ def harmless(bench):
             for way in ways:
                 line = [target, *way.split()]
                 trace = os.path.join(bench.tmp, "harmless.trace")
-                # The folder is relative where the program goes elsewhere.
+                # A relative folder for the program that changes its working directory.
                 folder = "relative.trace" if name == "paths" else trace
                 options = f"dir={folder},segment=256K,disk=8M,threshold=1us"
                 run(bench, line, None)
-                # As it is, with the run-time preloaded: off, and recorded.
+                # The plain program with the run-time preloaded: not recorded, then recorded.
                 preloaded = [target + "-plain", *way.split()]
                 run(bench, preloaded, None, {"LD_PRELOAD": library})
                 run(bench, preloaded, f"on,signal=none,{options}", {"LD_PRELOAD": library})
@@ -122,7 +125,7 @@ def harmless(bench):
                     words = re.findall(r"leeward: .*", said)
                     check_files(bench, name)
                     expected = ENDS_EARLY.get((name, way), 0)
-                    # Where recordings are switched on and off, each may end early, or none.
+                    # Of recordings that are switched on and off, any number may end early.
                     if len(words) != expected if recording.startswith("on,signal") else (words and not expected):
                         raise Failed(f"{name} {way} with `{recording}`: {expected} sentences, not {words}")
                     left = [each for each in os.listdir(bench.tmp) if each.startswith("harmless.trace") or each.endswith(".trace")]
@@ -132,7 +135,7 @@ def harmless(bench):
 
 
 def shells(bench):
-    """A shell script as it is, with the run-time preloaded: what it has in its own files stays."""
+    """Unmodified shells with the run-time preloaded: the contents of a script's own files stay."""
     library = os.path.join(bench.out, "libleeward_rt.so")
     for shell in (["bash"], ["dash"], ["busybox", "sh"]):
         if not shutil.which(shell[0]):
@@ -141,7 +144,7 @@ def shells(bench):
             said = run(bench, [*shell, "-c", SHELL], f"{begin},signal=none,dir={bench.tmp}/shell-%p.trace", {"LD_PRELOAD": library})
             if "leeward:" in said:
                 raise Failed(f"{shell} said {said}")
-            # From outside, for a recording writes most at the process's end.
+            # The test reads the files, after the shell's end: a recording writes most at that end.
             for name in ("three", "four", "five", "six"):
                 with open(os.path.join(bench.tmp, "harmless", name), "rb") as file:
                     if (held := file.read()) != b"MINE\nMINE TOO\n":
@@ -150,8 +153,10 @@ def shells(bench):
 
 
 def kills(bench):
-    """A program that is killed at any moment leaves what it wrote itself, and a trace that can be read up to there. One who asks and
-    dies while asking does no harm."""
+    """A program killed at any moment leaves its own files intact, and a trace readable up to there.
+
+    A client that dies while it sends a command does no harm.
+    """
     for engine in ("tick", "scan"):
         target = os.path.join(bench.tmp, "harmless_descriptors")
         bench.compile("harmless_descriptors.c", target, engine)
@@ -173,7 +178,7 @@ def kills(bench):
 
 
 def give_up(program):
-    """Asks as somebody does who dies at any point of it."""
+    """Sends commands as a client that dies after any number of bytes."""
     words = b"start dir=/nowhere/at/all\n"
     for length in [*range(len(words) + 1)] * 4:
         if program.poll() is not None:
@@ -187,7 +192,7 @@ def give_up(program):
 
 
 def kill(bench, line, options, after):
-    """Kills a program after so many seconds: what its files hold must be the beginning of what it writes."""
+    """Kills a program after `after` seconds: its files must hold the beginning of its output."""
     folder = os.path.join(bench.tmp, "harmless")
     shutil.rmtree(folder, ignore_errors=True)
     os.mkdir(folder)
@@ -197,7 +202,7 @@ def kill(bench, line, options, after):
     if asking:
         asking.start()
     time.sleep(after)
-    # With its child, unless both have ended.
+    # Kills the program and its child, unless both have ended.
     try:
         os.killpg(program.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,5 +1,8 @@
-"""Tests of functions' two bodies: the one that runs while nothing records is what the compiler makes without us, and the other is entered and left
-while threads are within. Not a program: `tests/run` runs them."""
+"""Tests of functions' two bodies. Not a program: `tests/run` runs them.
+
+The body that runs while nothing records must be what the compiler makes without the plugin. The
+run-time switches to the other body and back while threads run the function.
+"""
 import ctypes, os, re, shutil, subprocess, time
 
 from bench import ATTEMPTS, HERE, LIMIT, SLOW, Failed, ask
@@ -11,7 +14,10 @@ PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
 
 
 def bodies(assembly):
-    """Each function's instructions and labels, without directives; a label's number is the function's place in the file."""
+    """Each function's instructions and labels, without directives.
+
+    Labels lose the number that is the function's place in the file.
+    """
     found, name = {}, None
     functions = set(re.findall(r"\.type\s+([\w.]+),@function", assembly))
     for line in assembly.splitlines():
@@ -31,7 +37,10 @@ def bodies(assembly):
 
 
 def unchanged(bench):
-    """A function's own body is as without us but for its nop: the same instructions, tail calls included."""
+    """A function's own body is as without the plugin, except for its nop: the same instructions.
+
+    That includes tail calls.
+    """
     if bench.sanitized:
         return
     target = os.path.join(bench.tmp, "unchanged.s")
@@ -62,7 +71,10 @@ def unchanged(bench):
 
 
 def switched(bench):
-    """On, off and on again while threads are within: nothing goes wrong, and each recording has calls of the program and of its libraries."""
+    """Recordings start and stop while threads run patched functions.
+
+    Nothing goes wrong, and each recording has calls of the program and of its libraries.
+    """
     target, library, other = (os.path.join(bench.tmp, name) for name in ("sleds", "sledlib.so", "other.so"))
     for engine in ("tick", "scan"):
         bench.compile("sledlib.c", library, engine, extra=EVERY, link="library")
@@ -96,7 +108,7 @@ def switched(bench):
             if calls["works"] == 0 or calls["other_in_library"] == 0 or "missing: " in text:
                 raise Failed(f"switched: {folder}: {calls}\n{text[:2000]}")
             shutil.rmtree(folder)
-        # The short-lived one is called once each time it comes.
+        # The library that comes and goes is called once per load.
         if engine == "tick" and not calls["quick_in_library"]:
             print("   switched: no call of the library that comes and goes was long enough in the last recording", flush=True)
         print(f"ok switched {engine}", flush=True)
@@ -120,7 +132,10 @@ int main(void) { puts(lives(1) ? "right" : "wrong"); }
 
 
 def linked(bench):
-    """What linkers do: one of two copies, sections that nobody needs, names that are defined twice, programs without a dynamic linker."""
+    """Linkers keep one of two copies, drop unused sections, and resolve names defined twice.
+
+    Static programs have no dynamic linker.
+    """
     def write(name, text):
         with open(os.path.join(bench.tmp, name), "w") as file:
             file.write(text)
@@ -135,7 +150,7 @@ def linked(bench):
             bench.compile(source, objects[-1], "tick", extra=EVERY, link="object", instrument=source != plain)
         bench.compile(write("main.cpp", MAIN), target, "tick", extra=objects)
         bench.behave([target])
-        # Which copy the linker takes is its business; the first one, usually.
+        # The linker may take either copy; usually it takes the first one.
         bench.recorded([target], "", [SLOW % r"twice<int>\(int\) from", SLOW % r"throws\(int\) from"] if plain != one else [SLOW % r"two\(int\) from main"])
     print("ok linked, copies", flush=True)
 
@@ -159,7 +174,10 @@ def linked(bench):
 
 
 def hardened(bench):
-    """A program that has forbidden itself to make its code writable runs, and the trace says what is missing in it."""
+    """A program that has forbidden itself to make its code writable runs.
+
+    Its trace has a note about the missing calls.
+    """
     target = os.path.join(bench.tmp, "hardened")
     libc = ctypes.CDLL(None, use_errno=True)
     refuse = lambda: libc.prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0)

@@ -1,5 +1,8 @@
-"""Tests of recording within a share of the CPU: which functions are left out for it, that the trace says so, and that nothing goes wrong while
-functions are left out and taken in again. Not a program: `tests/run` runs them."""
+"""Tests of recording within a share of the CPU. Not a program: `tests/run` runs them.
+
+They check which functions the run-time leaves out for it, and that the trace says so. Nothing may
+go wrong while functions are left out and taken in again.
+"""
 import os, re, shutil, subprocess, time
 
 from bench import ATTEMPTS, LIMIT, SLOW, Failed, ask
@@ -19,8 +22,11 @@ def share_of(text):
 
 
 def shared(bench):
-    """The short functions that are called most are left out, and said to be; of the slow one hardly any call is missing. With room for all, none is left
-    out."""
+    """The short functions with the most calls are left out, and the trace says so.
+
+    Hardly any call of the slow function is missing. If the share suffices for all functions, none
+    is left out.
+    """
     target = os.path.join(bench.tmp, "short")
     bench.compile("short.c", target, "tick", extra=EVERY)
     for attempt in range(ATTEMPTS):
@@ -31,7 +37,8 @@ def shared(bench):
         text = bench.decode(folder)
         share, found = share_of(text), len(re.findall(SLOW % "slow from main", text, re.M))
         calls, missed, length = share["out"].get("tiny", (0, 0, 0))
-        # A call of `hundred` takes some hundred times as long: where that is left out, `tiny` must be, too.
+        # A call of `hundred` takes some hundred times as long as one of `tiny`. If `hundred` is
+        # left out, `tiny` must be, too.
         if share["asked"] == 30000 and missed > calls / 2 and calls > 1e6 and length < 1000 and "slow" not in share["out"] and found >= slows * 0.95:
             break
     else:
@@ -46,7 +53,10 @@ def shared(bench):
 
 
 def shared_threads(bench):
-    """Calls are counted, and functions left out, while threads are within them and libraries come and go; then all is as it was."""
+    """Calls are counted, and functions left out, while threads run them and libraries come and go.
+
+    Afterwards a recording measures all functions again.
+    """
     target, library, other = (os.path.join(bench.tmp, name) for name in ("sleds", "sledlib.so", "other.so"))
     bench.compile("sledlib.c", library, "tick", extra=EVERY, link="library")
     shutil.copy(library, other)
@@ -58,7 +68,7 @@ def shared_threads(bench):
         out = 0
         for phase in range(5):
             folder = os.path.join(bench.tmp, f"shares-{phase}")
-            # All are measured in the fourth: nothing is left of what was left out before.
+            # The fourth recording measures all functions, also those that were left out before.
             answer = ask(program.pid, f"start dir={folder},disk=4M,sched=off,overhead={'1%' if phase != 3 else 'off'}")
             if not answer.startswith("ok recording"):
                 raise Failed(f"shared_threads: {answer}")
@@ -82,7 +92,7 @@ def shared_threads(bench):
 
 
 def shared_forks(bench):
-    """Children that come while calls are counted record, and end."""
+    """Children that are forked while calls are counted are recorded, and end."""
     target = os.path.join(bench.tmp, "storm")
     bench.compile("storm.c", target, "tick", extra=EVERY)
     bench.behave([target, "100"], f"on,dir={bench.tmp}/shared-storm,overhead=1%,disk=2M")

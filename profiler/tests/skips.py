@@ -1,10 +1,11 @@
-"""What becomes of a test whose need this machine lacks: the same as tests/testkit/src/require.rs does for tests in Rust.
+"""Skips tests whose need this machine lacks, as tests/testkit/src/require.rs does in Rust.
 
-`missing` prints a line, appends it to the file named by LEEWARD_SKIPS, and ends the tests where LEEWARD_REQUIRE lists the need.
+`missing` prints a line and appends it to the file that LEEWARD_SKIPS names. If LEEWARD_REQUIRE
+lists the need, it ends the tests instead.
 """
 import os, sys, time
 
-# Need::ALL of require.rs, whose tests compare the two.
+# The same as Need::ALL of require.rs, whose tests compare the two.
 KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler", "promtool", "readers", "otlp", "recipes")
 
 
@@ -17,7 +18,7 @@ def required():
 
 
 def missing(need, test, why):
-    """The test returns next."""
+    """Reports a skipped test, which returns next."""
     if need in required():
         sys.exit(f"FAILED: {test}: {need} is required and missing: {why}")
     note("skipped", need, test, why)
@@ -28,12 +29,15 @@ busy = {}
 
 
 def too_busy(test, why):
-    """Other work kept the machine from what the test observes. The test tries again after a pause, and fails the fifth time."""
+    """Reports that other work disturbed a test.
+
+    The test tries again after a pause, and fails the fifth time.
+    """
     note("busy", "", test, why)
     busy[test] = busy.get(test, 0) + 1
     if busy[test] == ATTEMPTS:
         sys.exit(f"FAILED: {test}: the machine was too busy for {ATTEMPTS} attempts")
-    # Others are busy for seconds at a time.
+    # Other work lasts for seconds at a time.
     time.sleep(2 ** (busy[test] - 1))
 
 

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_told_apart() {
+    fn the_output_kind_is_recognised() {
         let check = |line: &str, expected: OutputKind| {
             assert_eq!(ParsedCommand::parse(&words(line)).product(), expected, "{line}")
         };
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_linkers_own_words_count() {
+    fn linker_options_determine_the_output_kind() {
         let check = |line: &str, expected: OutputKind| {
             assert_eq!(ParsedCommand::parse(&words(line)).product(), expected, "{line}")
         };
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_ours_stands_behind_the_end_of_options() {
+    fn the_end_of_options_marker_is_removed() {
         let check = |line: &str, expected: &str| assert_eq!(without_end_of_options(words(line)), words(expected));
         check("-c a.c -o a.o", "-c a.c -o a.o");
         check("-c -- a.c -b.c", "-c a.c ./-b.c");
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn clangs_own_parts_and_refusals_go_through_unchanged() {
+    fn cc1_and_unexpanded_arguments_pass_unchanged() {
         assert_eq!(arguments("-cc1 -emit-obj a.c"), "-cc1 -emit-obj a.c");
         let passed = words("@round a.c");
         let line = CommandLine { arguments: &passed, expanded: None };
@@ -565,13 +565,13 @@ mod tests {
     }
 
     #[test]
-    fn questions_go_through_unchanged() {
+    fn query_options_pass_unchanged() {
         assert_eq!(arguments("--version"), "--version");
         assert_eq!(arguments("-print-search-dirs"), "-print-search-dirs");
     }
 
     #[test]
-    fn our_options_are_taken_out() {
+    fn leeward_options_are_removed() {
         let line = words("--leeward-engine=scan -c --leeward-request-fn=handle:1 a.c --leeward-clang=/c/clang");
         let (options, rest) = take_options(line).unwrap();
         assert_eq!(rest, words("-c a.c"));

@@ -29,7 +29,7 @@ pub fn cargo(arguments: Vec<OsString>) -> WrapError {
 fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
     let (options, arguments) = with_environment(arguments)?;
     if options.clang.is_some() {
-        return Err(WrapError("--leeward-clang: there is no clang in cargo's work".into()));
+        return Err(WrapError("--leeward-clang: cargo does not use clang".into()));
     }
     let plugin_options: Vec<_> = options.plugin.iter().map(|word| word.to_string_lossy()).collect();
     let plugin_options = plugin_options.join("\n");
@@ -221,7 +221,7 @@ fn our_flags(folder: &Path, plugin: &Path, options: &str) -> Result<Vec<String>,
     let text = |path: &OsStr| {
         let text = path.to_str().filter(|path| !path.contains(char::is_whitespace));
         text.map(String::from)
-            .ok_or_else(|| WrapError(format!("{}: a path without blanks is wanted", Path::new(path).display())))
+            .ok_or_else(|| WrapError(format!("{}: the path must not contain blanks", Path::new(path).display())))
     };
     let link = |word: &str| format!("-Clink-arg={word}");
     let mut all = vec![format!("-Zllvm-plugins={}", text(plugin.as_os_str())?)];
@@ -243,14 +243,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_named_before_the_programs_own_words() {
+    fn a_target_counts_only_before_the_programs_arguments() {
         let named = |words: &str| names_target(&words.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(named("build --target x") && named("run --target=x -- y"));
         assert!(!named("build --release") && !named("run -- --target x") && !named("test -- --target=x"));
     }
 
     #[test]
-    fn the_command_line_says_where_programs_go() {
+    fn the_output_folder_follows_from_the_command_line() {
         let of = |line: &str| CargoArguments::parse(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         let where_to = |line: &str| {
             let CargoArguments { target, profile, folder, .. } = of(line);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_out_of_json() {
+    fn strings_are_extracted_from_json() {
         let check = |json: &str, expected: Option<&str>| assert_eq!(quoted(json, "\"a\":\"").as_deref(), expected);
         check(r#"{"a":"one","b":2,"a":"x \"y\" \\z"}"#, Some(r#"x "y" \z"#));
         check(r#"{"a":"cut off"#, None);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn rustc_says_which_llvm_it_has() {
+    fn the_llvm_version_is_parsed_from_rustc() {
         let text = "rustc 1.95.0 (5 2026)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\nLLVM version: 22.1.2\n";
         let expected = Rustc { release: "1.95.0".into(), host: "x86_64-unknown-linux-gnu".into(), llvm: 22 };
         assert_eq!(Rustc::read(text), Some(expected));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_is_the_one_for_rustc() {
+    fn the_plugin_must_match_rustcs_llvm() {
         let folder = tempfile::tempdir().unwrap();
         let rustc = Rustc { release: "1.95.0".into(), host: "h".into(), llvm: 22 };
         std::fs::write(folder.path().join("llvm-version"), "19\n").unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn other_options_are_other_flags() {
+    fn different_options_give_different_flags() {
         let flags = |options: &str| our_flags(Path::new("/p"), Path::new("/p/x.so"), options).unwrap();
         assert_ne!(flags("-leeward-engine=scan"), flags("-leeward-engine=tick"));
         assert!(flags("").contains(&"-Zllvm-plugins=/p/x.so".to_string()));

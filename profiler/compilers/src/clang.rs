@@ -87,7 +87,7 @@ pub(crate) fn folder() -> Result<PathBuf, WrapError> {
         .map(|folder| folder.canonicalize().unwrap_or(folder))
         .ok_or_else(|| {
             let missing = "the profiler's plugin is not built: `make profiler` builds it";
-            WrapError(format!("{missing} (or {FOLDER} says where it is)"))
+            WrapError(format!("{missing} (or set {FOLDER} to its folder)"))
         })
 }
 

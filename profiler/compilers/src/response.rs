@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_split_as_clang_splits_them() {
+    fn response_files_are_split_like_clang() {
         let check = |text: &str, expected: &[&str]| assert_eq!(words(text.as_bytes()), of(expected), "{text:?}");
         check("-c a.c\n-O2\t-g\r\n", &["-c", "a.c", "-O2", "-g"]);
         check(r#""-DA=two words" '-DB="x"' -I"a b"/c"#, &["-DA=two words", r#"-DB="x""#, "-Ia b/c"]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_in_their_place() {
+    fn response_files_are_expanded_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &[u8]| {
             let path = folder.path().join(name);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_fits_is_refused_and_a_pipe_is_read_once() {
+    fn oversized_response_files_are_rejected_and_pipes_are_read_once() {
         if Path::new("/dev/zero").exists() {
             assert!(expand(&of(&["@/dev/zero"])).is_err());
         }

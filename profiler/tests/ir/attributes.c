@@ -3,7 +3,7 @@
 // RUN: %clang -O2 -mllvm -leeward-engine=none -S -emit-llvm %s -o - | FileCheck %s --check-prefix=NONE
 void outside(int);
 
-// A library may get its clock from the program: through the GOT.
+// A library may use the program's clock, so it reaches the clock through the GOT.
 // CHECK: @__leeward_clock = external global i64
 // CHECK-NOT: cyg_profile
 // CHECK-LABEL: @measured(

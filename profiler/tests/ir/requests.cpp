@@ -3,7 +3,7 @@
 int outside(int);
 
 namespace serve {
-// The second argument is the id, also when the function is left by an exception.
+// The second argument is the id, also when an exception leaves the function.
 // CHECK-LABEL: define {{.*}} @_ZN5serve6handleEdi(
 // CHECK: %[[ID:.*]] = zext i32 %{{.*}} to i64
 // CHECK: call void @leeward_req_start(i64 %[[ID]], ptr null)

@@ -1,4 +1,4 @@
-/* Deep recursions that return all at once: so many calls end in a moment that no ring of a fixed size would hold them. */
+/* Deep recursions that return at once: more calls end together than a ring of fixed size holds. */
 #include <pthread.h>
 #include <stdio.h>
 

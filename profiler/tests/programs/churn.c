@@ -1,4 +1,4 @@
-/* Ten thousand threads, some at a time, each with something to record. */
+/* Ten thousand threads, 25 at a time, each with a call and a lock to record. */
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>

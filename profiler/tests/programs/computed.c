@@ -1,14 +1,14 @@
-/* Interpreters: one whose table of blocks' addresses a twin can have a copy of, and one whose table may change. And a function that is defined here and elsewhere. */
+/* Interpreters with a constant and with a changing table of block addresses; a weak function. */
 #include <stdio.h>
 #include <unistd.h>
 
-__attribute__((weak, noinline)) int overridden(int n) {
+__attribute__((weak, noinline)) int overridden(int n) { /* may be defined elsewhere, too */
     usleep(2000);
     return n;
 }
 
 __attribute__((noinline)) static int runs(const unsigned char *code) {
-    static const void *const blocks[] = {&&add, &&wait, &&end};
+    static const void *const blocks[] = {&&add, &&wait, &&end}; /* a twin can have a copy */
     int sum = 0;
     goto *blocks[*code++];
 add:
@@ -22,7 +22,7 @@ end:
 }
 
 __attribute__((noinline)) int changes(const unsigned char *code, int which) {
-    static const void *blocks[2];
+    static const void *blocks[2]; /* may change, so a twin cannot have a copy */
     int sum = 0;
     blocks[0] = which ? &&end : &&add;
     blocks[1] = which ? &&add : &&end;

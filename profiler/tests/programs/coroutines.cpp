@@ -1,4 +1,4 @@
-// C++20 coroutines, with symmetric transfer deep enough to overflow a stack that isn't.
+// C++20 coroutines with symmetric transfer, so deep that ordinary calls would overflow the stack.
 #include <coroutine>
 #include <cstdio>
 #include <exception>

@@ -1,4 +1,4 @@
-/* Children of children that have just been forked, as `daemon()` and servers with workers make them: each goes on by itself. */
+/* A child forks at once, as `daemon()` and servers with workers do. Each process runs on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>

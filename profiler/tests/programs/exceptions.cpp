@@ -1,4 +1,4 @@
-// Exceptions through instrumented frames: destructors run, values are right, and a function left by one is recorded.
+// Exceptions through instrumented frames: destructors run, values are right, calls are recorded.
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-/* fork from a program with threads: the child goes on by itself, and again by `_exit`; vfork and exec are nobody's business. */
+/* fork in a program with threads: the child runs on, ends by `_exit`. vfork and exec work, too. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ __attribute__((noinline)) static void slow_in_child(void) {
         usleep(10000);
 }
 __attribute__((noinline)) static void slow_in_parent(void) { usleep(3000); }
-static pthread_mutex_t locks_child = PTHREAD_MUTEX_INITIALIZER; /* the other may be held for ever there */
+static pthread_mutex_t locks_child = PTHREAD_MUTEX_INITIALIZER; /* `lock` may stay held there */
 static void *busy(void *argument) {
     pthread_mutex_t *mine = argument;
     for (int i = 0; i < 20; i++) {

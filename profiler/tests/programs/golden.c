@@ -1,5 +1,5 @@
-/* A short program for the golden trace (profiler/tool/tests/golden): 40 requests, of which the 20th waits for a lock that another thread holds
- * while it writes a journal, and the 30th is parsed for long. */
+/* Short program for the golden trace (profiler/tool/tests/golden): 40 requests. The 20th waits for
+ * a lock that another thread holds while it writes a journal; the 30th is parsed for long. */
 #include "leeward_profile.h"
 
 #include <pthread.h>
@@ -58,8 +58,8 @@ int main(void) {
         return 2;
     for (uint64_t id = 1; id <= 40; id++) {
         if (id == 20) {
-            pthread_barrier_wait(&held); /* now it takes the lock */
-            pthread_barrier_wait(&held); /* now it has it */
+            pthread_barrier_wait(&held); /* now the journal's thread takes the lock */
+            pthread_barrier_wait(&held); /* now it has the lock */
         }
         serves(id);
         usleep(500);

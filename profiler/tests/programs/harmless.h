@@ -1,5 +1,5 @@
-/* What the programs of tests/harmless.py share. Each does what a program may do with something that is its own, checks that it got
- * what it would have got alone, and prints `right`. */
+/* Shared by the programs of tests/harmless.py. Each program uses something of its own, checks that
+ * it gets the same results as without a recording, and prints `right`. */
 #pragma once
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static inline void work(int times) {
         work_once();
 }
 
-/* Starts or stops the recording, where the run-time waits for this signal, and gives it time to. */
+/* Starts or stops the recording if the run-time handles SIGUSR2, and gives it time to do so. */
 static inline void toggle(void) {
     struct sigaction now;
     if (!getenv("HARMLESS_TOGGLE") || sigaction(SIGUSR2, NULL, &now) != 0 || now.sa_handler == SIG_DFL)

@@ -1,4 +1,4 @@
-/* Has an allocator of its own, which locks: whatever the run-time does when a lock is first taken must not allocate. */
+/* Has an allocator that locks: the run-time must not allocate when a thread first takes a lock. */
 #include "harmless.h"
 
 #include <pthread.h>

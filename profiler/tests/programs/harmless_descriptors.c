@@ -1,5 +1,5 @@
-/* Closes all descriptors that it did not open, in one of several ways, and uses the numbers again for files, a pipe and a listener;
- * passes some to a child and through a socket. Nobody else may write to them, read from them, or close them. */
+/* Closes descriptors that it did not open, reuses their numbers (files, pipe, listener), and passes
+ * some to a child and through a socket. The run-time must not write, read or close any of them. */
 #include "harmless.h"
 
 #include <arpa/inet.h>
@@ -43,7 +43,7 @@ static void open_files(void) {
     for (int i = 0; i < FILES; i++) {
         name_of(i, name);
         files[i] = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
-        /* The lowest number that is free, as if nobody else were here. */
+        /* The lowest free number, as without a recording. */
         MUST(files[i] == 3 + i);
     }
 }
@@ -100,7 +100,7 @@ static void listener_and_pipe(void) {
     close(listener);
 }
 
-/* A descriptor through a socket: it arrives at the lowest free number, and is the one that was sent. */
+/* Passes a descriptor through a socket: it arrives at the lowest free number, as the same file. */
 static void passed_on(void) {
     int ends[2], sent = files[0];
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);

@@ -1,6 +1,6 @@
-/* Installs a filter of system calls that ends the process for all but a few, in one of several ways: `prctl` for the thread, `call`
- * for all threads, `errno` the same by a program that only has calls refused; or starts itself under one that forbids what
- * recording needs, or only a table of descriptors of its own (`within`, `old`). */
+/* Installs a filter that allows a few system calls and ends the process for others: for one thread
+ * (`prctl`), for all (`call`), or for all with an error instead (`errno`). Or starts itself under
+ * one that forbids what recording needs (`within`), or just its own descriptor table (`old`). */
 #include "harmless.h"
 
 #include <linux/audit.h>
@@ -45,7 +45,7 @@ static int confined(const char *way) {
     };
     pthread_t thread;
     pthread_create(&thread, NULL, busy, NULL);
-    /* A thread that has not come to its function yet makes calls that the filter forbids. */
+    /* A thread that has not reached its function yet makes calls that the filter forbids. */
     while (!started)
         usleep(1000);
     work(100);
@@ -58,7 +58,7 @@ static int confined(const char *way) {
     return verdict();
 }
 
-/* A program started under a filter has it from its first instruction. */
+/* Starts this program under a filter, which applies from the first instruction. */
 static int within(char *self, const char *way) {
     bool old = strcmp(way, "old") == 0;
     struct sock_filter filter[] = {

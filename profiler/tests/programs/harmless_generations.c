@@ -14,7 +14,7 @@ static int descriptors(void) {
 }
 
 int main(void) {
-    /* Plain programs have three, and what the test's own harness left. */
+    /* A plain program has three descriptors, and those that the test's harness left open. */
     int first = descriptors();
     MUST(first < 16);
     for (int generation = 0; generation < 6; generation++) {

@@ -1,5 +1,5 @@
-/* Lowers a limit while it is recorded: what the recording runs into is the recording's. `stderr` closes standard error, too, and
- * gives its number to a file: no message may be in there. */
+/* Lowers a limit while it is recorded: only the recording may fail at it. `stderr` also closes
+ * standard error and gives its number to a file, which must contain no message. */
 #include "harmless.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ int main(int count, char **arguments) {
     }
     MUST(write(own, "mine", 4) == 4);
     if (strcmp(which, "files") == 0) {
-        /* The program's own last number is free for it. */
+        /* The program's own last number stays free for the program. */
         MUST(close(own) == 0 && (own = open("own", O_RDWR)) >= 0);
     }
     if (strcmp(which, "stderr") == 0) {

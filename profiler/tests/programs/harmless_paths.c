@@ -1,5 +1,5 @@
-/* Goes to another folder, and into a jail if it may, while it is recorded into a relative folder. Files of the recording's names
- * that are there belong to somebody. */
+/* Changes its folder, and its root if it may, while it is recorded into a relative folder. Files in
+ * the new folder with the names of the recording's must stay as they are. */
 #include "harmless.h"
 
 #include <fcntl.h>
@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-/* The run-time's, where there is one. */
+/* Functions of the run-time, if it is linked or preloaded. */
 void leeward_req_start(uint64_t id, const void *queue) __attribute__((weak));
 void leeward_req_end(uint64_t id) __attribute__((weak));
 
-/* As much as several segments hold. */
+/* Records as many events as several segments hold. */
 static void fill(void) {
     for (uint64_t request = 1; leeward_req_start && request <= 100000; request++) {
         leeward_req_start(request, NULL);
@@ -67,7 +67,7 @@ int main(int count, char **arguments) {
     int status = 1;
     MUST(waitpid(child, &status, 0) == child && status == 0);
     check(trace);
-    /* Nothing but what was put there: the folder of decoys, and its decoys. */
+    /* The folder still has its decoys, so it cannot be removed. */
     MUST(remove(trace) != 0);
     return verdict();
 }

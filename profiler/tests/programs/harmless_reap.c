@@ -1,6 +1,6 @@
-/* A server that reaps its children while other work wants the same CPU: taking the end of a child that is over already costs next to nothing,
- * however the child ended. The kernel makes whoever reaps wait at full speed for threads of the child that looked themselves up below /proc/PID
- * (thread-self, task/TID), so the run-time's may not: this program sees what they open. */
+/* Reaps children while threads compete for its CPU. Reaping an ended or killed child must cost
+ * almost no CPU time. The kernel lets a reaper spin for child threads that looked themselves up
+ * below /proc/PID (thread-self, task/TID). So this program watches what the run-time opens. */
 #define _GNU_SOURCE
 #include "harmless.h"
 
@@ -16,14 +16,14 @@
 
 #define CHILDREN 40
 
-/* Of all processes. */
+/* Paths that all processes opened. */
 static struct {
     atomic_int of_proc, of_threads;
     char path[256];
 } *opened;
 static atomic_int over;
 
-/* The run-time opens by this one, linked or preloaded. */
+/* The run-time, linked or preloaded, opens files by this function. */
 int open(const char *path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
@@ -50,7 +50,7 @@ static double used(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* Milliseconds of CPU time that taking a child's end costs, once it has ended. */
+/* CPU time, in milliseconds, of reaping a child that has ended. */
 static double reap(int number) {
     pid_t child = fork();
     if (child == 0) {
@@ -90,7 +90,7 @@ int main(void) {
     atomic_store(&over, 1);
     for (int i = 0; i < 2; i++)
         pthread_join(beside[i], NULL);
-    /* Usual is a fortieth of a millisecond; a virtual machine's pause may seem to be CPU time now and then. */
+    /* Usual is 1/40 ms; now and then a pause of the virtual machine counts as CPU time. */
     if (dear > CHILDREN / 10)
         printf("wrong: %d of %d times it took more than a millisecond of CPU time\n", dear, CHILDREN), wrong++;
     if (atomic_load(&opened->of_threads) > 0)

@@ -1,5 +1,5 @@
-/* Masks, handlers and waits for signals are the program's: what is sent to the process reaches its threads, handlers stay, and none
- * is found that nobody made. */
+/* Masks, handlers and waits for signals stay the program's: signals to the process reach its
+ * threads, handlers stay, and there is no handler that the program did not install. */
 #include "harmless.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ int main(void) {
     MUST(pthread_sigmask(SIG_SETMASK, NULL, &before) == 0);
     for (int number = 1; number < 32; number++) {
         struct sigaction now;
-        /* The one that starts and stops a recording, where that was asked for. */
+        /* SIGUSR2 starts and stops a recording where the test sets HARMLESS_TOGGLE. */
         if (number == SIGKILL || number == SIGSTOP || (number == SIGUSR2 && getenv("HARMLESS_TOGGLE")))
             continue;
         MUST(sigaction(number, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN));
@@ -51,7 +51,7 @@ int main(void) {
     MUST(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0);
     for (int number = 1; number < 32; number++)
         MUST(sigismember(&before, number) == sigismember(&after, number));
-    /* Ends a child as it would: by the signal. */
+    /* The signal ends a child, as without a recording. */
     pid_t child = fork();
     if (child == 0) {
         signal(SIGUSR2, SIG_DFL);

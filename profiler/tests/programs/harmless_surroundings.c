@@ -1,4 +1,4 @@
-/* Environment, mask of new files, working directory, errno, priority, names and stacks are as they would be. */
+/* Environment, umask, folder, errno, priority, names and stacks are as without a recording. */
 #include "harmless.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Loads a library, calls it, lets it go, again and again. */
+/* Loads a library, calls it and unloads it, three times. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@ __attribute__((noinline)) static int call(const char *path) {
     }
     int (*in_library)(int) = (int (*)(int))dlsym(library, "in_library");
     int result = in_library ? in_library(20) : 0;
-    usleep(60000); /* time enough for the run-time to see it */
+    usleep(60000); /* time for the run-time to see the library */
     dlclose(library);
     return result != 41;
 }

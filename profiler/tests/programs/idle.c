@@ -1,4 +1,4 @@
-/* Waits for so long that the clock falls asleep, and says whether it did: then the process uses next to no CPU. */
+/* Waits until the clock sleeps, and checks that it does: the process then uses next to no CPU. */
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>

@@ -66,7 +66,7 @@ int main(void) {
     pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);
     pthread_mutex_init(&checked, &checks);
     right &= pthread_mutex_lock(&checked) == 0 && pthread_mutex_lock(&checked) == EDEADLK;
-#if defined(__has_feature) && !__has_feature(thread_sanitizer) /* it takes the second one for a mistake */
+#if defined(__has_feature) && !__has_feature(thread_sanitizer) /* it reports the second one */
     right &= pthread_mutex_unlock(&checked) == 0 && pthread_mutex_unlock(&checked) == EPERM;
 #endif
     puts(right ? "right" : "wrong");

@@ -1,5 +1,5 @@
-/* A small server with a planted latency bug: `planted rare|holder|descheduled`. Requests are numbered from 1 and marked with
- * leeward_profile.h; the culprits are parses_long_input, writes_journal, and a second thread on the same CPU. */
+/* Server with a planted bug: `planted rare|holder|descheduled`. Requests count from 1, marked by
+ * leeward_profile.h. Culprits: parses_long_input, writes_journal, a second thread on this CPU. */
 #define _GNU_SOURCE
 #include "leeward_profile.h"
 
@@ -44,7 +44,7 @@ __attribute__((noinline)) static void serves(int n, unsigned long turns, int rar
     leeward_req_end((uint64_t)n);
 }
 
-/* Keeps the lock while it writes to the disk. */
+/* Holds the lock while it writes to the disk. */
 __attribute__((noinline)) static void writes_journal(int file, const char *bytes, size_t length) {
     pthread_mutex_lock(&table_lock);
     for (uint64_t until = now() + 6000000; now() < until;)
@@ -93,7 +93,7 @@ int main(int count, char **arguments) {
     uint64_t until = now() + 1000000000;
     int requests = 0;
     while (now() < until && requests < 20000) {
-        /* Long ones, without a pause, are those that lose their CPU. */
+        /* Long requests without a pause in between lose their CPU. */
         serves(++requests, beside == rival ? 30000 : 2000, strcmp(bug, "rare") == 0);
         if (beside != rival)
             usleep(50);

@@ -1,4 +1,4 @@
-/* Deeper than any shadow stack. */
+/* Recursion deeper than any shadow stack. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// The API of leeward_profile.h, and requests by name (`handle`: id is its second argument, label its first; `serve::work`: counted).
+// API of leeward_profile.h, and requests by name: `handle` (label, id), `serve::work` (counted id).
 #include "leeward_profile.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-/* Short functions that are called all the time, and now and then a slow one. `short SECONDS`. */
+/* Calls short functions all the time, and a slow one every 10 ms: `short SECONDS`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

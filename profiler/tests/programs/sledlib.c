@@ -1,4 +1,4 @@
-/* A library that is loaded, called and let go while others patch it. */
+/* Library that is loaded, called and unloaded while the run-time patches it. */
 static __attribute__((noinline)) int within(volatile int *n) {
     int sum = 0;
     for (int i = 0; i < 2000; i++)

@@ -1,5 +1,5 @@
-/* Threads that are within functions, at their entries and in a library's while these are patched and taken back, and while libraries come and go.
- * `sleds LIBRARY OTHER`: until its input ends. */
+/* `sleds LIBRARY OTHER`, until its input ends: threads run functions, and a library's, while the
+ * run-time patches and restores them, and while libraries are loaded and unloaded. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 static atomic_bool over;
 static atomic_ulong calls, wrong, loads;
 static int (*in_library)(void);
-/* Read each time, or the same call would be made once. */
+/* Volatile, or the compiler would make the same call only once. */
 static volatile unsigned seven = 7;
 
 __attribute__((noinline)) static unsigned tiny(unsigned x) {
@@ -24,7 +24,7 @@ __attribute__((noinline)) static unsigned tiny(unsigned x) {
 
 __attribute__((noinline)) static unsigned passes_on(unsigned x) { return tiny(x); }
 
-/* Some twenty microseconds. */
+/* Takes some twenty microseconds. */
 __attribute__((noinline)) static unsigned works(unsigned from) {
     unsigned sum = 0;
     for (unsigned n = 0; n < 3000; n++)
@@ -32,7 +32,7 @@ __attribute__((noinline)) static unsigned works(unsigned from) {
     return sum;
 }
 
-/* Handed to a library's function, and so called by its address. */
+/* `qsort`, a library's function, calls it by its address. */
 __attribute__((noinline)) static int compare(const void *a, const void *b) {
     int x = *(const int *)a, y = *(const int *)b;
     return passes_on(1) ? (x > y) - (x < y) : 0;

@@ -1,5 +1,5 @@
-/* Many children, one after the other, while other threads work; some children fork again. Nobody may wait for anything of the
- * parent's that isn't there any more. */
+/* Forks many children, one after the other, while other threads work; some children fork again. No
+ * child may wait for something that only the parent has. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

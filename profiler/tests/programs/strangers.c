@@ -1,5 +1,5 @@
-/* Two children that take turns all the time, while their parent is stopped: what nobody reads meanwhile overflows, if it is
- * written to the parent's buffers. */
+/* Two children take turns all the time while their parent is stopped. If the kernel wrote their
+ * events to the parent's buffers, these would overflow: no thread reads them meanwhile. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -18,14 +18,14 @@ static void takes_turns(int from, int to) {
 
 int main(void) {
     int there[2], back[2], status = 1;
-    /* The recording has begun, and its threads are there. */
+    /* Lets the recording begin, with its threads. */
     usleep(100000);
     pid_t parent = getpid(), first = fork();
     if (first == 0) {
         cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET((unsigned)sched_getcpu(), &one);
-        /* On one CPU each turn is two switches, and one buffer gets them all. */
+        /* On one CPU each turn is two switches, and one buffer gets all of them. */
         if (pipe(there) != 0 || pipe(back) != 0 || sched_setaffinity(0, sizeof one, &one) != 0)
             _exit(1);
         kill(parent, SIGSTOP);

@@ -1,4 +1,4 @@
-/* A server's process that titles itself, as PostgreSQL's do: over its arguments. */
+/* A process that writes its title over its arguments, as PostgreSQL's processes do. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@ int main(int count, char **arguments) {
     char *end = arguments[count - 1] + strlen(arguments[count - 1]);
     pid_t child = fork();
     if (child == 0) {
-        /* Its recording begins with the parent's title. */
+        /* The child's recording begins with the parent's title. */
         usleep(200000);
         works(1000000);
         memset(arguments[0], 0, (size_t)(end - arguments[0]));

@@ -1,4 +1,4 @@
-/* Switched on and off while it runs, by signal; `until` says for how long. */
+/* Switches its own recording on and off by a signal; `toggled serve` only makes calls. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn percentiles_are_near(mut values in prop::collection::vec(prop_oneof![0_u64..200, any::<u64>(), 1_000_u64..1_000_000], 1..300)) {
+        fn percentiles_are_approximately_right(mut values in prop::collection::vec(prop_oneof![0_u64..200, any::<u64>(), 1_000_u64..1_000_000], 1..300)) {
             let mut halves = [Histogram::default(), Histogram::default()];
             values.iter().enumerate().for_each(|(index, value)| halves[index % 2].record(*value));
             let [mut all, other] = halves;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_stay_together() {
+    fn the_top_threshold_does_not_split_equal_values() {
         let limit = |values: &[(u64, u64)]| {
             let mut all = Histogram::default();
             values.iter().for_each(|(value, times)| all.record_many(*value, *times));

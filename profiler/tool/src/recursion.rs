@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_found_also_through_unknown_code() {
+    fn recursion_is_found_through_unknown_code() {
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("b", "a")]), Vec::<String>::new());
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("a", "a")]), ["a"]);
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("b", "a"), ("a", "b")]), ["a", "b"]);
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_moment_counts_once(lengths in prop::collection::vec((1_u64..20, 1_u64..6), 1..200)) {
+        fn overlapping_calls_count_each_instant_once(lengths in prop::collection::vec((1_u64..20, 1_u64..6), 1..200)) {
             // A stack of calls that is unwound and grown at random; each return is an event.
             let (mut now, mut open, mut covered) = (0_u64, Vec::new(), Coverage::default());
             let mut moments = HashSet::new();

@@ -37,7 +37,7 @@ fn most(folder: &Path, events: u64) -> usize {
 }
 
 #[test]
-fn three_times_the_trace_takes_no_more_memory() {
+fn memory_does_not_grow_with_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     // Large enough that each bounded structure has reached its bound.
     let small = most(folder.path(), 2_500_000);

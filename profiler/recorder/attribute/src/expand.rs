@@ -53,15 +53,13 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 /// Returns the reason why a function can't have a guard.
 fn rejection_reason(signature: &Signature, attributes: &[Attribute]) -> Option<&'static str> {
     if signature.asyncness.is_some() {
-        return Some(
-            "an async fn returns at once, and what it does is done by polls: trace the functions that it calls",
-        );
+        return Some("an async fn returns at once, and later polls do its work: trace the functions that it calls");
     }
     if signature.constness.is_some() {
         return Some("a const fn may run at compile time, where there is no clock");
     }
     let naked = attributes.iter().any(|attribute| attribute.to_token_stream().to_string().contains("naked"));
-    naked.then_some("a naked function has no room for anything else")
+    naked.then_some("a naked function can't contain other code")
 }
 
 /// Returns whether a function in a block has `#[trace(skip)]`; removes that attribute.
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_traced_but_for_what_cannot_be_or_is_skipped() {
+    fn impl_blocks_are_traced_except_untraceable_and_skipped_functions() {
         check(
             quote!(
                 impl Store {
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_trait_only_bodies_are_traced() {
+    fn only_trait_methods_with_bodies_are_traced() {
         check(
             quote!(
                 trait Handler {
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_traced_is_refused_with_a_reason() {
+    fn untraceable_items_are_rejected_with_a_reason() {
         let check = |arguments, item, expected: &str| {
             let error = expand(arguments, item).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -149,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_ones_the_later_is_outside() {
+    fn of_equal_intervals_the_later_is_the_outer() {
         assert_eq!(walked(vec![call(2, 10, 20), call(1, 10, 20)], 0, 20), [(vec![], 0, 10), (vec![1, 2], 10, 20)]);
     }
 
     #[test]
-    fn blocked_while_waiting_is_waiting() {
+    fn time_blocked_during_a_wait_counts_as_waiting() {
         let wait = Activity::Wait { object: ObjectKind::Mutex, lock: 1, site: 1 };
         let at = |start, end, activity| Interval { start, end, recorded_at: end, activity };
         let off = |reason| Activity::Off(reason);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_seems_to_begin_off_the_cpu_is_around_it() {
+    fn a_call_that_starts_during_off_cpu_time_encloses_it() {
         let off = Interval { start: 5, end: 20, recorded_at: 20, activity: Activity::Off(OffCpu::Runnable) };
         assert_eq!(
             walked(vec![off, call(2, 10, 40), call(1, 0, 50)], 0, 50),
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_moment_is_visited_once(raw in prop::collection::vec((0_u64..100, 0_u64..60), 0..40), from in 0_u64..50, length in 1_u64..100) {
+        fn every_instant_is_visited_once(raw in prop::collection::vec((0_u64..100, 0_u64..60), 0..40), from in 0_u64..50, length in 1_u64..100) {
             let intervals = raw.iter().enumerate().map(|(id, (start, length))| call(id as u64, *start, start + length));
             let pieces = walked(intervals.collect(), from, from + length);
             let mut now = from;

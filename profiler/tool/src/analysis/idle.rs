@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn event_loops_and_pools_are_known() {
+    fn idle_waits_of_event_loops_and_pools_are_recognised() {
         for name in [
             "mio::poll::Poll::poll",
             "<mio::poll::Poll>::poll",

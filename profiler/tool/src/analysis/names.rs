@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_is_among_the_parameters_of_what_polls_it() {
+    fn an_async_body_is_recognised_in_its_pollers_parameters() {
         let poll = "<a::Timeout<newapp::dear::{closure#0}> as core::future::Future>::poll";
         assert!(is_async_body_of(poll, "newapp::dear") && is_async_body_of(poll, "dear"));
         assert!(is_async_body_of("<newapp::dear as axum::Handler<((),), ()>>::call::{closure#0}", "newapp::dear"));
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn the_drop_of_a_future_is_none_of_its_calls() {
+    fn dropping_a_future_is_no_call_of_it() {
         assert!(is_drop("core::ptr::drop_in_place::<a::Timeout<newapp::dear::{closure#0}>>"));
         assert!(is_drop("core::ptr::drop_in_place<newapp::dear::{{closure}}>"));
         assert!(!is_drop("<newapp::Queue as core::ops::Drop>::drop"));
     }
 
     #[test]
-    fn wrappers_are_told_by_their_names() {
+    fn wrappers_are_recognised_by_name() {
         assert_eq!(last_part("<a::Timeout<b::C> as core::future::Future>::poll"), "poll");
         assert_eq!(last_part("a::spawn::<b::C>"), "spawn");
         assert!(wraps("<a::Timeout<b::C> as Future>::poll", "<b::C as Future>::poll"));

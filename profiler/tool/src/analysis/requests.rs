@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_stays_until_the_end() {
+    fn a_request_keeps_its_label_until_its_end() {
         let (requests, _) = all(&[
             (1, 1, EventKind::RequestLabel { id: 7, label: 3 }),
             (1, 2, EventKind::RequestStart { id: 7, queue: None }),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_ends_at_once_and_ids_are_used_again() {
+    fn a_batch_ends_together_and_request_ids_are_reused() {
         let start = |id| EventKind::RequestStart { id, queue: None };
         let (requests, unfinished) = all(&[
             (1, 1, start(1)),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_without_a_beginning_are_nothing() {
+    fn ends_without_a_start_are_ignored() {
         assert_eq!(
             all(&[
                 (1, 1, EventKind::RequestEnd { id: 1 }),

@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_count_letters() {
+    fn the_edit_distance_counts_letters() {
         let check = |a, b, expected| assert_eq!(distance(a, b), expected, "{a} {b}");
         check("handle", "handle_request", 0);
         check("kitten", "sitting", 3);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_work_are_cut_out_of_a_call() {
+    fn idle_waits_are_excluded_from_a_call() {
         let mut selector = Selector::new(&Selection::Marked);
         // One waiting function calls another; an earlier wait does not matter.
         for (start, end) in [(0, 5), (22, 28), (20, 30), (50, 60)] {

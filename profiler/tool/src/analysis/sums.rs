@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_adds_up_like_a_map(keys in prop::collection::vec((0_u32..40, 0_u64..9), 0..200)) {
+        fn sums_equal_those_of_a_map(keys in prop::collection::vec((0_u32..40, 0_u64..9), 0..200)) {
             let (mut sums, mut map) = (Sums::default(), BTreeMap::new());
             for (key, nanos) in keys {
                 sums.add(key, nanos);

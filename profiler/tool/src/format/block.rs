@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_back() {
+    fn blocks_round_trip() {
         let (bytes, ..) = three();
         let (blocks, damage) = read(&bytes);
         assert_eq!(
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn any_damaged_byte_costs_its_block_only() {
+    fn a_damaged_byte_loses_only_its_block() {
         let (bytes, second, third) = three();
         for at in (0..200).map(|step| second + step * 1499).chain(second..second + BLOCK_HEADER) {
             let mut bytes = bytes.clone();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_file_gives_what_is_whole() {
+    fn a_truncated_file_gives_its_complete_blocks() {
         let (bytes, second, third) = three();
         for length in [second + 1, second + 5, second + 20, third - 1, third + 3] {
             let (blocks, damage) = read(&bytes[..length]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_imitates_blocks_is_given_up_in_time() {
+    fn forged_sync_marks_are_skipped_quickly() {
         let mut bytes = Vec::new();
         for _ in 0..100_000 {
             bytes.extend_from_slice(&SYNC);

@@ -582,7 +582,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_usual_way_and_the_long_one_are_the_same(
+        fn fast_and_slow_decoding_agree(
             bytes in events(), cut: prop::sample::Index, base: u64, scale in prop_oneof![Just(1_u64 << 32), any::<u64>()], anchor in 0_u64..1000,
         ) {
             let mut payload = Vec::new();

@@ -314,7 +314,7 @@ impl SegmentEnd {
             2 => "the disk was full, or the trace's budget was spent",
             3 => "another segment follows",
             4 => "writing failed",
-            5 => "the program started another in its place",
+            5 => "the program executed another program",
             _ => "unknown",
         }
     }

@@ -68,7 +68,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_a_cursor_reads(head: u8, number: u64, bits in 0_u32..64, other: u64, fewer in 0_u32..64, base: u64) {
+        fn a_short_event_reads_like_a_cursor(head: u8, number: u64, bits in 0_u32..64, other: u64, fewer in 0_u32..64, base: u64) {
             let mut bytes = vec![head];
             put_signed(&mut bytes, base.wrapping_add(number >> bits), base);
             let first = bytes.len() - 1;

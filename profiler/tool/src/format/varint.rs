@@ -247,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(value: u64, bits in 0_u32..64, base: u64, text in ".{0,40}") {
+        fn varints_round_trip(value: u64, bits in 0_u32..64, base: u64, text in ".{0,40}") {
             let mut bytes = Vec::new();
             // Covers all lengths.
             let value = value >> bits;

@@ -59,9 +59,9 @@ pub fn page(timeline: &Timeline, command: &str) -> String {
                         h2 { "Timeline" }
                         (legend(timeline))
                         @for row in &timeline.rows { (thread(row, timeline.latency)) }
-                        @if timeline.cut { p.notice { "There was too much to show all of it." } }
+                        @if timeline.cut { p.notice { "Not all of it is shown: there are too many entries." } }
                         @if !timeline.scheduler {
-                            p.notice { "The trace has no scheduler events here: time off the CPU is not told apart from time on it." }
+                            p.notice { "The trace has no scheduler events here: time off the CPU can't be separated from time on it." }
                         }
                     }
                 }
@@ -106,11 +106,11 @@ fn waits(timeline: &Timeline) -> Markup {
     longest.sort_by_key(|wait| std::cmp::Reverse(wait.end - wait.start));
     html! {
         section {
-            h2 { "Who held what it waited for" }
+            h2 { "Holders of the locks that it waited for" }
             @for wait in longest.iter().take(10) {
                 div.story {
                     p { strong { (wait.thread) } " waited " strong { (format_nanos(wait.end - wait.start)) } " for the " (wait.object) ", " (shorten(&wait.place)) }
-                    @if wait.holders.is_empty() { p.explain { "Who held it is not in the trace." } }
+                    @if wait.holders.is_empty() { p.explain { "The holder is not in the trace." } }
                     @for holder in wait.holders.iter().take(6) {
                         p { strong { (holder.thread) } " held it for " (format_nanos(holder.nanos)) " of that, taken in " strong { (shorten(&holder.place)) } }
                         ul { @for (cause, nanos) in holder.doing.iter().take(5) { li { (percent(*nanos, holder.nanos)) " " (shorten(cause)) } } }
@@ -157,7 +157,7 @@ fn thread(row: &ThreadRow, latency: u64) -> Markup {
         figure.thread {
             figcaption {
                 strong { (row.thread) }
-                @if !row.own { span.soft { " held what the request waited for" } }
+                @if !row.own { span.soft { " held the lock that the request waited for" } }
                 @if all > bars.len() { span.soft { " the longest " (bars.len()) " of " (all) } }
             }
             svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(format!("What {} did", row.thread)) {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_few() {
+    fn axis_ticks_are_round_and_few() {
         for latency in [1, 7, 999, 12_345, 1_000_000, u64::MAX] {
             let step = step(latency);
             assert!(latency / step <= 8, "{latency}: {step}");

@@ -14,7 +14,7 @@ impl BarKind {
         match self {
             BarKind::Call => "in a function",
             BarKind::Wait => "waiting",
-            BarKind::Held => "holding what the request waits for",
+            BarKind::Held => "holding the lock that the request waits for",
             BarKind::Blocked => "off the CPU, blocked",
             BarKind::Descheduled => "off the CPU, though it could run",
             BarKind::Queued => "in a queue",
@@ -82,7 +82,7 @@ mod tests {
     use super::shorten;
 
     #[test]
-    fn long_parameters_are_left_out() {
+    fn long_type_parameters_are_elided() {
         let check = |text: &str, expected: &str| assert_eq!(shorten(text), expected);
         check(
             "in std::thread::_State_impl<std::thread::_Invoker<std::tuple<main::$_0> > >::_M_run at std_thread.h:210",

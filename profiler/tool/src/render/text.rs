@@ -58,7 +58,7 @@ pub fn timeline(timeline: &Timeline) -> String {
             ),
         );
         if wait.holders.is_empty() {
-            line(&mut out, "  who held it is not in the trace");
+            line(&mut out, "  the holder is not in the trace");
         }
         for holder in wait.holders.iter().take(5) {
             line(
@@ -85,17 +85,14 @@ pub fn timeline(timeline: &Timeline) -> String {
     }
     for row in &timeline.rows {
         line(&mut out, "");
-        line(
-            &mut out,
-            &format!("{}{}", row.thread, if row.own { "" } else { ", which held what the request waited for" }),
-        );
+        line(&mut out, &format!("{}{}", row.thread, if row.own { "" } else { ", which held the lock it waited for" }));
         rows(&mut out, row, timeline.latency);
     }
     if !timeline.scheduler {
-        line(&mut out, "\nNo scheduler events here: time off the CPU is not told apart from time on it.");
+        line(&mut out, "\nNo scheduler events here: time off the CPU can't be separated from time on it.");
     }
     if timeline.cut {
-        line(&mut out, "\nThere was too much to show all of it.");
+        line(&mut out, "\nNot all of it is shown: there are too many entries.");
     }
     out
 }
@@ -189,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn many_alike_share_a_line_and_few_do_not() {
+    fn many_similar_bars_share_a_line_and_few_do_not() {
         let mut bars = vec![bar(0, 1000, 1, BarKind::Call, "handle")];
         bars.extend((0..10).map(|n| bar(n * 100, n * 100 + 10, 2, BarKind::Descheduled, "off")));
         bars.extend((0..2).map(|n| bar(n * 500, n * 500 + 50, 2, BarKind::Call, "parse")));

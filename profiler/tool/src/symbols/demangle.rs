@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_readable() {
+    fn symbols_are_demangled() {
         let check = |symbol, expected: &str| assert_eq!(name(symbol), expected);
         check("request_handler", "request_handler");
         check("_ZN5store8snapshotEv", "store::snapshot");

@@ -287,7 +287,7 @@ mod tests {
     use super::{Frame, Location, is_end_of};
 
     #[test]
-    fn a_function_is_told_from_a_line_in_it() {
+    fn descriptions_distinguish_a_function_from_a_line_in_it() {
         let frame = Frame { function: "parse".into(), file: Some("/src/store.c".into()), line: Some(12) };
         let location = Location { module: None, offset: 0, frames: vec![frame] };
         assert_eq!(location.describe(), "parse at store.c:12");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_path_gets_it_from_the_symbol() {
+    fn a_short_name_is_completed_from_the_symbol() {
         assert!(is_end_of("look_up", "served::Store::look_up"));
         assert!(is_end_of("recompute<u64>", "served::Store::recompute"));
         assert!(is_end_of("recompute<u64>", "<served::Store>::recompute::<u64>"));

@@ -64,7 +64,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn it_reads_what_is_in_the_file(looks in prop::collection::vec((0_usize..200_000, 0_usize..100_000), 1..20)) {
+        fn a_paged_file_reads_like_the_file(looks in prop::collection::vec((0_usize..200_000, 0_usize..100_000), 1..20)) {
             let bytes: Vec<u8> = (0..150_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();

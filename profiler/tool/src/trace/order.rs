@@ -128,7 +128,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn any_order_on_disk_becomes_the_order_of_time(
+        fn events_in_any_order_on_disk_are_sorted_by_time(
             times in prop::collection::vec((0_u32..4, 0_u64..300), 0..400),
             flush in 1_usize..50,
             most in 4_usize..200,

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_stays_short_and_loses_nothing() {
+    fn block_runs_stay_few_and_lose_no_bytes() {
         let mut runs = Vec::new();
         for index in 0..10_000_u64 {
             let time = index % 100;

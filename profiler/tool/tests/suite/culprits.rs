@@ -39,7 +39,7 @@ fn requests() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_culprit_is_what_the_others_do_not_call() {
+fn the_culprit_is_called_only_by_slow_requests() {
     let folder = requests();
     let (trace, mut symbols) = open(folder.path());
     let tail = tail(&trace, &mut symbols, &Selection::Marked, 0.02, &mut ignore_progress).unwrap();
@@ -52,7 +52,7 @@ fn the_culprit_is_what_the_others_do_not_call() {
 }
 
 #[test]
-fn what_the_machine_did_is_told_from_what_the_program_did() {
+fn causes_in_the_machine_and_in_the_program_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
     for id in 1..=200_u64 {
@@ -73,7 +73,7 @@ fn what_the_machine_did_is_told_from_what_the_program_did() {
 }
 
 #[test]
-fn where_all_call_the_same_the_culprit_is_the_innermost() {
+fn with_equal_calls_the_culprit_is_the_innermost_function() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
     for id in 1..=1000_u64 {
@@ -90,7 +90,7 @@ fn where_all_call_the_same_the_culprit_is_the_innermost() {
 }
 
 #[test]
-fn labels_are_compared_by_themselves() {
+fn each_label_is_analysed_separately() {
     let folder = requests();
     let (trace, mut symbols) = open(folder.path());
     let labels = by_label(&trace, &mut symbols, &Selection::Marked, 0.1, &mut ignore_progress).unwrap();
@@ -101,7 +101,7 @@ fn labels_are_compared_by_themselves() {
 }
 
 #[test]
-fn recursion_counts_each_moment_once() {
+fn recursion_counts_each_instant_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
     let inside = |function: u64, caller: u64, duration: u64| EventKind::Call {

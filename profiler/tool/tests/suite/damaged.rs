@@ -59,7 +59,7 @@ fn a_flipped_byte_costs_one_block() {
 }
 
 #[test]
-fn a_cut_trace_gives_what_is_there() {
+fn a_truncated_trace_gives_its_complete_blocks() {
     let (folder, events) = several();
     let path = segments(folder.path()).pop().unwrap();
     let bytes = fs::read(&path).unwrap();
@@ -98,7 +98,7 @@ fn a_segment_of_another_trace_is_left_out() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused() {
+fn files_that_are_no_trace_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let error_of = |path: &Path| Trace::open(path, &mut ignore_progress).unwrap_err();
     assert!(matches!(error_of(folder.path()), TraceError::Empty(_)));

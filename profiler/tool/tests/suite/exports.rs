@@ -88,7 +88,7 @@ fn balanced(track: &str, mut slices: Slices) {
 }
 
 #[test]
-fn chromes_begins_have_their_ends() {
+fn chrome_export_balances_begin_and_end_events() {
     let json: serde_json::Value = serde_json::from_slice(&exported(Format::Chrome)).unwrap();
     let mut tracks: BTreeMap<String, Slices> = BTreeMap::new();
     let mut complete = 0;
@@ -134,7 +134,7 @@ fn message(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
 }
 
 #[test]
-fn perfettos_begins_have_their_ends() {
+fn perfetto_export_balances_begin_and_end_events() {
     let bytes = exported(Format::Perfetto);
     let mut tracks: BTreeMap<u64, Slices> = BTreeMap::new();
     let mut longest = 0;

@@ -22,7 +22,7 @@ fn open() -> (Trace, Collector, Symbols) {
 }
 
 #[test]
-fn everything_that_was_written_is_read() {
+fn the_golden_trace_is_read_completely() {
     let (trace, ..) = open();
     assert!(trace.damage().is_none(), "{}", trace.damage());
     let (header, counts) = (trace.header(), trace.counts());

@@ -47,7 +47,7 @@ fn hidden(length: u64, pause: u64) -> (f64, f64) {
 }
 
 #[test]
-fn the_share_that_is_missing_is_about_right() {
+fn the_estimated_share_of_missing_calls_is_about_right() {
     for (length, pause) in [(5_000, 1_000_000), (5_000, 6_000_000), (2_000_000, 4_000_000), (50_000, 100_000)] {
         let (missing, estimate) = hidden(length, pause);
         assert!(estimate > missing / 1.5 && estimate < missing * 1.5, "{length} {pause}: {missing} and not {estimate}");
@@ -94,13 +94,13 @@ fn blocked(clock_stood: bool) -> String {
 }
 
 #[test]
-fn a_call_that_came_later_is_not_said_to_have_blocked() {
+fn a_later_call_is_not_blamed_for_a_block() {
     assert_eq!(blocked(true), format!("off the CPU, blocked in {HANDLE:#x}"));
     assert_eq!(blocked(false), format!("off the CPU, blocked in {RARE:#x}"));
 }
 
 #[test]
-fn what_was_left_out_for_a_share_is_told() {
+fn functions_omitted_for_overhead_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
     let most = vec![OmittedFunction { function: PARSE, calls: 900_000, missed: 700_000, length: 12 }];

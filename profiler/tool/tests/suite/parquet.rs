@@ -13,7 +13,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 
 #[test]
-fn what_was_exported_comes_back() {
+fn parquet_exports_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     let mut writer = TraceWriter::create(&path, &TraceConfig::default()).unwrap();

@@ -108,7 +108,7 @@ fn a_thread_that_lost_its_cpu() {
 }
 
 #[test]
-fn where_nothing_is_planted_there_is_no_tail_to_speak_of() {
+fn without_a_planted_cause_the_tail_is_negligible() {
     let folder = with(usual_request);
     let tail = tail_of(folder.path());
     // The usual latencies vary by 600 ns.
@@ -116,7 +116,7 @@ fn where_nothing_is_planted_there_is_no_tail_to_speak_of() {
 }
 
 #[test]
-fn the_slowest_come_first_and_their_time_adds_up() {
+fn the_slowest_requests_come_first_and_their_time_adds_up() {
     let folder = with(|writer, id, start| {
         request(writer, id, start, start + 100_000 + id, |writer| {
             writer.event(WORKER, start + 90_000, call(RARE, 50_000)).unwrap();

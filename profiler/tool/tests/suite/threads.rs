@@ -117,7 +117,7 @@ fn too_many_functions_and_callers_are_the_same_on_any_number_of_threads() {
 }
 
 #[test]
-fn it_can_be_interrupted() {
+fn reading_a_trace_can_be_interrupted() {
     let folder = large();
     let mut calls = 0;
     let mut watch = |progress: Progress| {
@@ -141,7 +141,7 @@ impl Sink for PanickingSink {
 
 #[test]
 #[should_panic(expected = "that was too much")]
-fn a_panic_on_a_thread_is_one_of_the_caller() {
+fn a_panic_of_a_reader_thread_reaches_the_caller() {
     let folder = large();
     let _ = Trace::open_on(folder.path(), 3, &mut ignore_progress, |_| PanickingSink);
 }
