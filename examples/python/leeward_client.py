@@ -1,6 +1,7 @@
-"""A client of Leeward's protocol in a hundred lines: docs/protocol.md, as code that can be read in one sitting.
+"""A client of Leeward's protocol (docs/protocol.md) in a hundred lines.
 
-One connection, blocking, one call after another, credits kept. For documentation and scripts; it is not made for load.
+It has one connection, blocks in each call, and sends a call only with a credit. It is for
+documentation and scripts, and too slow for load.
 
     $ leeward serve --service echo &
     $ python3 examples/python/leeward_client.py 127.0.0.1:7117 "hello"
@@ -12,8 +13,8 @@ import struct
 import sys
 import time
 
-# magic, version, kind, payload_len, request_id, timestamp, credit_id, custom, method or payload_max, window, demand,
-# budget or retry_after, sojourn, priority, threshold, code, flags
+# magic, version, kind, payload_len, request_id, timestamp, credit_id, custom, method or
+# payload_max, window, demand, budget or retry_after, sojourn, priority, threshold, code, flags
 HEADER = struct.Struct("<2sBBIQQQQIIIIIBBBB")
 REGISTER, WELCOME, CALL, RESPONSE, DROP, FAILURE, CREDIT, DEREGISTER, PING, PONG, ERROR = 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12
 REASONS = {1: "delay", 2: "priority", 3: "concurrency", 4: "lock", 5: "no credit", 6: "shutting down", 7: "cancelled"}
@@ -21,7 +22,7 @@ LONGEST = 1 << 20
 
 
 class Refused(Exception):
-    """The server dropped the call: it may be sent again, after `retry_after` seconds, or elsewhere."""
+    """The server rejected the call. Retry after `retry_after` seconds, or at another server."""
 
     def __init__(self, reason, message, retry_after):
         super().__init__(f"refused: {reason} {message}".strip())
@@ -29,11 +30,11 @@ class Refused(Exception):
 
 
 class Failed(Exception):
-    """The call was admitted and has no result, or the server has ended the connection."""
+    """An admitted call has no result, or the connection ended or carried an invalid frame."""
 
 
 class Client:
-    """A session of a client with a server. `with Client("127.0.0.1", 7117) as client: client.call(b"hello")`."""
+    """A client's session: `with Client("127.0.0.1", 7117) as client: client.call(b"hello")`."""
 
     def __init__(self, host, port, timeout=5.0):
         self.socket = socket.create_connection((host, port), timeout)
@@ -46,13 +47,16 @@ class Client:
         self.longest, self.has_credits = head[8], head[15] == 1
 
     def call(self, argument, method=0, priority=64, budget=0.0):
-        """Sends a call as soon as there is a credit for it, and waits for its result. `budget`: seconds it may spend on queues."""
+        """Sends a call once the session has a credit for it, and returns its result.
+
+        `budget`: queueing delay that the call may spend, in seconds, up to 4.29; 0 is no limit.
+        """
         if len(argument) > self.longest:
             raise ValueError(f"the server takes {self.longest} bytes")
         while self.has_credits and self.window < 1:
-            self._receive()  # nothing of ours is unanswered: only a credit can come
+            self._receive()  # no call is unanswered: only a credit can come
         number, sent = next(self.numbers), time.monotonic_ns()
-        self._send(CALL, argument, number, sent, self.credit, method, int(budget * 1e9), priority)
+        self._send(CALL, argument, number, sent, self.credit, method, min(int(budget * 1e9), 2**32 - 1), priority)
         while True:
             kind, head, payload = self._receive()
             if head[4] != number or kind not in (RESPONSE, DROP, FAILURE):
@@ -65,7 +69,7 @@ class Client:
             raise Failed(message)
 
     def close(self):
-        """Gives the window back, and ends."""
+        """Deregisters, which returns the credits, and closes the connection."""
         try:
             self._send(DEREGISTER)
         finally:
@@ -78,12 +82,12 @@ class Client:
         self.close()
 
     def _send(self, kind, payload=b"", number=0, timestamp=0, credit=0, shared=0, budget=0, priority=0):
-        # Unused fields are zero: the server checks it.
+        # Unused fields must be zero: the server checks them.
         head = (b"LW", 1, kind, len(payload), number, timestamp, credit, 0, shared, 0, 0, budget, 0, priority, 0, 0, 0)
         self.socket.sendall(HEADER.pack(*head) + payload)
 
     def _receive(self):
-        """The next frame; windows and credits are taken note of, pings answered."""
+        """Reads the next frame; stores its window and credit, and answers a ping."""
         head = HEADER.unpack(self._exactly(HEADER.size))
         magic, version, kind, length = head[:4]
         if (magic, version) != (b"LW", 1) or length > LONGEST:
@@ -94,7 +98,7 @@ class Client:
         if kind == PING:
             self._send(PONG, timestamp=head[5])
         if kind in (WELCOME, RESPONSE, DROP, FAILURE, CREDIT):
-            self.credit, self.window = head[6], head[9]  # the newest window replaces the last one as a whole
+            self.credit, self.window = head[6], head[9]  # a window replaces the last one
         return kind, head, payload
 
     def _exactly(self, count):

@@ -1,5 +1,6 @@
-"""What the package costs: rows into a frame, decisions of a controller in Python, a slow half beside Rust. CPU seconds of this process, so that
-other programs change little.
+"""Measures the package's costs: rows to a frame, decisions in Python, a slow half beside Rust's.
+
+The costs are CPU seconds of this process: other programs on the machine change them little.
 
     python python/bench/measure.py
 """
@@ -10,14 +11,14 @@ import leeward as lw
 
 
 class EveryRequest(lw.Controller):
-    """Decides on each request."""
+    """Rejects from a queueing delay of 80 µs, by a call for each request."""
 
     def request(self, arrival):
         return arrival.delay_us < 80.0
 
 
 class SlowLaw(lw.Controller):
-    """Breakwater's law of the pool (§3.2.1)."""
+    """Breakwater's pool law (§3.2.1)."""
 
     params = {"target": "80us"}
 
@@ -28,7 +29,7 @@ class SlowLaw(lw.Controller):
 
 
 def spent(call):
-    """CPU seconds and wall seconds of a call, and its answer."""
+    """Returns the CPU seconds and wall seconds of `call`, and its result."""
     cpu, wall = time.process_time(), time.perf_counter()
     answer = call()
     return time.process_time() - cpu, time.perf_counter() - wall, answer

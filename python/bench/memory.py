@@ -1,4 +1,4 @@
-"""Memory of a sweep of 100,000 short runs into a data set: the largest that the process ever had.
+"""Measures the peak memory of the process for a sweep of 100,000 short runs into a data set.
 
     python python/bench/memory.py [RUNS]
 """

@@ -1,5 +1,7 @@
-"""What Python and its engines cost beside the program: the same 200 runs (20 times SEEDS) of bw-overall --quick by `leeward run --sweep` and by every
-engine, on one worker and on two, and whether all rows are the same bytes. Wall seconds of a machine that does nothing else.
+"""Compares the time of the Python engines with that of `leeward run --sweep`, for the same runs.
+
+Each does 200 runs (20 times SEEDS) of bw-overall --quick, on one worker and on two. The script also
+checks that all engines return the same bytes. Times are wall seconds: the machine must be idle.
 
     LEEWARD=target/release/leeward python python/bench/overhead.py [SEEDS [threads processes ray]]
 """
@@ -17,21 +19,21 @@ SEEDS = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 
 
 def timed(call):
-    """Wall seconds of a call, and its answer."""
+    """Returns the wall seconds of `call`, and its result."""
     began = time.perf_counter()
     answer = call()
     return time.perf_counter() - began, answer
 
 
 def program(threads: int) -> float:
-    """The program's time for the same runs, its start included."""
+    """Returns the wall seconds of the program for these runs, with its start."""
     axes = [f"--sweep=controller={','.join(GRID['controller'])}", f"--sweep=demand={','.join(f'{one}x' for one in GRID['demand'])}"]
     command = [os.environ["LEEWARD"], "run", SCENARIO, "--quick", *axes, "--set", f"run.seeds={SEEDS}", "--threads", str(threads)]
     return timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))[0]
 
 
 def sweep(on: str, workers: int):
-    """The wall time of an engine that has started, and the rows."""
+    """Returns the wall seconds of a sweep on an engine, and its rows."""
     scenario = lw.scenario(SCENARIO).quick()
     return timed(lambda: lw.sweep(scenario, GRID, seeds=SEEDS, on=on, workers=workers, progress=False))
 
@@ -48,14 +50,14 @@ def main() -> None:
 
             ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         if on != "threads":
-            # Workers start with the first task: an engine's start is not its overhead.
+            # Workers start with the first task. A tiny sweep measures this start.
             grid = {"controller": ["none"], "demand": [0.1]}
             tiny = lw.scenario(SCENARIO).quick().set({"run.duration": "2ms", "run.warmup": "1ms"})
             began = timed(lambda: lw.sweep(tiny, grid, seeds=16, on=on, workers=2, progress=False))[0]
         two, swept = sweep(on, 2)
         rows.add(swept.to_bytes())
         if on == "processes":
-            two -= began  # each sweep has processes of its own
+            two -= began  # each sweep starts its processes anew
         line = f"{on}: {two:.2f} s on 2 workers, {two / base[2] - 1:+.1%} beside the program"
         if on != "ray":
             one, swept = sweep(on, 1)

@@ -1,12 +1,12 @@
-"""Leeward: overload control at microsecond scale, simulated, swept, drawn and measured from Python.
+"""Leeward: overload control at microsecond scale, with simulations, sweeps, figures and load tests.
 
     import leeward as lw
 
     results = lw.scenario("bw-overall").quick().run(seeds=1)
     results.plot("goodput").savefig("goodput.png")
 
-Units are in names: `_us` are microseconds, `_rps` requests per second, `_ratio` and `_rate` shares or multiples of one. The guide is
-`docs/python.md`.
+Units are in names: `_us` are microseconds, `_rps` requests per second, `_ratio` and `_rate` shares
+or multiples of one. The guide is `docs/python.md`.
 """
 
 from ._leeward import Arrival, Environment, Pool, Signals, Table, __version__

@@ -1,4 +1,4 @@
-"""Load on a real server from several machines at once: Ray's actors that run this package's generator."""
+"""Load on a real server from several machines at once, by load generators in actors of Ray."""
 
 from __future__ import annotations
 
@@ -10,57 +10,67 @@ from .errors import ClusterError, LoadError
 from .extras import need
 from .values import SEED_MAX, rate, refused, span, text, whole, written
 
-# As `leeward load --clients`.
+# The limit of `leeward load --clients`.
 CLIENTS_MAX = 100_000
 
 
 class Load:
-    """What the generators measured together."""
+    """Measurements of one load generator, or of several as one."""
 
     def __init__(self, native: _leeward.Recording) -> None:
         self.native = native
 
     @property
     def goodput_rps(self) -> float:
-        """Responses within the objective per second of the measured part."""
+        """Responses per second within the objective, in the measured part."""
         return self.native.goodput_rps
 
     @property
     def throughput_rps(self) -> float:
-        """Responses per second of the measured part."""
+        """Responses per second in the measured part."""
         return self.native.throughput_rps
 
     @property
     def totals(self) -> dict[str, int]:
-        """How requests ended, the whole run."""
+        """Requests of the whole run by outcome, such as `offered`, `completed` and `dropped`."""
         return self.native.totals
 
     @property
     def measured(self) -> dict[str, int]:
-        """How requests ended, the measured part."""
+        """Requests of the measured part by outcome, as in `totals`."""
         return self.native.measured
 
     @property
     def generators(self) -> int:
-        """How many generators there were."""
+        """Number of generators."""
         return self.native.generators
 
     @property
     def kept(self) -> bool:
-        """Whether every generator kept to its schedule; if not, the latencies are the generators' own."""
+        """True if every generator kept its schedule.
+
+        Each then issued 99 of 100 requests within the objective of their due times. Otherwise the
+        latencies are the generators' own, and say nothing of the server.
+        """
         return self.native.kept
 
     def percentiles(self, which: str = "latency") -> dict[str, float]:
-        """Count, mean_us, p50_us, p90_us, p99_us, p999_us and max_us of `latency` (from the time a request was due),
-        `latency_from_send` or `reject_delay`."""
+        """Percentiles: `count`, `mean_us`, `p50_us`, `p90_us`, `p99_us`, `p999_us` and `max_us`.
+
+        `which`: `latency` counts from the time at which a request was due, `latency_from_send` from
+        its departure; or `reject_delay`. Raises `ResultsError` for another name.
+        """
         return self.native.percentiles(which)
 
     def buckets(self, which: str = "latency") -> list[tuple[float, int]]:
-        """All of a distribution: upper ends of its buckets in µs, and counts."""
+        """Buckets of a distribution: pairs of the upper end in µs and the count.
+
+        `which`: as in `percentiles`.
+        """
         return self.native.buckets(which)
 
     def cdf(self, which: str = "latency", **options: Any) -> Any:
-        """A figure: see `leeward.plot.cdf`."""
+        """A figure of the cumulative distribution: see `leeward.plot.cdf`."""
         from . import plot
 
         return plot.cdf(self, which, **options)
@@ -71,12 +81,16 @@ class Load:
 
 
 def per_second(rate: float) -> str:
-    """A rate with four significant digits, or all digits before the point."""
+    """A rate as text: four significant digits, or all digits of the integer from 1,000 on."""
     return f"{rate:.0f}" if rate >= 999.95 else f"{rate:.4g}"
 
 
 def generate(address: str, index: int, of: int, options: Mapping[str, Any]) -> bytes:
-    """Runs one generator here. The schedule is drawn from the seed for all; this one issues the share of every `of`-th client."""
+    """Runs generator `index` of `of` in this process; returns its recording as bytes.
+
+    The seed draws one schedule for all generators. This one issues the requests of every `of`-th
+    client.
+    """
     return _leeward.load(address, index=index, of=of, **options).to_bytes()
 
 
@@ -96,13 +110,25 @@ def load(
     seed: int = 1,
     cluster: str | None = None,
 ) -> Load:
-    """Loads the server at `address`, open loop, with `demand` requests per second of all `clients` together.
+    """Loads the server at `address` (`"HOST:PORT"`) in an open loop, and returns the measurements.
 
-    `hosts`: how many generators; or the addresses of the cluster's nodes, one generator on each (`ray status` names them); or None for
-    one generator in this process, without Ray. When each request is due is drawn from the seed before the run, and does not depend on
-    how many generators issue them. Latency counts from then. Histograms are merged bucket by bucket: nothing is lost.
+    - `hosts`: the number of generators on a Ray cluster; or the addresses of its nodes, one
+      generator on each (`ray status` lists them); or None: one generator in this process, without
+      Ray.
+    - `demand`: requests per second of all clients together.
+    - `clients`: connections of all generators together, 1 to 100,000, at least one per generator.
+    - `duration`, `warmup`: lengths of the run and of its part that is not measured.
+    - `service`: the work that requests ask for, such as `"exp:10us"`.
+    - `controller`, `params`: those of the server. Their client half runs in the generators.
+    - `slo`, `rtt`: the latency objective, and the round trip without queueing.
+    - `seed`: draws the times at which requests are due, before the run.
+    - `cluster`: the address of the Ray cluster; by default `RAY_ADDRESS`, or Ray on this machine.
 
-    `controller` and `params`: those of the server, whose client side runs in the generators. `cluster`: the address of the Ray cluster.
+    The schedule does not depend on the number of generators. Latency counts from the time at which
+    a request was due. Histograms of several generators are merged bucket by bucket, without loss.
+
+    Raises `LoadError` for an argument that is not accepted, or if the load fails. Raises
+    `ClusterError` if there is no cluster or no such node, or if a generator has no CPU after 60 s.
     """
     address = text("address", address, "HOST:PORT such as 127.0.0.1:7117", LoadError)
     if cluster is not None:
@@ -133,7 +159,7 @@ def load(
 
 
 def _param(name: str, value: Any) -> str:
-    """A parameter's value as a text."""
+    """The value of a controller's parameter as text."""
     if not isinstance(value, str | int | float):
         raise refused(f"params.{name}", value, "a text, a number, True or False", LoadError)
     return written(name, value)
@@ -151,7 +177,8 @@ def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[s
         ready, late = ray.wait([actor.ready.remote() for actor in actors], num_returns=count, timeout=60)
         if late:
             raise ClusterError(f"{len(ready)} of {count} generators have a CPU to run on; accepted: fewer hosts, or more nodes")
-        # All are there: connecting and drawing the schedule take the same time everywhere, and the warm-up covers the rest.
+        # All generators are ready. Each connects and draws the schedule in about the same time; the
+        # warm-up covers the difference.
         running = [actor.run.remote(address, index, count, options) for index, actor in enumerate(actors)]
         answers = [_leeward.Recording.from_bytes(answer) for answer in ray.get(running)]
     except ray.exceptions.RayTaskError as error:
@@ -165,7 +192,7 @@ def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[s
 
 
 def _place(ray: Any, hosts: int | list[str], index: int) -> dict[str, Any]:
-    """Where a generator runs: on the named node, or on another one than the last where there are several."""
+    """Options that place a generator: on the named node, or spread over the nodes."""
     if isinstance(hosts, int):
         return {"scheduling_strategy": "SPREAD"}
     nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in ray.nodes() if node["Alive"]}
@@ -176,12 +203,12 @@ def _place(ray: Any, hosts: int | list[str], index: int) -> dict[str, Any]:
 
 
 class Generator:
-    """The actor: a generator of its own on a node."""
+    """An actor of Ray that runs one load generator."""
 
     def ready(self) -> bool:
-        """Whether it is there."""
+        """Returns True as soon as the actor runs."""
         return True
 
     def run(self, address: str, index: int, of: int, options: dict[str, Any]) -> bytes:
-        """Runs its share."""
+        """Runs the generator: see `generate`."""
         return generate(address, index, of, options)

@@ -1,4 +1,4 @@
-"""Controllers in Python."""
+"""Controllers written in Python."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ from ._leeward import Environment
 
 
 class Controller:
-    """A controller for the simulator. Subclass it and define what it decides:
+    """Base class of a controller for the simulator.
 
-    - `tick(signals)`, the slow half, once per `period`. It returns what changes: `admit`, the share of requests that are admitted;
-      `delay`, a queueing delay from which requests are rejected (`"80us"`, or a number of µs); `limit`, requests that may be in the
-      server at once; `priority`, the least important one that is admitted, 1 to 128. None changes nothing.
-    - `request(arrival)`, for every request that these settings let pass: True admits it. Some 20 times slower than Rust.
-    - `pool(signals, pool)`, alone: the law of Breakwater's credit pool. It returns the number of credits that there shall be; windows,
-      lazy distribution and the clients are Breakwater's. It is called once per round trip.
+    A subclass defines `tick`, `request` or both; or `pool` alone.
 
-    `params` declares parameters and their defaults: numbers, True or False, durations such as `"80us"`. They become attributes; a
-    duration is a number of µs. A scenario sets them under the key `controller.LABEL.params.NAME`.
+    - `tick(signals)` is the slow half. The simulator calls it once per `period`. It returns a dict
+      of the settings that change, or None:
+      - `admit`: the share of requests to admit, 0 to 1;
+      - `delay`: the queueing delay from which requests are rejected, `"80us"` or a number of µs;
+      - `limit`: requests in the server at once;
+      - `priority`: the least important priority that is admitted, 1 to 128.
+      At first every request is admitted. None for `delay` or `limit` removes it.
+    - `request(arrival)` decides on each request that these settings admit: True admits it. Such a
+      controller is about 20 times slower than one in Rust.
+    - `pool(signals, pool)` is the law of Breakwater's credit pool, called once per round trip. It
+      returns the total number of credits. Windows, lazy distribution and clients are Breakwater's.
 
-    An object is made for every server of every run. Draw random numbers from `arrival.random` only, or a seed does not give the same
-    results twice.
+    `period` is a duration from `"1us"`. `params` declares parameters with their defaults: numbers,
+    True or False, or durations such as `"80us"`. They become attributes; a duration becomes a
+    number of µs. The key `controller.LABEL.params.NAME` of a scenario sets a parameter.
+
+    The simulator makes one object for every server of every run. Draw random numbers from
+    `arrival.random` alone: then a seed gives the same results again.
+
+    An exception of a method ends the run, and its caller gets it. A returned value that is not
+    accepted raises `ControllerError`, a method that runs for 10 s `ControllerEndless`.
     """
 
     params: ClassVar[dict[str, float | int | bool | str]] = {}
@@ -34,4 +45,4 @@ class Controller:
         self.begin()
 
     def begin(self) -> None:
-        """Prepares the object: state belongs here."""
+        """Initializes the state of the object, after the parameters are set."""

@@ -1,6 +1,7 @@
-"""The data set of a sweep: a folder of Parquet files, one per part, and the plan that they belong to.
+"""The data set of a sweep: a folder with a plan, and a Parquet file for each part.
 
-Every library that knows Hive's partitions reads it. A file that is there is whole: it is written under another name first.
+Libraries that know Hive's partitions read it. A file is written under another name and then
+renamed, so each file is whole.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PLAN = "_sweep.json"
 
 
 def _plan_at(path: Path) -> dict[str, Any]:
-    """The plan in a file."""
+    """Reads the plan of a data set; raises `SweepError` if the file has none."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -28,7 +29,7 @@ def _plan_at(path: Path) -> dict[str, Any]:
 
 
 class Dataset:
-    """A data set in a folder."""
+    """A data set in a folder. `parts` names all files of the plan, in the order of the grid."""
 
     def __init__(self, folder: Path, parts: list[str]) -> None:
         self.folder = folder
@@ -36,7 +37,10 @@ class Dataset:
 
     @classmethod
     def create(cls, folder: Path, plan: dict[str, Any], parts: list[str]) -> Dataset:
-        """A new data set, or the one that is there if it is the same sweep's. Other files stop it."""
+        """Makes a data set in `folder`, or continues the one there if its plan is the same.
+
+        Raises `SweepError` if the folder has another sweep's data set, or other files.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / PLAN
         whole = plan | {"parts": parts}
@@ -52,34 +56,34 @@ class Dataset:
             partial.write_text(json.dumps(whole, indent=1) + "\n")
             partial.replace(path)
         for left in folder.glob("*/*.partial-*"):
-            left.unlink(missing_ok=True)  # of a sweep that was killed
+            left.unlink(missing_ok=True)  # left by a sweep that was killed
         return cls(folder, parts)
 
     @classmethod
     def open(cls, folder: Path) -> Dataset:
-        """The data set that is there."""
+        """Opens a data set; raises `SweepError` if the folder has none."""
         return cls(folder, _plan_at(folder / PLAN)["parts"])
 
     def has(self, part: str) -> bool:
-        """Whether a part is done."""
+        """True if the file of this part is written."""
         return (self.folder / part).is_file()
 
     @property
     def complete(self) -> bool:
-        """Whether all parts are done."""
+        """True if the files of all parts are written."""
         return all(self.has(part) for part in self.parts)
 
     @property
     def files(self) -> list[str]:
-        """Files of the parts that are done, in the order of the grid."""
+        """Paths of the files that are written, in the order of the grid."""
         return [os.fspath(self.folder / part) for part in self.parts if self.has(part)]
 
     def write(self, part: str, table: _leeward.Table) -> None:
-        """Keeps a part."""
+        """Writes the rows of a part to its file."""
         path = self.folder / part
         path.parent.mkdir(parents=True, exist_ok=True)
         table.write_parquet(str(path))
 
     def table(self) -> _leeward.Table:
-        """All rows in memory, in the order of the grid."""
+        """Reads all rows into memory, in the order of the grid."""
         return _leeward.Table.read_parquet(self.files).dense()

@@ -1,4 +1,7 @@
-"""Engines of a sweep: what runs batches of cells, and where. Each gives the answers back in the order of the batches."""
+"""Engines of a sweep: each runs batches of cells on threads, on processes or as tasks of Ray.
+
+Every engine returns the rows in the order of the batches.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,16 @@ from .scenario import Scenario
 from .values import text, whole
 
 ENGINES = ("auto", "threads", "processes", "ray")
-# A worker that is gone is made anew so many times before the sweep gives up: runs are pure, so a batch that kills every worker would.
+# Retries of a batch whose worker died, before the sweep fails. Runs are pure functions, so a batch
+# that kills its worker would kill each new one, too.
 RETRIES = 3
-# Seconds between two looks: Ctrl-C is heard in between.
+# Seconds of one wait for a batch. Python handles Ctrl-C between two waits.
 LOOK = 0.1
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What all batches share."""
+    """Settings of a sweep, which all batches share."""
 
     scenario: Scenario
     axes: list[tuple[str, list[str]]]
@@ -37,7 +41,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Batch:
-    """Cells that one worker runs."""
+    """The cells `start` to `stop - 1`, for one worker. `last`: it is the last batch of its part."""
 
     start: int
     stop: int
@@ -46,23 +50,31 @@ class Batch:
 
 
 def run_batch(spec: Spec, start: int, stop: int, signal: _leeward.Stop | None = None) -> bytes:
-    """The rows of these cells: a pure function of its arguments, wherever it runs."""
+    """Runs these cells; returns a table's bytes. The bytes depend on the cells and `spec` alone.
+
+    `signal`, when set by another thread, ends the runs.
+    """
     grid = _leeward.Grid(spec.axes, spec.seeds, spec.seed)
     return spec.scenario.native().run_cells(grid, start, stop, spec.table, signal).to_bytes()
 
 
 class Runner(Protocol):
-    """Runs batches."""
+    """An engine that has started."""
 
     workers: int
 
     def run(self, spec: Spec, batches: list[Batch]) -> Generator[tuple[Batch, bytes], None, None]:
-        """Answers, in the order of `batches`. Closing it ends what it has started."""
+        """Yields each batch with its rows, in order. Its `close` ends runs in progress."""
 
 
 @contextmanager
 def engine(on: str, workers: int | None, address: str | None) -> Iterator[Runner]:
-    """The engine called `on`; what it started ends with it."""
+    """Starts the engine called `on`, and ends it with the block.
+
+    `auto` is Ray if `address` or `RAY_ADDRESS` is given or this process uses Ray, otherwise
+    threads. `workers`: 1 to 1,024; by default one for each CPU. Raises `SweepError` for another
+    value.
+    """
     if on not in ENGINES:
         raise SweepError(f"on: there is no engine `{on}`; accepted: {', '.join(ENGINES)}")
     if address is not None:
@@ -94,7 +106,7 @@ def _cpus() -> int:
 
 
 def in_order(batches: list[Batch], most: int, submit: Callable[[Batch], Future[bytes]], resubmit: Callable[[Batch], Future[bytes]]) -> Iterator[tuple[Batch, bytes]]:
-    """Answers in order, with `most` batches under way: memory stays bounded however many there are."""
+    """Yields batches with their rows, in order. At most `most` are in progress, to bound memory."""
     waiting: deque[tuple[Batch, Future[bytes]]] = deque()
     rest = iter(batches)
     for batch in rest:
@@ -107,7 +119,10 @@ def in_order(batches: list[Batch], most: int, submit: Callable[[Batch], Future[b
 
 
 def _first(waiting: deque[tuple[Batch, Future[bytes]]], resubmit: Callable[[Batch], Future[bytes]]) -> tuple[Batch, bytes]:
-    """The answer of the batch that was given out first. Others of a pool that broke are given out anew."""
+    """Waits for the oldest batch, and returns it with its rows.
+
+    If its process pool breaks, all waiting batches are submitted anew.
+    """
     for attempt in range(RETRIES + 1):
         batch, future = waiting[0]
         while not wait([future], timeout=LOOK, return_when=FIRST_COMPLETED).done:
@@ -127,14 +142,15 @@ def _first(waiting: deque[tuple[Batch, Future[bytes]]], resubmit: Callable[[Batc
 
 
 class Threads:
-    """Threads of this process: runs don't hold the interpreter."""
+    """An engine of threads in this process. Runs do not hold the interpreter."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def run(self, spec: Spec, batches: list[Batch]) -> Generator[tuple[Batch, bytes], None, None]:
         signal = _leeward.Stop()
-        # A controller in Python that decides on every request holds the interpreter: threads would only wait for each other.
+        # A Python controller that decides on every request holds the interpreter: more threads
+        # would only wait for it.
         workers = 1 if any(callable(getattr(cls, "request", None)) for _, cls, _ in spec.scenario.python) else self.workers
         pool = ThreadPoolExecutor(workers, thread_name_prefix="leeward")
 
@@ -144,13 +160,13 @@ class Threads:
         try:
             yield from in_order(batches, 4 * workers, submit, submit)
         finally:
-            # Runs under way see the signal within milliseconds, so nothing of this sweep is left when it is over.
+            # Runs in progress see the signal within milliseconds: no thread of this sweep is left.
             signal.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Processes:
-    """Processes of this machine. A process that dies is replaced, and what it had is run again."""
+    """An engine of processes on this machine. If one dies, a new pool runs its batches again."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -187,24 +203,27 @@ class Processes:
     def _new(self) -> ProcessPoolExecutor:
         import multiprocessing
 
-        # Not forked: a copy of a process with threads may never run.
+        # Not by fork: the child of a process with threads may hang on a lock that a thread held.
         context = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(self.workers, mp_context=context, initializer=follow_parent)
 
     def _end(self) -> None:
-        """Ends the workers and waits for them. A child of `multiprocessing` ends without the interpreter's own end, which would
-        otherwise do that: it would wait for workers that nobody has told to stop."""
+        """Ends the workers and waits for them.
+
+        A child of `multiprocessing` exits without the interpreter's shutdown, which otherwise stops
+        the pool. Without this call the child would wait for its workers for ever.
+        """
         pool, self._pool = self._pool, None
         if pool is None:
             return
-        # What they still run is of no use: its rows have been given out, or nobody wants them any more.
+        # Batches in progress can be lost: the sweep has all rows, or has failed.
         for worker in list((getattr(pool, "_processes", None) or {}).values()):
             worker.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def follow_parent() -> None:
-    """Prepares a worker: it leaves Ctrl-C to its parent, and ends with it, even where the parent was killed."""
+    """Makes a worker ignore Ctrl-C, and end when its parent ends, even if that is killed."""
     import multiprocessing
     import signal
     from multiprocessing.connection import wait as wait_for
@@ -222,7 +241,7 @@ def follow_parent() -> None:
 
 
 def pickled(spec: Spec) -> bytes:
-    """The spec for another process: classes by value where cloudpickle is installed, by name otherwise."""
+    """Serializes the spec; with cloudpickle installed classes by value, otherwise by name."""
     import pickle
 
     try:
@@ -233,7 +252,7 @@ def pickled(spec: Spec) -> bytes:
 
 
 def run_shipped(shipped: bytes, start: int, stop: int) -> bytes:
-    """`run_batch` in another process."""
+    """Runs a batch of a serialized spec: see `run_batch`."""
     import pickle
 
     spec: Any = pickle.loads(shipped)

@@ -1,16 +1,17 @@
-"""Exceptions of this package. All are a `LeewardError`."""
+"""Exceptions of this package. Each is a `LeewardError`."""
 
 from __future__ import annotations
 
 
 class LeewardError(Exception):
-    """Anything that this package refuses or fails at."""
+    """Base class of the exceptions of this package."""
 
 
 class ScenarioError(LeewardError, ValueError):
-    """A scenario that can't be run: an unknown key, a wrong unit, an impossible value.
+    """A scenario that is not accepted: an unknown key, a wrong unit, an impossible value.
 
-    `place` is the file and line, or the override that was given; `key` the key's path. Both are empty where there is none.
+    `place` is the file and line, or the override. `key` is the path of the key. Either is empty if
+    there is none.
     """
 
     def __init__(self, message: str, place: str = "", key: str = "") -> None:
@@ -23,39 +24,39 @@ class ScenarioError(LeewardError, ValueError):
 
 
 class RunError(LeewardError, RuntimeError):
-    """A run that failed on the way."""
+    """A run that failed after it had started."""
 
 
 class Stopped(RunError):
-    """The caller wished to stop before all runs were done."""
+    """A run that its caller stopped before all runs were done."""
 
 
 class ControllerError(LeewardError, TypeError):
-    """A controller in Python that returned nonsense, or a class that is none."""
+    """A class that is no controller, or a controller's method that returned a wrong value."""
 
 
 class ControllerEndless(ControllerError):
-    """A controller's method that does not return."""
+    """A controller's method that has not returned for 10 seconds."""
 
     def __init__(self, message: str = "a controller's method has not returned for 10 seconds") -> None:
         super().__init__(message)
 
 
 class SweepError(LeewardError, ValueError):
-    """A sweep that can't be: no values, a data set of another sweep."""
+    """A sweep or search that is not accepted, such as one with an axis without values."""
 
 
 class ResultsError(LeewardError, ValueError):
-    """Results, recordings or tables that can't be read, written or put together."""
+    """Results, recordings or tables that can't be read, written or merged, or an unknown field."""
 
 
 class LoadError(LeewardError, RuntimeError):
-    """Load that could not be generated."""
+    """Load that is not accepted, or that failed."""
 
 
 class ClusterError(LeewardError, RuntimeError):
-    """A cluster that is not there, or workers that fail again and again."""
+    """A cluster that can't be reached, or a batch whose workers died four times."""
 
 
 class MissingExtra(LeewardError, ImportError):
-    """A library that this needs and that is not installed; the message names the extra that installs it."""
+    """A library that is not installed. The message names the extra that installs it."""

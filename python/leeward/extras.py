@@ -1,4 +1,4 @@
-"""Libraries that are not required: imported where they are used, and named with their extra where they are missing."""
+"""Optional libraries: imported at their first use; an error names the extra of a missing one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTRAS = {
 
 
 def need(library: str) -> Any:
-    """The library, or an exception that says how to install it."""
+    """Imports the library; raises `MissingExtra` with the command that installs a missing one."""
     try:
         return import_module(library)
     except ImportError as error:

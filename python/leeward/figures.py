@@ -1,4 +1,4 @@
-"""A figure that a notebook shows without pyplot. Imported where something is drawn: it needs matplotlib."""
+"""A figure that a notebook shows without pyplot. Only `plot` imports this: it needs matplotlib."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import matplotlib.figure
 
 
 class Figure(matplotlib.figure.Figure):
-    """A figure of its own: nothing of it stays behind in the state of pyplot, and no display is needed."""
+    """A figure outside of pyplot: it needs no display, and adds nothing to pyplot's state."""
 
     def _repr_png_(self) -> bytes:
-        # Notebooks know pyplot's figures only.
+        # Notebooks draw figures of pyplot alone by themselves.
         image = io.BytesIO()
         self.savefig(image, format="png")
         return image.getvalue()

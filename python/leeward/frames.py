@@ -1,4 +1,4 @@
-"""Tables as frames of the library of your choice. Polars and Arrow take the table's memory as it is."""
+"""Tables as data frames of Polars, pandas or Arrow. Polars and Arrow share the table's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ KINDS = ("polars", "pandas", "arrow")
 
 
 def frame(table: Table, kind: str) -> Any:
-    """The table as a `polars.DataFrame`, a `pandas.DataFrame` or a `pyarrow.Table`."""
+    """The table as a `polars.DataFrame`, a `pandas.DataFrame` or a `pyarrow.Table`, by `kind`.
+
+    Raises `ResultsError` for another kind, `MissingExtra` if the library is not installed.
+    """
     if kind == "polars":
         return need("polars").DataFrame(table)
     if kind == "arrow":

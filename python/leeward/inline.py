@@ -1,4 +1,4 @@
-"""Whole pages inside of a notebook."""
+"""HTML pages inside of a notebook."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import html
 
 
 def framed(page: str, title: str) -> str:
-    """The page in a frame of its own, so that its styles and the notebook's leave each other alone."""
+    """The page in an `iframe`, so that its styles and the notebook's do not mix."""
     source = html.escape(page, quote=True)
     return f'<iframe srcdoc="{source}" style="width:100%;height:640px;border:0" title="{html.escape(title)}"></iframe>'

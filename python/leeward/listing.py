@@ -1,4 +1,4 @@
-"""What there is to choose from."""
+"""Lists of scenarios, controllers and fields of tables."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from . import _leeward
 
 
 def scenarios() -> list[str]:
-    """Ids of the scenarios that come with this package."""
+    """Ids of the built-in scenarios."""
     return _leeward.scenarios()
 
 
 def controllers() -> dict[str, dict[str, str]]:
-    """Controllers with their parameters: name to parameter to what it means and its default."""
+    """Controllers by name, each with its parameters: name to meaning and default."""
     return {
         name: {param: f"{doc} (default: {default})" for param, default, doc, _ in params}
         for name, _, _, params in _leeward.controllers()
@@ -19,5 +19,5 @@ def controllers() -> dict[str, dict[str, str]]:
 
 
 def fields() -> dict[str, str]:
-    """Fields of all tables: name to heading and unit."""
+    """Fields of all tables: name to heading and unit, such as `99th percentile latency, µs`."""
     return {name: f"{heading}, {unit}" if unit else heading for name, heading, unit in _leeward.fields()}

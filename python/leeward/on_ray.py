@@ -1,4 +1,4 @@
-"""Sweeps on Ray: on this machine, or on a cluster that is there."""
+"""Sweeps on Ray, on this machine or on a running cluster."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .engines import RETRIES, Batch, Spec, pickled, run_shipped
 from .errors import ClusterError
 from .extras import need
 
-# Seconds that a cluster which was named has to answer.
+# Seconds in which a named cluster must accept a connection.
 PATIENCE = 20
 
 
 class OnRay:
-    """Ray's tasks, as many under way as keep all CPUs busy."""
+    """An engine of Ray's tasks. Three per worker are in progress, so that all CPUs are busy."""
 
     def __init__(self, ray: Any, workers: int) -> None:
         self.ray = ray
@@ -25,7 +25,7 @@ class OnRay:
     def run(self, spec: Spec, batches: list[Batch]) -> Generator[tuple[Batch, bytes], None, None]:
         ray = self.ray
         shipped = ray.put(pickled(spec))
-        # Runs are pure: a task whose worker or node is gone is run again elsewhere.
+        # Runs are pure functions: Ray runs a task again when its worker or node is lost.
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(run_shipped)
         waiting: deque[tuple[Batch, Any]] = deque()
         rest = iter(batches)
@@ -54,7 +54,10 @@ class OnRay:
 
 @contextmanager
 def ray_runner(workers: int | None, address: str | None) -> Iterator[OnRay]:
-    """Ray that runs already, or Ray that is started, or joined, and left at the end."""
+    """Uses the Ray of this process; without one, joins or starts Ray, and leaves it at the end.
+
+    Raises `ClusterError` if there is no cluster at `address`.
+    """
     ray = need("ray")
     need("cloudpickle")
     ours = not ray.is_initialized()
@@ -69,7 +72,10 @@ def ray_runner(workers: int | None, address: str | None) -> Iterator[OnRay]:
 
 
 def join(ray: Any, workers: int | None, address: str | None) -> None:
-    """Joins the cluster at `address` (or of `RAY_ADDRESS`), or starts one of this machine. A `ClusterError` if there is none."""
+    """Joins the cluster at `address` or `RAY_ADDRESS`; without either, starts Ray on this machine.
+
+    Raises `ClusterError` if that fails.
+    """
     import os
 
     named = address or os.environ.get("RAY_ADDRESS")
@@ -87,7 +93,10 @@ def join(ray: Any, workers: int | None, address: str | None) -> None:
 
 
 def reach(address: str) -> None:
-    """Ray tries for minutes and ends the process when nobody answers; a connection tells sooner."""
+    """Checks that a cluster accepts a connection within 20 seconds; raises `ClusterError` if not.
+
+    Ray itself would try for minutes, and then end the process.
+    """
     import socket
 
     host, _, port = address.removeprefix("ray://").rpartition(":")

@@ -1,4 +1,9 @@
-"""Figures as the papers draw them, in the colours of the HTML report. Each call returns a `matplotlib.figure.Figure`."""
+"""Figures as in the papers, in the colours of the HTML report.
+
+Each function returns a `matplotlib.figure.Figure`, and needs the extra `plot` (`MissingExtra`). It
+raises `ResultsError` for an unknown field. `ax`: the axes to draw on, by default those of a new
+figure.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +41,13 @@ HEADINGS = {name: (heading, unit) for name, heading, unit in _leeward.fields()}
 
 
 def heading(field: str) -> str:
-    """A field's name for people, with its unit."""
+    """Heading of a field with its unit, for an axis."""
     words, unit = HEADINGS.get(field, (field, ""))
     return f"{words} [{unit}]" if unit else words
 
 
 def looks(variants: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """Colour and marker of variants, given as pairs of label and controller, and the colours of other series."""
+    """Colour and marker by label, for variants (label, controller); and colours of other series."""
     known, spare = _leeward.looks(list(variants))
     return {label: (color, MARKERS[marker % len(MARKERS)]) for label, color, marker in known}, spare
 
@@ -57,11 +62,18 @@ def plot(
     ax: Axes | None = None,
     logy: bool | None = None,
 ) -> Figure:
-    """Lines: `y` over `x`, one for each value of `by`; the mean over seeds, with a band from the smallest to the largest.
+    """Draws lines of `y` over `x`, one line for each value of `by`.
 
-    `what`: results or a sweep. `y`: `goodput`, `tail` (the 99th percentile, on a logarithmic axis), `delay`, or any field. `x`: `demand`
-    by default, `time` for time series. `by`: `controller`, `clients`, or any field. `only`: the variant that is drawn, where there are
-    several and `by` does not tell them apart.
+    A line is the mean over the seeds. A band around it reaches from the smallest to the largest
+    value.
+
+    - `what`: results or a sweep.
+    - `y`: `goodput`, `tail` (the 99th percentile), `delay`, or any field.
+    - `x`: by default `demand`, or `time` if `y` is a field of time series alone.
+    - `by`: `controller`, `clients`, or any field.
+    - `only`: the label of the variant to draw, needed if there are several and `by` does not
+      separate them.
+    - `logy`: True for a logarithmic y axis; by default for `tail`, `p99` and `p999`.
     """
     field, by = _field("y", y), _field("by", by)
     x = _field("x", x) if x else None
@@ -95,8 +107,13 @@ def plot(
 
 
 def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None = None) -> Figure:
-    """Cumulative distribution: of latencies where `what` is a `Load` (or a dict of names to them), else of a field over the rows of
-    results or of a sweep, one line for each value of `by`."""
+    """Draws a cumulative distribution.
+
+    - If `what` is a `Load`, or a dict of names to `Load`s: the distribution `which` of each, such
+      as `latency`, over a logarithmic axis in µs.
+    - If `what` is results or a sweep: the field `which` over the rows, a line for each value of
+      `by`.
+    """
     figure, axes = _axes(ax)
     if hasattr(what, "buckets"):
         what = {"load": what}
@@ -128,7 +145,10 @@ def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None
 
 
 def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *, only: str | None = None, ax: Axes | None = None) -> Figure:
-    """Heat map of a sweep: the mean of `z` over seeds, for each `x` and `y`; of the variant `only` where there are several."""
+    """Draws a heat map of a sweep: the mean of `z` over the seeds, for each `x` and `y`.
+
+    `only`: the label of the variant to draw, needed if there are several.
+    """
     names = [_field("x", x), _field("y", y), _field("z", z)]
     table = _table_with(what, names)
     kept = _rows_of(table, only, "")
@@ -154,7 +174,7 @@ def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *
 
 
 def _field(argument: str, name: Any) -> str:
-    """The field that an argument names, perhaps by its short name."""
+    """The field for the value of an argument, which is its name or its name in `SHORT`."""
     field = text(argument, name, "the name of a field, such as goodput", ResultsError)
     return SHORT.get(field, field)
 
@@ -168,7 +188,7 @@ def _short(value: Any) -> str:
 
 
 def _table_with(what: Any, fields: Sequence[str]) -> _leeward.Table:
-    """The first table that has all of these fields."""
+    """The first table that has rows and all of these fields."""
     found: list[_leeward.Table] = [what.table()] if not hasattr(what, "native") else [what.table(name) for name in ("points", "windows", "locks", "replicas", "services", "kinds")]
     for table in found:
         if all(field in table.names for field in fields) and len(table):
@@ -184,7 +204,11 @@ def _variants(table: _leeward.Table) -> list[tuple[str, str]]:
 
 
 def _rows_of(table: _leeward.Table, only: str | None, by: str) -> list[bool]:
-    """Which rows are the variant's. A mean over several variants is nobody's: they are told apart, or one is chosen."""
+    """True for each row to draw: the rows of `only`, or all rows.
+
+    Raises `ResultsError` if there are several variants, and neither `only` nor `by` separates them:
+    a mean over several variants has no meaning.
+    """
     labels = table.column("label")
     known = sorted(set(labels))
     if only is not None and only not in known:
@@ -195,7 +219,7 @@ def _rows_of(table: _leeward.Table, only: str | None, by: str) -> list[bool]:
 
 
 def _grouped(table: _leeward.Table, rows: list[bool], x: str, y: str, by: str) -> dict[Any, dict[Any, list[float]]]:
-    """Series to x to values of y, the series in order of appearance and x ascending."""
+    """Values of y by series and x: series in the order of their first rows, x ascending."""
     grouped: dict[Any, dict[Any, list[float]]] = {}
     for keep, name, at, value in zip(rows, table.column(by), table.column(x), table.column(y)):
         if keep and at is not None and value is not None:
@@ -215,13 +239,13 @@ def _axes(ax: Axes | None) -> tuple[Figure, Any]:
 
 
 def _scaled(axis: Any, field: str) -> None:
-    """Rates as 800k and not as 800000."""
+    """Formats rates on the axis as 800k instead of 800000."""
     if HEADINGS.get(field, ("", ""))[1] == "1/s":
         axis.set_major_formatter(need("matplotlib.ticker").EngFormatter(sep=""))
 
 
 def _plain_logarithm(axis: Any) -> None:
-    """Numbers as 60 and 100, also between the powers of ten where there are few of these."""
+    """Formats numbers on a logarithmic axis as 60 and 100; also between few powers of ten."""
     formatter = need("matplotlib.ticker").LogFormatter
     axis.set_major_formatter(formatter())
     axis.set_minor_formatter(formatter(minor_thresholds=(1, 0.4)))

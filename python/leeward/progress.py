@@ -1,16 +1,19 @@
-"""Progress bars, by tqdm where it is installed."""
+"""Progress bars of tqdm, if it is installed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from .errors import MissingExtra
+
 
 @contextmanager
 def bar(title: str, unit: str, wanted: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """A function that is told how much is done, of how much.
+    """Yields a function that shows `(done, total)` in a bar, or None if there is no bar.
 
-    `wanted`: True shows a bar and needs tqdm, None shows one where tqdm is installed and somebody looks at it, False shows none.
+    `wanted`: True shows a bar and needs tqdm (`MissingExtra`); False shows none. None shows a bar if
+    tqdm is installed and the output is a terminal or a notebook.
     """
     if wanted is False:
         yield None
@@ -19,10 +22,10 @@ def bar(title: str, unit: str, wanted: bool | None) -> Iterator[Callable[[int, i
         from tqdm.auto import tqdm
     except ImportError:
         if wanted:
-            raise
+            raise MissingExtra("tqdm is missing: pip install 'leeward[notebook]'") from None
         yield None
         return
-    # `disable=None`: no bar where the output is no terminal. A notebook's bar has no such doubts.
+    # `disable=None`: no bar if the output is no terminal. The bar in notebooks ignores this.
     with tqdm(desc=title, unit=unit, disable=None if wanted is None else False, leave=False) as shown:
 
         def tell(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Results, recordings of servers and traces of the profiler, read back."""
+"""Reading of results, recordings of servers, traces of the profiler, and data sets of sweeps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from .values import path_of, refused, text, whole
 
 
 class Recorded:
-    """A recording of a server's controller: every call that it was asked, with its answer."""
+    """A recording of a server: every call to its controller, with the answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.table = _leeward.recording(str(path))
 
     def frame(self, kind: str = "polars") -> Any:
-        """Entries in their order: `time_us` from the beginning, `event`, and what belongs to it."""
+        """Entries in order, one row each, as a frame of `polars`, `pandas` or `arrow`.
+
+        `time_us` counts from the start in µs. `event` is `request`, `reply`, `tick` or another
+        call. Columns that do not belong to an event have no value in its row.
+        """
         return frame(self.table, kind)
 
     def __repr__(self) -> str:
@@ -30,14 +34,17 @@ class Recorded:
 
 
 class Timeline:
-    """The timeline of a request across threads, as `leeward profile timeline` draws it. A notebook shows it by itself."""
+    """The timeline of a request across threads, as `leeward profile timeline` draws it.
+
+    `page` is an HTML page, which a notebook shows; `text` is the form for a terminal.
+    """
 
     def __init__(self, page: str, text: str) -> None:
         self.page = page
         self.text = text
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes it as one HTML page that needs nothing else."""
+        """Writes the timeline as one self-contained HTML page."""
         Path(path).write_text(self.page, encoding="utf-8")
 
     def __repr__(self) -> str:
@@ -54,21 +61,33 @@ class Trace:
         self.path = path
 
     def requests(self, kind: str = "polars", *, request_fn: str | None = None) -> Any:
-        """Requests in the order of their ends: `latency_us`, of which threads worked `worked_us` on it and queues held it `queued_us`.
+        """Requests in the order of their ends, as a frame of `polars`, `pandas` or `arrow`.
 
-        `request_fn`: the function whose calls are requests, where the program marks none.
+        Columns: `id`; `start_us` and `end_us` from the start of the trace; `latency_us`;
+        `worked_us`, the work of threads on the request; `queued_us`, its time in queues; `threads`.
+        Times are in µs.
+
+        `request_fn`: the function whose calls are requests, if the program marks none. Raises
+        `ResultsError` if the trace has no such requests.
         """
         return frame(_leeward.trace_requests(str(self.path), _function(request_fn)), kind)
 
     def timeline(self, id: int | None = None, *, request_fn: str | None = None) -> Timeline:
-        """What happened during the request with this id, or during the slowest: the functions of its threads, their waits, and who
-        held what they waited for."""
+        """The timeline of the request with this id, or of the slowest request.
+
+        It has the functions and the waits of the request's threads, and for each lock the thread
+        that held it. Raises `ResultsError` if the trace has no such request.
+        """
         if id is not None:
             id = whole("id", id, 0, 2**64 - 1, ResultsError)
         return Timeline(*_leeward.trace_timeline(str(self.path), id, _function(request_fn)))
 
     def events(self, kind: str = "polars", *, from_us: float | None = None, to_us: float | None = None) -> Any:
-        """Events in the order of time, of all or of a stretch of the trace: calls, waits and holds of locks, switches."""
+        """Events in order of time, as a frame: calls, waits for locks, holds, thread switches.
+
+        `from_us`, `to_us`: the part of the trace to read, in µs from its start; by default all of
+        it.
+        """
         for name, at in (("from_us", from_us), ("to_us", to_us)):
             if at is not None and (isinstance(at, bool) or not isinstance(at, int | float)):
                 raise refused(name, at, "a number of microseconds, or None", ResultsError)
@@ -79,15 +98,20 @@ class Trace:
 
 
 def _function(name: str | None) -> str | None:
-    """The name of a function, if one is given."""
+    """Checks the name of a function, if one is given."""
     return None if name is None else text("request_fn", name, "the name of a function, or None", ResultsError)
 
 
 def read(path: str | os.PathLike[str]) -> Results | Recorded | Trace | Any:
-    """Reads what Leeward wrote: a results folder or its `result.json`, a recording of a server (`leeward record`), a trace of the
-    profiler, or the data set of a sweep (a folder with `_sweep.json`), as a `Sweep`.
+    """Reads a file or folder that Leeward has written.
 
-    Raises `ResultsError` for anything else.
+    - A results folder or its `result.json`: `Results`.
+    - The data set of a sweep, a folder with `_sweep.json`: a `Sweep`.
+    - A recording of a server (`leeward record`): `Recorded`.
+    - Any other file or folder: a `Trace` of the profiler.
+
+    Raises `ResultsError` if it can't be read, and `SweepError` for a damaged data set. A `Trace`
+    reads its files later: its methods raise `ResultsError` if they are no trace.
     """
     path = path_of("path", path, ResultsError)
     if not path.exists():
@@ -106,6 +130,6 @@ def read(path: str | os.PathLike[str]) -> Results | Recorded | Trace | Any:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file begins as a recording does."""
+    """True if the file begins with the magic bytes of a recording."""
     with path.open("rb") as file:
         return file.read(len(_leeward.RECORDING)) == _leeward.RECORDING

@@ -18,8 +18,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Settling:
+    """When the runs of a variant had settled.
+
+    `settled`: whether all of them were stationary when their measurement began. `after_s`: start of
+    the measurement of the run that took longest, in s.
+    """
+
+    label: str
+    settled: bool
+    after_s: float
+
+
+@dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, and what was measured."""
+    """A claim of a paper, with our measurement.
+
+    `paper` is the paper's number, `accepted` the values that confirm it. `measured` is our number
+    with its unit, `value` the number alone; None if it could not be computed. `interval` contains
+    the median over the seeds with 95 % probability; None for one seed. `settling` has a row for each
+    variant that the claim compares; empty on the real plant. `note` explains a failure or a
+    difference.
+    """
 
     id: str
     text: str
@@ -29,27 +49,49 @@ class Claim:
     verdict: str
     note: str = ""
     value: float | None = None
+    interval: tuple[float, float] | None = None
+    settling: tuple[Settling, ...] = ()
+
+
+def _claim(fields: dict[str, Any]) -> Claim:
+    interval, settling = fields.pop("interval", None), fields.pop("settling", [])
+    return Claim(
+        **fields,
+        interval=None if interval is None else (interval[0], interval[1]),
+        settling=tuple(Settling(**side) for side in settling),
+    )
 
 
 class Results:
-    """What a run came to: tables, claims, plots, the report."""
+    """Results of a run: tables, claims, figures, the report. A notebook shows the report."""
 
     def __init__(self, native: _leeward.Results) -> None:
         self.native = native
 
     def table(self, name: str = "points") -> _leeward.Table:
-        """A table as it is in memory; every library that reads Arrow takes it."""
+        """A table in memory, by its name; libraries that read Arrow use it without a copy.
+
+        Names and left-out columns are those of `frame`. Raises `ResultsError` for another name.
+        """
         return self.native.table(text("table", name, "the name of a table, such as points", ResultsError)).dense()
 
     def frame(self, kind: str = "polars", table: str = "points") -> Any:
-        """A table as a frame of `polars`, `pandas` or `arrow`: `points`, `windows`, `shifts`, `locks`, `replicas`, `services` or `kinds`.
+        """A table as a frame of `polars`, `pandas` or `arrow`.
 
-        Columns in which no row has a value are left out. `docs/results.md` says what each column means.
+        Tables: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`, `kinds`. The frame
+        omits columns in which no row has a value. `docs/results.md` has the columns and their
+        units.
+
+        Raises `ResultsError` for another table or kind, `MissingExtra` for a missing library.
         """
         return frame(self.table(table), kind)
 
     def series(self, field: str, kind: str = "polars") -> Any:
-        """Time series of a field of the windows, such as `delay_us`: label, seed, start_s (s) and the field."""
+        """Time series of a field of the windows, such as `delay_us`, as a frame.
+
+        Columns: `label`, `seed`, `start_s` (start of the window, in s) and the field. Raises
+        `ResultsError` for an unknown field.
+        """
         field = text("field", field, "the name of a column, such as delay_us", ResultsError)
         table = self.native.table("windows")
         keep = {"label", "seed", "start_s", field}
@@ -61,8 +103,11 @@ class Results:
 
     @property
     def claims(self) -> list[Claim]:
-        """Claims of the paper with their verdicts: `reproduced`, `not_reproduced` or `not_applicable`."""
-        return [Claim(**claim) for claim in json.loads(self.native.claims_json())]
+        """Claims with their verdicts.
+
+        A verdict is `reproduced`, `not_reproduced`, `undecided` or `not_applicable`.
+        """
+        return [_claim(claim) for claim in json.loads(self.native.claims_json())]
 
     @property
     def scenario(self) -> str:
@@ -71,31 +116,34 @@ class Results:
 
     @property
     def title(self) -> str:
-        """Its title."""
+        """Title of the scenario."""
         return self.native.title
 
     @property
     def plant(self) -> str:
-        """`sim`, or `real` for measurements."""
+        """`sim` for simulations, `real` for measurements."""
         return self.native.plant
 
     def plot(self, y: str = "goodput", x: str | None = None, by: str = "label", **options: Any) -> Figure:
-        """A figure: see `leeward.plot.plot`. Time series if `x` is `time`."""
+        """Draws lines: see `leeward.plot.plot`. Draws time series if `x` is `time`."""
         from . import plot as drawing
 
         return drawing.plot(self, y, x, by, **options)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Writes the report, one HTML page that needs nothing else."""
+        """Writes the report to the file `path`, as one self-contained HTML page."""
         with path_of("path", path, ResultsError).open("w", encoding="utf-8") as file:
             file.write(self.native.report())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes a results folder as `leeward run --out` does; `leeward.read` reads it."""
+        """Writes a results folder, as `leeward run --out` does; `leeward.read` reads it.
+
+        Raises `ResultsError` if it can't be written.
+        """
         self.native.write(os.fspath(path_of("folder", folder, ResultsError)))
 
     def to_json(self) -> bytes:
-        """The results as `leeward run --json` prints them: the same bytes for the same scenario and seed."""
+        """The bytes of `leeward run --json`. The same scenario and seed give the same bytes."""
         return self.native.to_json()
 
     def __reduce__(self) -> tuple[Any, ...]:

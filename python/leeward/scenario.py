@@ -1,4 +1,4 @@
-"""Scenarios as objects. An object never changes: `set`, `quick` and `controllers` return another."""
+"""Scenarios as immutable objects: `set`, `quick` and `controllers` return a changed copy."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from .progress import bar
 from .results import Results
 from .values import SEED_MAX, path_of, refused, text, whole, written
 
-# Most runs per point, as in a scenario's file, and threads that nobody needs more of.
+# Maximum of runs per point, as in a scenario's file; and of threads.
 SEEDS_MAX = 1_000
 THREADS_MAX = 1_024
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario: what is run, what is drawn, what is claimed."""
+    """An experiment: machine, workload, controllers, plots and claims.
+
+    `leeward.scenario` makes one. Each method returns another scenario, which it has checked: it
+    raises `ScenarioError` for a value that is not accepted.
+    """
 
     name: str
     text: str
@@ -32,7 +36,7 @@ class Scenario:
     only: tuple[str, ...] | None = None
 
     def native(self) -> _leeward.Scenario:
-        """The checked scenario."""
+        """Checks the scenario; returns its native form, or raises `ScenarioError`."""
         python = [(label, cls, list(params)) for label, cls, params in self.python]
         return _leeward.Scenario(self.name, self.text, self.folder, list(self.overrides), self.is_quick, python)
 
@@ -42,28 +46,29 @@ class Scenario:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Id of the scenario."""
         return self.native().id
 
     @property
     def title(self) -> str:
-        """One line for people."""
+        """Title of the scenario, one line."""
         return self.native().title
 
     @property
     def labels(self) -> list[str]:
-        """Labels of the variants that run."""
+        """Labels of the controller variants that run."""
         native = self.native()
         return [label for label in native.labels if self.only is None or label in self.only]
 
     def quick(self) -> Scenario:
-        """Fewer and shorter points, as the scenario's section `quick` says."""
+        """The scenario with fewer and shorter points, by its section `quick`, as with `--quick`."""
         return replace(self, is_quick=True)._checked()
 
     def set(self, path: str | Mapping[str, Any], value: Any = None) -> Scenario:
-        """Changes a value by its key in the file, as `--set` does: `set("workload.clients", 200)`, or a dict of several.
+        """Sets a value by its key in the scenario's file, as `--set` does, or several by a dict.
 
-        Raises `ScenarioError` for a key or a value that is not accepted.
+        Example: `set("workload.clients", 200)`. Durations need a unit: `"30us"`. A number for a
+        demand is a multiple of the capacity.
         """
         changes = dict(path) if isinstance(path, Mapping) else {path: value}
         for key in changes:
@@ -72,8 +77,12 @@ class Scenario:
         return replace(self, overrides=self.overrides + new)._checked()
 
     def controllers(self, *wanted: str | type[Controller], **named: type[Controller]) -> Scenario:
-        """Which controllers run: labels of the scenario, names of controllers that it does not have, and classes of yours, whose label
-        is the class's name or the keyword."""
+        """Selects the controllers that run.
+
+        Each of `wanted` is a label of the scenario, the name of another built-in controller, or a
+        class made from `leeward.Controller`. The label of a class is its name, or the keyword in
+        `named`.
+        """
         python = list(self.python)
         text = self.text
         known = set(self.native().labels)
@@ -109,11 +118,18 @@ class Scenario:
         threads: int | None = None,
         progress: bool | None = None,
     ) -> Results:
-        """Runs all of it.
+        """Runs all points of the scenario, and returns the results.
 
-        `seeds`: runs per point; by default as many as the scenario says. `seed`: that of the first. `threads`: by default one per CPU;
-        one if a controller in Python decides on every request. `progress`: whether to show a bar, by default if somebody looks.
-        The same scenario and seed give the same results on any number of threads. Ctrl-C ends it.
+        - `seeds`: runs per point, 1 to 1,000; by default as in the scenario.
+        - `seed`: seed of the first run, 0 to 2**63 - 1,001; the others follow it.
+        - `threads`: 1 to 1,024; by default one per CPU, or 1 if a Python controller decides on
+          every request.
+        - `progress`: True shows a bar, False none; by default if the output is a terminal or a
+          notebook.
+
+        The same scenario and seed give the same results on any number of threads. Ctrl-C ends the
+        run. Raises `ScenarioError` for a wrong argument, `RunError` if a run fails, and exceptions
+        of Python controllers.
         """
         if seeds is not None:
             seeds = whole("run.seeds", seeds, 1, SEEDS_MAX)
@@ -133,15 +149,16 @@ class Scenario:
 
 
 def scenario(which: str | os.PathLike[str]) -> Scenario:
-    """A scenario by its id (`leeward.scenarios()` names them) or by the path of a file.
+    """Returns a scenario by its id (`leeward.scenarios()` lists all) or the path of a TOML file.
 
-    Raises `ScenarioError` for one that there is not, or a file that is not accepted, with the line and the key.
+    Raises `ScenarioError` for an unknown id, a missing file, or a file that is not accepted. The
+    exception has the line and the key.
     """
     path = path_of("scenario", which, ScenarioError)
     if isinstance(which, str) and which in _leeward.scenarios():
         return Scenario(f"{which}.toml", _leeward.scenarios(which)[0])
     if isinstance(which, str) and path.suffix != ".toml" and not path.is_file():
-        _leeward.scenarios(which)  # raises, and names all that there are
+        _leeward.scenarios(which)  # raises, and lists the known ids
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""Sweeps: a scenario over a grid of values, on threads, processes or Ray, in memory or into a data set.
+"""Sweeps: runs of a scenario over a grid of values, on threads, processes or Ray.
 
-Which engine runs it changes nothing: the cells of the grid have an order, and their rows come back in it.
+The cells of the grid have an order. The rows have the same order and bytes on every engine.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from .values import SEED_MAX, path_of, refused, text, whole, written
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Runs of a part of a data set: some hundred kilobytes, and what an interrupt costs at most.
+# Runs in a part of a data set: some hundred kilobytes, and the most that an interrupt loses.
 PART = 500
-# Runs that a worker is given at once, at most: a task's way to a worker and back costs about a millisecond.
+# Maximum of runs in a batch. Sending a batch to a worker and back costs about a millisecond.
 BATCH = 50
 
 
 class Sweep:
-    """What a sweep came to: one row per run, in the order of the grid, the seed fastest."""
+    """Rows of a sweep, in memory or in a data set; in the order of the grid, the seed fastest."""
 
     def __init__(self, table: _leeward.Table | None, dataset: Dataset | None = None) -> None:
         self._table = table
         self.dataset = dataset
 
     def table(self, name: str | None = None) -> _leeward.Table:
-        """All rows as one table in memory."""
+        """All rows as one table in memory. `name` has no effect: the sweep has one table."""
         if self._table is not None:
             return self._table
         assert self.dataset is not None
         return self.dataset.table()
 
     def frame(self, kind: str = "polars") -> Any:
-        """All rows as a frame of `polars`, `pandas` or `arrow`."""
+        """All rows as a frame of `polars`, `pandas` or `arrow`; columns as in `Results.frame`."""
         return frame(self.table(), kind)
 
     def to_bytes(self) -> bytes:
-        """All rows as bytes: the same on every engine."""
+        """All rows as bytes, the same on every engine; `Table.from_bytes` reads them."""
         return self.table().to_bytes()
 
     def plot(self, y: str = "goodput", x: str | None = None, by: str = "label", **options: Any) -> Figure:
-        """A figure: see `leeward.plot.plot`."""
+        """Draws lines: see `leeward.plot.plot`."""
         from . import plot as drawing
 
         return drawing.plot(self, y, x, by, **options)
 
     def heat(self, z: str = "goodput", x: str = "demand", y: str = "clients", **options: Any) -> Figure:
-        """A heat map: see `leeward.plot.heat`."""
+        """Draws a heat map: see `leeward.plot.heat`."""
         from . import plot as drawing
 
         return drawing.heat(self, z, x, y, **options)
@@ -76,7 +76,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class _Part:
-    """Cells whose rows are kept together."""
+    """The cells `start` to `stop - 1`, whose rows are in one file or table."""
 
     name: str
     start: int
@@ -96,17 +96,24 @@ def sweep(
     progress: bool | None = None,
     address: str | None = None,
 ) -> Sweep:
-    """Runs a scenario for every combination of values, each with so many seeds.
+    """Runs a scenario for every combination of the grid's values, with `seeds` seeds each.
 
-    `grid`: keys and their values. `controller` chooses variants by label, other controllers by name, and classes of yours; `demand`,
-    `clients`, `service`, `rtt`, `slo`, `cores`, `p` and `r` are short names; everything else is a key of the scenario's file. A number
-    for a demand is a multiple of the capacity.
+    - `grid`: keys, and a list of values for each. `controller` selects controllers as
+      `Scenario.controllers` does. `demand`, `clients`, `service`, `rtt`, `slo`, `cores`, `p` and
+      `r` are short names. Other keys are those of the scenario's file. A number for a demand is a
+      multiple of the capacity.
+    - `seeds`, `seed`: the number of seeds, and the first of them.
+    - `on`: `threads`, `processes`, `ray` or `auto`. The rows are the same on each. `auto` is Ray if
+      `address` or `RAY_ADDRESS` is given or this process uses Ray, otherwise threads.
+    - `workers`: 1 to 1,024; by default one per CPU. `address`: the Ray cluster to join.
+    - `out`: a folder for a Parquet data set, with a folder per variant. Memory stays bounded, and
+      the same call continues an interrupted sweep. Without `out` the rows stay in memory.
+    - `table`: the table of the results to keep, such as `windows`.
+    - `progress`: as in `Scenario.run`.
 
-    `on`: `threads`, `processes`, `ray`, or `auto`, which is Ray if a cluster is there and threads otherwise. `workers`: how many; by
-    default one per CPU. `address`: of the Ray cluster to join. The rows are the same on all.
-
-    `out`: a folder for a Parquet data set with a folder per variant. Rows are written as they come and memory is bounded; the same call
-    again goes on where it was interrupted. Without it the rows stay in memory.
+    Raises `SweepError` for a wrong argument or another sweep's data set, `ScenarioError` for a
+    wrong value of the grid, `ClusterError` if workers can't be reached or die again and again, and
+    exceptions of Python controllers.
     """
     if not isinstance(scenario, Scenario):
         raise refused("scenario", scenario, 'a scenario, as leeward.scenario("bw-overall") gives', SweepError)
@@ -118,7 +125,7 @@ def sweep(
     seed = whole("seed", seed, 0, SEED_MAX - seeds, SweepError)
     scenario, axes = _axes(scenario, grid)
     native_grid = _leeward.Grid(axes, seeds, seed)
-    scenario.native()  # a mistake is said before any worker starts
+    scenario.native()  # raises before a worker starts
     spec = Spec(scenario, axes, seeds, seed, table)
     first_cells(scenario, native_grid)
     parts = list(_parts(native_grid, axes, seeds, one=folder is None))
@@ -134,7 +141,7 @@ def sweep(
         collected: list[_leeward.Table] = []
         if tell:
             tell(0, total)
-        # Closed also where a part can't be written: nothing runs on for a sweep that is over.
+        # Closed also if a part can't be written, so that no worker runs on.
         with closing(runner.run(spec, batches)) as answers:
             for batch, answer in answers:
                 done += batch.stop - batch.start
@@ -154,12 +161,12 @@ def sweep(
 
 
 def opened(folder: Path) -> Sweep:
-    """The data set of a sweep that is there."""
+    """Opens the data set of an earlier sweep; raises `SweepError` if the folder has none."""
     return Sweep(None, Dataset.open(folder))
 
 
 def _axes(scenario: Scenario, grid: Mapping[str, Sequence[Any]]) -> tuple[Scenario, list[tuple[str, list[str]]]]:
-    """The scenario with all controllers that the grid names, and the axes with their values in writing."""
+    """The scenario with all controllers of the grid; and the axes, with values as in overrides."""
     axes: list[tuple[str, list[str]]] = []
     for key, values in grid.items():
         key = text("grid", key, 'keys of the scenario, such as "demand"', SweepError)
@@ -179,7 +186,11 @@ def _axes(scenario: Scenario, grid: Mapping[str, Sequence[Any]]) -> tuple[Scenar
 
 
 def first_cells(scenario: Scenario, grid: _leeward.Grid) -> None:
-    """Checks each value of each axis once, so that a mistake in the last one is not found after hours."""
+    """Checks the values of the axes before the first run, not hours later.
+
+    A grid of less than 20,000 cells has each value checked once. In a larger grid this checks the
+    values of evenly spaced cells alone, at least 10,000 of them.
+    """
     seen: set[tuple[str, str]] = set()
     for index in range(0, len(grid), max(1, len(grid) // 10_000)):
         values, _ = grid.cell(index)
@@ -190,7 +201,10 @@ def first_cells(scenario: Scenario, grid: _leeward.Grid) -> None:
 
 
 def _parts(grid: _leeward.Grid, axes: list[tuple[str, list[str]]], seeds: int, *, one: bool) -> Iterator[_Part]:
-    """The grid in pieces of one variant each, where the controller is the first axis that changes."""
+    """Splits the grid into parts of consecutive cells of one variant, at most `PART` cells each.
+
+    With `one` the whole grid is one part.
+    """
     if one:
         yield _Part("part", 0, len(grid))
         return
@@ -208,12 +222,15 @@ def _variant(grid: _leeward.Grid, index: int) -> str | None:
 
 
 def _folder(label: str | None) -> str:
-    """A label as a folder's name; a slash would be two folders."""
+    """A label as the name of a folder, with `/`, `:` and `%` escaped."""
     return (label or "all").replace("%", "%25").replace("/", "%2F").replace(":", "%3A")
 
 
 def _batches(parts: list[_Part], total: int, workers: int) -> Iterator[Batch]:
-    """Pieces of parts for the workers: small enough that all of them are busy until the end."""
+    """Splits parts into batches of at most `BATCH` runs.
+
+    Each worker gets about eight batches or more, so that all workers are busy until the end.
+    """
     size = max(1, min(BATCH, total // (workers * 8) or 1))
     for part in parts:
         for start in range(part.start, part.stop, size):
@@ -222,7 +239,7 @@ def _batches(parts: list[_Part], total: int, workers: int) -> Iterator[Batch]:
 
 
 def _plan(spec: Spec) -> dict[str, Any]:
-    """What makes a data set this sweep's and no other's."""
+    """The facts that identify a sweep. A data set with other facts is another sweep's."""
     scenario = spec.scenario
     python = [f"{label}={cls.__module__}.{cls.__qualname__}" for label, cls, _ in scenario.python]
     return {

@@ -1,4 +1,4 @@
-"""The search for parameters by Optuna, with seeds that the search never sees."""
+"""Search for a controller's parameters by Optuna, judged with seeds that it does not use."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from .extras import need
 from .scenario import SEEDS_MAX, Scenario
 from .values import refused, text, whole, written
 
-# A range of durations, `("20us", "160us")`, is searched on a logarithmic scale in nanoseconds.
+# Nanoseconds per unit. The search of a range of durations is logarithmic, in nanoseconds.
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found."""
+    """Result of a search."""
 
     params: dict[str, Any]
-    """Best parameters, as the scenario's keys."""
+    """Best parameters: keys of the scenario and their values."""
     value: float
-    """Mean of the objective over the seeds of the search."""
+    """Their mean objective over the seeds of the search, in the unit of the objective."""
     held_out: float
-    """The same over the seeds that the search never saw: what to expect."""
+    """Their mean objective over seeds that the search did not use: the value to expect."""
     default: float
-    """The same over these seeds with the scenario as it was."""
+    """The mean objective over the same seeds with the parameters of the original scenario."""
     study: Any
-    """Optuna's study."""
+    """The study of Optuna, with all trials."""
     scenario: Scenario
     """The scenario with the best parameters."""
 
@@ -46,12 +46,21 @@ def tune(
     seed: int = 1,
     study: Any = None,
 ) -> Tuned:
-    """Searches the parameters of a controller.
+    """Searches for the parameters of a controller with the best objective.
 
-    `space`: names to what may be chosen: a tuple of two is a range of numbers or durations (`("20us", "160us")`), a list is a choice. A
-    name without a dot is a parameter of `controller`; a dotted one a key of the scenario. `objective`: a column of the points, of which
-    the mean over all points and seeds is maximized. The search meets the seeds from `seed` on; the verdict comes from `held_out` others.
-    `study`: one of Optuna's, by default a new one whose sampler draws from `seed`.
+    - `space`: names, and the values to try. A tuple of two is a range of numbers or of durations,
+      such as `("20us", "160us")`; a list is a choice. A name without a dot is a parameter of the
+      controller, a name with a dot is a key of the scenario.
+    - `controller`: the label or name of one controller; needed if the scenario has several.
+    - `objective`: a column of the points. The search maximizes its mean over all points and seeds,
+      or minimizes it with `maximize=False`.
+    - `trials`: number of parameter sets to try.
+    - `seeds`, `seed`: the number of seeds in the search, 1 to 1,000, and the first of them.
+    - `held_out`: the number of seeds that follow, 1 to 1,000. Only the final comparison uses these.
+    - `study`: a study of Optuna; by default a new one with a sampler that draws from `seed`.
+      `maximize` does not change a given study.
+
+    Raises `SweepError` for a wrong argument, `MissingExtra` without Optuna.
     """
     optuna = need("optuna")
     if not isinstance(scenario, Scenario):
@@ -92,7 +101,7 @@ def tune(
 
 
 def _check(name: str, range_: Any) -> None:
-    """Refuses a range or a choice that nothing can be drawn from."""
+    """Raises `SweepError` for a range or a choice without values."""
     if not isinstance(range_, Sequence) or isinstance(range_, str | bytes) or not range_:
         raise refused(name, range_, "a tuple of two, which is a range, or a list of values", SweepError)
     if not (isinstance(range_, tuple) and len(range_) == 2):
@@ -106,7 +115,7 @@ def _check(name: str, range_: Any) -> None:
 
 
 def suggest(trial: Any, name: str, range_: Sequence[Any]) -> Any:
-    """A value of the range, as the scenario writes it."""
+    """Draws a value of the range; a duration is a text in nanoseconds."""
     if isinstance(range_, tuple) and len(range_) == 2:
         low, high = range_
         if isinstance(low, str):
@@ -118,14 +127,14 @@ def suggest(trial: Any, name: str, range_: Sequence[Any]) -> Any:
 
 
 def text_of(range_: Sequence[Any], value: Any) -> Any:
-    """A duration of the search, in whole tenths of microseconds; others as they are."""
+    """A duration as text, in steps of 100 ns; a value of another range unchanged."""
     if isinstance(range_, tuple) and isinstance(range_[0], str):
         return f"{max(1, round(value / 100)) * 100}ns"
     return value
 
 
 def nanos(name: str, text: str) -> float:
-    """A duration in nanoseconds."""
+    """Parses a duration, to nanoseconds; raises `SweepError` for another text."""
     number = text.rstrip("nuµms")
     try:
         return float(number) * UNITS[text[len(number) :]]

@@ -1,4 +1,4 @@
-"""Values of Python as scenario files write them."""
+"""Checks of arguments, and conversion of Python values to the text of overrides."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 
 from .errors import LeewardError, ScenarioError
 
-# Tables keep whole numbers of 64 bits with a sign, as TOML does.
+# Tables have signed whole numbers of 64 bits, as TOML does.
 SEED_MAX = 2**63 - 1
-# Most entries of a list in a scenario.
+# Maximum of entries of a list in a scenario.
 ENTRIES_MAX = 1_000
 DEMANDS = ("demand", "workload.demand")
 
 
 def whole(name: str, value: Any, low: int, high: int = SEED_MAX, wrong: type[LeewardError] = ScenarioError) -> int:
-    """The value as a whole number from `low` to `high`; an exception of the class `wrong` names it otherwise."""
+    """Checks a whole number from `low` to `high`; raises `wrong` for another value."""
     number = _plain(value)
     if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
         until = "" if high == SEED_MAX else f" to {high}"
@@ -30,31 +30,31 @@ def whole(name: str, value: Any, low: int, high: int = SEED_MAX, wrong: type[Lee
 
 
 def refused(name: str, value: Any, accepted: str, wrong: type[LeewardError] = ScenarioError) -> LeewardError:
-    """An exception of the class `wrong` that names the argument, its value and what is accepted."""
+    """An exception of the class `wrong`: the argument's name, its value, and accepted values."""
     message = f"{name}: {shown(value)} is not accepted; accepted: {accepted}"
     return wrong(message, "", name) if issubclass(wrong, ScenarioError) else wrong(message)
 
 
 def shown(value: Any) -> str:
-    """The value for a message, shortened."""
+    """The value for a message, at most 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def text(name: str, value: Any, accepted: str, wrong: type[LeewardError] = ScenarioError) -> str:
-    """The value as a text; an exception of the class `wrong` says what is accepted otherwise."""
+    """Checks a text; raises `wrong` with the accepted values otherwise."""
     if not isinstance(value, str):
         raise refused(name, value, accepted, wrong)
     return value
 
 
 def span(name: str, value: Any, wrong: type[LeewardError] = ScenarioError) -> str:
-    """The value as a duration with its unit. A bare number has none, so it is none."""
+    """Checks that a duration is a text, which has a unit; the native part parses it."""
     return text(name, value, 'a duration such as "80us" or "5s"', wrong)
 
 
 def rate(name: str, value: Any, wrong: type[LeewardError] = ScenarioError) -> float:
-    """The value as a finite number above zero."""
+    """Checks a finite number above zero."""
     number = _plain(value)
     if isinstance(number, bool) or not isinstance(number, int | float) or not (0 < number <= sys.float_info.max):
         raise refused(name, value, "a number above 0", wrong)
@@ -62,26 +62,29 @@ def rate(name: str, value: Any, wrong: type[LeewardError] = ScenarioError) -> fl
 
 
 def path_of(name: str, value: Any, wrong: type[LeewardError]) -> Path:
-    """The value as a path."""
+    """Converts a text or path to a `Path`; raises `wrong` for another value."""
     if not isinstance(value, str | os.PathLike) or "\0" in str(value):
         raise refused(name, value, "the path of a file or folder", wrong)
     return Path(value)
 
 
 def _plain(value: Any) -> Any:
-    """A number or an array of numpy as Python has it; everything else as it is."""
+    """Converts numbers and arrays of numpy to those of Python; other values stay unchanged."""
     return value.tolist() if hasattr(value, "tolist") and hasattr(value, "item") else value
 
 
 def written(key: str, value: Any) -> str:
-    """The value as an override writes it. A number for a demand is a multiple of the capacity."""
+    """The value as `--set` writes it; raises `ScenarioError` for an impossible value.
+
+    A number for a demand is a multiple of the capacity: 0.8 becomes `0.8x`.
+    """
     value = _plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):
         raise ScenarioError(f"{key}: {value} is not a number; accepted: a finite number", f"--set {key}={value}", key)
     if isinstance(value, int | float):
-        # A multiple has no exponent.
+        # Scenarios accept no exponent in a multiple.
         return f"{Decimal(repr(value)):f}x" if key in DEMANDS else repr(value)
     if isinstance(value, str):
         return value

@@ -300,7 +300,7 @@ pub(crate) fn load(
         return Err(errors::plain(
             py,
             "LoadError",
-            &format!("the books do not balance, please report this: {violation}"),
+            &format!("conservation check failed, please report this: {violation}"),
         ));
     }
     let named = |counts: &leeward_outcome::RequestCounts| {

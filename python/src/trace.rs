@@ -147,8 +147,8 @@ fn drawn(path: &Path, id: Option<u64>, request_fn: Option<String>) -> Result<(St
     let which = id.map_or(RequestChoice::Slowest, RequestChoice::Id);
     let found = timeline::timeline(&trace, &mut symbols, &selection, which, &mut ignore_progress);
     let found = found.map_err(|error| error.to_string())?.ok_or_else(|| match id {
-        Some(id) => format!("no request {id} that ended is in the trace"),
-        None => "no request that ended is in the trace".into(),
+        Some(id) => format!("no request {id} has ended in the trace"),
+        None => "no request has ended in the trace".into(),
     })?;
     Ok((render::page(&found, &trace.header().command), render::timeline(&found)))
 }

@@ -1,4 +1,4 @@
-"""What the tests share: a short scenario."""
+"""Fixtures of the tests: a short scenario."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A sweep inside a process of `multiprocessing`: it ends, and nothing of it stays behind."""
+"""Sweeps inside a process of `multiprocessing`: they end, and leave no process behind."""
 
 import multiprocessing
 import os
@@ -14,7 +14,7 @@ import pytest
 import leeward as lw
 
 MARK = "LEEWARD_TEST_FAMILY"
-# Longer than any of these sweeps takes, on a busy machine too.
+# Seconds; longer than any of these sweeps takes on a busy machine.
 PATIENCE = 120
 
 CODE = """
@@ -51,19 +51,19 @@ if __name__ == "__main__":
 
 
 def family(mark: str) -> list[int]:
-    """Processes with this mark in their environment."""
+    """Ids of the processes with this mark in their environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
         except OSError:
-            pass  # it has ended, or is another user's
+            pass  # the process has ended, or is another user's
     return found
 
 
 def all_end(mark: str) -> bool:
-    """Whether none of the family is left within the time that a busy machine needs."""
+    """Waits up to 10 seconds for all processes with this mark to end; returns whether they have."""
     for _ in range(200):
         if not family(mark):
             return True
@@ -72,7 +72,7 @@ def all_end(mark: str) -> bool:
 
 
 def begun(folder: Path, code: str, *arguments: str) -> tuple[str, subprocess.Popen]:
-    """The code, from a file that its workers can import, as the head of a family."""
+    """Runs the code in a process with a new mark, from a file that its workers can import."""
     mark = uuid.uuid4().hex
     file = folder / "program.py"
     file.write_text(code)
@@ -106,7 +106,7 @@ def test_a_daemonic_child_is_told_what_it_can_not_have(tmp_path):
 def test_workers_end_with_their_parent(tmp_path, how):
     mark, program = begun(tmp_path, LONG, "processes")
     assert program.stdout.readline() == "begins\n"
-    # The parent, its two workers, and what multiprocessing keeps for itself.
+    # At least the parent and its two workers; multiprocessing may have helpers of its own.
     while len(family(mark)) < 3 and program.poll() is None:
         time.sleep(0.05)
     time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Controllers in Python."""
+"""Controllers written in Python."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ class Threshold(lw.Controller):
 
 
 class Slow(lw.Controller):
-    """Admits a share that follows the delay."""
+    """Admits a share of the requests: less while the queueing delay is over a target."""
 
     period = "100us"
     params = {"target": "80us", "step": 0.05}
@@ -34,7 +34,7 @@ class Slow(lw.Controller):
 
 
 class Law(lw.Controller):
-    """Breakwater's law (§3.2.1) once more."""
+    """Breakwater's pool law (§3.2.1), in Python."""
 
     params = {"target": "80us"}
 
@@ -132,7 +132,7 @@ def test_an_exception_ends_the_run_with_its_traceback(overload, on):
             lw.sweep(scenario, {"demand": [2.0]}, on=on)
     text = "".join(traceback.format_exception(caught.value))
     assert "1 / (100 - self.seen)" in text
-    # And the next run is not disturbed.
+    # The exception does not disturb the next run.
     assert len(overload.controllers("seda").run(seeds=1).table()) == 1
 
 

@@ -1,4 +1,4 @@
-"""The code of the documentation runs as it is written."""
+"""The documentation's Python code runs unchanged."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def blocks(path: str) -> list[str]:
-    """Python in a page, in its order; blocks inside of lists lose the list's indentation."""
+    """Python blocks of a page, in order, without the indentation of a list around them."""
     found = re.findall(r"^( *)```python\n(.*?)^ *```$", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)
     return ["\n".join(line.removeprefix(indent) for line in text.split("\n")) for indent, text in found]
 
@@ -35,7 +35,7 @@ def test_an_idea_becomes_a_figure_in_twenty_lines(tmp_path, monkeypatch, short):
     for figure in tmp_path.iterdir():
         text = figure.read_text()
         assert all(f"<!-- {label} -->" in text for label in ("none", "breakwater", "Budget")), "three lines with their names"
-    # What follows is written for hours of simulation: the same code with a short scenario.
+    # The other blocks simulate for hours: they run here with a short scenario.
     assert len(others) >= 2
     names["scenario"] = short.controllers("none", "breakwater", names["Budget"]).set("workload.demand", [1.5])
     for block in others:

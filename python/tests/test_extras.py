@@ -1,4 +1,4 @@
-"""Plots, tuning, reading, load into memory."""
+"""Figures and searches."""
 
 import matplotlib.figure
 import pytest

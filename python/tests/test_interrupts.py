@@ -1,4 +1,4 @@
-"""Ctrl-C, and progress while the interpreter is free."""
+"""Ctrl-C during runs and sweeps, and other threads of Python during a run."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ LONG = 'lw.scenario("bw-overall").set({"run.duration": "100s", "run.seeds": 8})'
 
 
 def interrupted(code: str) -> None:
-    """Runs `code`, which prints a line when it is about to wait, sends it Ctrl-C and expects `KeyboardInterrupt`."""
+    """Runs `code` until it prints `begins`, sends Ctrl-C, and expects `KeyboardInterrupt`."""
     program = subprocess.Popen([sys.executable, "-c", "import leeward as lw\n" + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert program.stdout.readline() == "begins\n"
     time.sleep(0.3)
@@ -27,7 +27,7 @@ def test_ctrl_c_ends_a_run():
 
 
 def test_a_run_ends_in_its_middle():
-    """After Ctrl-C the process goes on, and nothing simulates in it any more."""
+    """After Ctrl-C the process continues, and no thread simulates any more."""
     code = """
 import resource
 import signal

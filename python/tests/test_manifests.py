@@ -1,6 +1,7 @@
-"""KubeRay's manifests: pods against the schemas of Kubernetes, what is KubeRay's own against the table below, unknown keys refused.
+"""Validation of KubeRay's manifests; an unknown key is an error.
 
-The table is what KubeRay's custom resources (`ray.io/v1`) say of the keys that the manifests may use.
+The schemas of Kubernetes check pods. The table below checks KubeRay's own resources (`ray.io/v1`):
+it has those of their keys that the manifests may use.
 """
 
 import ast
@@ -19,16 +20,16 @@ import leeward as lw
 FOLDER = Path(__file__).parents[1] / "kuberay"
 REQUIREMENTS = FOLDER.parent / "requirements.txt"
 MANIFESTS = {"cluster.yaml": "RayCluster", "job.yaml": "RayJob"}
-# A version that the validator's package has the schemas of.
+# A version whose schemas the validator's package contains.
 KUBERNETES = "1.30"
 
 COUNT = {"type": "integer", "minimum": 0}
-POD = {"type": "object"}  # Kubernetes's own schema is asked
+POD = {"type": "object"}  # the schema of Kubernetes checks it
 PARAMS = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 def closed(required: list[str], **properties: object) -> dict[str, object]:
-    """An object with these keys and no others."""
+    """Schema of an object with these keys and no others."""
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
@@ -51,7 +52,7 @@ def cluster_of(manifest: dict) -> dict:
 
 
 def validate(manifest: dict) -> None:
-    """Raises if the cluster would refuse it, or silently drop a key of it."""
+    """Raises if a cluster would reject the manifest, or ignore one of its keys."""
     kind = manifest.get("kind")
     whole = closed(["apiVersion", "kind", "metadata", "spec"], apiVersion={"const": "ray.io/v1"}, kind={"enum": list(SPECS)}, metadata=METADATA,
                    spec=SPECS.get(kind, {}))
@@ -117,6 +118,6 @@ def test_the_jobs_program_is_a_sweep_that_is_accepted(short):
     options = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
     assert options["on"] == "ray" and options["out"].startswith("/sweeps/")
     name, grid = ast.literal_eval(call.args[0].args[0]), ast.literal_eval(call.args[1])
-    # Its scenario and grid, with runs that are short.
+    # The job's scenario and grid, with short runs.
     swept = lw.sweep(lw.scenario(name).quick().set({"run.duration": "3ms", "run.warmup": "1ms"}), grid | {"clients": [10], "demand": [0.5]}, on="threads")
     assert set(swept.table().column("label")) == set(grid["controller"])

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, and are kept without outputs."""
+"""The notebooks run from the first cell to the last; the repository has them without outputs."""
 
 import json
 import os
@@ -14,14 +14,14 @@ NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
 
 def executed(name: str, folder: Path) -> nbformat.NotebookNode:
-    """The notebook with its outputs. An exception in a cell is the test's."""
+    """Runs a notebook, and returns it with its outputs. An exception in a cell fails the test."""
     notebook = nbformat.read(FOLDER / name, as_version=4)
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
     return notebook
 
 
 def outputs(notebook: nbformat.NotebookNode, kind: str) -> list[str]:
-    """All outputs of a kind: `text/plain`, `text/html`, `image/png`; what was printed is `text/plain`."""
+    """All outputs of a kind: `text/plain` (with printed text), `text/html` or `image/png`."""
     found = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -57,7 +57,7 @@ def test_a_sweep_and_its_report(tmp_path):
 
 
 def programs() -> dict[str, str] | None:
-    """The programs that the last notebook records, where they and the profiler's run-time are there."""
+    """Programs for the last notebook; None if they or the profiler's run-time are missing."""
     program = Path(os.environ["LEEWARD"])
     traced = Path(os.environ.get("LEEWARD_TRACED", program.parent / "examples/traced"))
     runtime = program.parent.parent / "profiler/libleeward_rt.so"
@@ -76,7 +76,7 @@ def test_a_slow_request_from_the_servers_recording_to_the_profilers_timeline(tmp
         monkeypatch.setenv(name, value)
     notebook = executed("slow-request.ipynb", tmp_path)
     said = "\n".join(outputs(notebook, "text/plain"))
-    # The server rebuilds its index in each 100th request; the others are slow only because they wait for it.
+    # The server rebuilds its index in each 100th request. Other slow requests wait for it.
     waited = re.search(r"request (\d+) waited for (\S+) in request (\d+)", said)
     assert waited, said
     assert waited.group(2).endswith("rebuild_index") and int(waited.group(3)) % 100 == 0, waited.group(0)

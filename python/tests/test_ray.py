@@ -1,4 +1,7 @@
-"""Ray: the same bytes, workers that die, load from two nodes. One cluster of two nodes on this machine serves all tests."""
+"""Ray: the same bytes, workers that die, load from two nodes.
+
+All tests use one cluster of two nodes on this machine.
+"""
 
 import os
 import signal
@@ -15,7 +18,7 @@ from test_sweep import GRID, kills_once
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes with a CPU each."""
+    """A Ray cluster of two nodes with one CPU each."""
     options = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args=options)
     made.add_node(num_cpus=1, object_store_memory=100 * 2**20)
@@ -51,7 +54,7 @@ def test_an_exception_of_a_controller_comes_back(cluster, short):
 
 @pytest.fixture(scope="module")
 def server():
-    """`leeward serve` with a synthetic service."""
+    """Address of a running `leeward serve` with the synthetic service."""
     program = Path(os.environ["LEEWARD"])
     serving = subprocess.Popen([program, "serve", "--listen", "127.0.0.1:0", "--cores", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     address = None
@@ -69,10 +72,10 @@ def test_load_from_two_nodes_is_the_same_schedule_merged_without_loss(cluster, s
     together = lw.load(2, server, **options)
     alone = lw.load(None, server, **options)
     assert together.generators == 2
-    # Each request of the schedule is issued once, whoever issues it.
+    # One generator or two: each request of the schedule is issued once.
     assert together.totals["offered"] == alone.totals["offered"]
     assert sum(count for _, count in together.buckets()) == together.percentiles()["count"]
-    # How many are answered is the machine's affair.
+    # The number of answers depends on the machine.
     assert 0 < together.totals["completed"] <= together.totals["offered"]
     parts = [lw._leeward.load(server, index=index, of=2, demand_rps=2000.0, clients=20, duration="300ms", warmup="100ms", service="const:5us",
                               controller="none", params=[], slo="10ms", rtt="10us", seed=1) for index in range(2)]

@@ -30,7 +30,7 @@ def test_a_reply_says_how_its_request_ended():
     assert ends == {"completed", "dropped"}
 
 
-# Written by the profiler's run-time; the program beside it has the names.
+# A trace of the profiler's run-time; the program in the same folder has the names.
 TRACE = Path(__file__).parents[2] / "profiler/tool/tests/golden/tick.lwt"
 
 
@@ -42,7 +42,7 @@ def test_a_trace_is_frames():
     assert requests["end_us"].is_sorted() and (requests["worked_us"] <= requests["latency_us"] + 0.01).any()
     calls = events.filter(events["kind"] == "call")
     assert len(calls) > 0 and (calls["end_us"] >= calls["start_us"]).all()
-    # A stretch has what happens in it, and nothing else.
+    # A part of the trace has the events of its time alone.
     middle = requests["start_us"].median()
     part = trace.events(from_us=middle, to_us=middle + 100)
     assert 0 < len(part) < len(events)

@@ -1,4 +1,4 @@
-"""Bad input is an exception of this package, with the file, the line and the key."""
+"""Wrong input raises an exception of this package, with the file, the line and the key."""
 
 import pickle
 import subprocess
@@ -135,7 +135,7 @@ def test_no_controller_at_all(short):
         lw.sweep(short, {"controller": [], "demand": [1.0]})
 
 
-# Values that no argument takes, beside those that each test adds.
+# Values that no argument accepts; each test adds others.
 ODD = [object(), b"1", {}, 1j]
 
 
@@ -237,7 +237,7 @@ def test_a_cluster_that_is_not_there(short):
 
 
 def test_no_library_is_needed_and_a_missing_one_is_named(tmp_path):
-    # An interpreter that sees this package and nothing else that is installed.
+    # An interpreter with this package, in which no optional library can be imported.
     code = f"""
 import sys
 class Nothing:

@@ -1,4 +1,4 @@
-"""Sweeps: the same bytes on all engines, data sets that continue, workers that die."""
+"""Sweeps: the same bytes on all engines, continued data sets, workers that die."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ def test_a_cell_is_a_run(short, reference):
 def test_an_axis_that_no_column_tells_is_a_column(short):
     key = "controller.breakwater.params.target"
     frame = lw.sweep(short, {"controller": ["breakwater"], key: ["20us", "160us"], "cores": [4, 8]}, seeds=1).frame("polars")
-    # Every demand of the quick scenario for each of the four combinations.
+    # All demands of the quick scenario, for each of the four combinations.
     assert sorted(set(frame[key])) == ["160us", "20us"] and sorted(set(frame["cores"])) == [4.0, 8.0]
 
 
@@ -99,7 +99,7 @@ def test_a_sweep_that_is_killed_continues_with_the_same_data_set(on, tmp_path):
 
 
 def kills_once(marker: str) -> type[lw.Controller]:
-    """A controller that kills its process in the first run of all."""
+    """A class of controllers that kill their process at the first tick, unless `marker` exists."""
 
     class Kills(lw.Controller):
         def tick(self, signals):

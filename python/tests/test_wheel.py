@@ -1,4 +1,4 @@
-"""The wheel itself: what it is called, what it needs, how large it is, and other interpreters than this one."""
+"""The wheel: its name, its requirements, its size, and its use by later interpreters."""
 
 import email
 import os
@@ -21,14 +21,14 @@ def wheel() -> Path:
 
 
 def interpreters() -> list[str]:
-    """Interpreters of later versions than the oldest, where they are installed."""
+    """Installed interpreters of later versions than 3.11."""
     names = [f"python3.{minor}" for minor in range(12, 20)]
     places = [os.defpath, os.environ.get("PATH", ""), *(str(one) for one in sorted(Path.home().glob(".pyenv/versions/*/bin")))]
     found = {}
     for name in names:
         for folder in os.pathsep.join(places).split(os.pathsep):
             program = shutil.which(name, path=folder)
-            # What pyenv puts in front may stand for a version that is not chosen.
+            # A shim of pyenv fails if its version is not selected.
             if program and subprocess.run([program, "-c", ""], capture_output=True).returncode == 0:
                 found.setdefault(name, program)
     return list(found.values())

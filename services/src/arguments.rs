@@ -174,7 +174,7 @@ mod tests {
     };
 
     #[test]
-    fn values_are_read_by_their_kind() {
+    fn argument_values_are_parsed_by_kind() {
         assert_eq!(ARGUMENT.read("9".as_ref()), Ok(Value::Count(9)));
         assert!(ARGUMENT.read("10".as_ref()).unwrap_err().contains("from 1 to 9"));
         let file = Argument { kind: Kind::File, ..ARGUMENT };
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_of_something() {
+    fn sizes_need_a_unit_and_are_not_zero() {
         assert_eq!((size("3KB"), size("64MB")), (Ok(3 << 10), Ok(64 << 20)));
         for wrong in ["0MB", "00GB", "64", "MB", "-1MB", "99999999999GB"] {
             assert!(size(wrong).unwrap_err().contains("accepted: a size such as"), "{wrong}");

@@ -28,7 +28,7 @@ use std::time::Duration;
 const FILE: Argument = Argument {
     name: "disk-file",
     value_name: "FILE",
-    help: "File that each request is written to and synced; by default one without a name, for temporary files",
+    help: "File to which each request is written and synced; by default an unnamed temporary file",
     kind: Kind::File,
     default: None,
     unsupported: UnsupportedPolicy::Refused,
@@ -37,7 +37,7 @@ const FILE: Argument = Argument {
 const TIME: Argument = Argument {
     name: "disk-time",
     value_name: "TIME",
-    help: "How long a pretended disk takes for each request, instead of a file: const:, exp:, bimodal: or lognormal: and a mean",
+    help: "Time of a simulated disk for each request, instead of a file: const:, exp:, bimodal: or lognormal: and a mean",
     kind: Kind::Checked(|text| ServiceTime::parse(text).map(|_| ()).map_err(|error| error.to_string())),
     default: None,
     unsupported: UnsupportedPolicy::Refused,
@@ -78,7 +78,7 @@ impl ServiceDefinition for DiskDefinition {
     }
 
     fn requests_help(&self) -> &'static str {
-        "bytes to write to a disk, or to one that takes so long for each: disk, disk:exp:500us"
+        "bytes to write to a disk, or to a simulated one with this time for each: disk, disk:exp:500us"
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
@@ -276,7 +276,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_text_is_a_disk_or_a_pretended_one() {
+    fn requests_name_a_real_or_a_simulated_disk() {
         for text in ["disk", "disk:exp:500us", "disk:const:1ms"] {
             assert_eq!(DiskDefinition.requests(text).unwrap().to_string(), text);
         }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_a_file_or_pretended_and_a_file_can_be_had() {
+    fn a_disk_is_either_a_usable_file_or_simulated() {
         let mut values = Values::default();
         values.set(FILE.name, Value::File("/nowhere/at/all".into()));
         let message = DiskDefinition.open(&values, 1, &|_| {}).err().unwrap().to_string();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_written_one_after_the_other_and_the_forgotten_are_not() {
+    fn records_are_written_in_sequence_and_dropped_ones_skipped() {
         let disk = Medium::Simulated(ServiceTime::parse("const:5ms").unwrap()).open().unwrap();
         let (sender, records) = channel();
         let began = Instant::now();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_was_given_is_in_it() {
+    fn written_records_are_in_the_file() {
         let path = std::env::temp_dir().join(format!("leeward-disk-test-{}", std::process::id()));
         let mut disk = Medium::File(Some(path.clone())).open().unwrap();
         disk.write(b"one").unwrap();

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_is_a_span_within_reason() {
+    fn an_argument_is_a_bounded_duration() {
         assert_eq!(requested_time(&10_000u64.to_le_bytes()), Ok(Nanos::from_micros(10)));
         assert_eq!(requested_time(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 9]), Ok(Nanos(1)));
         assert!(requested_time(&[1, 2, 3]).is_err());

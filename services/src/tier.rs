@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub const LEAVES: Argument = Argument {
     name: "leaves",
     value_name: "ADDRESSES",
-    help: "Leaves to ask, with commas between them",
+    help: "Addresses of the leaves, separated by commas",
     kind: Kind::Text,
     default: None,
     unsupported: UnsupportedPolicy::Refused,
@@ -48,7 +48,7 @@ pub const THREADING: Argument = Argument {
 const ASK: Argument = Argument {
     name: "ask",
     value_name: "all|N",
-    help: "How many leaves each request asks: all, or so many of them in turn",
+    help: "Number of leaves that each request calls: all, or this many of them in turn",
     kind: Kind::Checked(|text| parse_ask(text).map(|_| ())),
     default: Some("all"),
     unsupported: UnsupportedPolicy::Refused,
@@ -57,7 +57,7 @@ const ASK: Argument = Argument {
 const LINKS: Argument = Argument {
     name: "links",
     value_name: "sharded|shared",
-    help: "Connections of async models: of each response thread, or shared by all",
+    help: "Connections of asynchronous models: of each response thread, or shared by all",
     kind: Kind::Checked(|text| links(text).map(|_| ())),
     default: Some("sharded"),
     unsupported: UnsupportedPolicy::Refused,
@@ -67,7 +67,7 @@ const LINKS: Argument = Argument {
 pub const TIMEOUT: Argument = Argument {
     name: "leaf-timeout",
     value_name: "TIME",
-    help: "How long a request waits for its leaves at most; auto: as long as the objective allows (docs/tiers.md)",
+    help: "Longest wait of a request for its leaves; auto: as long as the objective allows (docs/tiers.md)",
     kind: Kind::Checked(|text| timeout(text).map(|_| ())),
     default: Some("auto"),
     unsupported: UnsupportedPolicy::Refused,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_must_be_there_once_each() {
+    fn leaves_must_be_given_once_each() {
         assert!(open_error("").contains("needs --leaves"));
         assert!(open_error("127.0.0.1:7001,127.0.0.1:7001").contains("twice"));
         assert!(open_error("127.0.0.1:7001,,").contains("accepted: HOST:PORT"));

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const TIME: Argument = Argument {
     name: "wait-time",
     value_name: "TIME",
-    help: "How long each request waits: const:, exp:, bimodal: or lognormal: and a mean",
+    help: "Waiting time of each request: const:, exp:, bimodal: or lognormal: and a mean",
     kind: Kind::Checked(|text| ServiceTime::parse(text).map(|_| ()).map_err(|error| error.to_string())),
     default: Some("const:50us"),
     unsupported: UnsupportedPolicy::Refused,

@@ -1,6 +1,7 @@
-"""Reads the body of an OTLP export from the standard input by OpenTelemetry's own definitions, and prints a line per metric: name, kind, unit, points.
+"""Parses the body of an OTLP export from standard input by OpenTelemetry's own definitions.
 
-Fails for a field that the definitions lack. Needs `scripts/setup otlp`; the test is cli/tests/suite/otlp.rs.
+Prints a line per metric: name, kind, unit, number of points, total. Fails for an unknown field.
+Needs `scripts/setup otlp`; the test is cli/tests/suite/otlp.rs.
 """
 import sys
 

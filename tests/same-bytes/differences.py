@@ -1,6 +1,6 @@
-"""Compares two folders of results byte by byte, and shows the first differences.
+"""Compares two folders of results byte by byte, and describes the first differences.
 
-Text is shown by lines, JSON by keys, other files by offsets.
+A difference has a line in text, a key in JSON, and an offset in other files.
 """
 
 import json
@@ -16,7 +16,7 @@ def files(folder):
 
 
 def compare(old, new):
-    """How many items there are, and for each that differs its name and its first differences."""
+    """Returns the number of items, and the name and first differences of each item that differs."""
     before, after = set(files(old)), set(files(new))
     found = []
     for name in sorted(before | after):
@@ -47,7 +47,7 @@ def offsets(a, b):
 
 
 def around(text, other):
-    """The part of a long line that differs from another."""
+    """Cuts a long line to the part at its first difference from `other`."""
     at = next((at for at, (x, y) in enumerate(zip(text, other)) if x != y), min(len(text), len(other)))
     start = max(0, at - WIDTH // 2) if len(text) > WIDTH else 0
     cut = text[start:start + WIDTH]
@@ -55,13 +55,16 @@ def around(text, other):
 
 
 def lines(a, b):
-    """The first lines that differ; after each, both sides go on where they are alike again."""
+    """The first lines that differ, at most `2 * SHOWN` of both sides together.
+
+    After a difference, the comparison continues at the nearest equal lines of both sides.
+    """
     shown, i, j = [], 0, 0
     while (i < len(a) or j < len(b)) and len(shown) < 2 * SHOWN:
         if i < len(a) and j < len(b) and a[i] == b[j]:
             i, j = i + 1, j + 1
             continue
-        # The nearest place at which both sides go on alike.
+        # The nearest equal lines, at most 19 lines ahead on either side.
         near = [(p + q, p, q) for p in range(20) for q in range(20)
                 if i + p < len(a) and j + q < len(b) and a[i + p] == b[j + q] and a[i + p].strip()]
         _, p, q = min(near) if near else (0, 1 if i < len(a) else 0, 1 if j < len(b) else 0)
@@ -74,7 +77,7 @@ def lines(a, b):
 
 
 def keys_of(name, a, b):
-    """The first keys with other values; nothing where either is no JSON."""
+    """The first keys with different values; an empty list if either file is no JSON."""
     try:
         if name.endswith(".json"):
             a, b = json.loads(a), json.loads(b)

@@ -1,4 +1,4 @@
-"""Part `help`: all that the program says of itself, and what it says of bad uses."""
+"""Part `help`: help, completions, man pages, lists, and error messages for wrong arguments."""
 
 import re
 
@@ -19,7 +19,7 @@ TIMEOUT = 60
 
 
 def commands(subject, work, path=()):
-    """The paths of all subcommands, by what `--help` lists under *Commands*."""
+    """Yields the path of each subcommand with its help; `--help` lists them under *Commands*."""
     ended = subject.run(*path, "--help", folder=work, timeout=TIMEOUT)
     yield path, ended
     listed = re.search(r"^Commands:\n(.*?)(?:\n\n|\Z)", ended.out.decode("utf-8", "replace"), re.MULTILINE | re.DOTALL)
@@ -29,13 +29,13 @@ def commands(subject, work, path=()):
 
 
 def listed_names(subject, work):
-    """Scenarios and controllers."""
+    """Names of the scenarios and controllers that the program lists."""
     return re.findall(r"^  ([a-z0-9][\w-]*)  ", subject.run("list", folder=work).out.decode("utf-8", "replace"), re.MULTILINE)
 
 
 def collect(subject, results, work, options):
     def keep(name, *arguments):
-        # A file's name has no `/`, and says what was asked.
+        # The file's name is the command, without `/`.
         path = results / (re.sub(r"[^\w.+=-]+", "_", name) + ".txt")
         path.write_bytes(subject.run(*arguments, folder=work, timeout=TIMEOUT).text())
 

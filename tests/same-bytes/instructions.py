@@ -1,11 +1,12 @@
-"""Part `instructions`: instructions per operation of the hot paths, as callgrind counts them.
+"""Part `instructions`: instructions per operation of the hot paths, counted by callgrind.
 
 A server runs with few and with many requests. The difference of the counts, divided by the
 difference of the requests, is an operation's cost without the server's start and end.
 
-Two things depend on chance and are left out. The main thread measures the clock when it starts:
-its instructions are not counted. A core polls in vain when the next request is late or a tick is
-due. An idle run shows what such a poll costs, and one poll per round stays in the count.
+The result omits two counts that depend on chance:
+- instructions of the main thread, which measures the clock at its start;
+- polls that find nothing, because the next request is late or a tick is due. An idle run measures
+  the cost of such a poll. One poll per round stays in the count.
 """
 
 import json
@@ -33,7 +34,7 @@ SIMULATED = ["run", "bw-overall", "--quick", "--set", "run.seeds=1", "--set", "r
 
 
 class Client:
-    """A session that keeps to its window."""
+    """A client's session, which sends no more calls than its window allows."""
 
     def __init__(self, address):
         self.socket = socket.create_connection(address, 60)
@@ -43,7 +44,7 @@ class Client:
         self.receive(WELCOME)
 
     def receive(self, *kinds):
-        """Reads up to a frame of these kinds."""
+        """Reads frames up to one of these kinds; returns its kind."""
         until = time.monotonic() + 60
         while True:
             if len(self.read) >= HEADER.size:
@@ -58,7 +59,7 @@ class Client:
                     if head["kind"] in kinds:
                         return head["kind"]
                     continue
-            # Without sleep: an answer that is there is asked for the next one at once.
+            # No sleep here: the client must send the next round as soon as an answer arrives.
             try:
                 piece = self.socket.recv(1 << 16, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -89,7 +90,7 @@ def counting(work, program):
 
 
 def counted(work, first_thread):
-    """Instructions of all threads from this one on, and how often they have polled."""
+    """Instructions of all threads from `first_thread` on, and the number of their polls."""
     total, polls = 0, 0
     for path in sorted(work.glob("counts-*")):
         if int(path.name.split("-")[1]) < first_thread:
@@ -110,7 +111,7 @@ def counted(work, first_thread):
 
 @contextmanager
 def stopped(process):
-    """A stopped process: what is sent meanwhile has come all at once when it goes on."""
+    """Stops the process during the block. When it continues, all messages have arrived at once."""
     os.kill(process.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
     try:
@@ -120,8 +121,11 @@ def stopped(process):
 
 
 def of_server(subject, work, admission, connections, depth, rounds, idle_s=0):
-    """Instructions and polls of a server's cores for so many rounds of requests."""
-    # Under valgrind a request takes long: no controller is to see an overload in it.
+    """Instructions and polls of a server's cores.
+
+    In each of `rounds`, every connection sends `depth` requests. An idle time follows.
+    """
+    # Valgrind makes requests slow. With this objective and round trip no controller sees overload.
     flags = ["serve", "--service", "echo", "--admission", admission, "--slo", "4s", "--rtt", "100ms", "--listen", "127.0.0.1:0", "--idle", "block",
              "--io-uring", "off"]
     with serving([*counting(work, subject.program), *flags], work, subject.env, patience=60) as server:
@@ -140,7 +144,7 @@ def of_server(subject, work, admission, connections, depth, rounds, idle_s=0):
 
 
 def of_a_poll(subject, work):
-    """Instructions of a poll that finds nothing, without a controller's own ticks."""
+    """Instructions of a poll that finds nothing, measured without a controller that ticks."""
     if not hasattr(subject, "poll"):
         (short, few), (long, many) = (of_server(subject, work, "none", 1, 1, 0, idle_s) for idle_s in IDLE_S)
         subject.poll = (long - short) / max(1, many - few)
@@ -148,7 +152,7 @@ def of_a_poll(subject, work):
 
 
 def per_request(subject, work, admission, connections, depth, few, many):
-    """The least of some turns: luck only adds."""
+    """Instructions per request: the minimum of `TURNS` measurements, because chance only adds."""
     poll, found = of_a_poll(subject, work), []
     for _ in range(TURNS):
         (less, less_polls), (more, more_polls) = (of_server(subject, work, admission, connections, depth, rounds) for rounds in (few, many))
@@ -163,7 +167,7 @@ def of_command(subject, work, *arguments):
 
 
 def measures(subject, work):
-    """Each measure's name, with what counts it once."""
+    """Yields the name of each measure, and a function that measures once."""
     for name, *asked in SERVED:
         yield name, lambda asked=asked: per_request(subject, work, *asked)
     for name, path in subject.inputs("*golden/*.rec"):
@@ -179,7 +183,7 @@ def per_decision(subject, work, path):
 
 
 def compare_instructions(old, new, options):
-    """Prints old, new and ratio of each measure; whether all ratios are near one."""
+    """Prints old, new and ratio of each measure; returns whether all are near 1 (`TOLERANCE`)."""
     if not shutil.which("valgrind"):
         raise Unusable("--instructions needs valgrind, which is not installed: `apt-get install valgrind`")
     began, far, count = time.monotonic(), 0, 0

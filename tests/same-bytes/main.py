@@ -1,4 +1,4 @@
-"""The command line of `scripts/same-bytes`: which sides, which parts, and what is said of them."""
+"""The command line of `scripts/same-bytes`: its arguments, and the report of all parts."""
 
 import argparse
 import importlib
@@ -38,7 +38,7 @@ exit codes: 0 the same, 1 different, 2 a bad use or a revision that does not bui
 
 
 class Options:
-    """What the parts ask of the command line, and how they tell how far they are."""
+    """Options of the command line for the parts, and their progress messages: one per 5 seconds."""
 
     def __init__(self, full):
         self.full, self.what, self.told = full, "", time.monotonic()

@@ -1,7 +1,7 @@
-"""Part `names`: keys and types of JSON, paths, metrics. Their values differ from run to run.
+"""Part `names`: keys and types of JSON, paths of the admin port, metrics, memcached's statistics.
 
-Two servers are put under load: synthetic work beyond its capacity, and a key-value store with its
-port for memcached's clients.
+It omits values, which differ from run to run. Two servers get load: one with synthetic work beyond
+its capacity, and a key-value store with a port for memcached's clients.
 """
 
 import http.client
@@ -21,7 +21,7 @@ FILES = {"dashboard": "/", "config": "/debug/config"}
 
 
 def keys(value, path="$"):
-    """Each path of a JSON value with its type; entries of arrays are one."""
+    """Yields each path in a JSON value with its type. All entries of an array have one path."""
     if isinstance(value, dict):
         yield f"{path}: object"
         for key, inner in value.items():
@@ -36,7 +36,7 @@ def keys(value, path="$"):
 
 
 def key_lines(text):
-    """Sorted paths of a JSON value, or of one a line; other text as it is."""
+    """Sorted paths of a JSON value, or of a JSON value per line; other text unchanged."""
     try:
         found = set(keys(json.loads(text)))
     except ValueError:
@@ -44,13 +44,13 @@ def key_lines(text):
             found = {line for one in text.splitlines() for line in keys(json.loads(one))}
         except ValueError:
             return text
-    # A value that is missing now and then is one of its type.
+    # A path whose value is null in some entries has the type of the other entries.
     typed = {line.rsplit(": ", 1)[0] for line in found if not line.endswith(": null")}
     return "".join(f"{line}\n" for line in sorted(found) if not (line.endswith(": null") and line[:-6] in typed))
 
 
 def metric_lines(text):
-    """Help, type and unit of each metric, and its series with their labels' names."""
+    """Help, type and unit of each metric, and its series with the names of their labels."""
     found = set()
     for line in text.splitlines():
         if line.startswith("#"):
@@ -62,7 +62,7 @@ def metric_lines(text):
 
 
 def ask(address, path, accept="*/*"):
-    """Status, headers and body; of a stream of events, those of the first two seconds."""
+    """Returns status with headers, and the body; of a stream of events the first 2.5 seconds."""
     link = http.client.HTTPConnection(*address, timeout=10)
     try:
         link.request("GET", path, headers={"Accept": accept})
@@ -79,7 +79,7 @@ def ask(address, path, accept="*/*"):
 
 
 def event_lines(text):
-    """The kinds of a stream's events, each with the keys of its data."""
+    """The kinds of events in a stream, each with the keys of its data."""
     found = {}
     for event in text.split("\n\n")[:-1]:
         lines = event.split("\n")
@@ -91,7 +91,7 @@ def event_lines(text):
 
 
 def paths(subject):
-    """The paths of the admin port, as its guide lists them."""
+    """Paths of the admin port in its guide, and some with arguments or unknown."""
     for _, guide in subject.inputs("*docs/admin.md", "*/admin.md"):
         found = re.findall(r"^\| `(/[^`]*)` \|", guide.read_text(), re.MULTILINE)
         if found:
@@ -101,7 +101,8 @@ def paths(subject):
 
 def admin(subject, address, keep):
     decisions = json.loads(ask(address, "/debug/decisions?n=1000")[1]).get("decisions", [])
-    # A refusal where there is one: whether the last request was admitted is chance, and an admission has no reason and no bound.
+    # Asks for a rejection if there is one. An admission has no reason and no bound, and the verdict
+    # of the last request depends on chance.
     first = next((str(one.get("id")) for one in sorted(decisions, key=lambda one: one.get("reason") is None)), "none")
     for path in paths(subject):
         asked = path + first if path.endswith("id=") else path
@@ -120,7 +121,7 @@ def admin(subject, address, keep):
 
 
 def statistics(address):
-    """Keys of memcached's statistics, in their order."""
+    """Keys of memcached's statistics, in order, with numbers in keys as `N`."""
     found = []
     for what in ("stats", "stats settings", "stats items", "stats slabs", "stats sizes", "stats conns", "stats nonsense"):
         with socket.create_connection(address, 10) as link:
@@ -136,7 +137,7 @@ def server(subject, work, keep, name):
     with serving([*command, *flags], work / name, subject.env) as running:
         address = "%s:%d" % running.main()
         asked = ["load", address, "--admission", admission, "--clients", "20", *load[:2], "--json"]
-        # Some of what the server tells is of the last second: it is asked under load.
+        # Events describe the last second: the stream is read while the load runs.
         with serving([subject.program, *asked, *load[2:], "--duration", "5s", "--warmup", "200ms"], work / "load", subject.env) as loading:
             time.sleep(1.5)
             keep(f"{name} events", event_lines(ask(running.admin(), "/events")[1]))

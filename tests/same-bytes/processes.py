@@ -1,4 +1,4 @@
-"""Runs programs and servers: with timeouts, without a shell, and ended in all cases."""
+"""Runs programs and servers, with timeouts and without a shell. No process outlives its call."""
 
 import ctypes
 import os
@@ -13,13 +13,13 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Unusable(Exception):
-    """The comparison can't be made: a bad use, or a revision that does not build or start."""
+    """The comparison is impossible: wrong arguments, or a revision that does not build or start."""
 
 
 def environment(home):
-    """The same for both sides, whatever terminal, language or configuration the user has."""
+    """Environment variables of both sides, independent of the user's terminal and configuration."""
     kept = {name: os.environ[name] for name in ("PATH", "CARGO_HOME", "RUSTUP_HOME") if name in os.environ}
-    # Nor does a profiler's plugin that stands beside one of the programs alone.
+    # Hides a profiler's plugin, which only one of the programs may have in its folder.
     kept["LEEWARD_PROFILER_DIR"] = str(home / "no-profiler")
     return {**kept, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "100"}
 
@@ -29,7 +29,7 @@ def dies_with_parent():
 
 
 def end(process, patience=5):
-    """Ends a process with all that it has started."""
+    """Ends a process and its children: by SIGTERM, and by SIGKILL after `patience` seconds."""
     for sent in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             try:
@@ -45,7 +45,7 @@ def end(process, patience=5):
 
 
 class Ended:
-    """What a program printed, and how it ended; a program that takes too long has no code."""
+    """Output and exit code of a program; the code is None if it exceeded its time limit."""
 
     def __init__(self, arguments, code, out, err):
         self.arguments, self.code, self.out, self.err = arguments, code, out, err
@@ -57,7 +57,7 @@ class Ended:
 
 
 def run(command, folder, env, timeout):
-    """Runs a program to its end; `command` is a list of words."""
+    """Runs a program to its end, for at most `timeout` seconds; `command` is a list of words."""
     process = subprocess.Popen(
         [str(word) for word in command], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, start_new_session=True, preexec_fn=dies_with_parent)
@@ -73,7 +73,7 @@ def run(command, folder, env, timeout):
 
 
 class Server:
-    """A running `leeward serve`, which has chosen its ports itself and printed them."""
+    """A running `leeward serve`, which chooses its ports and prints them."""
 
     def __init__(self, process, folder):
         self.process, self.folder = process, folder
@@ -82,7 +82,7 @@ class Server:
         return (self.folder / "serve.out").read_text("utf-8", "replace")
 
     def address(self, pattern, patience=60):
-        """Host and port behind what `pattern` matches in what the server prints."""
+        """Host and port that follow `pattern` in the server's output; waits for them."""
         until = time.monotonic() + patience
         while True:
             found = re.search(pattern + r"(\d+\.\d+\.\d+\.\d+):(\d+)[^\d]", self.printed())
@@ -105,7 +105,7 @@ class Server:
 
 @contextmanager
 def serving(command, folder, env, patience=10):
-    """A server for as long as the block runs; it is asked to end, and made to when it does not."""
+    """Runs a server during the block, and then ends it: see `end`."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "serve.out", "wb") as out, open(folder / "serve.err", "wb") as err:
         process = subprocess.Popen(

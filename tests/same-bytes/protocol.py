@@ -1,16 +1,16 @@
-"""Frames of docs/protocol.md, and conversations with a server that do not depend on its speed."""
+"""Frames of docs/protocol.md, and exchanges with a server that do not depend on its speed."""
 
 import hashlib
 import socket
 import struct
 import time
 
-# `method` is also payload_max, `budget` also retry_after: docs/protocol.md has the offsets.
+# `method` is also payload_max, and `budget` is also retry_after (docs/protocol.md has the offsets).
 HEADER = struct.Struct("<2sBBIQQQQIIIIIBBBB")
 FIELDS = ("magic", "version", "kind", "length", "request", "timestamp", "credit", "custom", "method", "window", "demand", "budget", "sojourn",
           "priority", "threshold", "code", "flags")
 REGISTER, WELCOME, CALL, RESPONSE, DROP, FAILURE, CREDIT, DEMAND, DEREGISTER, PING, PONG, ERROR, CANCEL = range(1, 14)
-# Fields that depend on time: the sojourn always, grants where a controller gives credits.
+# Fields that depend on time: the sojourn; with a controller that gives credits also its grants.
 TIMES = {"sojourn"}
 GRANTS = TIMES | {"credit", "custom", "window", "threshold", "budget"}
 PATIENCE = 20
@@ -35,14 +35,14 @@ def said(payload):
 
 
 def shown(data, masked):
-    """A server's bytes as text, a frame a line, without what time decides."""
+    """A server's bytes as text, a line per frame, without fields and frames that depend on time."""
     lines = []
     while data:
         head = dict(zip(FIELDS, HEADER.unpack(data[:HEADER.size]))) if len(data) >= HEADER.size else None
         if head is None or head["magic"] != b"LW" or len(data) < HEADER.size + head["length"]:
             return "\n".join([*lines, f"no frame: {said(data)}", ""])
         payload, data = data[HEADER.size:HEADER.size + head["length"]], data[HEADER.size + head["length"]:]
-        # Both come when time says so: a ping for those who are silent, a credit for those who wait.
+        # Omits pings to idle clients and credits to waiting clients: both depend on time.
         if head["kind"] == PING or head["kind"] == CREDIT and "window" in masked:
             continue
         values = [f"{field}={'*' if field in masked else value}" for field, value in head.items() if field != "magic"]
@@ -51,7 +51,7 @@ def shown(data, masked):
 
 
 class Probe:
-    """A second connection: its answers show that the server has read what others sent before."""
+    """A second connection. Its answers show that the server has read earlier messages of others."""
 
     def __init__(self, address, hello, ask, answer):
         self.socket = socket.create_connection(address, PATIENCE)
@@ -75,7 +75,7 @@ class Probe:
 
 
 class Conversation:
-    """One connection: all that is sent to it, and all that comes."""
+    """One connection: sends `data`, and collects all answers."""
 
     def __init__(self, address, data):
         self.read, self.ended = b"", False
@@ -84,10 +84,10 @@ class Conversation:
         try:
             self.socket.sendall(data)
         except OSError:
-            pass  # a server need not read on after what it refuses
+            pass  # a server may stop reading after an error
 
     def take(self):
-        """Reads what has come by now; whether anything has."""
+        """Reads all bytes that have arrived; returns whether anything has changed."""
         before = len(self.read), self.ended
         self.socket.setblocking(False)
         while not self.ended:
@@ -102,7 +102,7 @@ class Conversation:
         return (len(self.read), self.ended) != before
 
     def finish(self):
-        """Says that no more comes, and reads the rest."""
+        """Ends the sending side, and reads the rest; returns which side closed the connection."""
         closed = "by the server" if self.ended else "by the client"
         if not self.ended:
             try:
@@ -120,14 +120,14 @@ class Conversation:
 
 
 def converse(address, probe, sent, pause):
-    """Sends each of `sent` over its own connection; returns the answers, and who closed it."""
+    """Sends each of `sent` over its own connection; returns each one's answers and closing side."""
     talks = []
     try:
         talks = [Conversation(address, data) for data in sent]
         quiet = 0
         for _ in range(ROUNDS):
             probe.settle()
-            # A busy machine must not hide an answer: nothing comes twice in a row, with a pause.
+            # Ends after two checks in a row without an answer: one may be late on a busy machine.
             quiet = 0 if any([talk.take() for talk in talks]) else quiet + 1
             if quiet == 2:
                 break

@@ -17,7 +17,7 @@ def collect(subject, results, work, options):
             (results / f"{name}{title}.txt").write_bytes(subject.run("replay", name, *flags, folder=work).text())
             (results / f"{name}{title}.json").write_bytes(subject.run("replay", name, *flags, "--json", folder=work).out)
         options.progress(name)
-    # Damaged ones: cut, and with a byte that is another.
+    # Damaged recordings: one cut in half, one with a changed byte.
     for name, path in found[:3]:
         whole = path.read_bytes()
         half = len(whole) // 2

@@ -1,8 +1,8 @@
 """Part `scenarios`: the results and the report of each scenario that can be simulated.
 
-A scenario runs with `--quick`, one seed and, without `--full`, a tenth of the time. A scenario whose
-load changes later refuses so short a run, and then runs in its whole quick length. A scenario that
-can only be measured says so, and that is compared.
+A scenario runs with `--quick`, one seed and, without `--full`, a tenth of the time. A scenario
+whose load changes later rejects so short a run, and then runs in its whole quick length. For a
+scenario that can only be measured, the comparison is of the error message.
 """
 
 import re
@@ -17,7 +17,7 @@ KEYS = {"duration": "run", "warmup": "run", "at_least": "run", "requests": "trai
 
 
 def names(subject, work):
-    """Ids in the list of the program itself."""
+    """Ids of the scenarios that the program lists."""
     listed = subject.run("list", folder=work).out.decode().split("\n")
     found, inside = [], False
     for line in listed:
@@ -32,7 +32,7 @@ def names(subject, work):
 
 
 def cut_down(text):
-    """Flags that make a run a short one: of times and of numbers of requests."""
+    """Flags that divide the times and numbers of requests of a scenario by `CUT`."""
     sections = dict(re.findall(r"^\[(run|train|quick)\]$(.*?)(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL))
     flags = []
     for key, section in KEYS.items():

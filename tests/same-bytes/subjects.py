@@ -20,13 +20,13 @@ def git(*arguments, folder=ROOT):
 
 
 def made_by():
-    """Fingerprint of these modules: results of an earlier version of them are collected anew."""
+    """Hash of these modules. If it changes, results are collected again."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 class Subject:
-    """One side: `tree` has its inputs, `folder` takes its program and its results."""
+    """One side: `tree` contains its inputs, `folder` its program and its results."""
 
     def __init__(self, label, tree, folder, target=None, finished=None):
         self.label, self.tree, self.folder = label, tree, folder
@@ -35,7 +35,7 @@ class Subject:
         self.programs = {}
 
     def use(self, profile):
-        """Makes the program, once. Both sides call it `leeward`, so that messages are alike."""
+        """Builds the program once. It is named `leeward` on both sides, for equal messages."""
         if profile not in self.programs:
             program = self.folder / "bin" / profile / "leeward"
             program.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ class Subject:
         return self.target / output / "leeward"
 
     def run(self, *arguments, folder, timeout=60):
-        """Runs the program; replaces paths of this side in its output."""
+        """Runs the program; replaces paths of this side in its output by `SIDE`."""
         ended = run([self.program, *arguments], folder, self.env, timeout)
         ended.out, ended.err = self.neutral(ended.out), self.neutral(ended.err)
         return ended
@@ -67,7 +67,7 @@ class Subject:
         return text
 
     def inputs(self, *patterns):
-        """Files by patterns of git, as (name, path). Names leave folders out, because these move."""
+        """Files by patterns of git, as (name, path). Names omit folders, because files may move."""
         listed = git("ls-files", "-z", "-co", "--exclude-standard", "--", *patterns, folder=self.tree).split("\0")
         paths = [self.tree / name for name in sorted(set(listed) - {""}) if (self.tree / name).is_file()]
         named = {}
@@ -79,13 +79,13 @@ class Subject:
         return sorted(named.items())
 
     def results(self, part, key):
-        """Folder for the results of a part, and whether an earlier comparison has filled it."""
+        """Folder and mark of a part's results, and whether an earlier comparison collected them."""
         folder, mark = self.folder / "results" / part, self.folder / "results" / f"{part}.key"
         done = self.caches and folder.is_dir() and mark.is_file() and mark.read_text() == key
         return folder, mark, done
 
     def collect(self, part, collect, key, options):
-        """The results of a part, collected unless they are there."""
+        """Collects the results of a part, unless they exist; returns their folder."""
         folder, mark, done = self.results(part, key)
         if not done:
             mark.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ class Subject:
 
 
 def revision(name, work):
-    """The side of a git revision, in a worktree below `work`."""
+    """The side for a git revision, in a worktree below `work`; for `.` in the working tree."""
     if name == ".":
         return Subject("the working tree", ROOT, work / "working-tree", target=ROOT / "target")
     full = git("rev-parse", "--verify", "--end-of-options", name + "^{commit}").strip()
@@ -109,7 +109,7 @@ def revision(name, work):
     tree = folder / "tree"
     if not (tree / ".git").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        # By force: an earlier worktree there may have been removed without git's knowledge.
+        # By force: a user may have removed an earlier worktree there by other means than git.
         git("worktree", "add", "--force", "--detach", str(tree), full)
     elif git("rev-parse", "HEAD", folder=tree).strip() != full or git("status", "--porcelain", folder=tree).strip():
         raise Unusable(f"{tree} is no longer {name}: remove it with `git worktree remove --force {tree}`")
@@ -119,7 +119,7 @@ def revision(name, work):
 
 
 def finished(program, side, work):
-    """The side of a program that is there already; the inputs are the working tree's."""
+    """The side for an existing program, with the inputs of the working tree."""
     path = Path(program).absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
         raise Unusable(f"{program} is no program")

@@ -1,4 +1,4 @@
-"""Part `traces`: what the profiler reads from each trace in the repository, in all forms."""
+"""Part `traces`: the profiler's output for each trace in the repository, in all forms."""
 
 import hashlib
 import shutil
@@ -23,7 +23,7 @@ def collect(subject, results, work, options):
         raise Unusable(f"{subject.label}: no trace")
     for name, path in found:
         (results / f"{name}.sha256").write_text(hashlib.sha256(path.read_bytes()).hexdigest() + "\n")
-        # The program that a trace is of stands beside it, and has its names.
+        # The folder of a trace has the traced program, which contains the names of functions.
         folder = work / path.stem
         shutil.copytree(path.parent, folder)
         for flags in READ:

@@ -1,7 +1,7 @@
-"""Part `wire`: what a server answers to frames and to memcached's commands, good and bad ones.
+"""Part `wire`: a server's answers to frames and to memcached's commands, valid and invalid ones.
 
-Each vector of the repository goes to both ports, beside conversations that are written here. A
-change of a vector's own bytes is a difference, too.
+Each vector of the repository goes to both ports, besides the vectors in this file. A change of a
+vector's own bytes is a difference, too.
 """
 
 import hashlib
@@ -88,7 +88,7 @@ COMMANDS = {
 
 
 def vectors(subject):
-    """Vectors of the repository: kept corpora of frames and sessions, and the specification's."""
+    """Vectors of the repository: corpora of frames and sessions, and the specification's."""
     found = {name: path.read_bytes() for name, path in subject.inputs("*corpus/*.bin")}
     if not found:
         raise Unusable(f"{subject.label}: no corpus of vectors")
@@ -107,7 +107,7 @@ def keep(results, group, names, talks, text):
 
 
 def frames(subject, results, work, sent, admission, masked):
-    # An objective that no busy machine misses: no request is refused for its delay.
+    # A busy machine meets this objective, too: the server rejects no request for its delay.
     flags = ["serve", "--service", "echo", "--admission", admission, "--slo", "4s", "--listen", "127.0.0.1:0", "--idle", "block"]
     with serving([subject.program, *flags], work / admission, subject.env) as server:
         address = server.main()
@@ -127,12 +127,12 @@ def calls(data):
 
 
 def ended(server):
-    """What the server printed, without ports and counts."""
+    """The server's output, without ports and counts."""
     return re.sub(rb"\d+", b"N", server.printed().encode() + (server.folder / "serve.err").read_bytes())
 
 
 def memcached_text(read):
-    """Lines as they are, but for the values of statistics."""
+    """Lines of memcached's protocol, without the values of statistics."""
     return re.sub(r"^(STAT \S+) .*$", r"\1 *", read.decode("latin-1"), flags=re.MULTILINE).replace("\r\n", "\\r\\n\n")
 
 
@@ -143,7 +143,7 @@ def sessions(subject, results, work, sent, options):
         probe = Probe(address, b"", b"mn\r\n", b"MN\r\n")
         try:
             for name, data in sent.items():
-                # One after the other: they share the pairs.
+                # One after the other: all sessions share the stored pairs.
                 keep(results, "memcached", [name], converse(address, probe, [data], 0.01), memcached_text)
                 options.progress(f"memcached: {name}")
         finally:
@@ -156,10 +156,10 @@ def collect(subject, results, work, options):
     (results / "vectors").mkdir()
     for name, data in found.items():
         (results / "vectors" / f"{name}.sha256").write_text(hashlib.sha256(data).hexdigest() + "\n")
-    # Behind a greeting, too: without one most frames are unexpected before they are anything else.
+    # Also after a `Register`: without it, the server rejects most frames as unexpected.
     greeted = {f"greeted-{name}": register() + data for name, data in found.items()}
     sent = found | greeted | FRAMES
     frames(subject, results, work, sent, "none", TIMES)
-    # Which of several calls has a credit is a matter of time.
+    # Of several calls, time decides which has a credit: vectors with two or more are left out.
     frames(subject, results, work, {name: data for name, data in sent.items() if calls(data) < 2}, "breakwater", GRANTS)
     sessions(subject, results, work, COMMANDS | found, options)

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_arguments_are_of_their_own() {
+    fn service_names_and_arguments_are_unique() {
         let catalogue = Catalogue::builtin();
         let names = catalogue.names();
         assert_eq!(names[..7], ["synthetic", "echo", "wait", "disk", "tier", "kv", "search"]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_taken_for_the_name() {
+    fn an_alias_resolves_to_its_service() {
         let catalogue = Catalogue::builtin();
         for (alias, name) in [("set-algebra", "sets"), ("set-algebra-leaf", "sets-leaf")] {
             assert_eq!(catalogue.find(alias).map(ServiceDefinition::name), Some(name));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_by_the_service_that_it_names() {
+    fn requests_are_parsed_by_the_service_they_name() {
         let catalogue = Catalogue::builtin();
         for text in ["echo", "kv:ycsb-a", "search:words=2-3,common=1,match=all,results=5", "lognormal:10us:2"] {
             assert_eq!(catalogue.requests(text).unwrap().to_string(), text);

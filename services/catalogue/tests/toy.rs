@@ -134,7 +134,7 @@ fn builder() -> Builder {
 }
 
 #[test]
-fn a_service_of_ones_own_is_served_and_loaded() {
+fn a_custom_service_is_served_and_loaded() {
     let catalogue = Catalogue::builtin().with(&ShiftDefinition);
     assert_eq!(catalogue.names().last(), Some(&"shift"));
     let service = catalogue.find("shift").unwrap();
@@ -156,7 +156,7 @@ fn a_service_of_ones_own_is_served_and_loaded() {
 }
 
 #[test]
-fn both_ends_of_it_run_in_one_process() {
+fn a_custom_service_runs_in_one_process_with_its_client() {
     let service =
         Catalogue::builtin().with(&ShiftDefinition).requests("shift").unwrap().prepare_in_process(&|_| {}).unwrap();
     assert!(service.is_measured() && !service.is_lock_bound());

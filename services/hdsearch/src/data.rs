@@ -174,7 +174,7 @@ mod tests {
     use leeward_services::tiers::shard::Shard;
 
     #[test]
-    fn a_share_is_drawn_as_the_whole_is() {
+    fn shards_draw_the_same_points_as_the_whole() {
         let data = Synthetic { dimensions: 16, count: 1_003, seed: 7 };
         let whole = data.points(0..data.count);
         for shards in [1, 2, 3, 7] {

@@ -167,7 +167,7 @@ impl ServiceDefinition for HdSearchLeafDefinition {
     }
 
     fn summary(&self) -> &'static str {
-        "Measures how far points are: a leaf of hdsearch"
+        "Measures distances between points: a leaf of hdsearch"
     }
 
     fn arguments(&self) -> &'static [Argument] {

@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_heap_finds_what_sorting_finds(distances in prop::collection::vec(0u8..40, 0..200), most in 0usize..60) {
+        fn the_heap_finds_what_sorting_finds(distances in prop::collection::vec(0u8..40, 0..200), most in 0usize..60) {
             let all: Vec<Neighbour> = (0..).zip(&distances)
                 .map(|(id, distance)| Neighbour { id, distance: f32::from(*distance) })
                 .collect();
@@ -115,7 +115,7 @@ mod tests {
         }
 
         #[test]
-        fn distances_are_euclids(point in prop::collection::vec(-9f32..9.0, 1..70)) {
+        fn distances_are_euclidean(point in prop::collection::vec(-9f32..9.0, 1..70)) {
             let other: Vec<f32> = point.iter().rev().copied().collect();
             let plain: f64 = point.iter().zip(&other).map(|(a, b)| f64::from(a - b).powi(2)).sum();
             prop_assert!((f64::from(squared(&point, &other)) - plain).abs() <= 1e-4 * plain.max(1.0));

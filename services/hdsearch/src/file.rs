@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_files_are_refused_in_a_line() {
+    fn invalid_files_are_rejected_in_one_line() {
         let long = "1 ".repeat(DIMENSIONS_MAX + 1);
         for (text, told) in [
             ("", "no points"),

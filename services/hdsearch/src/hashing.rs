@@ -181,7 +181,7 @@ mod tests {
 
     /// A size at which the limit of candidates alone does not ensure a fiftieth of all distances.
     #[test]
-    fn nine_in_ten_are_found_by_a_fiftieth_of_the_distances() {
+    fn recall_is_90_percent_with_2_percent_of_the_distances() {
         let data = Synthetic { dimensions: 64, count: 150_000, seed: 5 };
         let points = data.points(0..data.count);
         let (tables, mut search) = (Tables::new(&points, 1), SearchScratch::default());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_there_once_and_a_search_leaves_nothing_behind() {
+    fn candidates_are_unique_and_a_search_leaves_no_state() {
         let points = DATA.points(0..2_000);
         let tables = Tables::new(&points, 1);
         let mut search = SearchScratch::default();

@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(neighbours in 1..=NEIGHBOURS_MAX, point in prop::collection::vec(-9f32..9.0, 1..40), ids: Vec<u32>) {
+        fn messages_round_trip(neighbours in 1..=NEIGHBOURS_MAX, point in prop::collection::vec(-9f32..9.0, 1..40), ids: Vec<u32>) {
             let mut argument = Vec::new();
             append_query(neighbours, &point, &mut argument);
             append_candidates(&ids, &mut argument);
@@ -138,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, dimensions in 1usize..4) {
+        fn any_bytes_are_parsed_or_rejected(bytes: Vec<u8>, dimensions in 1usize..4) {
             if let Ok((_, rest)) = Query::read(&bytes, dimensions) {
                 let _ = read_candidates(rest);
             }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_questions_are_refused_in_words() {
+    fn invalid_queries_are_rejected_with_a_message() {
         let error = |neighbours: u16, point: &[f32], dimensions: usize| {
             let mut argument = Vec::new();
             append_query(neighbours, point, &mut argument);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_what_memcached_takes_for_them() {
+    fn numbers_are_parsed_like_memcached() {
         for (text, expected) in [
             ("0", Some(0)),
             ("18446744073709551615", Some(u64::MAX)),

@@ -21,7 +21,7 @@ fn run(command: &mut Command, needed: &str) -> Option<Output> {
 }
 
 #[test]
-fn libmemcached_finds_the_protocol_kept() {
+fn libmemcacheds_capability_test_passes() {
     let server = serve(&store());
     let port = server.address().port().to_string();
     let mut command = Command::new("memccapable");

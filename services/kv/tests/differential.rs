@@ -6,7 +6,7 @@ use support::memcached::{Memcached, is_equivalent, printable};
 use support::{Client, serve, store};
 
 #[test]
-fn only_the_clocks_may_differ() {
+fn answers_may_differ_only_in_clock_values() {
     assert!(is_equivalent(b"HD h1 l1 t-1\r\nEN\r\n", b"HD h1 l0 t-1\r\nEN\r\n"));
     assert!(is_equivalent(b"VA 1 t100\r\nl\r\n", b"VA 1 t99\r\nl\r\n"));
     for (theirs, ours) in [
@@ -55,7 +55,7 @@ fn compare(sessions: &[Vec<Vec<u8>>]) {
 }
 
 #[test]
-fn commands_and_mistakes_are_answered_alike() {
+fn commands_and_errors_are_answered_like_memcached() {
     let long = "k".repeat(251);
     let mut sessions: Vec<Vec<u8>> = include_str!("sessions.txt")
         .lines()
@@ -83,7 +83,7 @@ fn commands_and_mistakes_are_answered_alike() {
 
 /// Random sessions with few keys, so that commands meet each other's items.
 #[test]
-fn random_sessions_are_answered_alike() {
+fn random_sessions_are_answered_like_memcached() {
     let seed = std::env::var("LEEWARD_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1u64);
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut below = move |count: usize| {

@@ -102,7 +102,7 @@ fn run_fuzz(name: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
 }
 
 #[test]
-fn pieces_make_no_difference() {
+fn fragmentation_does_not_change_answers() {
     run_fuzz("pieces", 600, |random, bytes| {
         let whole = answered(bytes, || 16 * 1024);
         let most = [1, 3, 40, 700][random.below(4)];
@@ -114,7 +114,7 @@ fn pieces_make_no_difference() {
 
 /// A server survives any input, and still answers others.
 #[test]
-fn a_server_survives() {
+fn a_server_survives_any_input() {
     let server = serve(&store());
     let mut witness = Client::new(server.address());
     run_fuzz("server", 150, |_, bytes| {

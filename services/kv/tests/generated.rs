@@ -314,7 +314,7 @@ fn without_numbers(text: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn generated_lines_are_answered_alike() {
+fn generated_lines_are_answered_like_memcached() {
     let Some(memcached) = Memcached::start() else { return };
     let server = serve(&store());
     let mut pair = ClientPair::new([memcached.address, server.address()]);
@@ -372,7 +372,7 @@ fn generated_lines_are_answered_alike() {
 
 /// Each intended difference exists, and is documented with its reason.
 #[test]
-fn wanted_differences_are_there_and_told() {
+fn intended_differences_exist_and_are_documented() {
     let docs = include_str!("../../../docs/kv.md");
     for difference in KNOWN_DIFFERENCES {
         assert!(docs.contains(&format!("| {} |", difference.name)), "docs/kv.md has no row `{}`", difference.name);

@@ -54,7 +54,7 @@ fn small(pages: usize) -> Store {
 }
 
 #[test]
-fn what_was_stored_first_and_not_read_goes_first() {
+fn the_least_recently_used_items_are_evicted_first() {
     let store = small(2);
     for key in 0..40_000 {
         assert!(matches!(set(&store, key, 1, 50), WriteOutcome::Stored { .. }));
@@ -70,7 +70,7 @@ fn what_was_stored_first_and_not_read_goes_first() {
 }
 
 #[test]
-fn pages_go_where_they_are_needed_and_the_limit_holds() {
+fn pages_move_to_needed_classes_within_the_memory_limit() {
     let store = small(4);
     // All memory goes to small items, then to large ones, then to small ones again.
     for round in 0..3 {
@@ -85,7 +85,7 @@ fn pages_go_where_they_are_needed_and_the_limit_holds() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_and_leaves_nothing() {
+fn an_oversized_item_is_rejected_and_leaves_no_state() {
     let store = small(1);
     assert_eq!(set(&store, 1, 1, PAGE), WriteOutcome::TooLarge);
     assert!(matches!(set(&store, 1, 1, 10), WriteOutcome::Stored { .. }));
@@ -100,7 +100,7 @@ fn what_does_not_fit_is_said_and_leaves_nothing() {
 
 /// Writers, readers, deleters and counters on few keys of many sizes, with scarce memory.
 #[test]
-fn many_threads_lose_nothing() {
+fn concurrent_threads_lose_no_update() {
     let config = StoreConfig { memory: 3 * PAGE, hash_power: 10, threads: 4, ..StoreConfig::default() };
     let store = Store::new(&config).unwrap();
     let counted = AtomicU64::new(0);
@@ -147,7 +147,7 @@ fn many_threads_lose_nothing() {
 /// An acknowledged write is stored, and a rejected one has changed nothing. Each thread has
 /// separate keys, so it knows their expected values.
 #[test]
-fn refusals_change_nothing_and_acknowledgements_hold() {
+fn rejected_writes_change_nothing_and_acknowledged_ones_are_stored() {
     use leeward_core::budget::Budget;
     use leeward_core::units::Nanos;
     use leeward_runtime::budget;

@@ -241,7 +241,7 @@ fn talk(executor: &Executor, decoder: &mut Decoder, now: u32, bytes: &[u8]) -> V
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn every_reply_is_the_models(operations in prop::collection::vec(operation(), 1..80)) {
+    fn replies_match_the_model(operations in prop::collection::vec(operation(), 1..80)) {
         let config = StoreConfig { memory: 16 << 20, hash_power: 10, ..StoreConfig::default() };
         let store = Arc::new(Store::new(&config).unwrap());
         let executor = Executor::new(Arc::clone(&store), 0);

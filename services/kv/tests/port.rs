@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use support::{Client, builder, serve, store, until};
 
 #[test]
-fn what_is_set_is_got() {
+fn a_set_value_is_returned_by_get() {
     let server = serve(&store());
     let mut client = Client::new(server.address());
     assert_eq!(client.ask(b"set a 7 0 5\r\nhello\r\n"), "STORED\r\n");
@@ -57,7 +57,7 @@ fn a_large_value_comes_back_whole() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_told_so_and_passed_over() {
+fn a_too_long_line_gets_an_error_and_is_skipped() {
     let server = serve(&store());
     let message = "CLIENT_ERROR line too long\r\n";
     let lines = [("x".repeat(3000), 1), (format!("get {}", "k ".repeat(1500)), 0), ("get ".repeat(20_000), 1)];
@@ -81,7 +81,7 @@ fn a_line_that_is_too_long_is_told_so_and_passed_over() {
 }
 
 #[test]
-fn too_many_connections_are_told_so() {
+fn connections_over_the_limit_get_an_error() {
     let server = builder().cores(1).connection_limit(2).start("127.0.0.1:0", &store()).unwrap();
     let mut first = Client::new(server.address());
     let second = Client::new(server.address());
@@ -98,7 +98,7 @@ fn too_many_connections_are_told_so() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_bounded_and_ended() {
+fn a_client_that_does_not_read_is_bounded_and_closed() {
     let timeouts = (None, Nanos::from_secs(60), Nanos::from_millis(200));
     let server =
         builder().timeouts(timeouts.0, timeouts.1, timeouts.2).unsent_limit(1 << 16).start("127.0.0.1:0", &store());
@@ -137,7 +137,7 @@ fn a_client_that_sends_all_its_requests_before_it_reads_is_answered() {
 }
 
 #[test]
-fn silent_connections_and_half_requests_end() {
+fn idle_connections_and_incomplete_requests_time_out() {
     let silent = builder().timeouts(Some(Nanos::from_millis(100)), Nanos::from_secs(60), Nanos::from_secs(60));
     let server = silent.start("127.0.0.1:0", &store()).unwrap();
     assert_eq!(Client::new(server.address()).rest(), b"");
@@ -155,7 +155,7 @@ fn silent_connections_and_half_requests_end() {
 }
 
 #[test]
-fn a_stop_answers_what_has_been_begun() {
+fn a_stop_answers_requests_in_progress() {
     let server = serve(&store());
     let mut client = Client::new(server.address());
     client.send(b"set a 0 0 1\r\nb\r\n");
@@ -167,7 +167,7 @@ fn a_stop_answers_what_has_been_begun() {
 
 /// A controller that rejects every request that has waited, and clients that overload the server.
 #[test]
-fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
+fn under_overload_acknowledged_writes_are_stored_and_rejected_ones_are_not() {
     use leeward_core::budget::Budget;
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find("breakwater").unwrap();
@@ -224,7 +224,7 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
 }
 
 #[test]
-fn memory_of_a_client_that_has_fallen_silent_is_there_for_others() {
+fn receive_memory_of_a_silent_client_is_freed_for_others() {
     // Memory for either value, but not quite for both.
     let server = builder().cores(1).receiving_limit(1_850_000).start("127.0.0.1:0", &store()).unwrap();
     let set = |length: usize| [format!("set a 0 0 {length}\r\n").into_bytes(), vec![b'x'; length], b"\r\n".to_vec()];
@@ -237,7 +237,7 @@ fn memory_of_a_client_that_has_fallen_silent_is_there_for_others() {
 }
 
 #[test]
-fn those_that_take_no_answers_do_not_use_up_the_memory_of_all() {
+fn clients_that_read_no_answers_do_not_exhaust_the_send_memory() {
     // Memory for two of the answers; a third exceeds it.
     let server = builder().cores(1).sending_limit(2_000_000).start("127.0.0.1:0", &store()).unwrap();
     let length = 1_000_000;
@@ -267,7 +267,7 @@ fn those_that_take_no_answers_do_not_use_up_the_memory_of_all() {
 }
 
 #[test]
-fn whoever_asks_for_little_is_answered_while_others_take_nothing() {
+fn small_requests_are_answered_while_other_clients_read_nothing() {
     let server = builder().cores(1).sending_limit(2_000_000).start("127.0.0.1:0", &store()).unwrap();
     let address = server.address();
     let set = [&b"set big 0 0 1000000\r\n"[..], &[b'x'; 1_000_000], b"\r\nset a 0 0 1\r\nb\r\n"].concat();
@@ -335,7 +335,7 @@ fn time_bytewise_requests(client: &mut Client) -> Duration {
 }
 
 #[test]
-fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
+fn fragmented_requests_are_not_slowed_by_idle_clients() {
     let server = builder().cores(1).start("127.0.0.1:0", &store()).unwrap();
     let mut client = Client::new(server.address());
     let alone = time_bytewise_requests(&mut client);
@@ -364,7 +364,7 @@ fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
 }
 
 #[test]
-fn a_new_connection_with_a_request_in_pieces_is_answered_beside_idle_clients() {
+fn a_new_connection_with_a_fragmented_request_is_answered_beside_idle_clients() {
     let server = builder().cores(1).start("127.0.0.1:0", &store()).unwrap();
     let address = server.address();
     let is_over = AtomicBool::new(false);
@@ -422,7 +422,7 @@ fn clients_of_other_protocols_are_turned_away() {
 
 /// Monitors find the fields that they read from memcached.
 #[test]
-fn statistics_have_what_monitors_read() {
+fn statistics_contain_the_fields_that_monitors_read() {
     let server = serve(&store());
     let mut client = Client::new(server.address());
     client.send(b"stats\r\n");

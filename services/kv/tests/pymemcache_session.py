@@ -1,4 +1,4 @@
-"""A session with pymemcache against the port given as argument; prints `fine`."""
+"""Runs a session of pymemcache with the server at the port given as argument; prints `fine`."""
 import sys
 
 from pymemcache.client.base import Client

@@ -27,7 +27,7 @@ fn request(text: &[u8]) -> Request {
 /// A client that finds the empty item must learn that another client fills it, or that it must fill
 /// it itself. Otherwise all clients would take the empty value for the true one.
 #[test]
-fn an_item_made_for_a_miss_is_told_of_and_refusals_are_counted() {
+fn an_item_created_on_a_miss_is_announced_and_rejections_are_counted() {
     let store = Arc::new(Store::new(&StoreConfig { hash_power: 10, ..StoreConfig::default() }).unwrap());
     let executor = Executor::new(Arc::clone(&store), 0);
     let (rejected, requests, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
@@ -81,7 +81,7 @@ fn an_item_made_for_a_miss_is_told_of_and_refusals_are_counted() {
 
 /// A value without memory for its answer is not returned by any command, and stays unchanged.
 #[test]
-fn a_value_that_is_too_long_is_left_alone() {
+fn a_value_without_memory_for_its_answer_stays_unchanged() {
     let store = Arc::new(Store::new(&StoreConfig { hash_power: 10, ..StoreConfig::default() }).unwrap());
     let executor = Executor::new(store, 0);
     let execute = |text: &[u8], limit: usize| {

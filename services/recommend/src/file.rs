@@ -62,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratings_are_read_below_their_columns_names() {
+    fn ratings_are_read_after_the_column_names() {
         let ratings = parse("s,d,y\nann,7,5\nbob,7,3.5\nann,9,1\nann,9,2\n").unwrap();
         assert_eq!((ratings.users, ratings.items, ratings.known.len()), (2, 2, 3));
         assert_eq!(ratings.known[1], Rating { user: 1, item: 0, rating: 3.5 });
     }
 
     #[test]
-    fn wrong_files_are_refused_in_a_line() {
+    fn invalid_files_are_rejected_in_one_line() {
         for (text, told) in [
             ("", "no ratings"),
             ("user item rating", "no ratings"),

@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(user: u32, item: u32, asked: u8, answered: u8, rating in prop::option::of(-9f32..9.0)) {
+        fn messages_round_trip(user: u32, item: u32, asked: u8, answered: u8, rating in prop::option::of(-9f32..9.0)) {
             let (mut argument, mut result) = (Vec::new(), Vec::new());
             Query { user, item }.append(&mut argument);
             prop_assert_eq!(Query::read(&argument), Ok(Query { user, item }));
@@ -100,7 +100,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_or_rejected(bytes: Vec<u8>) {
             let _ = Query::read(&bytes);
             if let Some(TierResult { prediction: Some(rating), .. }) = TierResult::read(&bytes) {
                 prop_assert!(rating.is_finite());

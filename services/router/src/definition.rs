@@ -28,7 +28,7 @@ pub struct RouterLeafDefinition;
 const ACKS: Argument = Argument {
     name: "acks",
     value_name: "most|all",
-    help: "With `--service router`: how many copies a set waits for",
+    help: "With `--service router`: number of copies that a set waits for",
     kind: Kind::Checked(|text| acks(text).map(|_| ())),
     default: Some("most"),
     unsupported: UnsupportedPolicy::Refused,
@@ -38,7 +38,7 @@ const ACKS: Argument = Argument {
 const STORE: Argument = Argument {
     name: "store",
     value_name: "ADDRESS",
-    help: "With `--service router-leaf`: a memcached server that keeps the pairs, in the place of the leaf's own memory",
+    help: "With `--service router-leaf`: a memcached server that stores the pairs, instead of the leaf's own memory",
     kind: Kind::Text,
     default: None,
     unsupported: UnsupportedPolicy::Refused,
@@ -98,7 +98,7 @@ impl ServiceDefinition for RouterLeafDefinition {
     }
 
     fn summary(&self) -> &'static str {
-        "Keeps pairs of keys and values: a leaf of router"
+        "Stores pairs of keys and values: a leaf of router"
     }
 
     fn arguments(&self) -> &'static [Argument] {

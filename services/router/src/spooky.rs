@@ -126,7 +126,7 @@ mod tests {
 
     /// Reference values from the author's C++, through its Python package.
     #[test]
-    fn hashes_are_the_authors() {
+    fn hashes_equal_the_reference_implementation() {
         let lengths = [0, 1, 3, 4, 7, 8, 11, 12, 15, 16, 17, 31, 32, 33, 63, 95, 96, 191, 192, 193, 255, 300, 1000];
         let hashes = [
             1_811_220_761,

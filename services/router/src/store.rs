@@ -174,7 +174,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn only_the_head_of_the_value_that_was_asked_for_is_taken() {
+    fn only_the_header_of_the_requested_value_is_accepted() {
         assert_eq!(value_length(b"VALUE a 0 5", b"a"), Some(5));
         assert_eq!(value_length(b"VALUE a 17 0", b"a"), Some(0));
         for wrong in ["VALUE b 0 5", "VALUE ab 0 5", "VALUE a 5", "VALUE a 0 -1", "VALUE a 0 99999999999", "ERROR", ""]
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_found_behind_any_address_of_its_name() {
+    fn every_address_of_a_store_name_is_tried() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let vacant = TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).unwrap();
         let there = listener.local_addr().unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_the_text_protocol_cannot_say_are_refused() {
+    fn keys_invalid_in_the_text_protocol_are_rejected() {
         assert_eq!(text(b"key-1"), Ok(&b"key-1"[..]));
         for wrong in [&b"a b"[..], b"a\r\nflush_all", b"\x7f", b"a\0"] {
             assert!(text(wrong).is_err(), "{wrong:?}");

@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(key in prop::collection::vec(any::<u8>(), 1..=KEY_MAX), value: Vec<u8>) {
+        fn messages_round_trip(key in prop::collection::vec(any::<u8>(), 1..=KEY_MAX), value: Vec<u8>) {
             let mut argument = Vec::new();
             let pair = Pair { key: &key, value: &value };
             pair.append(&mut argument);
@@ -94,7 +94,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(argument: Vec<u8>) {
+        fn any_bytes_are_parsed_or_rejected(argument: Vec<u8>) {
             if let Ok(pair) = Pair::read(&argument) {
                 prop_assert_eq!(2 + pair.key.len() + pair.value.len(), argument.len());
             }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_key_is_refused_in_words() {
+    fn a_too_long_key_is_rejected_with_a_message() {
         let argument = [&[0xff, 0xff][..], &[b'k'; 65_536]].concat();
         assert_eq!(
             Pair::read(&argument),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_goes() {
+    fn the_least_recently_used_list_is_evicted() {
         let mut decoded = DecodedCache::new(10);
         let mut made = Vec::new();
         for (number, length) in [(1, 4), (2, 4), (1, 4), (3, 4), (1, 4), (2, 4)] {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_too_long_is_alone_and_one_that_changed_is_made_anew() {
+    fn an_oversized_list_is_cached_alone_and_a_changed_one_decoded_again() {
         let mut decoded = DecodedCache::new(10);
         decoded.get(1, || list(5));
         assert_eq!(decoded.get(2, || list(50)).len(), 50);

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_of_a_kind_are_due() {
+    fn a_merge_is_due_for_enough_segments_of_similar_size() {
         let layout = Layout { segments: 1, seal_at: 10, merge_factor: 3 };
         let check = |sizes: &[usize]| is_merge_due(sizes, layout);
         assert!(!check(&[]) && !check(&[10, 10]));

@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_pushed_comes_back(
+        fn posting_lists_round_trip(
             documents in prop::collection::btree_map(any::<u32>(), prop_oneof![Just(1), 1..5u32, any::<u32>().prop_map(|n| n.max(1))], 0..60)
         ) {
             let mut list = PostingList::default();

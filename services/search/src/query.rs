@@ -100,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn limits_are_limits() {
+    fn query_limits_are_enforced() {
         let parse = |text: &str, results| Query::parse(text, MatchMode::All, results);
         let many = |count: usize| (0..count).map(|n| format!("w{n} ")).collect::<String>();
         assert!(parse(&many(WORDS_MAX), 1).is_ok());
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,200}", results in 0usize..200) {
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,200}", results in 0usize..200) {
             if let Ok(query) = Query::parse(&text, MatchMode::Any, results) {
                 prop_assert!((1..=WORDS_MAX).contains(&query.words().len()));
             }

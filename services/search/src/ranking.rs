@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_are_sets(lists in lists(), all in any::<bool>()) {
+        fn match_sets_equal_plain_sets(lists in lists(), all in any::<bool>()) {
             let matching = if all { MatchMode::All } else { MatchMode::Any };
             let mut matches = MatchSet::default();
             for list in &lists {
@@ -141,7 +141,7 @@ mod tests {
         }
 
         #[test]
-        fn the_best_are_the_best(list in prop::collection::btree_map(0u32..100, 1u32..5, 0..60), results in 1usize..20) {
+        fn top_hits_equal_the_sorted_scores(list in prop::collection::btree_map(0u32..100, 1u32..5, 0..60), results in 1usize..20) {
             let mut matches = MatchSet::default();
             matches.add(MatchMode::Any, list.iter().map(|(document, score)| (*document, Score(*score))));
             let mut top = TopHits::new(results);

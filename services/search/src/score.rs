@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_known_to_an_eighth() {
+    fn lengths_are_rounded_to_within_an_eighth() {
         let mut last = 0;
         for words in (0..5_000).chain([u32::MAX / 2, u32::MAX]) {
             let norm = Norm::from_words(words);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_terms_frequent_ones_and_short_documents_weigh_more() {
+    fn rare_terms_high_counts_and_short_documents_score_higher() {
         let collection = Collection { documents: 1_000, words: 50_000 };
         let score =
             |containing, count, words| Weight::new(collection, containing).score(count, Norm::from_words(words));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_formula_is_the_one_in_the_books() {
+    fn scores_follow_the_textbook_formula() {
         // N = 100, n = 10, tf = 3, the document has mean length: ln(1 + 90.5/10.5) · 3 · 2.2 / (3 +
         // 1.2).
         let score = Weight::new(Collection { documents: 100, words: 2_000 }, 10).score(3, Norm::from_words(20));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_says_what_the_formula_says() {
+    fn the_score_table_matches_the_formula() {
         let weight = Weight::new(Collection { documents: 777, words: 33_333 }, 55);
         let table = ScoreTable::new(weight);
         for count in [1, 2, 3, 4, 5, 100, u32::MAX] {

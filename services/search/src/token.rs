@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_no_word() {
+    fn too_long_words_are_ignored() {
         let (fits, long) = ("a".repeat(WORD_MAX), "a".repeat(WORD_MAX + 1));
         assert_eq!(all(&format!("{fits} b {long} c")), [fits.as_str(), "b", "c"]);
         assert_eq!(all(&long.repeat(5)), [""; 0]);
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_of_words_are_the_words(text in "\\PC{0,80}") {
+        fn tokenizing_is_idempotent(text in "\\PC{0,80}") {
             let once = all(&text);
             // Some letters have a lower-case form with a combining mark, which is not a letter and
             // splits the word.

@@ -76,7 +76,7 @@ impl ServiceDefinition for SetsDefinition {
     }
 
     fn summary(&self) -> &'static str {
-        "Finds the documents with all of some words: puts lists of leaves together"
+        "Finds the documents that contain all of some words: merges the lists of its leaves"
     }
 
     fn arguments(&self) -> &'static [Argument] {

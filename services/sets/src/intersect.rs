@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_ways_find_what_sets_find(a: BTreeSet<u8>, b in prop::collection::btree_set(0u32..2_000, 0..900)) {
+        fn both_algorithms_intersect_like_plain_sets(a: BTreeSet<u8>, b in prop::collection::btree_set(0u32..2_000, 0..900)) {
             let short: Vec<u32> = a.iter().map(|id| u32::from(*id) * 7).collect();
             let long: Vec<u32> = b.iter().copied().collect();
             let common: Vec<u32> = short.iter().filter(|id| b.contains(id)).copied().collect();
@@ -66,7 +66,7 @@ mod tests {
         }
 
         #[test]
-        fn many_lists_in_any_order(lists in prop::collection::vec(prop::collection::btree_set(0u32..60, 0..60), 0..6)) {
+        fn many_lists_intersect_in_any_order(lists in prop::collection::vec(prop::collection::btree_set(0u32..60, 0..60), 0..6)) {
             let vectors: Vec<Vec<u32>> = lists.iter().map(|list| list.iter().copied().collect()).collect();
             let mut slices: Vec<&[u32]> = vectors.iter().map(Vec::as_slice).collect();
             let mut kept = vec![99];

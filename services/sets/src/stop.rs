@@ -55,7 +55,7 @@ mod tests {
     use crate::data::name;
 
     #[test]
-    fn the_most_frequent_words_of_made_up_documents_are_stop_words() {
+    fn the_most_frequent_words_of_synthetic_documents_are_stop_words() {
         let stop = StopWords::build(&Documents::Synthetic { count: 5_000, words: 30, seed: 1 });
         assert!(stop.contains(name(1).as_bytes()) && stop.contains(name(10).as_bytes()));
         assert!(!stop.contains(name(100).as_bytes()) && !stop.contains(b"") && !stop.contains(&[0xff]));

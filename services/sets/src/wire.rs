@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn messages_round_trip(
             words in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..20),
             ids in prop::collection::btree_set(any::<u32>(), 0..50),
         ) {
@@ -116,7 +116,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_or_rejected(bytes: Vec<u8>) {
             if let Ok(words) = read_words(&bytes) {
                 prop_assert_eq!(words.count(), usize::from(bytes[0]));
             }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_questions_are_refused_in_words() {
+    fn invalid_queries_are_rejected_with_a_message() {
         let error = |argument: &[u8]| match read_words(argument).map(Iterator::count) {
             Err(HandlerError::Message(message)) => message,
             other => panic!("{other:?}"),

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_are_read_and_only_so_much() {
+    fn only_files_up_to_a_maximum_size_are_read() {
         let path = std::env::temp_dir().join(format!("leeward-data-{}", std::process::id()));
         fs::write(&path, "a point").unwrap();
         assert_eq!(read(&path, 7).unwrap(), "a point");

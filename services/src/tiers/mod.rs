@@ -43,7 +43,7 @@ pub const DATA: Argument = Argument {
 pub const REPLICAS: Argument = Argument {
     name: "replicas",
     value_name: "N",
-    help: "How many leaves have the same part of the data: first the leaves with all parts, then those with all of them again",
+    help: "Number of leaves with the same part of the data: first a leaf for each part, then the same parts again",
     kind: Kind::Checked(|text| replicas(text).map(|_| ())),
     default: Some("1"),
     unsupported: UnsupportedPolicy::Refused,
@@ -58,7 +58,7 @@ fn replicas(text: &str) -> Result<usize, String> {
 pub const SHARD: Argument = Argument {
     name: "shard",
     value_name: "K/N",
-    help: "Which part of the data a leaf has: the K-th of N",
+    help: "Part of the data that a leaf has: the K-th of N",
     kind: Kind::Checked(|text| shard::Shard::parse(text).map(|_| ())),
     default: Some("1/1"),
     unsupported: UnsupportedPolicy::Refused,
@@ -78,7 +78,7 @@ pub const LEAF_ADMISSION: Argument = Argument {
 pub const BEGIN: Argument = Argument {
     name: "begin",
     value_name: "admitted|reserved",
-    help: "With --leaf-admission: a request begins when the tier admits it, or when each leaf that it needs lets a call go",
+    help: "With --leaf-admission: a request begins when the tier admits it, or when each leaf that it needs permits a call",
     kind: Kind::Checked(|text| reserves(text).map(|_| ())),
     default: Some("admitted"),
     unsupported: UnsupportedPolicy::Refused,

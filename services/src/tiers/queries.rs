@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_names_the_data_and_is_written_again() {
+    fn requests_name_their_data_and_round_trip() {
         for text in ["numbers", "numbers:7"] {
             assert_eq!(parse_requests::<Numbers>("numbers", text, "`numbers`").unwrap().to_string(), text);
         }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_are_asked_about_their_part() {
+    fn leaf_queries_stay_within_their_shard() {
         for text in ["leaf", "leaf:7", "leaf:2/4", "leaf:2/4:7"] {
             assert_eq!(parse_requests::<DataShard<Numbers>>("leaf", text, "`leaf`").unwrap().to_string(), text);
         }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bits_ask_the_same_and_partial_answers_are_none() {
+    fn equal_bits_give_equal_queries_and_partial_answers_do_not_count() {
         let ready = Numbers(5).prepare_queries().unwrap();
         let mut payload = Vec::new();
         assert_eq!(ready.generate(u64::MAX, &mut payload), Method(3));

@@ -87,7 +87,7 @@ impl LeafValidator for LeafRequirements {
         match &about.service {
             Some(service) if *service == self.service => {}
             Some(other) => return reject(format!("serves {}; accepted: {}", excerpt(other), self.service)),
-            None => return reject(format!("does not tell what it serves; accepted: {}", self.service)),
+            None => return reject(format!("does not report its service; accepted: {}", self.service)),
         }
         // Data from a file may have another name on the leaf's machine.
         let is_made = |text: &str| text.starts_with("synthetic");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_that_fit_are_asked() {
+    fn matching_leaves_are_accepted() {
         for (copies, parts) in [(1, [1, 2, 3, 4]), (2, [1, 2, 1, 2])] {
             let needed = requirements(copies);
             for (leaf, part) in parts.into_iter().enumerate() {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_that_do_not_fit_are_refused_in_a_line() {
+    fn mismatching_leaves_are_rejected_in_one_line() {
         let needed = requirements(1);
         assert_eq!(needed.validate(0, &about((1, 4))), Ok(None));
         let check = |leaf: usize, about: ServiceInfo, told: &str| {
@@ -163,7 +163,7 @@ mod tests {
         check(2, about((3, 8)), "has shard 3/8, and 4 leaves have 4 shards; accepted: --shard 3/4");
         check(2, ServiceInfo { part: None, ..about((1, 1)) }, "has no part of the data; accepted: --shard 3/4");
         check(3, ServiceInfo { service: Some("b\nleaf".into()), ..about((4, 4)) }, "serves b");
-        check(3, ServiceInfo::default(), "does not tell what it serves; accepted: a-leaf");
+        check(3, ServiceInfo::default(), "does not report its service; accepted: a-leaf");
         check(
             3,
             ServiceInfo { data: Some("synthetic:1:2:4".into()), ..about((4, 4)) },
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_controller_is_warned_of() {
+    fn another_controller_gives_a_warning() {
         let needed = requirements(1);
         let breakwater = ServiceInfo { admission: Some("breakwater".into()), ..about((1, 4)) };
         let message = needed.validate(0, &breakwater).unwrap().unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_are_read_or_refused_in_words() {
+    fn shards_are_parsed_or_rejected_with_a_message() {
         assert_eq!(Shard::parse("2/4"), Ok(Shard { index: 1, count: 4 }));
         for wrong in ["5/4", "0/4", "1/0", "1", "1/", "-1/4", "1/256", "1/4/2"] {
             assert!(Shard::parse(wrong).unwrap_err().contains("2/4"), "{wrong}");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_follow_each_other_and_are_all() {
+    fn shards_are_contiguous_and_cover_all_items() {
         for (count, of) in [(0, 3), (1, 4), (1_003, 7), (u32::MAX, 255)] {
             let mut next = 0;
             for part in Shard::all(of) {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_or_refused_in_words() {
+    fn sizes_are_parsed_or_rejected_with_a_message() {
         let read = |text| sizes(text, [(1, 10), (0, u64::MAX)], "synthetic:N:SEED");
         assert_eq!(read("synthetic:3:18446744073709551615"), Ok([3, u64::MAX]));
         for wrong in ["synthetic", "synthetic:0:1", "synthetic:11:1", "synthetic:1", "synthetic:1:1:1", "other:1:1"] {

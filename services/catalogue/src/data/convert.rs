@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_packages_become_lines() {
+    fn package_data_is_converted_to_lines() {
         let image = vec!["0.5"; PIXELS].join(",");
         let line = format!("{}\n", vec!["0.5"; PIXELS].join(" "));
         check(|out| digits(&format!("{{ \"data\": [{image},{image},1]}}"), out), 2, &format!("{line}{line}"));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_none_are_refused() {
+    fn invalid_files_are_rejected() {
         for json in [
             "",
             "{}",

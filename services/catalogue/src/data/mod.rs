@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_have_names_of_their_own_and_others_are_refused_in_a_line() {
+    fn data_set_names_are_unique_and_unknown_ones_rejected() {
         for set in DATA_SETS {
             assert_eq!(DataSet::find(set.name).unwrap().name, set.name);
             assert!(!set.licence.is_empty());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_or_is_not_there_is_told_in_a_line() {
+    fn a_failed_or_missing_program_is_reported_in_one_line() {
         let folder = std::env::temp_dir();
         let failed = run("tar", ["-xzf", "no-such-archive"], &folder).unwrap_err().to_string();
         assert!(failed.starts_with("tar: ") && failed.lines().count() == 1, "{failed}");

@@ -32,7 +32,7 @@ fn right(server: &Server, generator: &dyn RequestGenerator, count: u64) -> u64 {
 }
 
 #[test]
-fn leaves_answer_as_their_oracles() {
+fn leaf_answers_match_the_expected_ones() {
     for (leaf, data) in [
         ("hdsearch-leaf", "synthetic:16:2000:3"),
         ("sets-leaf", "synthetic:900:20:3"),
@@ -47,7 +47,7 @@ fn leaves_answer_as_their_oracles() {
 }
 
 #[test]
-fn a_leaf_with_another_part_is_found_out() {
+fn a_leaf_with_the_wrong_shard_is_detected() {
     let data = "synthetic:900:20:3";
     let server = start("sets-leaf", &[("data", data), ("shard", "1/3")]);
     let generator = prepare(&format!("sets-leaf:2/3:{data}"), &server);
@@ -56,7 +56,7 @@ fn a_leaf_with_another_part_is_found_out() {
 }
 
 #[test]
-fn a_leaf_of_router_keeps_pairs() {
+fn a_router_leaf_stores_pairs() {
     let server = start("router-leaf", &[]);
     let generator = prepare("router-leaf", &server);
     assert_eq!(right(&server, &*generator, 300), 300);

@@ -15,7 +15,7 @@ fn argument(user: u32, item: u32) -> Vec<u8> {
 }
 
 #[test]
-fn the_mean_of_those_that_know_is_told() {
+fn a_prediction_is_the_mean_over_leaves_that_know_the_user() {
     let ratings = Ratings::synthetic(200, 90, 3_000, 5);
     let models: Vec<Model> = (0..3).map(|shard| Model::learn(&ratings.shard(shard, 3), 5)).collect();
     let leaves = leaves("recommend-leaf", 3, TEXT);

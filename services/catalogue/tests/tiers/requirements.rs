@@ -54,7 +54,7 @@ fn a_mid_tier_refuses_shards_that_do_not_fit() {
 }
 
 #[test]
-fn a_wrong_leaf_that_comes_later_is_not_asked() {
+fn a_wrong_leaf_that_appears_later_is_not_called() {
     let mut query = Vec::new();
     append_words([name(50).as_bytes()].into_iter(), &mut query);
     for model in MODELS.into_iter().filter(|model| !model.starts_with("CORE")) {
@@ -98,7 +98,7 @@ fn a_wrong_leaf_that_comes_later_is_not_asked() {
 }
 
 #[test]
-fn another_controller_of_a_leaf_is_told_of() {
+fn a_leaf_with_another_controller_is_reported() {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let leaf = open("sets-leaf", &[("data", TEXT)]);
     let builder = Server::builder().admission(&breakwater, breakwater.params(&[]).unwrap());

@@ -19,7 +19,7 @@ fn key(number: u64) -> String {
 }
 
 #[test]
-fn a_map_and_the_router_say_the_same() {
+fn the_router_answers_like_a_map() {
     for model in MODELS {
         let leaves: Vec<Server> = (0..5).map(|_| start("router-leaf", &[])).collect();
         // Each set reaches all its leaves before the next get, which may ask any of them.
@@ -60,7 +60,7 @@ fn a_map_and_the_router_say_the_same() {
 }
 
 #[test]
-fn one_leaf_less_changes_nothing() {
+fn losing_one_leaf_loses_no_pair() {
     let mut leaves: Vec<Server> = (0..4).map(|_| start("router-leaf", &[])).collect();
     let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "ADB1-2-1"), ("acks", "all")]);
     let client = TestClient::connect(&tier);

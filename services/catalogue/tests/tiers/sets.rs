@@ -33,7 +33,7 @@ fn argument(words: &[String]) -> Vec<u8> {
 }
 
 #[test]
-fn any_number_of_leaves_finds_what_looking_finds() {
+fn any_number_of_leaves_finds_what_a_full_scan_finds() {
     let stop = StopWords::build(&DATA);
     let mut rng = Rng::new(3, Purpose::Data);
     let queries: Vec<Vec<String>> =
@@ -54,7 +54,7 @@ fn any_number_of_leaves_finds_what_looking_finds() {
 }
 
 #[test]
-fn a_leaf_that_is_away_makes_answers_partial_and_garbage_is_refused() {
+fn an_unreachable_leaf_makes_answers_partial_and_garbage_is_rejected() {
     let mut leaves = leaves("sets-leaf", 3, TEXT);
     let tier = start("sets", &[("leaves", &addresses(&leaves)), ("data", TEXT), ("threading", "ADB1-2-1")]);
     let client = TestClient::connect(&tier);

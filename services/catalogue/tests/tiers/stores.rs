@@ -93,7 +93,7 @@ fn router_serves_pairs_of_memcached() {
 }
 
 #[test]
-fn router_serves_pairs_of_our_own_port() {
+fn router_serves_pairs_of_leewards_memcached_port() {
     let stores: Vec<_> = (0..3)
         .map(|_| {
             let store = Arc::new(Store::new(&StoreConfig::default()).unwrap());

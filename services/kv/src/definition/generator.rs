@@ -183,7 +183,7 @@ mod tests {
     use crate::store::StoreConfig;
 
     #[test]
-    fn the_same_bits_ask_the_same_and_keys_are_those_that_are_stored() {
+    fn equal_bits_give_equal_requests_with_stored_keys() {
         for mix in PairMix::ALL {
             let generator = KvGenerator::new(mix);
             let generate = |bits| {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_several_names_each() {
+    fn a_read_of_several_keys_names_each() {
         let generator = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 24 });
         let reads = (0..200).filter(|bits| generator.pairs().draw(*bits).write.is_none());
         for bits in reads {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_filled_whatever_the_mix() {
+    fn every_mix_fills_the_store() {
         for mix in PairMix::ALL {
             let store = Store::new(&StoreConfig { memory: 1 << 30, ..StoreConfig::default() }).unwrap();
             fill(&store, &Pairs::new(mix)).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_known_by_their_form() {
+    fn answers_are_recognised_by_their_format() {
         let generator = KvGenerator::new(PairWorkload { mix: PairMix::Usr, keys: 2 });
         let right: [(Method, &[u8]); 5] =
             [(SET, &[1]), (GET, &[0]), (GET, &[1, 7]), (GET_MANY, &[0, 1, 2, 0, 0, 0, 7, 7]), (GET_MANY, &[0, 0])];

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_shares_hold() {
+    fn the_mixes_have_their_published_shares() {
         check(PairMix::Etc, 1.0 / 31.0, 50_000, 0.99);
         check(PairMix::Usr, 0.002, 20_000, 0.8);
         check(PairMix::Var, 0.82, 10_000, 0.9);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_legal_and_differ() {
+    fn keys_are_valid_and_unique() {
         for mix in PairMix::ALL {
             let pairs = Pairs::new(mix);
             let mut keys = BTreeSet::new();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_back() {
+    fn workload_names_round_trip() {
         let services = PairMix::ALL.into_iter().flat_map(|mix| [1, 24, 100].map(|keys| PairWorkload { mix, keys }));
         assert!(services.into_iter().all(|service| PairWorkload::parse(&service.to_string()) == Ok(service)));
         for wrong in
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_several_keys_begins_with_that_of_one() {
+    fn a_read_of_several_keys_begins_with_the_key_of_a_single_read() {
         let pairs = Pairs::new(PairWorkload { mix: PairMix::Usr, keys: 24 });
         let mut popular = 0;
         for bits in 0..2_000 {

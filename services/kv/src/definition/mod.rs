@@ -41,7 +41,7 @@ pub const MEMORY: Argument = Argument {
 const MEMCACHED: Argument = Argument {
     name: "memcached",
     value_name: "ADDRESS",
-    help: "With `--service kv`: serve the same pairs to memcached's clients at this address, on as many cores again",
+    help: "With `--service kv`: also serve the pairs to memcached clients at this address, on as many cores again",
     kind: Kind::Text,
     default: None,
     unsupported: UnsupportedPolicy::Refused,
@@ -53,7 +53,7 @@ impl ServiceDefinition for KvDefinition {
     }
 
     fn summary(&self) -> &'static str {
-        "Keeps pairs of keys and values"
+        "Stores pairs of keys and values"
     }
 
     fn arguments(&self) -> &'static [Argument] {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_a_size_within_reason() {
+    fn memory_sizes_are_parsed_within_bounds() {
         assert_eq!(memory("64MB").unwrap(), 64 << 20);
         assert_eq!(memory("2GB").unwrap(), 2 << 30);
         for wrong in ["64", "MB", "1KB", "-1MB", "1TB", "9999999999GB"] {

@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 1..60)) {
+        fn base64_round_trips(bytes in prop::collection::vec(any::<u8>(), 1..60)) {
             let mut text = Vec::new();
             encode(&bytes, &mut text);
             prop_assert_eq!(decode(&text), Some(bytes));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn invalid_base64_is_rejected() {
         for (bytes, text) in [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
             let mut encoded = Vec::new();
             encode(bytes.as_bytes(), &mut encoded);

@@ -71,14 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_lie_between_spaces() {
+    fn tokens_are_separated_by_spaces() {
         let (tokens, count) = first_tokens::<3>(b"  get  a b\tc d");
         assert_eq!((tokens, count), ([&b"get"[..], b"a", b"b\tc"], 4));
         assert_eq!(first_tokens::<2>(b"").1, 0);
     }
 
     #[test]
-    fn numbers_have_bounds() {
+    fn number_tokens_are_bounded() {
         assert_eq!((length(b"5"), length(b"-1"), length(b"4294967296")), (Some(5), None, Some(1 << 32)));
         for number in [0, 9, 10, u64::MAX] {
             let mut text = Vec::new();

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_refused() {
+    fn impossible_settings_are_rejected() {
         let base = StoreConfig::default();
         assert!(base.check().is_ok());
         let wrong = [

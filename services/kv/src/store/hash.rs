@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_and_the_seed_count() {
+    fn the_hash_depends_on_every_byte_and_the_seed() {
         let key = *b"0123456789abcdefghi";
         let plain = hash(1, &key);
         for position in 0..key.len() {

@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bytes in prop::collection::vec(any::<u8>(), 0..90), other in any::<u8>()) {
+        fn written_words_are_read_back(bytes in prop::collection::vec(any::<u8>(), 0..90), other in any::<u8>()) {
             let memory = Memory::new(1, &[96, PAGE]);
             memory.open(0, 0);
             let words = memory.words(Chunk::new(0, 7));

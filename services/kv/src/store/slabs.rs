@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_changes_hands_when_all_its_chunks_are_there() {
+    fn a_page_moves_to_another_class_when_all_its_chunks_are_free() {
         let sizes = [1 << 17, PAGE];
         let (memory, mut slabs) = (Memory::new(2, &sizes), Slabs::new(2, &sizes));
         let taken: Vec<Chunk> = std::iter::from_fn(|| slabs.allocate(&memory, 0)).collect();

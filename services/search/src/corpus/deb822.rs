@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_are_documents_and_other_fields_are_not() {
+    fn paragraphs_become_documents_and_other_fields_are_skipped() {
         let text = "# a comment\n\nPackage: a\nDescription-md5: 0123\nDescription-en: first\n more\n\tand more\n\n\n\
                     Package: b\nVersion: 1\n not of interest\nDescription: second\r\n\n\
                     Package: nothing said\n\nDescription-en: of nobody\n\nPackage: c\nDescription-de: anders\n";
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_refused_with_its_line() {
+    fn a_malformed_field_is_rejected_with_its_line_number() {
         for wrong in ["no colon here", " a continuation of nothing", ": nothing", "two words: x", "größe: x"] {
             let text = format!("Package: a\nDescription: b\n\n{wrong}\n");
             let error = read(text.as_bytes()).unwrap_err();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_texts_have_bounds() {
+    fn line_and_text_lengths_are_bounded() {
         let long = "x".repeat(LINE_MAX * 3);
         let text = format!("Package: a\nDescription: {long}\n second\n\nPackage: b\nDescription: c\n");
         let documents = read(text.as_bytes()).unwrap();
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(
+        fn no_bytes_make_the_parser_panic(
             bytes in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..300),
                 prop::collection::vec(
@@ -223,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn documents_round_trip(
             title in "[a-z#:][a-z0-9.+# -]{0,10}[a-z]",
             lines in prop::collection::vec("|[a-zA-Z:#ö.][a-z :#.ö]{0,20}[a-z]", 1..6)
         ) {

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_descriptions_are_told_from_others() {
+    fn only_lists_of_descriptions_are_selected() {
         let folder = std::env::temp_dir().join(format!("leeward-lists-{}", std::process::id()));
         fs::create_dir_all(folder.join("x_i18n_Translation-en")).unwrap();
         let wanted = ["a_main_i18n_Translation-en", "b_main_i18n_Translation-en.lz4"];
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_one_line_of_bounded_length() {
+    fn error_messages_are_one_line_of_bounded_length() {
         assert_eq!(error_message(&b"E: one\n  two\n"[..]), "E: one two");
         assert_eq!(error_message(&vec![b'x'; 1 << 20][..]).len(), 400);
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_small_one_is_whole() {
+    fn the_small_corpus_is_complete() {
         let documents = Paragraphs::new(SMALL.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();
         assert_eq!(documents, small());
         assert!((300..1_000).contains(&documents.len()), "{}", documents.len());
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_none_are_named() {
+    fn unusable_corpus_files_are_named() {
         let folder = std::env::temp_dir().join(format!("leeward-corpus-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let check = |name: &str, text: &str, expected: &str| {

@@ -76,7 +76,7 @@ mod tests {
     use crate::{Index, Layout, corpus};
 
     #[test]
-    fn the_same_bits_ask_the_same() {
+    fn equal_bits_give_equal_queries() {
         let index = Index::build(corpus::small(), Layout::default());
         let mix = QueryMix { results: 7, ..QueryMix::default() };
         let generator = SearchGenerator::new(mix, index.vocabulary(), index.size().documents as u32).unwrap();

@@ -29,7 +29,7 @@ pub struct SearchDefinition;
 const CORPUS: Argument = Argument {
     name: "corpus",
     value_name: "FILE",
-    help: "Documents to search; by default those of `leeward corpus`, or a few hundred that come along",
+    help: "Documents to search; by default those of `leeward corpus`, or a few hundred built-in ones",
     kind: Kind::File,
     default: None,
     unsupported: UnsupportedPolicy::Refused,
@@ -38,7 +38,7 @@ const CORPUS: Argument = Argument {
 const SEGMENTS: Argument = Argument {
     name: "segments",
     value_name: "N",
-    help: "Segments, each with a lock of its own, that the documents are put into",
+    help: "Number of segments that hold the documents, each with its own lock",
     kind: Kind::Count { least: 1, most: 1_000 },
     default: Some("1"),
     unsupported: UnsupportedPolicy::Refused,
@@ -73,7 +73,7 @@ impl ServiceDefinition for SearchDefinition {
     }
 
     fn requests_help(&self) -> &'static str {
-        "what is searched for, such as search or search:words=1-2,match=all, in the server's own words"
+        "searches with words of the server's documents: search, or search:words=1-2,match=all"
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn query_mixes_round_trip() {
         for text in ["search", "search:words=3", "search:words=2-16,common=0.25,match=all,results=100"] {
             let mix = QueryMix::parse(text).unwrap();
             assert_eq!(QueryMix::parse(&mix.to_string()), Ok(mix));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_asked_for_as_often_as_they_occur() {
+    fn query_words_follow_their_frequency() {
         let vocabulary = [word("the", 9, 600), word("sea", 5, 300), word("keel", 1, 100)];
         let mix = QueryMix { most_words: 1, ..QueryMix::default() };
         let queries = QueryGenerator::new(mix, vocabulary.clone(), 10).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn common_words_can_be_left_out_and_lengths_are_even() {
+    fn common_words_can_be_excluded_and_query_lengths_are_uniform() {
         let mix = QueryMix { common: 0.5, least_words: 2, most_words: 3, ..QueryMix::default() };
         let queries = QueryGenerator::new(mix, [word("the", 9, 1_000_000), word("sea", 5, 1)], 10).unwrap();
         let mut rng = Rng::new(1, Purpose::Service);

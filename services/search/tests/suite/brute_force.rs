@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn finds_what_looking_through_finds(
+    fn the_index_finds_what_brute_force_finds(
         documents in collection(), queries in prop::collection::vec(query(), 1..8), segments in 1usize..5
     ) {
         let index = Index::build(documents.clone(), Layout { segments, ..Layout::default() });
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn it_does_not_matter_how_documents_came(
+    fn results_do_not_depend_on_how_documents_were_added(
         documents in collection(), queries in prop::collection::vec(query(), 1..8),
         first in 0usize..40, segments in 1usize..4, seal_at in 1usize..6, merge_factor in 2usize..4
     ) {

@@ -22,7 +22,7 @@ fn entries() -> impl Strategy<Value = Vec<VocabularyEntry>> {
 
 proptest! {
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_parse_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(query) = wire::read_query(&bytes) {
             prop_assert!(query.words().len() <= WORDS_MAX && query.results() <= RESULTS_MAX);
         }
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_answers(found in search_result(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+    fn damaged_answers_are_rejected(found in search_result(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let mut bytes = Vec::new();
         wire::write_result(&found, &mut bytes);
         prop_assert_eq!(wire::read_result(&bytes), Ok(found));
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(entries in entries(), rank in 0u32..25, documents in any::<u32>(), title in "\\PC{0,20}", text in "\\PC{0,80}") {
+    fn messages_round_trip(entries in entries(), rank in 0u32..25, documents in any::<u32>(), title in "\\PC{0,20}", text in "\\PC{0,80}") {
         let mut bytes = Vec::new();
         wire::write_page(&entries, documents, rank, &mut bytes);
         let rest = entries.get(rank as usize..).unwrap_or_default().to_vec();

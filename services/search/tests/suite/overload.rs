@@ -13,7 +13,7 @@ use leeward_search::{Document, Index, Layout, MatchMode, Query, Search, corpus};
 use std::sync::Arc;
 
 #[test]
-fn searches_are_answered_completely_or_dropped_for_a_lock() {
+fn searches_are_answered_completely_or_rejected_by_a_lock() {
     let index = Arc::new(Index::build(corpus::small(), Layout { segments: 1, seal_at: 5, merge_factor: 2 }));
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
     let server = Server::builder()

@@ -67,7 +67,7 @@ fn a_query_is_answered_as_the_index_answers_it() {
 }
 
 #[test]
-fn the_vocabulary_comes_in_pages_and_the_size_in_one() {
+fn the_vocabulary_is_returned_in_pages_and_the_size_at_once() {
     let served = serve(corpus::small(), Layout::default());
     let client = served.client();
     let mut entries = Vec::new();
@@ -93,7 +93,7 @@ fn the_vocabulary_comes_in_pages_and_the_size_in_one() {
 }
 
 #[test]
-fn what_is_added_is_found_at_once_by_everybody() {
+fn added_documents_are_found_at_once_by_all_clients() {
     let served = serve(Vec::new(), Layout { segments: 1, seal_at: 7, merge_factor: 3 });
     let threads: Vec<_> = (0..3)
         .map(|writer| {
@@ -130,7 +130,7 @@ fn what_is_added_is_found_at_once_by_everybody() {
 }
 
 #[test]
-fn what_is_no_request_is_a_failure_in_words() {
+fn an_invalid_request_fails_with_a_message() {
     let served = serve(corpus::small(), Layout::default());
     let client = served.client();
     let failure = |method: Method, payload: &[u8]| match client.call_blocking(method, payload).unwrap_err() {
