@@ -41,7 +41,25 @@ pub(crate) fn points(points: &[PointRow]) -> String {
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
         table.row(row);
     }
-    table.to_string()
+    table.to_string() + &unsettled(points)
+}
+
+/// A line for each point with runs that had not settled: their numbers still change.
+fn unsettled(points: &[PointRow]) -> String {
+    let line = |group: &Vec<&PointRow>| {
+        let runs = group.iter().filter(|point| point.settled == Some(false)).count();
+        let first = group[0];
+        let after = group.iter().filter_map(|point| point.settled_s).fold(0.0, f64::max);
+        let text = format!(
+            "Did not settle in {after:.3} s: {} at {:.2} x capacity ({}), {runs} of {} runs",
+            first.run.label,
+            first.workload.demand_ratio,
+            first.workload.service,
+            group.len()
+        );
+        (runs > 0).then(|| wrap(&text, 0, WIDTH))
+    };
+    groups(points).iter().filter_map(line).collect()
 }
 
 /// The machine of a real run, one line per service and number of clients; empty for simulated runs.
@@ -252,7 +270,7 @@ mod tests {
     use leeward_lab::results::{Claim, RunKey};
 
     #[test]
-    fn predictions_are_held_against_what_was_measured() {
+    fn predictions_are_compared_with_measurements() {
         let point = |ratio: f64, goodput: f64, predicted: f64| PointRow {
             run: RunKey::new("breakwater", "breakwater", 1),
             workload: WorkloadKey { demand_rps: ratio * 60e3, demand_ratio: ratio, ..WorkloadKey::default() },
@@ -279,6 +297,7 @@ mod tests {
             accepted: "at least 2x".into(),
             verdict,
             note: "the model has no cache".into(),
+            settling: Vec::new(),
         };
         let results = |source: &str| Results {
             source: source.into(),
@@ -318,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_become_one_row_of_medians() {
+    fn seeds_are_summarised_in_one_row_of_medians() {
         let point = |seed: u64, goodput: f64| PointRow {
             run: RunKey::new("seda", "seda", seed),
             workload: WorkloadKey { demand_rps: 850e3, demand_ratio: 1.0, ..WorkloadKey::default() },

@@ -9,7 +9,9 @@ use leeward_core::registry::{Algorithm, Registry};
 use leeward_core::units::{Nanos, Rate, Time};
 use leeward_outcome::results::{RunKey, WorkloadKey};
 use leeward_sim::SimConfig;
-use leeward_sim::config::{Application, Arrivals, LockModel, NetworkModel, Segment, Workload};
+use leeward_sim::config::{
+    Application, Arrivals, LockModel, NetworkModel, Observation, Segment, StoppingRule, Workload,
+};
 
 /// Resolution of a shift's recovery time.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
@@ -160,6 +162,52 @@ pub fn plan<'a>(
     Ok(runs)
 }
 
+/// Windows of a run before the first decision on whether it has settled.
+const MIN_WINDOWS: u32 = 100;
+/// Requests per client before the first decision: client halves adapt to the responses of their own
+/// client, SEDA's after a hundred.
+const REQUESTS_PER_CLIENT: f64 = 1_000.0;
+/// Requests before the first decision that suffice in any case, if each client has issued
+/// `LEAST_REQUESTS_PER_CLIENT`.
+const REQUESTS: f64 = 3e6;
+const LEAST_REQUESTS_PER_CLIENT: f64 = 300.0;
+/// Objectives before the first decision: control loops act on delays of about an objective.
+const OBJECTIVES: u64 = 500;
+/// Windows of a run with fixed times.
+const FIXED_WINDOWS: u64 = 200;
+
+/// The rule by which a run settles and ends.
+fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Segment]) -> StoppingRule {
+    let run = &scenario.run;
+    let fixed = |until: Nanos| StoppingRule {
+        observation: Observation::FixedTimes { measured_from: run.warmup, until },
+        window: (until / FIXED_WINDOWS).max(Nanos(1_000)),
+        min_windows: MIN_WINDOWS,
+        settle_within: run.warmup,
+        measure_within: run.duration,
+        precision: run.precision,
+        min_responses: run.min_requests,
+    };
+    match (demand, run.settle) {
+        ([only], Some(settle)) => {
+            let clients = f64::from(clients);
+            let requests = (REQUESTS_PER_CLIENT * clients).min(REQUESTS.max(LEAST_REQUESTS_PER_CLIENT * clients));
+            let objectives = scenario.slo(&service.service) * OBJECTIVES;
+            let least = Nanos::from_secs_f64(requests / only.rate.0.max(1e-9)).max(objectives).min(settle / 2);
+            StoppingRule {
+                observation: Observation::Adaptive,
+                window: (least / u64::from(MIN_WINDOWS)).max(Nanos(1_000)),
+                measure_within: settle.max(run.min_span(only.rate)),
+                settle_within: settle,
+                ..fixed(run.duration)
+            }
+        }
+        ([only], None) => fixed(run.duration_at(only.rate)),
+        ([_, second, ..], _) => fixed(second.from),
+        ([], _) => fixed(run.duration),
+    }
+}
+
 /// Demand segments of each run.
 fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
     let capacity = scenario.capacity_of(service);
@@ -199,6 +247,7 @@ fn config(
         graph: None,
         enforced: 100,
         slo: scenario.slo(&service.service),
+        stopping: Some(stopping(scenario, service, clients, demand)),
         warmup: scenario.run.warmup,
         duration: match demand {
             [only] => scenario.run.duration_at(only.rate),

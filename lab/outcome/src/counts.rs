@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_request_has_one_end() {
+    fn every_request_ends_once() {
         let mut counts =
             RequestCounts { offered: 12, completed: 3, good: 2, late: 1, sent_again: 4, ..RequestCounts::default() };
         assert!(!counts.is_balanced());

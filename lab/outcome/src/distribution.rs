@@ -37,9 +37,14 @@ impl Distribution {
     /// Returns the percentiles and clears the distribution.
     pub fn take(&mut self) -> Percentiles {
         let percentiles = self.percentiles();
+        self.clear();
+        percentiles
+    }
+
+    /// Removes all samples.
+    pub fn clear(&mut self) {
         self.histogram.reset();
         self.sum = 0;
-        percentiles
     }
 
     /// Percentiles of the recorded samples; all zero without samples.
@@ -137,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn two_distributions_add_up_and_the_longest_span_is_an_hour() {
+    fn distributions_add_up_and_saturate_at_an_hour() {
         let (mut one, mut other) = (Distribution::new(), Distribution::new());
         one.record(Nanos(10));
         other.record(Nanos(30));
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_is_made_again_of_its_buckets() {
+    fn a_distribution_is_restored_from_its_buckets() {
         let mut one = Distribution::new();
         (0..5_000u64).for_each(|step| one.record(Nanos(step * step * 7 + 1)));
         let again = Distribution::from_buckets(one.buckets(), one.sum_ns());

@@ -28,5 +28,5 @@ pub use distribution::{Distribution, Percentiles};
 pub use results::Results;
 pub use run::{
     ClientWindow, CoreUsage, FineWindow, GraphOutcome, KindOutcome, LockOutcome, RunOutcome, SecondCallOutcome,
-    ServerState, ServiceOutcome, ThreadOutcome, WindowOutcome,
+    ServerState, ServiceOutcome, SettlingOutcome, ThreadOutcome, WindowOutcome,
 };

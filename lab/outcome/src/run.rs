@@ -8,12 +8,26 @@ use leeward_core::units::{Nanos, Time};
 use leeward_threading::Setup;
 use serde::{Serialize, Serializer};
 
+/// Whether and when a run settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SettlingOutcome {
+    /// Whether the run was stationary from the start of the measurement on.
+    pub settled: bool,
+    /// Start of the measurement.
+    pub from: Nanos,
+    /// Half-width of the 95 % confidence interval of goodput within this run, as a share of
+    /// goodput; `None` if the run was too short to tell.
+    pub half_width: Option<f64>,
+}
+
 /// Outcome of a run. Counts and latencies cover the measured interval (after the warm-up) unless
 /// stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
     /// Length of the measured interval.
     pub measured: Nanos,
+    /// Whether the run had settled when the measurement began. `None`: nothing observed it.
+    pub settling: Option<SettlingOutcome>,
     /// Ends of requests in the measured interval.
     pub counts: RequestCounts,
     /// Ends of requests over the whole run, warm-up included, with the unfinished requests at its

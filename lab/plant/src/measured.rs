@@ -98,6 +98,7 @@ fn outcome(report: RunReport, config: &SimConfig, has_locks: bool) -> Result<Run
     };
     let is_inside = |window: &FineWindow| window.start.0 < to.0;
     Ok(RunOutcome {
+        settling: None,
         measured: to.saturating_sub(from),
         counts: load.measured,
         totals: load.totals,
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_told_of_by_two_looks() {
+    fn server_counts_are_the_difference_of_two_samples() {
         let samples =
             [sample(10, 100, 10, 5), sample(21, 300, 30, 10), sample(49, 900, 70, 24), sample(52, 1_000, 80, 25)];
         let (first, last) = boundary_samples(&samples, Nanos::from_millis(20), Nanos::from_millis(50)).unwrap();

@@ -79,7 +79,7 @@ fn tally(claims: &[Claim]) -> Markup {
     let undecided = count(Verdict::Undecided);
     html! {
         strong { (yes) " of " (yes + no) } " decided " (if yes + no == 1 { "claim" } else { "claims" }) " reproduced"
-        @if undecided > 0 { "; " (undecided) " undecided: the seeds do not agree enough" }
+        @if undecided > 0 { "; " (undecided) " undecided: results vary too much between seeds" }
         @if open > 0 { "; " (open) " not measured by this run" }
         "."
     }

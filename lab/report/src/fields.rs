@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn values_carry_the_unit_that_reads_well() {
+    fn values_are_printed_in_a_suitable_unit() {
         let check =
             |key: &str, value: f64, expected: &str| assert_eq!(Field::lookup(key).quantity.format(value), expected);
         check("goodput_rps", 801_000.0, "801 k/s");

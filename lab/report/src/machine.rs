@@ -20,9 +20,9 @@ pub(crate) fn machines(results: &Results) -> Markup {
             section {
                 h2 { "This machine" }
                 p.explain {
-                    "Measured just before the runs: demands in multiples of the capacity, the objective and the predictions follow from "
-                    "it. Server and clients share the machine, over loopback. Where something else takes more than a few per cent of a busy "
-                    "CPU's time, the numbers tell of that as much as of the controllers."
+                    "Measured just before the runs. Demands in multiples of the capacity, the objective and the predictions follow from "
+                    "these measurements. Server and clients share the machine and communicate over loopback. If other load takes more "
+                    "than a few per cent of a busy CPU's time, it affects the results as much as the controllers do."
                 }
                 div.scroll {
                     table.numbers {
@@ -33,8 +33,8 @@ pub(crate) fn machines(results: &Results) -> Markup {
                                 th scope="col" { "Server's cores" }
                                 th scope="col" { "Capacity" small { "k/s" } }
                                 th scope="col" { "Round trip" small { "µs" } }
-                                th scope="col" { "Besides the service" small { "µs per request" } }
-                                th scope="col" { "Taken by others" small { "% of a busy CPU" } }
+                                th scope="col" { "Overhead" small { "µs per request" } }
+                                th scope="col" { "Lost to other load" small { "% of a busy CPU" } }
                                 th scope="col" { "Clients' CPU" }
                             }
                         }
@@ -56,7 +56,7 @@ fn row(machine: &Machine) -> Markup {
             td { (number(machine.rtt_us)) }
             td { (number(machine.cost_us)) }
             td { (number(machine.stalled * 100.0)) }
-            td { @if machine.clients_apart { "their own" } @else { "shared with the server: these numbers mean little" } }
+            td { @if machine.clients_apart { "their own" } @else { "shared with the server: the results are unreliable" } }
         }
     }
 }
@@ -73,7 +73,7 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
                 p.explain {
                     "The same runs, simulated on a machine with the capacity, round trip and stalls that were measured. Within 10 % in "
                     strong { (close) " of " (errors().count()) }
-                    " cases; where next to nothing is in time, only that it was predicted counts."
+                    " cases. If nearly no response is in time, a prediction of nearly none counts as right."
                 }
                 div.scroll {
                     table.numbers {
@@ -124,7 +124,7 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     fn verdict(&self) -> &'static str {
         match self.error {
-            None => "next to nothing, as predicted",
+            None => "negligible, as predicted",
             Some(error) if error.abs() <= TOLERANCE => "yes",
             Some(_) => "no",
         }
@@ -187,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_error() {
-        assert_eq!(compare(&[point(1, 0.0, 10.0)])[0].verdict(), "next to nothing, as predicted");
+    fn negligible_goodput_is_no_prediction_error() {
+        assert_eq!(compare(&[point(1, 0.0, 10.0)])[0].verdict(), "negligible, as predicted");
         assert_eq!(compare(&[point(1, 0.0, 40e3)])[0].verdict(), "no");
         assert!(compare(&[PointRow::default()]).is_empty());
     }

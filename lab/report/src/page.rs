@@ -51,8 +51,8 @@ pub(crate) fn document(results: &Results) -> Markup {
                     (tables::points(results, &palette))
                 }
                 footer { p { "Leeward results, schema " (results.schema) ". "
-                    @if results.plant != "real" { "The same scenario, seed and version give this page byte for byte." }
-                    @else { "Measured: another run gives other numbers." }
+                    @if results.plant != "real" { "The same scenario, seed and version reproduce this page byte for byte." }
+                    @else { "Measured on real hardware: the numbers differ from run to run." }
                 } }
             }
         }
@@ -88,7 +88,7 @@ fn header(results: &Results) -> Markup {
                 }
             }
             @if results.quick {
-                p.notice { strong { "Quick run. " } "Shorter and sparser than the paper's; use it to look around, not to quote." }
+                p.notice { strong { "Quick run. " } "Its runs are shorter and fewer than the paper's; do not quote its results." }
             }
         }
     }

@@ -149,7 +149,7 @@ mod tests {
     use leeward_outcome::results::{PointRow, RunKey};
 
     #[test]
-    fn looks_elsewhere_have_the_pages_colours() {
+    fn variant_styles_match_the_colours_of_the_page() {
         let run = RunKey::new("breakwater", "breakwater", 1);
         let results = Results { points: vec![PointRow { run, ..PointRow::default() }], ..Results::default() };
         let expected = VariantStyle { label: "breakwater".into(), color: "#0b62a8".into(), marker: 1 };

@@ -1,10 +1,10 @@
-// Theme button and tooltips. The page is complete without them: the theme follows the system, and the browser shows the
-// SVG titles by itself.
+// Theme button and tooltips. The page works without them: the theme follows the system, and the
+// browser shows the SVG titles.
 (() => {
   const root = document.documentElement;
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
   const memory = (value) => {
-    // Storage is refused to files in some browsers.
+    // Some browsers deny storage to local files.
     try {
       return value ? localStorage.setItem("leeward-theme", value) : localStorage.getItem("leeward-theme");
     } catch {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_take_the_middle() {
+    fn summaries_have_minimum_median_and_maximum() {
         let summary = Summary::from_values(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!((summary.min, summary.median, summary.max), (1.0, 2.0, 3.0));
         assert_eq!(Summary::from_values(vec![1.0, 2.0]).unwrap().median, 1.5);

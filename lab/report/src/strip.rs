@@ -120,12 +120,13 @@ mod tests {
             accepted: "accepted".into(),
             verdict: Verdict::Reproduced,
             note: String::new(),
+            settling: Vec::new(),
         };
         ClaimVerdicts { ours: false, bounds, published: one.clone(), extended: one }
     }
 
     #[test]
-    fn a_strip_has_the_papers_number_the_range_and_ours() {
+    fn a_strip_shows_the_papers_number_the_accepted_range_and_the_result() {
         let bounds = Bounds { number: Some(2.0), min: Some(1.5), max: Some(2.5) };
         let drawn = strip(&claim(Some(1.8), Some((1.7, 1.9)), bounds)).into_string();
         for part in ["accepted", "stated-mark", "whisker", "counted"] {
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing_and_infinite_values_are_left_out() {
+    fn strips_are_empty_without_values_and_omit_infinite_ones() {
         assert_eq!(strip(&claim(None, None, Bounds::default())).into_string(), "");
         let drawn =
             strip(&claim(Some(f64::INFINITY), None, Bounds { min: Some(3.0), ..Bounds::default() })).into_string();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_in_order() {
+    fn axis_positions_are_in_order() {
         let bounds = Bounds { number: None, min: Some(0.1), max: None };
         let line = ValueAxis::new(&claim(Some(40.0), None, bounds)).unwrap();
         assert!(line.log && line.pixel(0.1) < line.pixel(5.0) && line.pixel(5.0) < line.pixel(40.0));

@@ -180,9 +180,9 @@ pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
             section {
                 h2 { "Shifts of demand" }
                 p.explain {
-                    "Goodput has reached the level it settles at with the first 20 ms at 95 % of it, whatever follows. "
-                    "A controller has recovered with the first 20 ms at 95 % of the goodput it settles at, or more, after which it "
-                    "does not collapse again (below 80 %). Lowest goodput is of 20 ms, highest latencies are of the time series' windows."
+                    "\"Settles at\" is reached in the first 20 ms with at least 95 % of the settled goodput, whatever follows. "
+                    "A controller has recovered in the first 20 ms with at least 95 % of the settled goodput after which goodput "
+                    "does not fall below 80 % again. The lowest goodput is of 20 ms; the highest latencies are of the time series' windows."
                 }
                 (table(&results.shifts, &SHIFTS, palette))
             }
@@ -221,12 +221,12 @@ pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
 pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
     let explanation = html! {
         p.explain {
-            "Those that got a lock at once waited 0. "
+            "The wait of a request that gets a lock at once counts as 0. "
             @if results.plant == "real" {
-                "Locks of the same name are told of together, those first that were waited for longest; percentiles are up to "
-                "twice too much. How long a lock was held is not measured."
+                "Locks of the same name are one row, sorted by total wait; percentiles may be up to twice too large. "
+                "The time for which a lock is held is not measured."
             } @else {
-                "Whoever gets a mutex after waiting holds it while waiting for a core, too."
+                "A request that gets a mutex after a wait also holds it while it waits for a core."
             }
         }
     };
@@ -237,8 +237,8 @@ pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
 pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
     let explanation = html! {
         p.explain {
-            "A request that one server drops, or gives no credit in time, is sent once to another. Here each server's "
-            "requests are such attempts, and its latencies begin with them; everywhere else a request is counted once, from its issue."
+            "A request that one server rejects, or does not give a credit in time, is sent once to another. This table counts "
+            "such attempts, with latencies from the attempt; all other tables count a request once, from its issue."
         }
     };
     collapsible_table(
@@ -253,8 +253,8 @@ pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
 pub(crate) fn services(results: &Results, palette: &Palette) -> Markup {
     let explanation = html! {
         p.explain {
-            "Latencies are those that a service's callers see, its own calls included. A drop is counted where it comes from and at "
-            "every service before it."
+            "Latencies are those that a service's callers see, its own calls included. A rejection is counted at the service that "
+            "rejects and at each service upstream of it."
         }
     };
     collapsible_table(

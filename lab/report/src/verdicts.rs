@@ -27,10 +27,10 @@ pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
                             (tally.undecided) " undecided, " (tally.not_measured) " not measured."
                         }
                         p.about { "Made by " code { (verdicts.command) } ". Papers' claims are judged on the algorithms as published; \
-                            our additions stand beside them. Intervals hold the median over the seeds with 95 % probability." }
-                        p.about { "In figures and in the column of what is accepted, hollow diamonds and dashed lines are numbers of the papers' texts; \
-                            dots, curves and bands are ours: full dots as published, hollow ones with our additions. The papers' curves \
-                            are pictures: what their texts do not say in numbers is not drawn." }
+                            results with our additions are beside them. Intervals contain the median over the seeds with 95 % probability." }
+                        p.about { "In figures and in the column Accepted, hollow diamonds and dashed lines are numbers from the papers' texts; \
+                            dots, curves and bands are ours: full dots as published, hollow dots with our additions. The papers' curves \
+                            are images without numbers, so only numbers from their texts are drawn." }
                     }
                     @for scenario in &verdicts.scenarios { (section(scenario)) }
                     (all_figures(verdicts, notes))
@@ -41,13 +41,14 @@ pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
 }
 
 fn section(scenario: &ScenarioVerdicts) -> Markup {
-    let extended_heading = if scenario.machine.is_empty() { "With ours" } else { "On the scenario's own machine" };
+    let extended_heading =
+        if scenario.machine.is_empty() { "With our additions" } else { "On the scenario's own machine" };
     html! {
         section id=(scenario.id) {
             h2 { (scenario.id) ": " (scenario.title) }
             p.explain { (scenario.source) ". " (scenario.seeds) " seeds" @if scenario.quick { ", quick" } "." }
             @if !scenario.machine.is_empty() {
-                p.explain { "As published: on the machine as far as the paper has measured it (" code { (scenario.machine) } ")." }
+                p.explain { "As published: on a machine with the values that the paper reports (" code { (scenario.machine) } ")." }
             }
             @if !scenario.panels.is_empty() {
                 div.figures.single[scenario.panels.len() == 1] { @for panel in &scenario.panels { (overlay(panel)) } }
@@ -81,7 +82,7 @@ fn all_figures(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
                                         @if judged(id) { a href=(format!("#{id}")) { (id) } } @else { (id) " (not run yet)" } " "
                                     }
                                 }
-                                td { @if note.reason.is_empty() { "the text's numbers over ours" } @else { "not available: " (note.reason) } }
+                                td { @if note.reason.is_empty() { "numbers from the text, over our curves" } @else { "not available: " (note.reason) } }
                             }
                         }
                     }

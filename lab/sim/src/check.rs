@@ -36,9 +36,9 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (stalls_are_possible(config), "stalls last up to an hour, and begin 1 us apart or more"),
         (
             freezes_are_possible(config),
-            "a pause is shorter than what lies between the beginnings of two, and a quota's period an hour at most",
+            "a pause is shorter than the interval from one to the next, and a quota's period an hour at most",
         ),
-        (slow_is_possible(config), "waits are up to 1,000 times as long as else, from one instant to a later one"),
+        (slow_is_possible(config), "waits are up to 1,000 times as long as usual, from one time to a later one"),
         (scheduling_is_possible(config), "an allocation lasts up to a second, and so does a look into a queue"),
         (!workload.demand.is_empty(), "there is no demand"),
         (workload.demand.first().is_none_or(|first| first.from == Nanos::ZERO), "the demand must begin at 0"),
@@ -55,7 +55,7 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         ),
         (
             !config.is_shadow() || is_plain(config),
-            "a rehearsal is of one server of cores: not beside replicas, an allocator, a tier, a graph or locks",
+            "shadow mode needs one server of cores, without replicas, an allocator, a tier, a graph or locks",
         ),
         (config.clients.pacing <= hour, "a client sends once per hour at least"),
         (

@@ -50,6 +50,10 @@ pub struct SimConfig {
     pub warmup: Nanos,
     /// End of the run (simulated time, `warmup` included).
     pub duration: Nanos,
+    /// Observation of the run, which tells whether it has settled. With
+    /// [`Observation::Adaptive`] it decides when the measurement begins and ends, instead of
+    /// `warmup` and `duration`. `None`: nothing observes the run.
+    pub stopping: Option<StoppingRule>,
     /// Width of the time series' windows; `None` for no time series.
     pub window: Option<Nanos>,
     /// Width of the fine time series (completions and goodput only); `None` for none.
@@ -98,6 +102,7 @@ impl SimConfig {
             enforced: 100,
             warmup: Nanos::from_secs(2),
             duration: Nanos::from_secs(4),
+            stopping: None,
             window: None,
             fine_window: None,
             seed: 1,
@@ -120,6 +125,79 @@ impl SimConfig {
     pub fn environment(&self) -> Environment {
         let environment = Environment::new(self.server.cores, self.network.rtt, self.slo);
         if self.server.scheduling.is_some() { environment.with_allocator() } else { environment }
+    }
+}
+
+/// Rule by which a run is observed, settles and ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StoppingRule {
+    /// What the observation decides.
+    pub observation: Observation,
+    /// Width of the observed windows.
+    pub window: Nanos,
+    /// Least number of windows of the warm-up, and of the measurement.
+    pub min_windows: u32,
+    /// Bound of the warm-up. A run that needs longer is measured, and its outcome says that it had
+    /// not settled.
+    pub settle_within: Nanos,
+    /// Bound of the measurement.
+    pub measure_within: Nanos,
+    /// The measurement ends when the half-width of the 95 % confidence interval of goodput is at
+    /// most this share of goodput.
+    pub precision: f64,
+    /// Least number of responses in the measurement.
+    pub min_responses: u32,
+}
+
+/// What the observation of a run decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// When the measurement begins and ends.
+    Adaptive,
+    /// Nothing: the times are fixed, and the outcome says whether the run had settled. Windows
+    /// after `until` are ignored: the demand shifts then.
+    FixedTimes {
+        /// Start of the measurement.
+        measured_from: Nanos,
+        /// End of the judged part.
+        until: Nanos,
+    },
+}
+
+impl StoppingRule {
+    /// Whether the rule decides when the measurement begins and ends.
+    pub fn is_adaptive(&self) -> bool {
+        self.observation == Observation::Adaptive
+    }
+}
+
+/// The measured part of a run. [`Time::NEVER`]: not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MeasuredInterval {
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+}
+
+impl MeasuredInterval {
+    /// An interval whose ends the run decides later.
+    pub(crate) const UNDECIDED: MeasuredInterval = MeasuredInterval { from: Time::NEVER, to: Time::NEVER };
+
+    /// The interval of `config`, as far as it is known before the run.
+    pub(crate) fn of(config: &SimConfig) -> MeasuredInterval {
+        match config.stopping {
+            Some(rule) if rule.is_adaptive() => MeasuredInterval::UNDECIDED,
+            _ => MeasuredInterval { from: Time::ZERO + config.warmup, to: Time::ZERO + config.duration },
+        }
+    }
+
+    /// Whether the measurement has begun.
+    pub(crate) fn has_begun(&self, now: Time) -> bool {
+        now >= self.from
+    }
+
+    /// Part of the span from `start` to `end` within the interval, in nanoseconds.
+    pub(crate) fn part(&self, start: Time, end: Time) -> u128 {
+        u128::from(end.min(self.to).since(start.max(self.from)).0)
     }
 }
 

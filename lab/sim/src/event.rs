@@ -35,6 +35,8 @@ pub(crate) enum Event {
     SearchStep(u32, u32),
     /// The measurement begins.
     WarmedUp,
+    /// An observed window ends.
+    Observe,
     /// A window of the time series ends.
     Window,
 }

@@ -128,7 +128,7 @@ mod tests {
         /// Compares with a sorted list: events leave by time, then by order of scheduling, in all
         /// lanes.
         #[test]
-        fn comes_out_in_order(steps in prop::collection::vec((0u8..6, 0u64..8), 0..300)) {
+        fn events_leave_in_order(steps in prop::collection::vec((0u8..6, 0u64..8), 0..300)) {
             let mut queue = EventQueue::new();
             let mut model: Vec<(u64, usize)> = Vec::new();
             let mut now = 0;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_the_end_comes_out() {
+    fn no_event_after_the_deadline_is_popped() {
         let mut queue = EventQueue::new();
         queue.schedule(Time(5), 'a');
         queue.schedule(Time::NEVER, 'b');

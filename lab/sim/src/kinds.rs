@@ -7,7 +7,7 @@ use crate::config::{RequestKinds, SimConfig};
 use crate::requests::Request;
 use leeward_controllers::edge::{cost::CostEstimate, deadline};
 use leeward_core::server::Arrival;
-use leeward_core::units::{Nanos, Time};
+use leeward_core::units::Nanos;
 use leeward_outcome::{Distribution, KindOutcome, RequestCounts};
 
 /// A server's knowledge of its request kinds: their attributes and their past service times.
@@ -51,7 +51,6 @@ impl KindEstimates {
 
 /// Counters of each kind.
 pub(crate) struct KindStats {
-    warmup: Time,
     rows: Vec<KindRecord>,
 }
 
@@ -73,12 +72,17 @@ impl KindStats {
             at_warmup: RequestCounts::default(),
             latency: Distribution::new(),
         });
-        KindStats { warmup: Time::ZERO + config.warmup, rows: rows.collect() }
+        KindStats { rows: rows.collect() }
     }
 
     /// Begins the measurement.
     pub(crate) fn end_warmup(&mut self) {
         self.rows.iter_mut().for_each(|row| row.at_warmup = row.counts);
+    }
+
+    /// Removes what was measured so far.
+    pub(crate) fn discard(&mut self) {
+        self.rows.iter_mut().for_each(|row| row.latency.clear());
     }
 
     /// Applies `event` to the counters of this kind.
@@ -93,12 +97,12 @@ impl KindStats {
         self.rows.get(usize::from(kind)).map_or(otherwise, |row| row.objective)
     }
 
-    /// Counts a response that a client has received.
-    pub(crate) fn record_completion(&mut self, now: Time, kind: u8, latency: Nanos) {
+    /// Counts a response that a client has received, and its latency if it `is_measured`.
+    pub(crate) fn record_completion(&mut self, is_measured: bool, kind: u8, latency: Nanos) {
         let Some(row) = self.rows.get_mut(usize::from(kind)) else { return };
         row.counts.completed += 1;
         row.counts.good += u64::from(latency <= row.objective);
-        if now >= self.warmup {
+        if is_measured {
             row.latency.record(latency);
         }
     }

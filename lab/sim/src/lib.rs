@@ -46,6 +46,7 @@ mod run_guard;
 pub mod scheduling;
 mod server;
 mod server_queues;
+mod settling;
 mod sleep;
 mod stalls;
 mod stats;
@@ -76,8 +77,8 @@ pub enum SimError {
     Params(#[from] ParamError),
     /// Simulated time no longer advances: the events of one instant cause each other.
     #[error(
-        "the run does not move on from {}: more than {events} events at that instant, with {policy}; give the server's cores time to \
-         come or to look (`delay`, `search` and `check` of the allocator, `costs`)",
+        "the run does not advance beyond {}: more than {events} events at that time, with {policy}; set delays above zero \
+         (`delay`, `search` and `check` of the allocator, `costs`)",
         Nanos(at.0)
     )]
     Stuck {
@@ -117,9 +118,7 @@ pub fn simulate_until(
     stop: &AtomicBool,
 ) -> Result<RunOutcome, SimError> {
     if algorithm.name == oracle::ALGORITHM.name && (config.graph.is_some() || config.tier.is_some()) {
-        return Err(SimError::Config(
-            "the oracle knows a server of cores and locks; of tiers and graphs it does not".into(),
-        ));
+        return Err(SimError::Config("the oracle supports a server of cores and locks, but no tiers or graphs".into()));
     }
     if let Some(graph) = &config.graph {
         check::check(config).map_err(SimError::Config)?;
@@ -165,7 +164,7 @@ fn simulate_server(
 ) -> Result<RunOutcome, SimError> {
     check::check(config).map_err(SimError::Config)?;
     if config.replicas.is_some() {
-        return Err(SimError::Config("what replicas decide can't be looked at through one wrapper".into()));
+        return Err(SimError::Config("one wrapper can't observe the decisions of several replicas".into()));
     }
     let scheduler = match &config.server.scheduling {
         None => None,

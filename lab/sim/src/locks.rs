@@ -3,6 +3,7 @@
 //!
 //! `run/steps.rs` decides how a core handles a request that waits.
 
+use crate::config::MeasuredInterval;
 use crate::requests::RequestId;
 use crate::stats::Occupancy;
 use leeward_core::units::{Nanos, Time};
@@ -37,13 +38,6 @@ pub(crate) struct Lock {
     held_time: u128,
 }
 
-/// The measured part of the run.
-#[derive(Clone, Copy, Debug)]
-struct MeasuredInterval {
-    from: Time,
-    to: Time,
-}
-
 /// All locks of the application.
 pub(crate) struct Locks {
     locks: Vec<Lock>,
@@ -51,7 +45,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    pub(crate) fn new(names: &[String], warmup: Nanos, duration: Nanos) -> Self {
+    pub(crate) fn new(names: &[String], measured: MeasuredInterval) -> Self {
         let lock = |name: &String| Lock {
             name: name.clone(),
             holder: None,
@@ -65,8 +59,18 @@ impl Locks {
             waits: Distribution::new(),
             held_time: 0,
         };
-        let measured = MeasuredInterval { from: Time::ZERO + warmup, to: Time::ZERO + duration };
         Locks { locks: names.iter().map(lock).collect(), measured }
+    }
+
+    /// Changes the measured interval. One that has not begun removes what was measured before.
+    pub(crate) fn set_interval(&mut self, measured: MeasuredInterval) {
+        self.measured = measured;
+        if measured == MeasuredInterval::UNDECIDED {
+            for lock in &mut self.locks {
+                (lock.acquisitions, lock.waited, lock.refusals, lock.held_time) = (0, 0, 0, 0);
+                lock.waits.clear();
+            }
+        }
     }
 
     /// Takes `lock` if it is free.
@@ -93,7 +97,7 @@ impl Locks {
 
     /// Counts a request that neither gets `lock` nor waits for it.
     pub(crate) fn reject(&mut self, lock: usize, now: Time) {
-        self.locks[lock].refusals += u64::from(now >= self.measured.from);
+        self.locks[lock].refusals += u64::from(self.measured.has_begun(now));
     }
 
     /// Removes `request` from the waiters of `lock` before it has got the lock.
@@ -150,9 +154,9 @@ impl Locks {
             if lock.out_of_order {
                 Some(format!("`{name}` did not go to the one that had waited longest"))
             } else if lock.holder.is_none() && !lock.waiters.is_empty() {
-                Some(format!("requests wait for `{name}`, which nobody holds"))
+                Some(format!("requests wait for `{name}`, which is not held"))
             } else if !lock.occupancy.is_consistent() {
-                Some(format!("Little's law does not hold for those who wait for `{name}`"))
+                Some(format!("Little's law does not hold for the requests that wait for `{name}`"))
             } else {
                 None
             }
@@ -187,17 +191,10 @@ impl Locks {
 impl Lock {
     fn set_holder(&mut self, request: RequestId, now: Time, waited: Nanos, measured: MeasuredInterval) {
         self.holder = Some((request, now));
-        if now >= measured.from {
+        if measured.has_begun(now) {
             self.acquisitions += 1;
             self.waited += u64::from(waited > Nanos::ZERO);
             self.waits.record(waited);
         }
-    }
-}
-
-impl MeasuredInterval {
-    /// Length of the span's part that lies within the interval, ns.
-    fn part(self, from: Time, to: Time) -> u128 {
-        to.min(self.to).since(from.max(self.from)).0.into()
     }
 }

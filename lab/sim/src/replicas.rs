@@ -7,7 +7,7 @@
 
 use crate::SimError;
 use crate::audit::Audit;
-use crate::config::{FirstServer, Replicas, RequestKinds, SimConfig};
+use crate::config::{FirstServer, MeasuredInterval, Replicas, RequestKinds, SimConfig, StoppingRule};
 use crate::event_queue::EventQueue;
 use crate::requests::{Attempt, EndedRequest, Request, RequestId, RequestOutcome, Requests};
 use crate::run::Run;
@@ -34,7 +34,7 @@ pub(crate) fn simulate(
     let mut servers = Vec::with_capacity(configs.len());
     for config in &configs {
         let halves = algorithm.server(params, &config.environment())?;
-        servers.push(Run::new(config, algorithm, params, halves, None, stop)?);
+        servers.push(Run::new(config, algorithm, params, halves, None, stop)?.observed_by_caller());
     }
     ReplicatedService::new(config, replicas, servers).finish()
 }
@@ -47,6 +47,8 @@ fn server_config(config: &SimConfig, replicas: Replicas, server: u32) -> SimConf
         kind.deadline = kind.deadline.map(|deadline| replicas.objective(deadline));
     }
     SimConfig {
+        // The service observes the run, and tells its servers the measured interval.
+        stopping: config.stopping.filter(StoppingRule::is_adaptive),
         slo: replicas.objective(config.slo),
         kinds,
         // The offset keeps the seed apart from those that people choose and those of the cores
@@ -63,6 +65,8 @@ enum Event {
     Issue(u32),
     /// The measurement begins.
     WarmedUp,
+    /// An observed window ends.
+    Observe,
     /// A window of the time series ends.
     Window,
 }
@@ -139,15 +143,16 @@ impl<'a> ReplicatedService<'a> {
 
     /// Runs until the configured end.
     fn finish(mut self) -> Result<RunOutcome, SimError> {
-        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        let interval = self.stats.interval();
+        self.event_queue.schedule(interval.from, Event::WarmedUp);
+        self.event_queue.schedule(self.stats.next_observation(Time::ZERO), Event::Observe);
         if let Some(window) = self.config.window {
             self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
         self.schedule_issue();
         self.servers.iter_mut().for_each(Run::start);
-        let end = Time::ZERO + self.config.duration;
-        while self.step(end)? {}
-        Ok(self.report(end))
+        while self.step(self.stats.interval().to)? {}
+        Ok(self.report())
     }
 
     /// Handles the earliest event of all. At equal times the service's own events come first, then
@@ -185,6 +190,13 @@ impl<'a> ReplicatedService<'a> {
         match event {
             Event::Issue(client) => self.issue(client),
             Event::WarmedUp => self.stats.end_warmup(self.now),
+            Event::Observe => {
+                let gauges = sum_gauges(self.servers.iter().map(Run::gauges));
+                if self.stats.observe(self.now, &gauges) {
+                    self.on_interval();
+                }
+                self.event_queue.schedule(self.stats.next_observation(self.now), Event::Observe);
+            }
             Event::Window => {
                 let gauges = sum_gauges(self.servers.iter().map(Run::gauges));
                 let delay = self.servers.iter().map(|server| server.delay_at(self.now)).max().unwrap_or_default();
@@ -193,6 +205,18 @@ impl<'a> ReplicatedService<'a> {
                     self.event_queue.schedule(self.now + window, Event::Window);
                 }
             }
+        }
+    }
+
+    /// Follows a change of the measured interval.
+    fn on_interval(&mut self) {
+        let interval = self.stats.interval();
+        self.servers.iter_mut().for_each(|server| server.set_interval(interval));
+        if interval == MeasuredInterval::UNDECIDED {
+            self.failure_delay.clear();
+        }
+        if !interval.has_begun(self.now) {
+            self.event_queue.schedule(interval.from, Event::WarmedUp);
         }
     }
 
@@ -284,7 +308,7 @@ impl<'a> ReplicatedService<'a> {
     /// Sends the request's second and last attempt, to the next server.
     fn retry(&mut self, request: RequestId) {
         let issued = self.requests[request].issued;
-        if self.now >= Time::ZERO + self.config.warmup {
+        if self.stats.interval().has_begun(self.now) {
             self.failure_delay.record(self.now.since(issued));
         }
         self.stats.record_retry();
@@ -300,14 +324,15 @@ impl<'a> ReplicatedService<'a> {
         record
     }
 
-    fn report(mut self, end: Time) -> RunOutcome {
+    fn report(mut self) -> RunOutcome {
+        let end = self.stats.interval().to;
         self.audit
             .check(self.in_flight.is_consistent(), self.now, || "Little's law does not hold for the whole".into());
         let unfinished = self.requests.len() as u64;
         let gauges = sum_gauges(self.servers.iter().map(Run::gauges));
         let mut reports = Vec::with_capacity(self.servers.len());
         for server in self.servers {
-            let (report, stats) = server.end(end);
+            let (report, stats) = server.end();
             self.stats.merge(&stats);
             reports.push(report);
         }

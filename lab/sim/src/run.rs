@@ -7,7 +7,7 @@ mod steps;
 use crate::SimError;
 use crate::audit::Audit;
 use crate::clients::Clients;
-use crate::config::{Aqm, ControlTiming, MethodVisibility, SimConfig};
+use crate::config::{Aqm, ControlTiming, MeasuredInterval, MethodVisibility, SimConfig};
 use crate::event::{Event, Packet};
 use crate::event_queue::{EventQueue, Lane};
 use crate::kinds::KindEstimates;
@@ -149,15 +149,15 @@ impl<'a> Run<'a> {
 
     /// Runs until the configured end.
     pub(crate) fn finish(mut self) -> Result<RunOutcome, SimError> {
-        let end = Time::ZERO + self.config.duration;
         self.start();
-        while self.step(end)? {}
-        Ok(self.end(end).0)
+        while self.step(self.stats.interval().to)? {}
+        Ok(self.end().0)
     }
 
     /// Schedules the first events.
     pub(crate) fn start(&mut self) {
-        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        self.event_queue.schedule(self.stats.interval().from, Event::WarmedUp);
+        self.event_queue.schedule(self.stats.next_observation(Time::ZERO), Event::Observe);
         if let Some(window) = self.config.window {
             self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
         let now = self.now;
         match &self.scheduler {
             None => {
-                self.audit.check(!self.server.idles_despite_work(), now, || "a core idles beside work".into());
+                self.audit.check(!self.server.idles_despite_work(), now, || "a core idles despite work".into());
             }
             Some(_) if self.config.audit => {
                 self.audit.check(!self.has_parked_work(), now, || "a parked core has work".into());
@@ -194,8 +194,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the report, after the last event before `end`.
-    pub(crate) fn end(mut self, end: Time) -> (RunOutcome, Stats) {
+    /// Returns the report, after the last event of the measured interval.
+    pub(crate) fn end(mut self) -> (RunOutcome, Stats) {
+        let end = self.stats.interval().to;
         self.audit_accounting();
         self.account_spinning(end);
         let cores = self.core_usage(end);
@@ -209,6 +210,28 @@ impl<'a> Run<'a> {
         report.violations = self.audit.into_violations();
         report.cores = cores;
         (report, self.stats)
+    }
+
+    /// Leaves the observation of the run, and its measured interval, to the caller.
+    pub(crate) fn observed_by_caller(mut self) -> Self {
+        self.stats.stop_observing();
+        self
+    }
+
+    /// Sets the measured interval, which the caller decides.
+    pub(crate) fn set_interval(&mut self, interval: MeasuredInterval) {
+        self.stats.set_interval(interval);
+        self.on_interval(interval);
+    }
+
+    /// Follows a change of the measured interval.
+    fn on_interval(&mut self, interval: MeasuredInterval) {
+        if let Some(steps) = &mut self.steps {
+            steps.set_interval(interval);
+        }
+        if !interval.has_begun(self.now) {
+            self.event_queue.schedule(interval.from, Event::WarmedUp);
+        }
     }
 
     /// Time of the next event.
@@ -276,6 +299,13 @@ impl<'a> Run<'a> {
                 if let Some(scheduler) = &mut self.scheduler {
                     scheduler.usage.end_warmup(self.now);
                 }
+            }
+            Event::Observe => {
+                let (now, gauges) = (self.now, self.halves.control.gauges());
+                if self.stats.observe(now, &gauges) {
+                    self.on_interval(self.stats.interval());
+                }
+                self.event_queue.schedule(self.stats.next_observation(now), Event::Observe);
             }
             Event::Window => {
                 let delay = self.delay();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_time_that_is_lost_is_the_models() {
+    fn the_lost_share_of_time_matches_the_model() {
         let model = Stalls { mean_interval: Nanos::from_millis(9), mean_length: Nanos::from_millis(1) };
         let mut clock = self::clock(Some(model), 1, 7);
         let (mut now, mut worked) = (Time::ZERO, 0u64);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_that_pass_while_a_core_idles_cost_nothing() {
+    fn stalls_during_idle_time_cost_nothing() {
         let model = Stalls { mean_interval: Nanos::from_millis(1), mean_length: Nanos::from_micros(1) };
         let mut clock = self::clock(Some(model), 2, 7);
         let late = Time(10_000_000_000);

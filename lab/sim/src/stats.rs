@@ -1,8 +1,9 @@
 //! Statistics of a run and their report. They never influence the run.
 
-use crate::config::SimConfig;
+use crate::config::{MeasuredInterval, SimConfig, StoppingRule};
 use crate::kinds::KindStats;
 use crate::requests::Request;
+use crate::settling::{Decision, Settling, WindowSample};
 use leeward_core::client::LocalReason;
 use leeward_core::server::Gauges;
 use leeward_core::units::{Nanos, Time};
@@ -84,8 +85,8 @@ impl RunCounts {
 
 /// Statistics of a run.
 pub(crate) struct Stats {
-    warmup: Time,
-    end: Time,
+    interval: MeasuredInterval,
+    observer: Option<Observer>,
     slo: Nanos,
     counts: RunCounts,
     at_warmup: RunCounts,
@@ -103,6 +104,13 @@ pub(crate) struct Stats {
     kinds: KindStats,
 }
 
+/// Observation of the run in windows.
+struct Observer {
+    rule: StoppingRule,
+    settling: Settling,
+    at_window: RequestCounts,
+}
+
 struct WindowSeries {
     latency: Distribution,
     reject_delay: Distribution,
@@ -113,8 +121,12 @@ struct WindowSeries {
 impl Stats {
     pub(crate) fn new(config: &SimConfig) -> Self {
         Stats {
-            warmup: Time::ZERO + config.warmup,
-            end: Time::ZERO + config.duration,
+            interval: MeasuredInterval::of(config),
+            observer: config.stopping.map(|rule| Observer {
+                rule,
+                settling: Settling::new(rule),
+                at_window: RequestCounts::default(),
+            }),
             slo: config.slo,
             counts: RunCounts::default(),
             at_warmup: RunCounts::default(),
@@ -136,6 +148,61 @@ impl Stats {
             busy: 0,
             kinds: KindStats::new(config),
         }
+    }
+
+    /// The measured interval, as far as it is decided.
+    pub(crate) fn interval(&self) -> MeasuredInterval {
+        self.interval
+    }
+
+    /// Leaves the observation of the run to the caller.
+    pub(crate) fn stop_observing(&mut self) {
+        self.observer = None;
+    }
+
+    /// Sets the measured interval of a part of a run, which does not decide by itself.
+    pub(crate) fn set_interval(&mut self, interval: MeasuredInterval) {
+        if interval == MeasuredInterval::UNDECIDED {
+            self.discard();
+        }
+        self.interval = interval;
+    }
+
+    /// End of the observed window after `now`; `NEVER` if nothing observes the run.
+    pub(crate) fn next_observation(&self, now: Time) -> Time {
+        self.observer.as_ref().map_or(Time::NEVER, |observer| now + observer.rule.window)
+    }
+
+    /// Ends an observed window. Returns true if the measured interval has changed.
+    pub(crate) fn observe(&mut self, now: Time, gauges: &Gauges) -> bool {
+        let Some(observer) = &mut self.observer else { return false };
+        let counts = self.counts.clients.since(&observer.at_window);
+        observer.at_window = self.counts.clients;
+        let sample = WindowSample {
+            offered: counts.offered as f64,
+            good: counts.good as f64,
+            completed: counts.completed as f64,
+            at_clients: counts.client_total() as f64,
+            rejected: counts.dropped as f64,
+            pool: gauges.credit_pool.unwrap_or(0) as f64,
+        };
+        match observer.settling.observe(now, sample) {
+            Decision::Continue => return false,
+            Decision::MeasureFrom(from) => self.interval.from = from,
+            Decision::Discard => self.discard(),
+            Decision::EndAt(to) => self.interval.to = to,
+        }
+        true
+    }
+
+    /// Removes what was measured so far.
+    fn discard(&mut self) {
+        self.interval = MeasuredInterval::UNDECIDED;
+        for distribution in [&mut self.latency, &mut self.waiting, &mut self.reject_delay] {
+            distribution.clear();
+        }
+        self.busy = 0;
+        self.kinds.discard();
     }
 
     /// Begins the measurement.
@@ -199,7 +266,7 @@ impl Stats {
 
     /// Records the wait of a request that begins to execute.
     pub(crate) fn record_start(&mut self, now: Time, request: &Request) {
-        if now >= self.warmup {
+        if self.interval.has_begun(now) {
             self.waiting.record(now.since(request.arrived));
         }
     }
@@ -215,18 +282,17 @@ impl Stats {
 
     /// Adds the time from `start` to `end` to the cores' busy time.
     pub(crate) fn record_busy(&mut self, start: Time, end: Time) {
-        let measured = end.min(self.end).since(start.max(self.warmup));
-        self.busy += u128::from(measured.0);
+        self.busy += self.interval.part(start, end);
     }
 
     /// Counts a response that a client has received.
     pub(crate) fn record_completion(&mut self, now: Time, request: &Request) {
         let latency = now.since(request.issued);
         let good = latency <= self.kinds.objective(request.kind, self.slo);
-        self.kinds.record_completion(now, request.kind, latency);
+        self.kinds.record_completion(self.interval.has_begun(now), request.kind, latency);
         self.counts.clients.completed += 1;
         self.counts.clients.good += u64::from(good);
-        if now >= self.warmup {
+        if self.interval.has_begun(now) {
             self.latency.record(latency);
         }
         if let Some(series) = &mut self.window {
@@ -262,7 +328,7 @@ impl Stats {
     /// Records the delay of a rejection, which may not be the request's end.
     pub(crate) fn record_reject_delay(&mut self, now: Time, request: &Request) {
         let delay = now.since(request.sent);
-        if now >= self.warmup {
+        if self.interval.has_begun(now) {
             self.reject_delay.record(delay);
         }
         if let Some(series) = &mut self.window {
@@ -321,13 +387,14 @@ impl Stats {
     }
 
     pub(crate) fn report(&mut self, cores: u32, unfinished: u64, gauges: Gauges, events: u64) -> RunOutcome {
-        self.occupancy.advance(self.end);
-        let measured = self.end.since(self.warmup);
+        self.occupancy.advance(self.interval.to);
+        let measured = self.interval.to.since(self.interval.from);
         let counts = self.counts.since(&self.at_warmup);
         let before = self.occupancy_at_warmup;
         let departures = self.occupancy.departures - before.departures;
         RunOutcome {
             measured,
+            settling: self.observer.as_ref().map(|observer| observer.settling.outcome()),
             counts: counts.clients,
             totals: RequestCounts { unfinished, ..self.counts.clients },
             server: counts.server,

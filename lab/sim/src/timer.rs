@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_earliest_setting_is_due() {
+    fn only_the_earliest_timeout_is_due() {
         let mut timer = Timer::UNSET;
         assert_eq!(timer.set(Time(5), None), None);
         assert_eq!(timer.set(Time(5), Some(Time(9))), Some(Time(9)));

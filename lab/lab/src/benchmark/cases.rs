@@ -95,7 +95,7 @@ fn benchmark_case(scenario: &Scenario, locks: LockModel, scheduling: VariantSche
     scenario.run.seeds = 1;
     (scenario.claims, scenario.plots) = (Vec::new(), Vec::new());
     scenario.limit_points(MAX_POINTS[usize::from(scenario.quick)]);
-    if scenario.quick && !scenario.workload.demand.is_shifting() {
+    if scenario.quick && scenario.run.settle.is_none() && !scenario.workload.demand.is_shifting() {
         scenario.run.warmup = scenario.run.warmup.min(QUICK_DURATION / 2);
         scenario.run.duration = scenario.run.duration.min(scenario.run.warmup + QUICK_DURATION);
     }

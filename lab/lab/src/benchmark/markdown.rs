@@ -12,12 +12,13 @@ const DEFAULT_CONTROLLER: &str = "auto";
 /// Returns the page; `command` produced the results.
 pub fn markdown(command: &str, matches: &[CaseResult], standings: &[Ranking]) -> String {
     let mut text = format!(
-        "# The league\n\nMade by `{command}`. Every controller plays every scene with its defaults; those that a scenario has tuned \
-         for itself play that scene as well. The oracle knows every service time and admits exactly what will be in time \
-         (docs/controllers.md). It prefers short requests where not all can be served, as nobody else could. \
-         `leeward run random-7` plays a drawn scene by itself.\n\n\
-         {} matches. Ratios of goodput: the median, nine of ten are better than, the worst. The 99th percentile is too late where the \
-         oracle's is not; alone, where another one that had as much goodput, or 3 % less, was in time.\n\n\
+        "# The league\n\nMade by `{command}`. Every controller runs in every scene with its default parameters. Variants that a scenario \
+         tunes for itself run in that scenario, too. The oracle knows every service time and admits exactly the requests that will be \
+         in time (docs/controllers.md). It prefers short requests if not all can be served, which no controller can do. \
+         `leeward run random-7` runs one random scene.\n\n\
+         {} matches. Ratios of goodput: the median, the first decile, the worst. *p99 too late* counts the matches in which the 99th \
+         percentile is late, but the oracle's is not. *Alone* counts those in which another controller with at least 97 % of the goodput \
+         was in time.\n\n\
          | controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | its worst match |\n\
          |---|---|---|---|---|---|---|\n",
         matches.len()

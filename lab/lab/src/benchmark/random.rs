@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_seed_draws_a_scenario_of_its_own_that_can_be_read() {
+    fn every_seed_draws_a_distinct_valid_scenario() {
         let registry = leeward_sim::oracle::registry();
         let mut texts: Vec<String> = (0..300)
             .map(|seed| {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scene_can_be_run_by_its_name() {
+    fn a_random_scenario_is_found_by_its_name() {
         let registry = leeward_sim::oracle::registry();
         let text = random_scenario_text("random-91", &registry).expect("a scene");
         let scenario = Scenario::parse("random-91", &text, Path::new(""), &[], false, &registry).expect("a scenario");

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_to_the_oracle_and_to_the_best_of_the_others() {
+    fn rankings_relate_goodput_to_the_oracle_and_the_best_other_controller() {
         let matches = [
             case_result("a", 100.0, vec![entry("auto", 90.0), entry("none", 1.0), entry("none (tuned)", 45.0)]),
             case_result("b", 100.0, vec![entry("auto", 40.0), entry("none", 20.0), entry("none (tuned)", 80.0)]),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_alone_could_have_been_in_time() {
+    fn a_late_controller_counts_as_late_alone_if_others_were_in_time() {
         let late = |goodput_rps| ControllerResult { p99_us: 201.0, ..entry("late", goodput_rps) };
         let matches = [
             case_result("as good as another", 100.0, vec![late(90.0), entry("other", 88.0)]),

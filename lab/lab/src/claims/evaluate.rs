@@ -2,7 +2,7 @@
 
 use super::{Comparison, Condition, Expression, Function, Node, Operand, Operator, Selection};
 use crate::numbers::median;
-use leeward_outcome::results::Results;
+use leeward_outcome::results::{PointRow, Results};
 use leeward_outcome::table::{Cell, Row};
 
 /// Relative difference below which two numbers are equal: demands are computed from capacities that
@@ -14,6 +14,41 @@ impl Expression {
     pub fn evaluate(&self, results: &Results, seed: u64) -> Option<f64> {
         scalar(&self.node, results, seed)
     }
+
+    /// The runs of one seed whose rows the expression uses, possibly several times.
+    pub fn runs<'a>(&self, results: &'a Results, seed: u64) -> Vec<&'a PointRow> {
+        let mut runs = Vec::new();
+        collect_runs(&self.node, results, seed, &mut runs);
+        runs
+    }
+}
+
+fn collect_runs<'a>(node: &Node, results: &'a Results, seed: u64, runs: &mut Vec<&'a PointRow>) {
+    match node {
+        Node::Number(_) => {}
+        Node::Negate(inner) => collect_runs(inner, results, seed, runs),
+        Node::Select(selection) => {
+            let used: Vec<Row<'a>> = rows(selection, results, seed).collect();
+            runs.extend(results.points.iter().filter(|point| used.iter().any(|row| is_of_run(*row, point))));
+        }
+        Node::Binary(_, left, right) => {
+            collect_runs(left, results, seed, runs);
+            collect_runs(right, results, seed, runs);
+        }
+        Node::Call(_, arguments) => arguments.iter().for_each(|node| collect_runs(node, results, seed, runs)),
+    }
+}
+
+/// Fields by which rows of other tables name the workload of their run.
+const WORKLOAD: [&str; 5] = ["service", "demand_ratio", "clients", "p", "r"];
+
+/// Whether `row` is of the run of `point`.
+fn is_of_run(row: Row<'_>, point: &PointRow) -> bool {
+    let same = |field: &&str| match row.cell(field) {
+        Cell::Absent => true,
+        cell => cell == Row::PointRow(point).cell(field),
+    };
+    *row.run() == point.run && WORKLOAD.iter().all(same)
 }
 
 /// Evaluates a node. A selection that matches several rows counts as their mean.
@@ -63,14 +98,16 @@ fn aggregate(function: Function, mut values: Vec<f64>) -> Option<f64> {
 }
 
 fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
-    let of_run = |row: &Row<'_>| {
+    rows(selection, results, seed).filter_map(|row| row.cell(&selection.field).number()).collect()
+}
+
+fn rows<'a>(selection: &Selection, results: &'a Results, seed: u64) -> impl Iterator<Item = Row<'a>> {
+    let of_run = move |row: &Row<'_>| {
         let run = row.run();
         run.seed == seed && selection.label.as_deref().is_none_or(|label| run.label == label)
     };
     let rows = selection.table.rows(results).filter(of_run);
     rows.filter(|row| selection.conditions.iter().all(|condition| matches(condition, *row)))
-        .filter_map(|row| row.cell(&selection.field).number())
-        .collect()
 }
 
 fn matches(condition: &Condition, row: Row<'_>) -> bool {

@@ -70,7 +70,7 @@ mod tests {
     /// A 95 % interval should miss in about 5 % of the cases; the percentile bootstrap of a median
     /// of ten misses somewhat more or less often.
     #[test]
-    fn it_covers_the_true_median_about_as_often_as_it_says() {
+    fn the_interval_covers_the_true_median_at_its_nominal_rate() {
         let mut random = SplitMix(99);
         let misses = (0..400)
             .filter(|_| {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn infinite_values_count() {
+    fn infinite_values_are_included_in_the_interval() {
         assert_eq!(bootstrap(&[f64::INFINITY; 10]), (f64::INFINITY, f64::INFINITY));
         let mut most = vec![f64::INFINITY; 9];
         most.push(3.0);

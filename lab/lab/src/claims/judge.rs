@@ -4,7 +4,7 @@
 use super::interval::{bootstrap, median_with_infinities};
 use crate::numbers::round;
 use crate::scenario::ClaimSpec;
-use leeward_outcome::results::{Claim, Results, Verdict};
+use leeward_outcome::results::{Claim, Results, Settling, Verdict};
 
 /// Judges a claim by the results.
 pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
@@ -21,6 +21,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
         accepted: describe_accepted(spec),
         verdict: Verdict::NotApplicable,
         note: spec.note.clone(),
+        settling: Vec::new(),
     };
     if values.is_empty() {
         let why = if evaluated.is_empty() { "not measured in this run" } else { "not a number (zero by zero)" };
@@ -28,8 +29,9 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     }
     let interval = bootstrap(&values);
     let value = median_with_infinities(&mut values);
-    let verdict = if values.len() < seeds.len() {
-        Verdict::Undecided // seeds without a number could have any value
+    let settling = settling(spec, results, &seeds);
+    let verdict = if values.len() < seeds.len() || settling.iter().any(|side| !side.settled) {
+        Verdict::Undecided // seeds without a number, and runs that still change, could have any value
     } else {
         verdict(spec, interval)
     };
@@ -39,8 +41,25 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
         value: rounded(value),
         interval: (values.len() > 1).then(|| rounded(interval.0).zip(rounded(interval.1))).flatten(),
         verdict,
+        settling,
         ..claim
     }
+}
+
+/// When each variant that the claim compares had settled: the latest of its runs.
+fn settling(spec: &ClaimSpec, results: &Results, seeds: &[u64]) -> Vec<Settling> {
+    let mut sides: Vec<Settling> = Vec::new();
+    for point in seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed)) {
+        let (Some(settled), Some(after_s)) = (point.settled, point.settled_s) else { continue };
+        match sides.iter_mut().find(|side| side.label == point.run.label) {
+            None => sides.push(Settling { label: point.run.label.clone(), settled, after_s }),
+            Some(side) => {
+                side.settled &= settled;
+                side.after_s = side.after_s.max(after_s);
+            }
+        }
+    }
+    sides
 }
 
 fn verdict(spec: &ClaimSpec, (low, high): (f64, f64)) -> Verdict {
@@ -114,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_on_some_of_the_seeds_says_so() {
+    fn a_partial_verdict_states_its_number_of_seeds() {
         assert_eq!(describe_measured(2.0, &[1.0, 3.0], (1.0, 3.0), 2, "x"), "2x (1–3)");
         assert_eq!(describe_measured(2.0, &[2.0], (2.0, 2.0), 3, "x"), "2x, 1 of 3 seeds");
         assert_eq!(describe_measured(f64::INFINITY, &[9.0, f64::INFINITY], (9.0, f64::INFINITY), 2, "x"), "∞x (9–∞)");

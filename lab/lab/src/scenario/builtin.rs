@@ -88,6 +88,7 @@ pub fn builtin_scenarios() -> &'static [BuiltinScenario] {
         "tier-diamond",
         "tier-leaf-overload",
         "tier-scale",
+        "demo",
         "real-mismatch",
         "real-disk",
         "real-overall",

@@ -110,7 +110,7 @@ fn enforced(item: &Item<'_>) -> Result<u8, ScenarioError> {
     item.text()
         .ok()
         .and_then(whole)
-        .ok_or_else(|| item.unexpected("whole percent from \"0%\", a rehearsal, to \"100%\""))
+        .ok_or_else(|| item.unexpected("whole percent from \"0%\", which is shadow mode, to \"100%\""))
 }
 
 /// Variants of `base`, one per combination of the named allocators and balancing policies. With

@@ -37,7 +37,7 @@ pub(super) fn graph(
 ) -> Result<Option<Arc<Graph>>, ScenarioError> {
     let Some(item) = services else {
         return match calls {
-            Some(item) => Err(item.error("stands without [[service]]; accepted: calls among services")),
+            Some(item) => Err(item.error("needs [[service]] sections; accepted: calls among services")),
             None => Ok(None),
         };
     };

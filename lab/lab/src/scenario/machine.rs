@@ -116,7 +116,7 @@ mod tests {
     use leeward_sim::threads::presets;
 
     #[test]
-    fn a_machine_comes_back_as_it_was_written() {
+    fn a_machine_file_round_trips() {
         let mut server = ServerModel { cores: 3, ..ServerModel::default() };
         server.costs.send = Nanos(6_543);
         server.stalls = Some(Stalls { mean_interval: Nanos::from_millis(20), mean_length: Nanos::from_micros(600) });
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_their_line() {
+    fn errors_in_a_machine_file_name_their_line() {
         for (text, words) in [
             ("[server]\ncores = 1\n", "network"),
             ("[server]\ncors = 1\n[network]\n", "machine.toml:2"),

@@ -198,7 +198,7 @@ impl Demand {
 }
 
 /// Duration, repetitions and resolution of the runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunSettings {
     /// Start of the measurement.
     pub warmup: Nanos,
@@ -210,13 +210,27 @@ pub struct RunSettings {
     pub seeds: u32,
     /// Minimum number of measured requests; a run of a steady demand is prolonged to reach it.
     pub min_requests: u32,
+    /// Bound of the warm-up of simulated runs, which measure when they have settled and end when
+    /// they know enough. `None`: a run is measured from `warmup` to `duration`.
+    pub settle: Option<Nanos>,
+    /// Relative half-width of the confidence interval of goodput at which a run that settles ends.
+    pub precision: f64,
 }
 
 impl RunSettings {
+    /// Longest duration of a run at a steady `rate`.
+    pub fn longest_at(&self, rate: Rate) -> Nanos {
+        self.settle.map_or(self.duration_at(rate), |settle| settle + settle.max(self.min_span(rate)))
+    }
+
+    /// Time in which `min_requests` come at `rate`.
+    pub fn min_span(&self, rate: Rate) -> Nanos {
+        Nanos::from_secs_f64(f64::from(self.min_requests) / rate.0.max(1e-9)).min(Nanos::from_secs(3_600))
+    }
+
     /// Duration of a run at a steady `rate`.
     pub fn duration_at(&self, rate: Rate) -> Nanos {
-        let needed = Nanos::from_secs_f64(f64::from(self.min_requests) / rate.0.max(1e-9));
-        self.duration.max((self.warmup + needed.min(Nanos::from_secs(3_600))).min(Nanos::from_secs(3_600)))
+        self.duration.max((self.warmup + self.min_span(rate)).min(Nanos::from_secs(3_600)))
     }
 }
 

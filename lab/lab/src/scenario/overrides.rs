@@ -7,6 +7,9 @@ use super::document::{Node, Origin, Source, Table, Value, parse_value};
 /// Maximum length of an override: it holds a thousand entries, the maximum of a list.
 const MAX_BYTES: usize = 100_000;
 
+/// Relative half-width of goodput in quick runs.
+const QUICK_PRECISION: f64 = 0.03;
+
 /// Section of each key of `[quick]`.
 pub(super) const QUICK: &[(&str, &str)] = &[
     ("seeds", "run"),
@@ -33,6 +36,9 @@ pub(super) fn apply_quick(root: &mut Table) {
         let one = Node { value: Value::Integer(1), origin: Origin::Line(1) };
         insert(root, "run", "seeds", one);
     }
+    // The same experiment, known less precisely.
+    let precision = Node { value: Value::Number(QUICK_PRECISION), origin: Origin::Line(1) };
+    insert(root, "run", "precision", precision);
     for entry in &quick.entries {
         if let Some((key, section)) = QUICK.iter().find(|(key, _)| *key == entry.key) {
             insert(root, section, key, entry.node.clone());

@@ -204,7 +204,7 @@ fn check_shadow_modes(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) 
         return Ok(());
     }
     Err(item.error(format!(
-        "`{}` has `enforce`: a rehearsal is of one server of cores, not beside replicas, an allocator, a tier, a graph or locks",
+        "`{}` has `enforce`: shadow mode needs one server of cores, without replicas, an allocator, a tier, a graph or locks",
         variant.label
     )))
 }
@@ -237,16 +237,16 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
     for service in &scenario.workload.services {
         let capacity = scenario.capacity_of(service);
         let fastest = demands.iter().map(|demand| demand.rate(capacity).0).fold(0.0, f64::max);
-        let requests = Rate(fastest).events_in(scenario.run.duration_at(Rate(fastest)));
+        let requests = Rate(fastest).events_in(scenario.run.longest_at(Rate(fastest)));
         if requests > MAX_REQUESTS {
             let problem = format!(
                 "{fastest:.0} requests/s over {} is too much for one run; accepted: up to {MAX_REQUESTS:.0} requests",
-                scenario.run.duration
+                scenario.run.longest_at(Rate(fastest))
             );
             return Err(workload.error(problem));
         }
         let slowest = demands.iter().map(|demand| demand.rate(capacity).0).fold(f64::INFINITY, f64::min);
-        let lasts = scenario.run.duration_at(Rate(slowest));
+        let lasts = scenario.run.longest_at(Rate(slowest));
         // A run without requests would report a misleading p99 of 0.
         if !scenario.workload.demand.is_shifting() && Rate(slowest).events_in(lasts) < 1.0 {
             let problem =

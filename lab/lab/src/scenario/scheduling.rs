@@ -15,7 +15,7 @@ pub(super) fn scheduling(server: &Reader<'_>, cores: u32) -> Result<Option<Sched
     let balancing = server.find("balancing").map(|item| Ok((balancing(&item)?, item))).transpose()?;
     let Some(item) = server.find("allocator") else {
         return match balancing {
-            Some((_, item)) => Err(item.error("stands without an allocator; accepted: beside `server.allocator`")),
+            Some((_, item)) => Err(item.error("needs an allocator; accepted: beside `server.allocator`")),
             None => Ok(None),
         };
     };

@@ -88,7 +88,7 @@ pub(super) fn variants(table: &Reader<'_>, base: Vec<Variant>) -> Result<Vec<Var
     let params = table.find("threading_params");
     let Some(item) = table.find("threading") else {
         return match params {
-            Some(item) => Err(item.error("stands without `threading`; accepted: beside it")),
+            Some(item) => Err(item.error("needs `threading`; accepted: beside it")),
             None => Ok(base),
         };
     };

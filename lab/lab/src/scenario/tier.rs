@@ -144,7 +144,7 @@ fn ask(table: &Reader<'_>, leaves: u16) -> Result<LeafSelection, ScenarioError> 
     let hash = table.find("ask").map_or(Ok(0), |item| item.choice(&["all", "hash"]))? == 1;
     if !hash {
         return match table.find("replicas").or(table.find("writes")) {
-            Some(item) => Err(item.error("stands without `ask = \"hash\"`; accepted: beside it")),
+            Some(item) => Err(item.error("needs `ask = \"hash\"`; accepted: beside it")),
             None => Ok(LeafSelection::All),
         };
     }

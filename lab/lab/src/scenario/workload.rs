@@ -171,13 +171,13 @@ pub(super) fn workload(
     ])?;
     let tiers = others.tiers;
     let services = match (table.find("service"), tiers.is_empty(), others.graph) {
-        (Some(item), false, _) => return Err(item.error("stands beside [tier], whose names are the services")),
-        (Some(item), _, Some(_)) => return Err(item.error("stands beside [[service]], whose `time` says it")),
+        (Some(item), false, _) => return Err(item.error("is not allowed beside [tier], whose names are the services")),
+        (Some(item), _, Some(_)) => return Err(item.error("is not allowed beside [[service]], whose `time` sets it")),
         (None, false, _) => tier::services(tiers),
         (None, true, Some(graph)) => graph::services(graph),
         (_, true, None) => match (kinds::services(others.kinds), table.find("service")) {
             (Some(_), Some(item)) => {
-                return Err(item.error("stands beside [[kind]] sections that all have a `service`"));
+                return Err(item.error("is not allowed if all [[kind]] sections have a `service`"));
             }
             (Some(services), None) => services,
             (None, _) => {
@@ -230,7 +230,7 @@ fn demand_plan(table: &Reader<'_>, duration: Nanos) -> Result<DemandPlan, Scenar
     match (table.find("demand"), table.find("shift")) {
         (Some(item), None) => distinct(&item, demand).map(DemandPlan::Steady),
         (None, Some(item)) => shifts(&item, duration).map(DemandPlan::Shifting),
-        (Some(_), Some(item)) => Err(item.error("stands beside `demand`; accepted: one of the two")),
+        (Some(_), Some(item)) => Err(item.error("is not allowed beside `demand`; accepted: one of the two")),
         (None, None) => {
             Err(table.error("demand", "missing; expected demands such as [\"1x\", \"400k\"], or [[shift]]"))
         }
@@ -276,16 +276,25 @@ fn demand(item: &Item<'_>) -> Result<Demand, ScenarioError> {
     read.filter(possible).ok_or_else(|| item.unexpected(EXPECTED))
 }
 
+/// Relative half-width of goodput in full runs.
+const PRECISION: f64 = 0.01;
+/// Warm-up on the real plant, as a part of the bound of simulated warm-ups.
+const REAL_WARMUP: u64 = 10;
+/// Measurement on the real plant, as a part of that bound.
+const REAL_MEASURED: u64 = 5;
+
 pub(super) fn run(item: &Item<'_>) -> Result<RunSettings, ScenarioError> {
-    let table = item.table(&["warmup", "duration", "window", "seeds", "at_least"])?;
-    let duration_item = table.require("duration", "the simulated time in all, such as \"4s\"")?;
-    let duration = duration_item.duration(Nanos(1_000)..=MAX_RUN)?;
-    let warmup = table.duration_or("warmup", Nanos::ZERO..=MAX_RUN, Nanos::ZERO)?;
-    if warmup >= duration {
-        let problem =
-            format!("{duration} leaves nothing to measure after run.warmup = {warmup}; accepted: more than that");
-        return Err(duration_item.error(problem));
-    }
+    let table = item.table(&["settle", "precision", "warmup", "duration", "window", "seeds", "at_least"])?;
+    let (settle, warmup, duration) = times(&table)?;
+    let precision = match table.find("precision") {
+        None => PRECISION,
+        Some(item) => {
+            let expected = "a relative half-width such as 0.01, up to 0.2";
+            Some(item.number()?)
+                .filter(|share| (0.0001..=0.2).contains(share))
+                .ok_or_else(|| item.unexpected(expected))?
+        }
+    };
     let window = match table.find("window") {
         None => None,
         Some(item) => {
@@ -298,5 +307,44 @@ pub(super) fn run(item: &Item<'_>) -> Result<RunSettings, ScenarioError> {
         }
     };
     let at_least = table.count_or("at_least", 0..=10_000_000, 0)?;
-    Ok(RunSettings { warmup, duration, window, seeds: table.count_or("seeds", 1..=1_000, 3)?, min_requests: at_least })
+    Ok(RunSettings {
+        warmup,
+        duration,
+        window,
+        seeds: table.count_or("seeds", 1..=1_000, 3)?,
+        min_requests: at_least,
+        settle,
+        precision,
+    })
+}
+
+/// Reads when runs are measured: the bound of the warm-up if they settle by themselves, the start
+/// of the measurement, and the end.
+///
+/// Times that are given fix the run. Otherwise the times are those of the real plant, where nothing
+/// observes the run.
+fn times(table: &Reader<'_>) -> Result<(Option<Nanos>, Nanos, Nanos), ScenarioError> {
+    let span = |key: &str, range| table.find(key).map(|item| item.duration(range)).transpose();
+    let settle = span("settle", Nanos(1_000_000)..=MAX_RUN / 2)?;
+    let (warmup, duration) = (span("warmup", Nanos::ZERO..=MAX_RUN)?, span("duration", Nanos(1_000)..=MAX_RUN)?);
+    let (settle, warmup, duration) = match (settle, warmup, duration) {
+        (Some(settle), None, None) => {
+            return Ok((Some(settle), settle / REAL_WARMUP, settle / REAL_WARMUP + settle / REAL_MEASURED));
+        }
+        (Some(_), Some(warmup), None) => (None, warmup, warmup * 2),
+        (Some(_), None, Some(duration)) => (None, duration / 2, duration),
+        (_, warmup, Some(duration)) => (None, warmup.unwrap_or(Nanos::ZERO), duration),
+        (None, _, None) => {
+            let expected = "the bound of the warm-up, such as \"10s\"; or `warmup` and `duration` for fixed times";
+            return Err(table.error("settle", format!("missing; expected {expected}")));
+        }
+    };
+    if warmup >= duration {
+        let problem =
+            format!("{duration} leaves nothing to measure after run.warmup = {warmup}; accepted: more than that");
+        return Err(table
+            .find("duration")
+            .map_or_else(|| table.error("duration", &problem), |item| item.error(&problem)));
+    }
+    Ok((settle, warmup, duration))
 }

@@ -5,7 +5,7 @@
 
 use super::figures::figures;
 use super::run::scenarios;
-use leeward_outcome::results::Verdict;
+use leeward_outcome::results::{Claim, Settling, Verdict};
 use leeward_outcome::verdicts::{ClaimVerdicts, Gain, ScenarioVerdicts, VerdictCounts, Verdicts};
 use std::fmt::Write;
 
@@ -26,7 +26,9 @@ fn head(verdicts: &Verdicts) -> String {
          ([as-published.md](as-published.md)); the same with our additions stands beside it.\n\n\
          - **Verdict.** A claim is measured once per seed. The interval in brackets holds the median over the seeds with 95 % probability (percentile\n  \
          bootstrap). *Reproduced*: the interval lies within what is accepted. *Not reproduced*: it lies outside. *Undecided*: it reaches across a\n  \
-         bound. Infinite ratios count.\n\
+         bound, or a run had not settled. Infinite ratios count.\n\
+         - **Settled after.** A run is measured when MSER-5 finds goodput, the credit pool and the requests held back at clients stationary\n  \
+         ([scenarios.md](scenarios.md#when-a-run-is-measured)). The column has the latest start of a measurement of each side.\n\
          - **Accepted.** From a paper's number follows a range by one rule: half of the distance between it and the value without effect (1 for a\n  \
          ratio, 0 for an amount, or what the scenario names), either way. A claim in words has the bound that the words say.\n\
          - **Seeds.** The baselines were tuned on other seeds than those that judge.\n",
@@ -66,7 +68,7 @@ fn claims(scenario: &ScenarioVerdicts) -> String {
     if !scenario.machine.is_empty() {
         let _ = writeln!(
             text,
-            "\nAs published: on the machine as far as the paper has measured it (`{}`). Beside it: on the scenario's own. Verdicts that hang on which: {}.",
+            "\nAs published: on a machine with the values that the paper reports (`{}`). The other column: on the scenario's own machine. Verdicts that depend on the machine: {}.",
             cell(&scenario.machine),
             machine_dependent(scenario)
         );
@@ -77,7 +79,7 @@ fn claims(scenario: &ScenarioVerdicts) -> String {
     let beside = if scenario.machine.is_empty() { "with our additions" } else { "on the scenario's own machine" };
     let _ = writeln!(
         text,
-        "\n| claim | paper | measured as published | accepted | verdict | {beside} | reason, note |\n|---|---|---|---|---|---|---|"
+        "\n| claim | paper | measured as published | accepted | verdict | settled after | {beside} | reason, note |\n|---|---|---|---|---|---|---|---|"
     );
     for claim in &scenario.claims {
         text += &row(claim);
@@ -105,14 +107,24 @@ fn row(claim: &ClaimVerdicts) -> String {
         if claim.ours && claim.published != claim.extended { "not judged" } else { &claim.published.measured };
     let paper = if claim.ours { format!("ours ({})", cell(&counted.paper)) } else { cell(&counted.paper) };
     format!(
-        "| `{}` {} | {paper} | {} | {} | **{}** | {beside} | {} |\n",
+        "| `{}` {} | {paper} | {} | {} | **{}** | {} | {beside} | {} |\n",
         counted.id,
         cell(&counted.text),
         cell(published),
         cell(&counted.accepted),
         counted.verdict.label(),
+        cell(&settling(counted)),
         cell(note)
     )
+}
+
+/// When each side of a claim had settled.
+fn settling(claim: &Claim) -> String {
+    let side = |side: &Settling| {
+        let bound = if side.settled { "" } else { "**did not settle** in " };
+        format!("{}: {bound}{:.2} s", side.label, side.after_s)
+    };
+    claim.settling.iter().map(side).collect::<Vec<_>>().join(", ")
 }
 
 fn additions(verdicts: &Verdicts) -> String {

@@ -359,7 +359,7 @@ mod tests {
     use leeward_outcome::table::{Table, ValueType};
 
     #[test]
-    fn every_panel_names_fields_and_labels_that_there_are() {
+    fn every_panel_names_existing_fields_and_labels() {
         for panel in PANELS {
             for field in [panel.x, panel.y] {
                 assert_eq!(Table::Points.value_type(field), Some(ValueType::Number), "{}: {field}", panel.scenario);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_of_every_scenario_can_be_read_and_changes_it() {
+    fn every_perturbation_of_every_scenario_is_valid_and_effective() {
         for builtin in crate::verdicts::scenarios(&[]) {
             let own = read(builtin.id, &ScenarioChange::default());
             for world in PERTURBATIONS {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_is_changed_by_its_own_value_and_nothing_where_there_is_none() {
+    fn a_cost_perturbation_scales_with_the_cost_and_skips_missing_costs() {
         let overall = read("bw-overall", &ScenarioChange::default());
         assert_eq!(PERTURBATIONS[1].change(&overall).unwrap().overrides, ["server.costs.reject=100ns"]);
         assert_eq!(PERTURBATIONS[6].change(&overall).unwrap().overrides, ["server.costs.send=382ns"]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn two_classes_have_the_mean_and_the_objective_of_one() {
+    fn splitting_into_two_classes_keeps_the_capacity_and_the_objective() {
         let own = read("bw-aggressiveness", &ScenarioChange::default());
         let world = PERTURBATIONS.iter().find(|world| matches!(world.change, Change::Classes)).unwrap();
         let other = read("bw-aggressiveness", &world.change(&own).unwrap());

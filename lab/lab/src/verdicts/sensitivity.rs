@@ -70,7 +70,7 @@ pub fn probe(
 pub fn sensitivity(all: &Sensitivity) -> String {
     let claims: usize = all.scenarios.iter().map(|scenario| scenario.claims.len()).sum();
     let mut text = format!(
-        "# How verdicts hang on what is invented\n\nMade by `{}`: do not edit.\n\nThe division of a request's CPU time among receiving, creating a task and \
+        "# How verdicts depend on the simulator's assumptions\n\nMade by `{}`: do not edit.\n\nThe division of a request's CPU time among receiving, creating a task and \
          sending, and the costs of a rejection and of stealing, are our\nassumptions (`lab/sim/src/config.rs`), and so are a network without jitter, a control \
          loop that is never late, and open-loop Poisson\narrivals. Here {claims} claims of {} scenarios are judged again, each in worlds that differ in one of these. \
          A paper's claim is judged as\npublished, ours with our additions. Costs of threads (`mt-*`) are varied in the scenario `mt-sensitivity`.\n",

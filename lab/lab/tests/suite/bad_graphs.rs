@@ -33,7 +33,7 @@ fn mistakes_in_services_are_named() {
     check("time = \"const:6us\"", "time = \"6us\"", &["time", "service time"]);
     check("resume = \"1us\"", "resumes = \"1us\"", &["resumes", "unknown key"]);
     check("slo = \"500us\"\n", "", &["slo", "missing"]);
-    check("[workload]\n", "[workload]\nservice = \"exp:10us\"\n", &["workload.service", "stands beside [[service]]"]);
+    check("[workload]\n", "[workload]\nservice = \"exp:10us\"\n", &["workload.service", "allowed beside [[service]]"]);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn mistakes_in_calls_are_named() {
 }
 
 #[test]
-fn parts_that_do_not_go_together_are_named() {
+fn conflicting_parts_are_named() {
     check("begin = \"reserved\"", "begin = \"soon\"", &["controller.begin", "\"admitted\", \"reserved\""]);
     check("retries = 0.1", "retries = 2", &["controller.retries", "share from 0 to 1"]);
     check("[server]\n", "[replicas]\nservers = 2\n\n[server]\n", &["replicas"]);
@@ -60,11 +60,11 @@ fn parts_that_do_not_go_together_are_named() {
     assert!(message.contains("says how tiers pass requests on"), "{message}");
     let orphans = alone.replacen("[workload]", "[[call]]\nfrom = \"a\"\nto = \"b\"\n\n[workload]", 1);
     let message = read(&orphans).unwrap_err().to_string();
-    assert!(message.contains("stands without [[service]]"), "{message}");
+    assert!(message.contains("needs [[service]]"), "{message}");
 }
 
 #[test]
-fn a_graph_has_rows_of_its_services_the_same_on_any_number_of_threads() {
+fn rows_of_a_graph_do_not_depend_on_the_number_of_threads() {
     let scenario = read(GOOD).unwrap();
     let results = |threads| {
         let options = Options { threads: Some(threads), ..Options::default() };

@@ -61,7 +61,7 @@ fn check(from: &str, to: &str, parts: &[&str]) {
 }
 
 #[test]
-fn the_sample_is_good() {
+fn the_sample_is_valid() {
     let scenario = read(GOOD, &[], false).unwrap();
     assert_eq!(scenario.slo(&scenario.workload.services[0].service).to_string(), "200us");
     assert_eq!(scenario.server.cores, 2);
@@ -76,7 +76,7 @@ fn unknown_keys() {
 }
 
 #[test]
-fn replicas_that_are_none_and_what_they_do_not_go_with() {
+fn invalid_and_conflicting_replicas() {
     let with = |lines: &str| format!("[replicas]\n{lines}\n\n[network]");
     let refused = |lines: &str, parts: &[&str]| check("[network]", &with(lines), parts);
     refused("first = \"primary\"", &["replicas.servers", "missing", "a number of servers"]);
@@ -139,7 +139,7 @@ fn impossible_values() {
 }
 
 #[test]
-fn rules_of_cores_that_come_and_go() {
+fn invalid_core_allocation_settings() {
     let server = |rest: &str| format!("cores = 2\n{rest}");
     check("cores = 2", &server("aqm = \"tail\""), &[":6:", "server.aqm", "\"head\", \"arrival\""]);
     let allocator = |rest: &str| server(&format!("allocator = {{ policy = \"delay\", {rest} }}"));
@@ -154,7 +154,7 @@ fn rules_of_cores_that_come_and_go() {
 }
 
 #[test]
-fn too_much() {
+fn runs_over_the_size_limits() {
     let clients = (1..=26).map(|clients| clients.to_string()).collect::<Vec<_>>().join(",");
     let many = format!("seeds = 1000\n[quick]\nclients = [{clients}]");
     check("seeds = 1", &many, &["workload", "52000 runs", "up to 50000"]);
@@ -208,7 +208,7 @@ fn syntax() {
 }
 
 #[test]
-fn overrides_meet_the_same_checks() {
+fn overrides_are_checked_like_the_file() {
     let good = [
         "workload.clients=200",
         "workload.demand=[1x, 2x, 400k]",
@@ -263,7 +263,7 @@ fn a_long_override_names_its_key_and_what_is_accepted() {
 }
 
 #[test]
-fn quick_is_checked_without_being_asked_for() {
+fn the_quick_section_is_always_checked() {
     let text = format!("{GOOD}\n[quick]\nclients = 0\n");
     let message = read(&text, &[], false).unwrap_err().to_string();
     assert!(message.contains("sample.toml:37: workload.clients"), "{message}");
@@ -313,7 +313,7 @@ fn a_service_from_a_file() {
 }
 
 #[test]
-fn nothing_stands_in_a_list_twice() {
+fn duplicate_list_entries_are_rejected() {
     check(
         "demand = [\"0.5x\", \"2x\"]",
         "demand = [\"2x\", \"0.5x\", \"2.0x\"]",
@@ -324,7 +324,7 @@ fn nothing_stands_in_a_list_twice() {
 }
 
 #[test]
-fn claims_and_plots_of_controllers_that_there_are_not() {
+fn claims_and_plots_of_unknown_controllers() {
     let labelled = "{label=seda}";
     check(
         "{breakwater, demand_ratio=2}",
@@ -342,7 +342,7 @@ fn claims_and_plots_of_controllers_that_there_are_not() {
 
 #[cfg(unix)]
 #[test]
-fn files_without_end_are_not_read_to_their_end() {
+fn endless_files_are_rejected_at_the_size_limit() {
     let error = Scenario::load(Path::new("/dev/zero"), &[], false).unwrap_err().to_string();
     assert!(error.starts_with("/dev/zero: longer than 1 MB"), "{error}");
     let error = read(&GOOD.replace("exp:10us", "file:/dev/zero"), &[], false).unwrap_err().to_string();
@@ -350,7 +350,7 @@ fn files_without_end_are_not_read_to_their_end() {
 }
 
 #[test]
-fn texts_that_would_steer_a_terminal() {
+fn control_characters_are_rejected() {
     check("\"A sample\"", "\"A \\u001b[31msample\"", &[":2:", "title: `A \\u{1b}[31msample` is not one line of text"]);
     check("\"A sample\"", "\"A\\nsample\"", &[":2:", "title", "is not one line"]);
     check("\"A sample\"", "\"\"", &[":2:", "title", "is not one line"]);

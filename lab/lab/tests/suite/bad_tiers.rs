@@ -46,12 +46,12 @@ fn mistakes_in_a_tier_are_named() {
     check("leaf = \"wait:exp:80us\"", "leaf = \"wait:80us\"", &["leaf", "service time"]);
     check("replicas = 3", "replicas = 5", &["replicas", "from 1 to 4"]);
     check("writes = 0.5", "writes = 1.5", &["writes", "share from 0 to 1"]);
-    check("ask = \"hash\"\n", "", &["stands without `ask = \"hash\"`"]);
+    check("ask = \"hash\"\n", "", &["needs `ask = \"hash\"`"]);
     let after_rtt = |line: &str| format!("rtt = \"20us\"\n{line}\ngather");
     let tail = |line: &str, parts: &[&str]| check("rtt = \"20us\"\ngather", &after_rtt(line), parts);
     tail("copies = 3", &["copies", "from 1 to 2"]);
     tail("second_calls = \"always\"", &["second_calls", "\"never\", \"budgeted\""]);
-    tail("second_calls = \"budgeted\"", &["two at least"]);
+    tail("second_calls = \"budgeted\"", &["at least two"]);
     tail("copies = 2\nsecond_calls = \"budgeted\"", &["`own` connections"]);
     tail("drops_after = \"1ms\"", &["`own` connections"]);
     tail("drops_after = \"2s\"", &["drops_after", "duration"]);
@@ -97,15 +97,15 @@ fn mistakes_in_threading_are_named() {
 }
 
 #[test]
-fn a_tier_and_its_workload_fit_together() {
+fn a_tier_requires_a_matching_workload() {
     check("slo = \"2ms\"\n", "", &["slo", "missing"]);
-    check("slo = \"2ms\"", "slo = \"2ms\"\nservice = \"exp:10us\"", &["service", "stands beside [tier]"]);
+    check("slo = \"2ms\"", "slo = \"2ms\"\nservice = \"exp:10us\"", &["service", "not allowed beside [tier]"]);
     let plain = "id = \"x\"\ntitle = \"x\"\n[workload]\nservice = \"exp:10us\"\nclients = 1\ndemand = [\"1x\"]\n[run]\nduration = \"1ms\"\n[[controller]]\nname = \"none\"\n";
     assert!(read(plain).is_ok());
     for (from, to, part) in [
         ("clients = 1", "clients = 1\narrivals = [\"poisson\", \"constant\"]", "a list without a [tier]"),
         ("name = \"none\"", "name = \"none\"\nthreading = \"SIP1\"", "there is no [tier]"),
-        ("name = \"none\"", "name = \"none\"\nthreading_params = { window = 5 }", "stands without `threading`"),
+        ("name = \"none\"", "name = \"none\"\nthreading_params = { window = 5 }", "needs `threading`"),
     ] {
         let message = read(&plain.replace(from, to)).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");

@@ -8,7 +8,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn every_file_is_listed_and_reads() {
+fn every_builtin_file_is_listed_and_valid() {
     let mut files: Vec<String> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -30,7 +30,7 @@ fn every_file_is_listed_and_reads() {
 }
 
 #[test]
-fn an_unknown_id_names_those_there_are() {
+fn the_error_for_an_unknown_id_names_the_known_ids() {
     let error = Scenario::builtin("bw-overal", &[], false).unwrap_err();
     assert!(matches!(error, ScenarioError::UnknownId { .. }));
     assert!(error.to_string().contains("bw-overall"), "{error}");
@@ -67,7 +67,7 @@ fn all_threading_scenarios_have_one_machine() {
 /// machine itself is measured.
 #[test]
 fn no_scenario_of_a_paper_changes_the_machine() {
-    let others = ["real-", "ca-", "mt-", "tier-", "edge-", "hidden-"];
+    let others = ["demo", "real-", "ca-", "mt-", "tier-", "edge-", "hidden-"];
     for builtin in
         builtin_scenarios().iter().filter(|builtin| !others.iter().any(|other| builtin.id.starts_with(other)))
     {

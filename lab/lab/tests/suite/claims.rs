@@ -81,7 +81,7 @@ fn selections() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_expressions_are_rejected() {
     for (text, part) in [
         ("", "at character 1: expected a number"),
         ("1 +", "expected a number"),

@@ -39,7 +39,7 @@ fn parse(text: &str) -> Result<CurvesFile, String> {
 }
 
 #[test]
-fn curves_come_back_as_they_were_written() {
+fn a_curve_file_round_trips() {
     let file = parse(GOOD).unwrap();
     assert_eq!(file.curves.all().len(), 2);
     assert_eq!(file.curves.all()[0].points[1].p99_us, 110.25);
@@ -57,7 +57,7 @@ fn refuses(from: &str, to: &str, place: &str, problem: &str) {
 }
 
 #[test]
-fn mistakes_have_line_key_and_what_is_accepted() {
+fn errors_name_the_line_the_key_and_the_accepted_values() {
     refuses("version = 1", "version = 2", ":1", "version: `2` is not the version that is read here, `1`");
     refuses("version = 1\n", "", ":1", "version: missing; expected `1`");
     refuses("data =", "date =", ":3", "date: unknown key; accepted: version, service, data");
@@ -77,14 +77,14 @@ fn mistakes_have_line_key_and_what_is_accepted() {
     let one = GOOD.split("[[setup]]").next().unwrap();
     let message = parse(one).unwrap_err();
     assert!(message.contains("setup: missing; expected a [[setup]] for each curve"), "{message}");
-    let lonely = GOOD.replace("[50, 8000]", "[50]").replace("[90, 95]", "[90]").replace("[120, 300]", "[120]");
-    let lonely = lonely.replace("[200, 900]", "[200]").replace("[0.1, 1.9]", "[0.1]").replace("[0, 0.05]", "[0]");
-    let lonely = lonely.replace("[2000, 2000]", "[2000]");
-    assert!(parse(&lonely).unwrap_err().contains("from 2 to 64 knots"), "{:?}", parse(&lonely));
+    let single = GOOD.replace("[50, 8000]", "[50]").replace("[90, 95]", "[90]").replace("[120, 300]", "[120]");
+    let single = single.replace("[200, 900]", "[200]").replace("[0.1, 1.9]", "[0.1]").replace("[0, 0.05]", "[0]");
+    let single = single.replace("[2000, 2000]", "[2000]");
+    assert!(parse(&single).unwrap_err().contains("from 2 to 64 knots"), "{:?}", parse(&single));
 }
 
 #[test]
-fn too_much_is_refused_before_it_is_read() {
+fn oversized_files_are_rejected_before_parsing() {
     let many = GOOD.to_string() + &"[[setup]]\n".repeat(50_000);
     assert!(parse(&many).unwrap_err().contains("accepted: 1 to 256 entries"));
     let million = GOOD.to_string() + &"[[setup]]\n".repeat(1_000_000);
@@ -92,7 +92,7 @@ fn too_much_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn every_beginning_is_an_answer() {
+fn every_prefix_is_parsed_or_rejected() {
     for end in 0..GOOD.len() {
         if let Ok(file) = parse(&GOOD[..end]) {
             // Cut between two setups, or before the last newline, the file is still valid.
@@ -127,12 +127,12 @@ fn any_file() -> impl Strategy<Value = CurvesFile> {
 
 proptest! {
     #[test]
-    fn any_curves_come_back(file in any_file()) {
+    fn any_curves_round_trip(file in any_file()) {
         prop_assert_eq!(parse(&file.to_toml()), Ok(file));
     }
 
     #[test]
-    fn damaged_curves_are_an_answer(cuts in proptest::collection::vec((any::<prop::sample::Index>(), 0usize..12, "[ -~\n]{0,6}"), 1..4)) {
+    fn damaged_curves_are_parsed_or_rejected(cuts in proptest::collection::vec((any::<prop::sample::Index>(), 0usize..12, "[ -~\n]{0,6}"), 1..4)) {
         let mut text: Vec<char> = GOOD.chars().collect();
         for (at, length, put) in cuts {
             let at = at.index(text.len());
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_texts_are_an_answer(text in any::<String>()) {
+    fn arbitrary_texts_do_not_panic(text in any::<String>()) {
         let _ = parse(&text);
     }
 }

@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_of_the_formats_words(text in words(), quick in any::<bool>()) {
+    fn texts_of_random_keywords(text in words(), quick in any::<bool>()) {
         read(&text, &[], quick);
     }
 

@@ -51,7 +51,7 @@ fn windows_and_shifts() {
 }
 
 #[test]
-fn cores_that_come_and_go() {
+fn core_allocation() {
     check("cores");
 }
 

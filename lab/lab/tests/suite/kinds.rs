@@ -106,7 +106,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn kinds_with_services_of_their_own_need_no_other() {
+fn kinds_with_their_own_services_need_no_workload_service() {
     let own = GOOD.replacen("class = 0", "class = 0\nservice = \"const:5us\"", 1);
     let message = read(&own).unwrap_err().to_string();
     assert!(message.contains("workload.service") && message.contains("[[kind]]"), "{message}");

@@ -11,6 +11,7 @@ mod golden;
 mod kinds;
 mod runs;
 mod searches;
+mod settling;
 mod sweeps;
 mod training;
 mod verdicts;

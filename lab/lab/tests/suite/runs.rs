@@ -45,7 +45,7 @@ min = 0.1
 "#;
 
 #[test]
-fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
+fn the_real_plant_rejects_unsupported_settings_before_measuring() {
     let refused = [
         ("server.order=packets-first", "server.order"),
         ("server.batch=1", "server.batch"),
@@ -66,7 +66,7 @@ fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
 }
 
 #[test]
-fn a_tier_that_the_real_plant_can_not_be_is_refused_before_it_is_trained() {
+fn the_real_plant_rejects_unsupported_tiers_before_training() {
     let tiers = [("mt-flash", "controller.threading = \"oracle\""), ("mt-detect", "gather = \"fork-join\"")];
     for (id, expected) in tiers {
         let scenario = Scenario::builtin(id, &[], true).unwrap();
@@ -142,8 +142,8 @@ steps = ["work 100%"]
 servers = 2
 give_up = "10us"
 [run]
-warmup = "10ms"
-duration = "30ms"
+warmup = "30ms"
+duration = "60ms"
 seeds = 2
 [[controller]]
 name = "none"
@@ -173,29 +173,33 @@ fn replicas_have_rows_and_do_not_depend_on_threads() {
     for (point, servers) in one.points.iter().zip(one.replicas.chunks(2)) {
         let [first, second] = servers else { panic!("two each") };
         assert_eq!((first.replica, second.replica, &first.run.label), (1, 2, &point.run.label));
-        let again = point.retry_rate.unwrap() * point.offered as f64 / 0.02;
+        let again = point.retry_rate.unwrap() * point.offered as f64 / 0.03;
         assert!((second.attempts_rps - again).abs() < 1.0, "{second:?} {point:?}");
         assert!(point.failure_p99_us.is_some(), "{point:?}");
     }
     let verdicts: Vec<_> = one.claims.iter().map(|claim| (claim.verdict, &claim.measured)).collect();
-    assert!(verdicts.iter().all(|(verdict, _)| *verdict == Verdict::Reproduced), "{verdicts:?}");
+    // The runs are too short to settle, so no claim is decided.
+    assert!(verdicts.iter().all(|(verdict, _)| *verdict == Verdict::Undecided), "{verdicts:?}");
+    assert!(one.claims[0].value > Some(0.9) && one.claims[1].value > Some(1.0), "{verdicts:?}");
     assert!(run_with(&read(SMALL), 2, 7).points.iter().all(|point| point.retry_rate.is_none()));
 }
 
 #[test]
-fn controllers_share_seeds_and_points_hold_together() {
+fn controllers_share_arrivals_and_points_are_consistent() {
     let results = run_with(&read(SMALL), 2, 7);
     for point in &results.points {
         assert!([7, 8].contains(&point.run.seed));
         assert!(point.goodput_rps <= point.throughput_rps);
         assert!((point.workload.demand_ratio - point.workload.demand_rps / point.capacity_rps).abs() < 1e-5);
-        let twin = results.points.iter().find(|other| {
+        let uncontrolled = results.points.iter().find(|other| {
             other.run.label == "none" && other.run.seed == point.run.seed && other.workload == point.workload
         });
-        assert_eq!(twin.unwrap().offered, point.offered, "the same arrivals for every controller");
+        assert_eq!(uncontrolled.unwrap().offered, point.offered, "the same arrivals for every controller");
     }
     let verdicts: Vec<String> = results.claims.iter().map(|claim| format!("{:?}", claim.verdict)).collect();
-    assert_eq!(verdicts, ["Reproduced", "NotApplicable"]);
+    // The runs are too short to settle, so no claim is decided.
+    assert_eq!(verdicts, ["Undecided", "NotApplicable"]);
+    assert!(results.claims[0].value > Some(0.1), "{:?}", results.claims);
 }
 
 #[test]
@@ -210,7 +214,7 @@ fn shifts_are_measured() {
 }
 
 #[test]
-fn a_run_stops_when_told_to() {
+fn a_run_stops_when_cancelled() {
     let (scenario, cancel, seen) = (read(SMALL), AtomicBool::new(false), AtomicUsize::new(0));
     let progress = |progress: Progress| {
         assert_eq!(progress.total, 48);
@@ -224,14 +228,14 @@ fn a_run_stops_when_told_to() {
 }
 
 #[test]
-fn only_known_plants() {
+fn an_unknown_plant_is_rejected() {
     let options = Options { plant: "moon".into(), ..Options::default() };
     let outcome = run(&read(SMALL), &leeward_controllers::builtin(), &options, &|_| {}, &AtomicBool::new(false));
     assert_eq!(outcome.unwrap_err().to_string(), "unknown plant `moon`; accepted: sim, real");
 }
 
 #[test]
-fn tuning_is_deterministic_and_reads_back() {
+fn tuning_is_deterministic_and_its_file_is_valid() {
     let text = SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50");
     let scenario = read(&text);
     let search = |threads| {
@@ -252,7 +256,7 @@ fn tuning_is_deterministic_and_reads_back() {
 
 /// The same budget for every controller, with the scenario's own parameters first.
 #[test]
-fn a_search_by_draws_costs_every_controller_as_much() {
+fn a_random_search_has_the_same_budget_for_every_controller() {
     let scenario = read(&SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50"));
     let search = |seed| {
         let (options, stop) = (Options { threads: Some(2), seed, ..Options::default() }, AtomicBool::new(false));
@@ -296,7 +300,7 @@ impl ClientHalf for LyingController {
 }
 
 #[test]
-fn a_run_that_contradicts_itself_gives_no_results() {
+fn a_run_that_fails_its_conservation_check_gives_no_results() {
     let mut registry = leeward_controllers::builtin();
     let liar = Algorithm {
         name: "liar",
@@ -321,7 +325,7 @@ fn a_run_that_contradicts_itself_gives_no_results() {
 }
 
 #[test]
-fn tuning_says_how_to_repeat_it() {
+fn tuning_reports_the_command_that_repeats_it() {
     let text = SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "5");
     let overrides = ["run.duration=6ms".to_string(), "workload.demand=[1x, 2x]".to_string()];
     let scenario =

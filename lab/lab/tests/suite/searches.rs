@@ -6,7 +6,7 @@ use leeward_sim::config::LockPolicy;
 use std::sync::atomic::AtomicBool;
 
 #[test]
-fn the_scenario_says_what_is_searched_for_and_who_may_be_refused() {
+fn the_search_scenario_declares_its_queries_and_lock_policies() {
     let scenario = Scenario::builtin("lk-search", &[], false).unwrap();
     let queries = scenario.workload.services[0].requests.as_ref().unwrap().to_string();
     assert_eq!(queries, "search:words=1-4,common=1,match=any,results=10");
@@ -21,7 +21,7 @@ fn the_scenario_says_what_is_searched_for_and_who_may_be_refused() {
 }
 
 #[test]
-fn what_must_be_measured_is_not_simulated() {
+fn measured_services_are_not_simulated() {
     let quiet = |_| {};
     let cancel = AtomicBool::new(false);
     let registry = leeward_controllers::builtin();
@@ -39,7 +39,7 @@ fn what_must_be_measured_is_not_simulated() {
 }
 
 #[test]
-fn what_is_no_query_is_refused_with_its_line() {
+fn invalid_queries_are_rejected_with_the_accepted_form() {
     for wrong in ["search:words=0", "searching", "search:common=2"] {
         let overrides = [format!("workload.service={wrong}")];
         let error = Scenario::builtin("lk-search", &overrides, false).unwrap_err().to_string();

@@ -35,7 +35,7 @@ fn cells_are_counted_with_the_seed_fastest_and_the_first_axis_slowest() {
 }
 
 #[test]
-fn a_cell_is_the_run_that_the_program_makes() {
+fn a_sweep_cell_equals_the_run_of_its_scenario() {
     let grid = grid(&["controller=seda,codel", "demand=0.8x,2x"], 2);
     let registry = leeward_controllers::builtin();
     let text = with_controllers(include_str!("../../../../experiments/bw-overall.toml"), ["codel"]);
@@ -57,7 +57,7 @@ fn a_cell_is_the_run_that_the_program_makes() {
 }
 
 #[test]
-fn a_grid_that_can_not_be_is_refused() {
+fn invalid_grids_are_rejected() {
     let refused = |axes: &[&str]| {
         let axes: Result<Vec<Axis>, SweepError> = axes.iter().map(|text| Axis::parse(text)).collect();
         axes.and_then(|axes| Grid::new(axes, 1, 1)).unwrap_err().to_string()

@@ -63,7 +63,7 @@ fn train_all(bench: &FormulaBench, plan: &TrainingPlan) -> TrainingOutcome {
 }
 
 #[test]
-fn training_finds_what_setups_sustain_and_how_long_they_take() {
+fn training_measures_the_capacity_and_the_latency_of_setups() {
     let bench = FormulaBench::default();
     let trained = train_all(&bench, &plan(&["SIP1", "SDB1-4", "SDP1-4"]));
     assert!(!trained.timed_out && trained.excluded.is_empty());
@@ -79,7 +79,7 @@ fn training_finds_what_setups_sustain_and_how_long_they_take() {
 }
 
 #[test]
-fn losers_are_measured_no_further() {
+fn clearly_slower_setups_get_no_further_measurements() {
     let bench = FormulaBench::default();
     let plan = TrainingPlan { loads: Some((Rate(100.0), Rate(800.0))), ..plan(&["SIP1", "SIB1", "SDB1-4"]) };
     let trained = train_all(&bench, &plan);
@@ -97,7 +97,7 @@ fn losers_are_measured_no_further() {
 }
 
 #[test]
-fn a_setup_that_sustains_nothing_is_left_out() {
+fn a_setup_that_sustains_no_load_is_excluded() {
     let plan = TrainingPlan { loads: Some((Rate(1_500.0), Rate(3_000.0))), ..plan(&["SIP1", "SDB1-4"]) };
     let trained = train_all(&FormulaBench::default(), &plan);
     assert_eq!(trained.excluded, ["SIP1".parse().unwrap()]);
@@ -107,7 +107,7 @@ fn a_setup_that_sustains_nothing_is_left_out() {
 }
 
 #[test]
-fn an_end_of_time_leaves_what_there_is_and_a_stop_nothing() {
+fn a_time_limit_keeps_partial_curves_and_cancelling_keeps_none() {
     let bench = FormulaBench::default();
     let plan = TrainingPlan { loads: Some((Rate(100.0), Rate(3_000.0))), ..plan(&["SDB1-4"]) };
     let over = || bench.trials.lock().unwrap().len() > 8;
@@ -127,7 +127,7 @@ fn curve(setup: &str, us: f64, cpu: f64, sustains: f64) -> Curve {
 }
 
 #[test]
-fn advice_is_few_setups_and_a_frugal_one() {
+fn advice_has_few_setups_and_one_that_saves_cpu() {
     let all = vec![
         curve("SIP1", 100.0, 1.0, 1_000.0),
         curve("SIP2", 102.0, 2.0, 2_000.0),
@@ -160,7 +160,7 @@ fn advice_is_few_setups_and_a_frugal_one() {
 }
 
 #[test]
-fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
+fn between_equally_good_setups_the_one_with_more_capacity_is_advised() {
     let advised = |spread: f64| {
         let point = |load: f64, us: f64| CurvePoint {
             load,
@@ -244,7 +244,7 @@ fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
 }
 
 #[test]
-fn there_is_a_choice_at_the_highest_load() {
+fn advice_has_an_alternative_at_the_highest_load() {
     let loads = (Rate(100.0), Rate(800.0));
     let plan = TrainingPlan { loads: Some(training_range(loads)), ..plan(&["SDB1-4", "SIP1", "SIB1"]) };
     let curves = train_all(&FormulaBench::default(), &plan).curves;
@@ -256,7 +256,7 @@ fn there_is_a_choice_at_the_highest_load() {
 }
 
 #[test]
-fn late_clients_are_told_of() {
+fn late_clients_are_reported() {
     let bench = FormulaBench { is_late: true, ..FormulaBench::default() };
     let plan = TrainingPlan { loads: Some((Rate(100.0), Rate(400.0))), ..plan(&["SIP1"]) };
     let error = train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err().to_string();
@@ -265,7 +265,7 @@ fn late_clients_are_told_of() {
 }
 
 #[test]
-fn services_with_leaves_are_measured_as_they_are_served() {
+fn services_with_leaves_are_measured_through_their_tier() {
     let spec = ServiceTierSpec {
         data: Some("synthetic:2000:20:1".into()),
         leaves: 2,

@@ -59,7 +59,7 @@ min = 10
 
 /// A verdict takes more seeds than a scenario's file asks for.
 #[test]
-fn every_scenario_can_be_judged_by_as_many_seeds_as_a_verdict_takes() {
+fn every_scenario_accepts_the_number_of_seeds_of_a_verdict() {
     let seeds = ["run.seeds=10".to_string()];
     for builtin in builtin_scenarios() {
         for quick in [true, false] {
@@ -133,7 +133,7 @@ fn registry_with_defect() -> Registry {
 /// A paper's claim is judged on the paper's machine if the scenario names it, beside the result on
 /// the scenario's own machine.
 #[test]
-fn a_papers_machine_is_what_its_claims_are_judged_on() {
+fn claims_are_judged_on_the_papers_machine_if_given() {
     let text = SMALL.text.replace("[run]", "[published]\nset = [\"server.costs.send=20us\"]\n[run]");
     let builtin = BuiltinScenario { text: Box::leak(text.into_boxed_str()), ..SMALL };
     let (judged, plain) =
@@ -143,14 +143,17 @@ fn a_papers_machine_is_what_its_claims_are_judged_on() {
     assert_eq!(claim.extended.measured, own.extended.measured, "the scenario's own machine is as before");
     assert_ne!(claim.published.measured, own.published.measured);
     let page = markdown(&Verdicts { command: "leeward verdicts".into(), scenarios: vec![judged] });
-    assert!(page.contains("as far as the paper has measured it (`server.costs.send=20us`)"), "{page}");
-    assert!(page.contains("on the scenario's own machine |") && page.contains("hang on which: `in-time`"), "{page}");
+    assert!(page.contains("with the values that the paper reports (`server.costs.send=20us`)"), "{page}");
+    assert!(
+        page.contains("on the scenario's own machine |") && page.contains("depend on the machine: `in-time`"),
+        "{page}"
+    );
 }
 
 /// Capacity depends only on the costs: it differs in the worlds that change a cost, and in no
 /// other.
 #[test]
-fn a_claim_flips_in_the_worlds_that_it_hangs_on() {
+fn a_claim_flips_only_under_perturbations_that_affect_it() {
     let claim = "[[claim]]\nid = \"capacity\"\ntext = \"Capacity\"\npaper = \"850k\"\nmeasure = \"capacity_rps{none} / 1000\"\nmin = 848\nmax = 852\n";
     let text = SMALL.text.replace("200ms", "1ms").replace("300ms", "3ms");
     let text = text.split("[[claim]]").next().unwrap().to_string() + claim;
@@ -184,7 +187,7 @@ fn a_claim_flips_in_the_worlds_that_it_hangs_on() {
 }
 
 #[test]
-fn a_claim_that_was_judged_before_learns_its_bounds_and_the_table_says_where_additions_help() {
+fn stored_claims_get_bounds_and_the_table_shows_gains_by_additions() {
     let data = std::fs::read_to_string(docs().join("verdicts.json")).unwrap();
     let mut verdicts: Verdicts = serde_json::from_str(&data).unwrap();
     verdicts.scenarios.retain(|judged| judged.id == "bw-aggressiveness");
@@ -226,7 +229,7 @@ fn a_scenario_with_a_panel_is_judged_with_its_curves() {
 }
 
 #[test]
-fn every_figure_is_drawn_or_says_why_not() {
+fn every_figure_is_drawn_or_has_a_reason() {
     let notes = figure_notes();
     assert_eq!(notes.len(), figures().len());
     let drawn: Vec<&str> =
@@ -238,7 +241,7 @@ fn every_figure_is_drawn_or_says_why_not() {
 }
 
 #[test]
-fn a_planted_change_of_a_law_flips_a_verdict() {
+fn a_defective_pool_law_flips_a_verdict() {
     let before = judge(&SMALL, &leeward_controllers::builtin(), 3);
     assert!(before.claims.iter().all(|claim| claim.verdict() == Verdict::Reproduced), "{:?}", before.claims);
     let written = Expectations::from_verdicts(std::slice::from_ref(&before), &extent(3));
@@ -250,7 +253,7 @@ fn a_planted_change_of_a_law_flips_a_verdict() {
 
 /// Nothing is in time without control: the ratio is infinite for every seed, and counts.
 #[test]
-fn infinite_ratios_count() {
+fn infinite_ratios_are_judged() {
     let judged = judge(&SMALL, &leeward_controllers::builtin(), 3);
     let claim = judged.claims.iter().find(|claim| claim.published.id == "over-none").unwrap();
     assert_eq!((claim.verdict(), claim.published.value), (Verdict::Reproduced, None), "{claim:?}");
@@ -312,7 +315,7 @@ fn the_table_of_verdicts_is_up_to_date() {
 
 /// The page of the worlds matches its data, and its columns are today's worlds.
 #[test]
-fn the_table_of_worlds_is_up_to_date() {
+fn the_table_of_perturbations_is_up_to_date() {
     let data = std::fs::read_to_string(docs().join("sensitivity.json")).unwrap();
     let kept: Sensitivity = serde_json::from_str(&data).unwrap();
     let page = std::fs::read_to_string(docs().join("sensitivity.md")).unwrap();

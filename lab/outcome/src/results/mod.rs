@@ -118,6 +118,21 @@ pub struct Claim {
     /// Reason of a failure, or observed difference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// When the variants that the claim compares had settled, a row per variant; empty for results
+    /// of older versions, and of the real plant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settling: Vec<Settling>,
+}
+
+/// When the runs of a variant had settled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settling {
+    /// The variant.
+    pub label: String,
+    /// Whether all its runs had settled when their measurement began.
+    pub settled: bool,
+    /// Start of the measurement of the run that took longest, s.
+    pub after_s: f64,
 }
 
 /// Whether a claim holds.
@@ -128,7 +143,7 @@ pub enum Verdict {
     Reproduced,
     /// The measurement is not accepted.
     NotReproduced,
-    /// The seeds' interval reaches across an accepted bound.
+    /// The seeds' interval reaches across an accepted bound, or a run had not settled.
     Undecided,
     /// This run did not measure the claim (another plant, or a point left out by `--quick`).
     NotApplicable,

@@ -98,6 +98,17 @@ table! {
         offered: u64, Count "Offered";
         /// Unfinished requests at the end of the run.
         unfinished: u64, Count "Unfinished";
+        /// Whether the run was stationary from the start of the measurement on; absent if nothing
+        /// observed it.
+        settled: Option<bool>, Name "Settled";
+        /// Start of the measurement, s.
+        settled_s: Option<f64>, Seconds "Measured from";
+        /// Length of the measurement, s.
+        #[serde(default)]
+        measured_s: f64, Seconds "Measured for";
+        /// Half-width of the 95 % confidence interval of goodput within the run, over goodput;
+        /// absent if the run was too short to tell.
+        goodput_error: Option<f64>, Share "Error of goodput";
         /// Network round trip without queueing, µs.
         #[serde(default)]
         rtt_us: f64, Micros "Round trip";

@@ -97,8 +97,8 @@ impl<'a> Chart<'a> {
     fn omission_note(&self, count: usize) -> String {
         let values = if count == 1 { "value is" } else { "values are" };
         let reason = match (self.x_spacing, self.y_spacing) {
-            (Spacing::Linear, Spacing::Linear) => "no finite number",
-            _ => "zero or no number, for which a logarithmic axis has no place",
+            (Spacing::Linear, Spacing::Linear) => "not finite",
+            _ => "zero or not finite, which a logarithmic axis cannot show",
         };
         format!("{} {values} not shown: {reason}.", fields::grouped(count as f64, 0))
     }

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_of_nothing_still_has_an_axis() {
+    fn an_empty_domain_still_has_an_axis() {
         for spacing in [Spacing::Linear, Spacing::Log] {
             for values in [vec![], vec![0.0], vec![-5.0], vec![f64::NAN], vec![1e15], vec![1e-300]] {
                 for scale in [

@@ -42,7 +42,7 @@ fn a_time_series_shows_demand_and_shifts() {
 }
 
 #[test]
-fn a_page_needs_nothing_from_elsewhere() {
+fn a_page_loads_no_external_resources() {
     for results in [samples::overall(), samples::shift()] {
         let page = render(&results);
         for foreign in ["http://", "https://", "src=\"", "@import", "url("] {

@@ -18,6 +18,7 @@ fn verdicts() -> Verdicts {
         accepted: "from 1.029 to 1.086x".into(),
         verdict: Verdict::Reproduced,
         note: String::new(),
+        settling: Vec::new(),
     };
     let sample = |x, median| Sample { x, median, low: median * 0.99, high: median * 1.01 };
     let stated = |x, y, says: &str| PaperValue { series: "Breakwater".into(), x, y, says: says.into() };
@@ -55,7 +56,7 @@ fn verdicts() -> Verdicts {
 }
 
 #[test]
-fn the_papers_numbers_lie_over_our_curves() {
+fn the_papers_numbers_are_drawn_over_the_measured_curves() {
     let notes = [
         FigureNote { figure: "Breakwater, Fig. 3".into(), scenarios: vec!["one".into()], reason: String::new() },
         FigureNote { figure: "Breakwater, Fig. 2".into(), scenarios: vec![], reason: "a diagram".into() },
@@ -66,7 +67,7 @@ fn the_papers_numbers_lie_over_our_curves() {
         "Demand, k/s",
         "the paper, Breakwater: 801k requests/s at 850k",
         "Not drawn: the curves are pictures.",
-        "the text's numbers over ours",
+        "numbers from the text, over our curves",
         "not available: a diagram",
         "On the scenario's own machine",
         "server.threads.preset=utune",
@@ -81,7 +82,7 @@ fn the_papers_numbers_lie_over_our_curves() {
 
 /// The axis's numbers are beside the figure, so a line's name must stay above it.
 #[test]
-fn a_lines_name_stays_over_the_figure() {
+fn the_label_of_a_line_stays_above_the_figure() {
     let mut left = verdicts();
     let panel = &mut left.scenarios[0].panels[0];
     panel.stated.retain(|stated| stated.y.is_none());
@@ -98,7 +99,7 @@ fn a_lines_name_stays_over_the_figure() {
 /// The hollow diamond is at the paper's numbers: above our point at the same demand if ours is
 /// lower.
 #[test]
-fn a_stated_point_is_drawn_to_the_curves_scale() {
+fn a_paper_value_is_drawn_on_the_scale_of_the_curves() {
     let mut lower = verdicts();
     lower.scenarios[0].panels[0].stated.truncate(1);
     lower.scenarios[0].panels[0].curves[0].samples[1].median = 500e3;

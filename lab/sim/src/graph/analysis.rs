@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diamond_is_visited_and_bounded_as_by_hand() {
+    fn visits_and_bounds_of_a_diamond_match_hand_calculation() {
         use CallOrder::{Parallel, Sequential};
         let diamond =
             [call(0, 1, 1, Parallel), call(0, 2, 2, Sequential), call(1, 3, 1, Parallel), call(2, 3, 1, Parallel)];
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_lost_services_are_named() {
+    fn cycles_and_unreachable_services_are_named() {
         let together = CallOrder::Parallel;
         let lost = graph(&[call(0, 1, 1, together), call(1, 2, 1, together)]).check().unwrap_err();
         assert_eq!(lost, (GraphPart::Service(3), "no request reaches `d`; accepted: a chain of calls from `a`".into()));

@@ -24,6 +24,8 @@ pub(super) enum Event {
     Tick(u32),
     /// The measurement begins.
     WarmedUp,
+    /// An observed window ends.
+    Observe,
     /// A window of the time series ends.
     Window,
 }

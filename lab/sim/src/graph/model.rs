@@ -246,7 +246,7 @@ pub fn topological_order(graph: &Graph) -> Result<Vec<usize>, (GraphPart, String
     match on_circle {
         Some(call) => {
             let (from, to) = (name(graph.calls[call].from), name(graph.calls[call].to));
-            Err((GraphPart::Call(call), format!("`{from}` calls `{to}` in a circle; accepted: calls that lead on")))
+            Err((GraphPart::Call(call), format!("`{from}` calls `{to}` in a circle; accepted: calls without circles")))
         }
         None => Ok(ordered),
     }

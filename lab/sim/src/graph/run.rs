@@ -10,7 +10,7 @@ use super::retry_budget::RetryBudget;
 use super::server::Server;
 use crate::SimError;
 use crate::audit::Audit;
-use crate::config::SimConfig;
+use crate::config::{MeasuredInterval, SimConfig};
 use crate::event_queue::{EventQueue, Lane};
 use crate::requests::{Request, RequestId};
 use crate::run_guard::RunGuard;
@@ -70,8 +70,8 @@ pub(super) struct ServiceStats {
 impl Run<'_> {
     /// Runs until the configured end.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
-        let end = Time::ZERO + self.config.duration;
-        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        self.event_queue.schedule(self.stats.interval().from, Event::WarmedUp);
+        self.event_queue.schedule(self.stats.next_observation(Time::ZERO), Event::Observe);
         if let Some(window) = self.config.window {
             self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
@@ -79,7 +79,7 @@ impl Run<'_> {
             self.event_queue.schedule(Time::ZERO + self.periods[service], Event::Tick(service as u32));
         }
         self.schedule_issue();
-        while let Some((now, event)) = self.event_queue.pop(end) {
+        while let Some((now, event)) = self.event_queue.pop(self.stats.interval().to) {
             self.now = now;
             self.events += 1;
             if self.guard.must_stop(now) {
@@ -87,7 +87,7 @@ impl Run<'_> {
             }
             self.handle(event);
         }
-        self.now = end;
+        self.now = self.stats.interval().to;
         Ok(self.end())
     }
 
@@ -110,7 +110,40 @@ impl Run<'_> {
             }
             Event::Tick(service) => self.tick(service as usize),
             Event::WarmedUp => self.stats.end_warmup(self.now),
+            Event::Observe => {
+                let (now, gauges) = (self.now, self.gauges());
+                if self.stats.observe(now, &gauges) {
+                    self.on_interval();
+                }
+                self.event_queue.schedule(self.stats.next_observation(now), Event::Observe);
+            }
             Event::Window => self.end_window(),
+        }
+    }
+
+    /// Gauges of the first service's controller.
+    fn gauges(&self) -> Gauges {
+        self.servers.first().map_or_else(Gauges::default, |server| server.halves.control.gauges())
+    }
+
+    /// Whether the measurement has begun.
+    pub(super) fn is_measured(&self) -> bool {
+        self.stats.interval().has_begun(self.now)
+    }
+
+    /// Follows a change of the measured interval.
+    fn on_interval(&mut self) {
+        let interval = self.stats.interval();
+        if interval == MeasuredInterval::UNDECIDED {
+            (self.used_cpu, self.wasted_cpu) = (CpuTime::default(), CpuTime::default());
+            self.servers.iter_mut().for_each(|server| server.cpu_time = 0);
+            for service in &mut self.service_stats {
+                (service.received, service.rejected) = (0, 0);
+                service.latency.clear();
+            }
+        }
+        if !interval.has_begun(self.now) {
+            self.event_queue.schedule(interval.from, Event::WarmedUp);
         }
     }
 
@@ -196,7 +229,7 @@ impl Run<'_> {
         let link = record.link;
         let state = &self.links[link as usize];
         let round_trip = self.now.since(record.sent);
-        if outcome == Outcome::Completed && self.now >= Time::ZERO + self.config.warmup {
+        if outcome == Outcome::Completed && self.is_measured() {
             let service = self.servers[state.to as usize].service as usize;
             self.service_stats[service].latency.record(round_trip);
         }
@@ -210,7 +243,7 @@ impl Run<'_> {
     pub(super) fn on_request_ended(&mut self, job: &Job, outcome: Outcome, local: Option<LocalReason>) {
         let request = as_request(job);
         let in_time = outcome == Outcome::Completed && self.now <= job.deadline;
-        if self.now >= Time::ZERO + self.config.warmup {
+        if self.is_measured() {
             self.used_cpu.add(job.cpu_time);
             if !in_time {
                 self.wasted_cpu.add(job.cpu_time);
@@ -226,7 +259,7 @@ impl Run<'_> {
     fn end_window(&mut self) {
         let delay = |server: &Server| server.packet_delay(self.now) + server.run_delay(self.now);
         let delay = self.servers.iter().map(delay).max().unwrap_or_default();
-        let gauges = self.servers.first().map_or_else(Gauges::default, |server| server.halves.control.gauges());
+        let gauges = self.gauges();
         self.stats.end_window(self.now, gauges, delay, None);
         if let Some(window) = self.config.window {
             self.event_queue.schedule(self.now + window, Event::Window);
@@ -238,7 +271,7 @@ impl Run<'_> {
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let cores: u64 =
             self.graph.services.iter().map(|service| u64::from(service.servers) * u64::from(service.cores)).sum();
-        let gauges = self.servers.first().map_or_else(Gauges::default, |server| server.halves.control.gauges());
+        let gauges = self.gauges();
         let unfinished = self.jobs.client_jobs();
         let mut report = self.stats.report(cores as u32, unfinished, gauges, self.events);
         self.audit

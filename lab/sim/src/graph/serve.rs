@@ -22,7 +22,7 @@ impl Run<'_> {
             self.stats.record_arrival(now);
             self.stats.record_receive(true);
         }
-        if now >= Time::ZERO + self.config.warmup {
+        if self.is_measured() {
             self.service_stats[self.servers[server].service as usize].received += 1;
         }
         if self.servers[server].requests.len() >= ServiceModel::MAX_QUEUED {
@@ -49,7 +49,7 @@ impl Run<'_> {
             }
         }
         let idles = self.servers[server].idles_despite_work();
-        self.audit.check(!idles, self.now, || "a core idles beside work".into());
+        self.audit.check(!idles, self.now, || "a core idles despite work".into());
     }
 
     /// A core receives a request.
@@ -149,9 +149,7 @@ impl Run<'_> {
         state.busy += 1;
         let cost = cost + std::mem::take(&mut state.debt);
         let end = self.now + cost;
-        let run_end = Time::ZERO + self.config.duration;
-        let measured = end.min(run_end).since(self.now.max(Time::ZERO + self.config.warmup));
-        state.cpu_time += u128::from(measured.0);
+        state.cpu_time += self.stats.interval().part(self.now, end);
         let spent = &mut self.jobs[id].cpu_time;
         let spent_here = if state.groups.is_empty() { &mut spent.last } else { &mut spent.upstream };
         *spent_here += cost;
@@ -195,6 +193,7 @@ impl Run<'_> {
         self.release_all(id);
         let job = self.jobs[id];
         let permit = self.jobs.take_permit(id);
+        let is_measured = self.is_measured();
         let state = &mut self.servers[server];
         state.in_flight -= 1;
         match outcome {
@@ -214,7 +213,7 @@ impl Run<'_> {
                 self.stats.record_reject();
             }
         }
-        if outcome == Outcome::Rejected && self.now >= Time::ZERO + self.config.warmup {
+        if outcome == Outcome::Rejected && is_measured {
             self.service_stats[state.service as usize].rejected += 1;
         }
         self.event_queue.schedule_on(

@@ -339,7 +339,7 @@ impl Run<'_> {
     }
 
     pub(super) fn core_usage(&mut self, end: Time) -> Option<CoreUsage> {
-        let measured = end.since(Time::ZERO + self.config.warmup);
+        let measured = end.since(self.stats.interval().from);
         self.scheduler.as_mut().map(|scheduler| scheduler.report(end, measured))
     }
 }

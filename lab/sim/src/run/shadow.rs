@@ -48,7 +48,7 @@ impl ShadowMode {
         }
         if halves.control.gauges().credit_pool.is_some() {
             let message = format!(
-                "`{name}` gives credits, which bind its clients: a rehearsal is of controllers that refuse at the server"
+                "`{name}` gives credits, which limit its clients: shadow mode needs a controller that rejects at the server"
             );
             return Err(SimError::Config(message));
         }

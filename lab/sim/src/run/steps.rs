@@ -6,7 +6,7 @@
 
 use super::Run;
 use crate::audit::Audit;
-use crate::config::{LockKind, LockPolicy, SimConfig, SlowPeriod};
+use crate::config::{LockKind, LockPolicy, MeasuredInterval, SimConfig, SlowPeriod};
 use crate::event::Event;
 use crate::locks::{Locks, Waiter};
 use crate::requests::RequestId;
@@ -93,7 +93,7 @@ impl StepRunner {
             application: config.application.clone(),
             kind: config.locks.kind,
             acquire: config.locks.acquire,
-            locks: Locks::new(&config.application.locks, config.warmup, config.duration),
+            locks: Locks::new(&config.application.locks, MeasuredInterval::of(config)),
             slow: config.server.slow,
             send: config.server.costs.send,
             progress: Vec::new(),
@@ -311,6 +311,11 @@ impl StepRunner {
     pub(super) fn on_departure(&mut self, request: RequestId) -> bool {
         let state = std::mem::replace(&mut self.progress[request.slot()].state, State::Done);
         state == State::Rejected
+    }
+
+    /// Changes the measured interval.
+    pub(super) fn set_interval(&mut self, interval: MeasuredInterval) {
+        self.locks.set_interval(interval);
     }
 
     /// Checks that the locks and the requests agree on holders and waiters.

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_a_check_apart_and_sweeps_repeat() {
+    fn queue_checks_are_evenly_spaced_and_sweeps_repeat() {
         let search = Search { since: Time(1_000), ..Search::new() };
         let check = Nanos(100);
         let sees = |queue, now| search.discovery_time(StealPolicy::InOrder, check, (0, queue, 4), Time(0), Time(now)).0;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_seen_a_look_after_it_goes_up() {
+    fn a_flag_is_seen_at_the_next_check() {
         let search = Search { since: Time(1_000), ..Search::new() };
         let sees = |head, now| {
             search.discovery_time(StealPolicy::Flagged(Nanos(500)), Nanos(100), (0, 2, 4), Time(head), Time(now)).0

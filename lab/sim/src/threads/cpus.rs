@@ -92,7 +92,7 @@ pub(super) struct Cpus {
 const NO_THREAD: ThreadId = ThreadId::MAX;
 
 impl Cpus {
-    pub(super) fn new(count: u32, costs: &ThreadCosts, warmup: Nanos, seed: u64) -> Self {
+    pub(super) fn new(count: u32, costs: &ThreadCosts, measured_from: Time, seed: u64) -> Self {
         let cpu = || Cpu {
             phase: Phase::Idle,
             queue: VecDeque::new(),
@@ -109,9 +109,16 @@ impl Cpus {
             queued: 0,
             costs: costs.clone(),
             rng: Rng::new(seed, Purpose::Wakes),
-            measured_from: Time::ZERO + warmup,
+            measured_from,
             accounting: CpuAccounting::default(),
         }
+    }
+
+    /// Changes the start of the measurement. What was measured before is removed.
+    pub(super) fn measure_from(&mut self, from: Time) {
+        self.measured_from = from;
+        let CpuAccounting { busy, charged, spun, .. } = self.accounting;
+        self.accounting = CpuAccounting { busy, charged, spun, ..CpuAccounting::default() };
     }
 
     /// Adds a sleeping thread. It has never run, so its number determines its CPU.

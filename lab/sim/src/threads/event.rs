@@ -43,6 +43,8 @@ pub(super) enum Event {
     Tick,
     /// The measurement begins.
     WarmedUp,
+    /// An observed window ends.
+    Observe,
     /// A window of the time series ends.
     Window,
 }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiters_follow_each_other_and_pay_for_the_line() {
+    fn waiters_queue_and_pay_for_cache_line_transfers() {
         let mut lock = Lock::default();
         let (hold, line) = (Nanos(100), Nanos(10));
         let mut take = |now| lock.acquire(Time(now), hold, line, 0, Nanos::ZERO).0;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn pollers_delay_by_a_look_and_their_lines() {
+    fn pollers_add_a_poll_and_their_cache_line_transfers() {
         let mut lock = Lock::default();
         assert_eq!(lock.acquire(Time(0), Nanos(100), Nanos(10), 3, Nanos(40)).0, 40 + 30 + 100);
     }

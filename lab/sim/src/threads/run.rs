@@ -15,7 +15,7 @@ use super::second_call_state::SecondCallState;
 use super::thread_pool::{Plan, Thread, ThreadState, ThreadStep};
 use crate::SimError;
 use crate::audit::Audit;
-use crate::config::SimConfig;
+use crate::config::{MeasuredInterval, SimConfig};
 use crate::event_queue::EventQueue;
 use crate::run_guard::RunGuard;
 use crate::stats::Stats;
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
             now: Time::ZERO,
             event_queue: EventQueue::new(),
             arrivals: ArrivalStream::new(&config.workload, config.seed),
-            cpus: Cpus::new(tier.cpus, &tier.costs, config.warmup, config.seed),
+            cpus: Cpus::new(tier.cpus, &tier.costs, MeasuredInterval::of(config).from, config.seed),
             threads: Vec::new(),
             parked: Vec::new(),
             helpers: Vec::new(),
@@ -123,8 +123,8 @@ impl<'a> Run<'a> {
 
     /// Runs until the configured end.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
-        let end = Time::ZERO + self.config.duration;
-        self.event_queue.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        self.event_queue.schedule(self.stats.interval().from, Event::WarmedUp);
+        self.event_queue.schedule(self.stats.next_observation(Time::ZERO), Event::Observe);
         if let Some(window) = self.config.window {
             self.event_queue.schedule(Time::ZERO + window, Event::Window);
         }
@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
             self.event_queue.schedule(Time::ZERO + admission.period, Event::Control);
         }
         self.schedule_issue();
-        while let Some((now, event)) = self.event_queue.pop(end) {
+        while let Some((now, event)) = self.event_queue.pop(self.stats.interval().to) {
             self.now = now;
             self.events += 1;
             if self.guard.must_stop(now) {
@@ -145,9 +145,9 @@ impl<'a> Run<'a> {
             if self.governor.as_ref().is_some_and(Governor::needs_blocking_decision) {
                 self.ask_policy();
             }
-            self.audit.check(!self.cpus.idles_beside_work(), now, || "a CPU idles beside a runnable thread".into());
+            self.audit.check(!self.cpus.idles_beside_work(), now, || "a CPU idles despite a runnable thread".into());
         }
-        self.now = end;
+        self.now = self.stats.interval().to;
         Ok(self.end())
     }
 
@@ -180,7 +180,23 @@ impl<'a> Run<'a> {
                 self.contended_before = self.contended();
                 self.second_calls.end_warmup();
             }
+            Event::Observe => {
+                let (now, gauges) = (self.now, self.gauges());
+                if self.stats.observe(now, &gauges) {
+                    self.on_interval();
+                }
+                self.event_queue.schedule(self.stats.next_observation(now), Event::Observe);
+            }
             Event::Window => self.end_window(),
+        }
+    }
+
+    /// Follows a change of the measured interval.
+    fn on_interval(&mut self) {
+        let interval = self.stats.interval();
+        if !interval.has_begun(self.now) {
+            self.cpus.measure_from(interval.from);
+            self.event_queue.schedule(interval.from, Event::WarmedUp);
         }
     }
 

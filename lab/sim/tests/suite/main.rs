@@ -21,6 +21,7 @@ mod recovery;
 mod replay;
 mod replicas;
 mod second_calls;
+mod settling;
 mod shadow;
 mod signals;
 mod snapshots;

@@ -47,6 +47,7 @@ fn claim(id: &str, text: &str, numbers: [&str; 3], verdict: Verdict, note: &str)
         accepted: numbers[2].into(),
         verdict,
         note: note.into(),
+        settling: Vec::new(),
     }
 }
 

@@ -113,6 +113,7 @@ fn draw_config(dice: &mut ScenarioRng, seed: u64) -> SimConfig {
         },
         warmup: duration / 4,
         duration,
+        stopping: None,
         window: Some(duration / 10),
         fine_window: Some(duration / 100),
         seed,

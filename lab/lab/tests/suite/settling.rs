@@ -1,0 +1,92 @@
+//! Scenarios settle under one rule, quick and in full; a warm-up that is too short shows.
+
+use leeward_lab::results::{Results, Verdict};
+use leeward_lab::run::{Options, run};
+use leeward_lab::{Scenario, builtin_scenarios};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Scenarios whose runs have fixed times: the demand or the machine changes at stated times, they
+/// draw time series, or they are made for the real plant.
+const FIXED: [&str; 21] = [
+    "bw-shift",
+    "bw-today-shift",
+    "ca-collapse",
+    "ca-ramp",
+    "edge-burst",
+    "edge-shift",
+    "hidden-downstream",
+    "lk-memcached-usr",
+    "lk-memcached-var",
+    "lk-search",
+    "mt-flash",
+    "mt-flash-async",
+    "mt-lockin",
+    "mt-nine",
+    "mt-switch",
+    "mt-twin",
+    "real-disk",
+    "real-grid",
+    "real-mismatch",
+    "real-overall",
+    "real-spike",
+];
+
+#[test]
+fn quick_runs_are_the_same_experiment() {
+    for builtin in builtin_scenarios() {
+        let (full, quick) =
+            (Scenario::builtin(builtin.id, &[], false).unwrap(), Scenario::builtin(builtin.id, &[], true).unwrap());
+        assert_eq!(full.run.settle.is_none(), FIXED.contains(&builtin.id), "{}", builtin.id);
+        assert_eq!(full.run.settle, quick.run.settle, "{}", builtin.id);
+        if full.run.settle.is_some() {
+            assert_eq!((full.run.warmup, full.run.duration), (quick.run.warmup, quick.run.duration), "{}", builtin.id);
+            assert!(full.run.precision < quick.run.precision, "{}", builtin.id);
+        }
+        assert_eq!(full.controllers, quick.controllers, "{}", builtin.id);
+        assert_eq!(full.kinds, quick.kinds, "{}", builtin.id);
+    }
+}
+
+/// SEDA's clients begin with a burst and need seconds to rise to their share.
+fn seda(run_section: &str) -> Results {
+    let text = format!(
+        r#"
+id = "rise"
+title = "Rise"
+[workload]
+service = "exp:100us"
+clients = 1000
+demand = ["2x"]
+[run]
+{run_section}
+seeds = 1
+[[controller]]
+name = "seda"
+[[controller]]
+name = "dagor"
+[[claim]]
+id = "more"
+text = "DAGOR has more"
+paper = "yes"
+measure = "goodput_rps{{dagor}} / goodput_rps{{seda}}"
+min = 1
+"#
+    );
+    let registry = leeward_lab::registry();
+    let scenario = Scenario::parse("rise.toml", &text, Path::new(""), &[], false, &registry).unwrap();
+    run(&scenario, &registry, &Options::default(), &|_| {}, &AtomicBool::new(false)).unwrap()
+}
+
+#[test]
+fn a_rival_with_a_short_warm_up_did_not_settle() {
+    for cut in ["warmup = \"2s\"\nduration = \"2300ms\"", "settle = \"1500ms\""] {
+        let results = seda(cut);
+        let settled: Vec<Option<bool>> = results.points.iter().map(|point| point.settled).collect();
+        assert_eq!(settled[0], Some(false), "{cut}: {:?}", results.points);
+        let claim = &results.claims[0];
+        assert_eq!(claim.verdict, Verdict::Undecided, "{cut}: {claim:?}");
+        let seda = claim.settling.iter().find(|side| side.label == "seda");
+        assert!(seda.is_some_and(|side| !side.settled), "{cut}: {claim:?}");
+    }
+}

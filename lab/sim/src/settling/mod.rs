@@ -1,0 +1,368 @@
+//! When a run has settled, and when it has measured enough.
+//!
+//! A run is observed in windows of equal width. The warm-up ends when MSER-5 finds that the initial
+//! transient lies in the first half of the windows, for goodput and for the controller's state
+//! (`mser`). The measurement ends when the confidence interval of the mean goodput is narrow enough
+//! by batch means (`batches`). If a series drifts during the measurement, the run had not settled:
+//! the measurement starts again.
+//!
+//! Contains no events: [`Settling`] receives windows and returns decisions, so that tests need no
+//! run.
+
+mod batches;
+mod mser;
+
+use crate::config::{Observation, StoppingRule};
+use batches::BatchMeans;
+use leeward_core::units::Time;
+use leeward_outcome::SettlingOutcome;
+
+/// Windows between two checks, as a share of the windows so far.
+const CHECK_GROWTH: f64 = 0.2;
+/// Goodput below this share of the offered rate has collapsed. What is left comes in bursts, so its
+/// changes and its half-width are judged against this share.
+const COLLAPSED: f64 = 0.1;
+
+/// Values of a run in one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct WindowSample {
+    /// Requests issued.
+    pub(crate) offered: f64,
+    /// Responses within the objective.
+    pub(crate) good: f64,
+    /// All responses.
+    pub(crate) completed: f64,
+    /// Requests that ended at their clients: expired, displaced or throttled.
+    pub(crate) at_clients: f64,
+    /// Requests that the server rejected.
+    pub(crate) rejected: f64,
+    /// Credits of the controller's pool at the window's end, if it has a pool.
+    pub(crate) pool: f64,
+}
+
+/// Share of the requests that the controller must hold back or reject for its pool to matter.
+const BINDING: f64 = 0.001;
+
+/// Change of goodput between two halves that counts as none, as a share of goodput.
+const GOODPUT_TOLERANCE: f64 = 0.005;
+/// Change of a collapsed goodput that counts as none, as a share of the offered rate.
+const COLLAPSED_TOLERANCE: f64 = 0.01;
+/// The same of the controller's state, as a share of its level. Goodput tells whether the state
+/// matters; the state only tells whether a ramp is in progress.
+const STATE_TOLERANCE: f64 = 0.2;
+
+/// A series that must be stationary.
+struct Series {
+    values: Vec<f64>,
+    /// Change of the mean that counts as none.
+    tolerance: f64,
+    is_state: bool,
+}
+
+/// Goodput, and the controller's state in the clients (what they hold back) and in the server (its
+/// pool).
+///
+/// A pool that holds nothing back may grow for minutes at a light load. It does not matter then.
+fn series(samples: &[WindowSample]) -> Vec<Series> {
+    let recent = &samples[samples.len() / 2..];
+    let mean = |of: fn(&WindowSample) -> f64| recent.iter().map(of).sum::<f64>() / recent.len().max(1) as f64;
+    let offered = mean(|sample| sample.offered);
+    let values = |of: fn(&WindowSample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
+    let state = |of: fn(&WindowSample) -> f64, floor: f64| Series {
+        values: values(of),
+        tolerance: STATE_TOLERANCE * mean(of).max(floor),
+        is_state: true,
+    };
+    let good = mean(|sample| sample.good);
+    let tolerance = if good < COLLAPSED * offered { COLLAPSED_TOLERANCE * offered } else { GOODPUT_TOLERANCE * good };
+    let goodput = Series { values: values(|sample| sample.good), tolerance, is_state: false };
+    let mut all = vec![goodput, state(|sample| sample.at_clients, COLLAPSED * offered)];
+    if mean(|sample| sample.at_clients + sample.rejected) >= BINDING * offered {
+        all.push(state(|sample| sample.pool, 0.0));
+    }
+    all
+}
+
+impl Series {
+    /// True if the mean differs between the halves of the values from `start` on.
+    fn drifts_from(&self, start: usize) -> bool {
+        batches::halves_differ(&self.values[start..], self.tolerance)
+    }
+
+    /// True if the transient ends in the first half. The state may wander afterwards, within its
+    /// tolerance.
+    fn is_settled(&self) -> bool {
+        let count = self.values.len();
+        let ends = mser::truncation(&self.values).is_some_and(|end| end * 2 <= count);
+        ends || (self.is_state && !self.drifts_from(count / 2))
+    }
+}
+
+/// A decision at the end of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing changes.
+    Continue,
+    /// The measurement begins at this time.
+    MeasureFrom(Time),
+    /// The run had not settled: discard the measurement, and continue to warm up.
+    Discard,
+    /// The run ends at this time.
+    EndAt(Time),
+}
+
+/// State of the warm-up and the measurement of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Settling {
+    rule: StoppingRule,
+    samples: Vec<WindowSample>,
+    phase: Phase,
+    /// Number of windows of the phase at which the next check is due.
+    next_check: usize,
+    /// Least number of measured windows. A discarded measurement was too short to tell a swing from
+    /// a drift, so the next one is longer.
+    least: usize,
+    outcome: SettlingOutcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    WarmingUp,
+    /// Index of the first window that is measured as a whole.
+    Measuring(usize),
+    Ended,
+}
+
+impl Settling {
+    pub(crate) fn new(rule: StoppingRule) -> Settling {
+        Settling {
+            rule,
+            samples: Vec::new(),
+            phase: Phase::WarmingUp,
+            next_check: rule.min_windows as usize,
+            least: rule.min_windows as usize,
+            outcome: SettlingOutcome::default(),
+        }
+    }
+
+    /// Takes the window that ends at `now`. A decision takes effect one window later, so that work
+    /// in progress at that time is counted exactly.
+    pub(crate) fn observe(&mut self, now: Time, sample: WindowSample) -> Decision {
+        self.samples.push(sample);
+        match self.rule.observation {
+            Observation::FixedTimes { .. } => Decision::Continue,
+            Observation::Adaptive => self.decide(now),
+        }
+    }
+
+    fn decide(&mut self, now: Time) -> Decision {
+        let count = self.samples.len();
+        let next = now + self.rule.window;
+        match self.phase {
+            Phase::WarmingUp => {
+                let is_late = next.since(Time::ZERO) >= self.rule.settle_within;
+                if count < self.next_check && !is_late {
+                    return Decision::Continue;
+                }
+                self.outcome.settled = is_settled(&self.samples);
+                if !self.outcome.settled && !is_late {
+                    self.next_check = count + growth(count);
+                    return Decision::Continue;
+                }
+                self.phase = Phase::Measuring(count + 1);
+                self.next_check = self.least;
+                self.outcome.from = next.since(Time::ZERO);
+                Decision::MeasureFrom(next)
+            }
+            Phase::Measuring(first) => self.decide_measuring(now, first),
+            Phase::Ended => Decision::Continue,
+        }
+    }
+
+    fn decide_measuring(&mut self, now: Time, first: usize) -> Decision {
+        let next = now + self.rule.window;
+        let measured = self.samples.get(first..).unwrap_or_default();
+        let is_last = next.since(Time::ZERO).saturating_sub(self.outcome.from) >= self.rule.measure_within;
+        if measured.len() < self.next_check && !is_last {
+            return Decision::Continue;
+        }
+        let drifts = drifts(measured);
+        let may_restart = next.since(Time::ZERO) < self.rule.settle_within;
+        if drifts && may_restart {
+            self.phase = Phase::WarmingUp;
+            self.least *= 2;
+            self.next_check = self.samples.len() + growth(self.samples.len());
+            return Decision::Discard;
+        }
+        let half_width = relative_half_width(measured);
+        let responses: f64 = measured.iter().map(|sample| sample.completed).sum();
+        let is_precise = half_width.is_some_and(|width| width <= self.rule.precision);
+        let is_enough = responses >= f64::from(self.rule.min_responses) && (is_precise || !self.outcome.settled);
+        if !(is_enough || is_last || drifts) {
+            self.next_check = measured.len() + growth(measured.len());
+            return Decision::Continue;
+        }
+        self.outcome.settled &= !drifts;
+        self.outcome.half_width = half_width;
+        self.phase = Phase::Ended;
+        Decision::EndAt(next)
+    }
+
+    /// The outcome, at the end of the run.
+    pub(crate) fn outcome(&self) -> SettlingOutcome {
+        let Observation::FixedTimes { measured_from, until } = self.rule.observation else { return self.outcome };
+        let windows = (until.0 / self.rule.window.0.max(1)) as usize;
+        let samples = &self.samples[..windows.min(self.samples.len())];
+        let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(samples.len());
+        let second_half = &samples[samples.len() / 2..];
+        SettlingOutcome {
+            settled: !drifts(second_half),
+            from: measured_from,
+            half_width: relative_half_width(&samples[first..]),
+        }
+    }
+}
+
+fn growth(count: usize) -> usize {
+    ((count as f64 * CHECK_GROWTH) as usize).max(mser::BATCH)
+}
+
+/// True if the transient of each series ends in the first half.
+fn is_settled(samples: &[WindowSample]) -> bool {
+    series(samples).iter().all(Series::is_settled)
+}
+
+/// True if the mean of a series differs between the halves of `samples`.
+fn drifts(samples: &[WindowSample]) -> bool {
+    series(samples).iter().any(|series| series.drifts_from(0))
+}
+
+/// Half-width of the 95 % confidence interval of the mean goodput, over the mean; `None` with too
+/// few windows, or if the batches still depend on each other.
+///
+/// Below capacity goodput follows the arrivals. Their noise is the same for all controllers, because
+/// all meet the same arrivals, so there the share of the offered requests counts.
+fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
+    let sum = |of: fn(&WindowSample) -> f64| samples.iter().map(of).sum::<f64>();
+    let share = sum(|sample| sample.good) / sum(|sample| sample.offered).max(1.0);
+    let good: Vec<f64> = samples.iter().map(|sample| sample.good).collect();
+    let residual: Vec<f64> = samples.iter().map(|sample| sample.good - share * sample.offered).collect();
+    let level = (good.iter().sum::<f64>() / good.len().max(1) as f64).max(floor(samples));
+    if level <= 0.0 {
+        return (!good.is_empty()).then_some(0.0);
+    }
+    let widths = [good, residual].map(|series| {
+        let means = BatchMeans::of(&series)?;
+        (!means.is_correlated).then_some(means.half_width / level)
+    });
+    widths.into_iter().flatten().reduce(f64::min)
+}
+
+/// Rate per window below which goodput has collapsed.
+fn floor(samples: &[WindowSample]) -> f64 {
+    COLLAPSED * samples.iter().map(|sample| sample.offered).sum::<f64>() / samples.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::units::Nanos;
+    use leeward_workload::rng::{Purpose, Rng};
+
+    const WINDOW: Nanos = Nanos::from_millis(10);
+
+    fn rule() -> StoppingRule {
+        StoppingRule {
+            observation: Observation::Adaptive,
+            window: WINDOW,
+            min_windows: 100,
+            settle_within: Nanos::from_secs(20),
+            measure_within: Nanos::from_secs(20),
+            precision: 0.01,
+            min_responses: 1_000,
+        }
+    }
+
+    /// Runs a series of goodput until its end; returns the outcome and the end.
+    fn play(rule: StoppingRule, goodput: impl Fn(f64) -> f64) -> (SettlingOutcome, Time) {
+        let mut settling = Settling::new(rule);
+        let mut rng = Rng::new(1, Purpose::Service);
+        let mut end = Time::NEVER;
+        let mut now = Time::ZERO;
+        while now < end {
+            now += WINDOW;
+            let noise = 1.0 + 0.1 * (rng.unit() - 0.5);
+            let good = goodput(now.0 as f64 / 1e9) * noise;
+            let sample = WindowSample { offered: 2_000.0, good, completed: good, ..WindowSample::default() };
+            if let Decision::EndAt(at) = settling.observe(now, sample) {
+                end = at;
+            }
+            assert!(now.0 < 100_000_000_000, "the run does not end");
+        }
+        (settling.outcome(), end)
+    }
+
+    #[test]
+    fn a_steady_run_is_measured_after_the_least_warm_up() {
+        let (outcome, end) = play(rule(), |_| 1_000.0);
+        assert!(outcome.settled, "{outcome:?}");
+        assert_eq!(outcome.from, WINDOW * 101);
+        assert!(outcome.half_width.unwrap() <= 0.01);
+        assert!(end.0 < 4_000_000_000, "{end:?}");
+    }
+
+    #[test]
+    fn a_rise_of_seconds_is_not_measured() {
+        let rise = |at: f64| 1_000.0 * (0.1 + 0.9 * (at / 4.0).min(1.0));
+        let (outcome, _) = play(rule(), rise);
+        assert!(outcome.settled && outcome.from >= Nanos::from_secs(4), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_plateau_before_a_rise_is_measured_again() {
+        let plateau = |at: f64| if at < 1.7 { 400.0 } else { 400.0 + 600.0 * ((at - 1.7) / 2.0).min(1.0) };
+        let (outcome, _) = play(rule(), plateau);
+        assert!(outcome.settled && outcome.from >= Nanos::from_secs(3), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_run_that_still_rises_at_the_bound_did_not_settle() {
+        let (outcome, end) = play(StoppingRule { settle_within: Nanos::from_secs(2), ..rule() }, |at| at * 100.0);
+        assert!(!outcome.settled, "{outcome:?}");
+        assert!(end.0 <= 4_000_000_000, "{end:?}");
+    }
+
+    #[test]
+    fn no_goodput_is_settled() {
+        let (outcome, _) = play(StoppingRule { min_responses: 0, ..rule() }, |_| 0.0);
+        assert!(outcome.settled && outcome.half_width == Some(0.0), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_measurement_is_at_most_as_long_as_its_bound() {
+        // Goodput swings with a period as long as the measurement.
+        let swing = |at: f64| 1_000.0 + 300.0 * (at * std::f64::consts::PI).sin();
+        let (outcome, end) = play(StoppingRule { measure_within: Nanos::from_secs(5), ..rule() }, swing);
+        assert!(end.since(Time::ZERO + outcome.from) <= Nanos::from_secs(5) + WINDOW, "{outcome:?} {end:?}");
+    }
+
+    #[test]
+    fn fixed_times_are_judged_by_the_second_half_of_the_run() {
+        let fixed = |until: u64| StoppingRule {
+            observation: Observation::FixedTimes { measured_from: Nanos::from_secs(1), until: Nanos::from_secs(until) },
+            ..rule()
+        };
+        let judge = |until: u64, goodput: fn(f64) -> f64| {
+            let mut settling = Settling::new(fixed(until));
+            for index in 1..=until * 100 {
+                let good = goodput(index as f64 / 100.0);
+                let sample = WindowSample { offered: 2_000.0, good, completed: good, ..WindowSample::default() };
+                assert_eq!(settling.observe(Time::ZERO + WINDOW * index, sample), Decision::Continue);
+            }
+            settling.outcome()
+        };
+        assert!(judge(4, |_| 1_000.0).settled);
+        assert!(judge(4, |at| if at < 1.5 { 100.0 } else { 1_000.0 }).settled);
+        assert!(!judge(4, |at| at * 100.0).settled);
+    }
+}
