@@ -63,14 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_keep_their_kind() {
+    fn parameters_are_parsed_by_type() {
         assert_eq!(parse_raw("64"), RawParam::Integer(64));
         assert_eq!(parse_raw("0.02"), RawParam::Number(0.02));
         assert_eq!(parse_raw("80us"), RawParam::Text("80us".into()));
     }
 
     #[test]
-    fn a_span_has_a_unit_and_is_not_zero() {
+    fn a_duration_needs_a_unit_and_is_not_zero() {
         assert_eq!(parse_span("--slo", "200us").unwrap(), Nanos::from_micros(200));
         assert!(parse_span("--slo", "200").unwrap_err().to_string().contains("--slo"));
         assert!(parse_span("--slo", "0us").is_err());

@@ -18,8 +18,8 @@ use crate::commands::{
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Overload control: run the experiments of the papers in simulation, compare controllers, serve
-/// under one.
+/// Overload control: run the papers' experiments in simulation, compare controllers, and serve with
+/// one.
 #[derive(Debug, Parser)]
 #[command(name = "leeward", version, max_term_width = 100, after_help = START)]
 pub(crate) struct Args {
@@ -29,18 +29,18 @@ pub(crate) struct Args {
 
 const START: &str = "\
 Start here:
-  leeward demo                     overload on this machine, shown while it happens
-  leeward list                     what there is to run
-  leeward run bw-overall --quick   a first result, and a report to look at
-  leeward help run                 everything about running
+  leeward demo                     an overload on this machine, in a live view
+  leeward list                     the scenarios and controllers
+  leeward run bw-overall --quick   a first result, with a report
+  leeward help run                 all options of a run
 
-Ctrl-C, SIGTERM or SIGHUP ends a command in order; again, more than 500 ms later, at once.
-What draws on a terminal ends when the terminal does.
+Ctrl-C, SIGTERM or SIGHUP stops a command cleanly; again, more than 500 ms later, at once.
+A live view ends when its terminal closes.
 
 Exit codes:
-  0    done
-  1    what it met is wrong: nobody listens, another protocol answers, a peer goes away, a disk is full
-  2    what was asked is wrong: a bad value, a file that is missing or of another kind, a folder in its place
+  0    success
+  1    run-time error: no server listens, another protocol answers, a peer disconnects, a full disk
+  2    wrong input: a bad value, a file that is missing or of another kind, a folder in its place
   3    the load generator was too late to measure
   130  interrupted by Ctrl-C, SIGTERM or SIGHUP";
 
@@ -175,7 +175,7 @@ pub(crate) fn report_clap_error(error: &clap::Error) -> Result<(), Failure> {
         // Prints with colours if the terminal supports them.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().or_else(stdout::ignore_broken_pipe),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Err(Failure::Input(anyhow!("no command; `leeward --help` shows what there is")))
+            Err(Failure::Input(anyhow!("no command; `leeward --help` lists the commands")))
         }
         _ => Err(Failure::Input(anyhow!(first_paragraph(&text.to_string())))),
     }
@@ -192,7 +192,7 @@ fn report_missing_compiler(name: &str, missing: MissingCompiler) -> Result<(), F
     command.build();
     let Some(command) = command.find_subcommand_mut(name) else { return Err(Failure::Runtime(anyhow!("no `{name}`"))) };
     stdout::print(&command.render_long_help().to_string())?;
-    let _ = writeln!(std::io::stderr(), "note: this is `leeward {name}`'s own help, for {error}");
+    let _ = writeln!(std::io::stderr(), "note: this is the help of `leeward {name}` itself, because {error}");
     Ok(())
 }
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_fit_in_a_line() {
+    fn command_line_errors_are_one_line() {
         let check = |line: &str, expected: &str| {
             let refused = Args::try_parse_from(line.split(' ')).unwrap_err();
             let message = report_clap_error(&refused).unwrap_err().to_string();

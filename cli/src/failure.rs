@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_of_another_kind_is_wrong_input() {
+    fn file_errors_are_split_into_input_and_runtime_errors() {
         let check = |kind: ErrorKind, is_input: bool| {
             let failure = file_failure(anyhow::Error::new(io::Error::from(kind)).context("reading a.rec"));
             assert_eq!(matches!(failure, Failure::Input(_)), is_input, "{kind}");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_is_said_once() {
+    fn each_cause_is_printed_once() {
         let cause = || std::io::Error::other("no such file");
         let check = |error: anyhow::Error, expected: &str| assert_eq!(Failure::Input(error).to_string(), expected);
         check(anyhow::Error::new(RepeatingError(cause())), "a.txt: no such file");

@@ -68,7 +68,7 @@ impl Interrupt {
         if self.stop_mode == StopMode::Prompt {
             let finishing = Arc::clone(&self.is_finishing);
             // Without a thread the command ends when it next checks the flag.
-            let _ = thread::Builder::new().name("leaving".into()).spawn(move || {
+            let _ = thread::Builder::new().name("exit-timeout".into()).spawn(move || {
                 thread::sleep(EXIT_TIMEOUT);
                 if !finishing.load(Ordering::SeqCst) {
                     exit(StopMode::Prompt);
@@ -101,7 +101,7 @@ fn exit(mode: StopMode) -> ! {
     match mode {
         StopMode::Prompt => _ = Failure::Interrupted.report(),
         StopMode::Graceful => {
-            _ = writeln!(std::io::stderr(), "error: interrupted twice; what was under way is lost");
+            _ = writeln!(std::io::stderr(), "error: interrupted twice; unfinished work is lost");
         }
     }
     std::process::exit(130);

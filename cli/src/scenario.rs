@@ -15,19 +15,19 @@ pub(crate) const SEED_MAX: u64 = (1 << 53) - 1;
 /// Arguments that say what to run, for all commands that run something.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ScenarioArgs {
-    /// A scenario's id (see `leeward list`), the path of a .toml file, or a scene of the league
-    /// such as random-91
+    /// Id of a scenario (see `leeward list`), path of a .toml file, or a random scenario such as
+    /// random-91
     pub(crate) scenario: String,
     /// Base seed: the n-th run of each point adds n
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     pub(crate) seed: u64,
-    /// Fewer and shorter points, as the scenario's `quick` section says
+    /// Run fewer and shorter points, as the scenario's `quick` section defines
     #[arg(long)]
     pub(crate) quick: bool,
     /// Change one value of the scenario, such as run.seeds=5; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) overrides: Vec<String>,
-    /// Simulate the machine of this file, as `leeward calibrate` writes it
+    /// Simulate the machine that this file describes; `leeward calibrate` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<PathBuf>,
     /// Threads to run on; by default one per CPU
@@ -99,7 +99,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn near_names_are_suggested() {
+    fn similar_names_are_suggested() {
         let names = ["bw-overall", "bw-shift"];
         assert_eq!(nearest("bw-ovrall", &names), Some("bw-overall"));
         assert_eq!(nearest("bwshift", &names), Some("bw-shift"));

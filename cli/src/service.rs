@@ -54,9 +54,9 @@ impl ServiceArgs {
                 let refused =
                     other.arguments().iter().filter(|argument| argument.unsupported == UnsupportedPolicy::Refused);
                 let flags: Vec<String> = refused.map(|argument| format!("--{}", argument.name)).collect();
-                let are = if flags.len() == 1 { "is" } else { "are" };
+                let belong = if flags.len() == 1 { "belongs" } else { "belong" };
                 let (flags, other, name) = (flags.join(" and "), other.name(), self.name());
-                return Err(Failure::Input(anyhow!("{flags} {are} of --service {other}, and this is {name}")));
+                return Err(Failure::Input(anyhow!("{flags} {belong} to --service {other}, not to {name}")));
             }
         }
         Ok(())
@@ -74,7 +74,7 @@ impl ServiceArgs {
             let flag = argument.name;
             let takes = |case: &&dyn ServiceDefinition| case.arguments().iter().any(|of| of.name == flag);
             let owners: Vec<&str> = catalogue.services().filter(takes).map(ServiceDefinition::name).collect();
-            format!("--{flag} is of --service {}, and this is {name}: it is not used", owners.join(" and "))
+            format!("--{flag} belongs to --service {}, and has no effect on {name}", owners.join(" and "))
         };
         catalogue.arguments().iter().filter(is_unused).map(message).collect()
     }
@@ -112,7 +112,7 @@ impl clap::Args for ServiceArgs {
         let service = Arg::new(SERVICE)
             .long(SERVICE)
             .value_name("SERVICE")
-            .help("What requests do")
+            .help("Service: the work that requests do")
             .value_parser(PossibleValuesParser::new(names))
             .default_value(catalogue.names()[0]);
         catalogue
@@ -183,12 +183,12 @@ mod tests {
         };
         assert_eq!(
             refused("echo", "segments", Value::Count(2)).unwrap(),
-            "--corpus and --segments are of --service search, and this is echo"
+            "--corpus and --segments belong to --service search, not to echo"
         );
         let port = || Value::Text("127.0.0.1:0".into());
         assert_eq!(
             refused("synthetic", "memcached", port()).unwrap(),
-            "--memcached is of --service kv, and this is synthetic"
+            "--memcached belongs to --service kv, not to synthetic"
         );
         assert_eq!(refused("kv", "memcached", port()), None);
         assert_eq!(refused("echo", "segments", Value::Count(1)), None, "the default");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_not_used_are_told_of() {
+    fn unused_arguments_are_reported() {
         let catalogue = Catalogue::builtin();
         let unused = |service: &str, memory: Option<&str>| {
             let mut values = Values::defaults(catalogue.arguments());
@@ -207,7 +207,7 @@ mod tests {
         };
         assert_eq!(
             unused("echo", Some("1GB")),
-            ["--memory is of --service kv and router-leaf, and this is echo: it is not used"]
+            ["--memory belongs to --service kv and router-leaf, and has no effect on echo"]
         );
         assert!(unused("echo", None).is_empty() && unused("kv", Some("1GB")).is_empty());
     }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_ours_is_not_restored() {
+    fn a_terminal_that_was_not_taken_is_not_restored() {
         restore(); // would write to the test's terminal
         assert!(!is_taken());
     }

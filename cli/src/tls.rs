@@ -11,18 +11,17 @@ use crate::failure::Failure;
 /// Flags of a client's TLS.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TlsArgs {
-    /// Connect with TLS, and trust servers whose certificate these authorities have signed: a PEM
+    /// Connect with TLS, and trust servers with a certificate signed by the authorities in this PEM
     /// file (docs/tls.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Certificate to show to a server that wants one, in PEM, with those between it and its
-    /// authority
+    /// Client certificate for servers that require one, in PEM, with its intermediate certificates
     #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Private key of --tls-cert, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Name that the server's certificate must have, where it is not the host in ADDRESS
+    /// Name that the server's certificate must have, if it differs from the host in ADDRESS
     #[arg(long, value_name = "NAME", requires = "tls_ca")]
     pub(crate) tls_name: Option<String>,
 }

@@ -22,7 +22,7 @@ pub(crate) fn live_text(address: &str, before: &Statistics, now: &Statistics, si
     let text = text(address, before, now);
     let Some(NoAnswer { duration: lasts, reason: why }) = silence else { return text };
     let lasts = format_us(lasts.as_micros() as f64);
-    format!("No answer for {lasts}: {}\nWhat follows is as old as that.\n\n{text}", sanitize(why))
+    format!("No answer for {lasts}: {}\nThe statistics below are as old as that.\n\n{text}", sanitize(why))
 }
 
 /// Statistics of the time between `before` and `now`.
@@ -104,7 +104,7 @@ fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {
 fn shadow_rejections(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     let Some(foreseen) = now.foreseen else { return String::new() };
     let more = foreseen.saturating_sub(before.foreseen.unwrap_or(0));
-    format!("; a rehearsal, which would refuse {}/s more", rate(more as f64 / seconds))
+    format!("; shadow mode: {}/s more would be rejected", rate(more as f64 / seconds))
 }
 
 /// TLS handshakes of a server, and problems with its certificates.
@@ -133,7 +133,7 @@ fn datagrams(before: &Statistics, now: &Statistics, seconds: f64) -> Option<Stri
     let per_second = |index: usize| rate(counts(now)[index].saturating_sub(counts(before)[index]) as f64 / seconds);
     let [overflowed, retransmitted, duplicates] = [per_second(0), per_second(1), per_second(2)];
     let losses =
-        format!("{overflowed}/s lost for want of room, {retransmitted}/s sent again, {duplicates}/s came again");
+        format!("{overflowed}/s lost in full buffers, {retransmitted}/s retransmitted, {duplicates}/s duplicates");
     counts(now).iter().any(|count| *count > 0).then(|| format!("datagrams {losses}"))
 }
 
@@ -159,14 +159,14 @@ fn unattainable_objective(before: &Statistics, now: &Statistics) -> Option<Strin
     let is_hopeless = answered >= IN_TIME_RATIO && in_time < answered / IN_TIME_RATIO && !waits(before) && !waits(now);
     is_hopeless.then(|| {
         let objective = format_us(now.slo_ns as f64 / 1e3);
-        format!("objective requests take more than {objective}, or wait where no queue shows: hardly any is in time")
+        format!("objective requests take more than {objective}, or wait in unmeasured queues: under 1 % in time")
     })
 }
 
 /// Table of the locks, the longest waits between the polls first.
 fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     if now.locks.is_empty() {
-        return "no locks that are counted\n".into();
+        return "no locks with statistics\n".into();
     }
     let none = LockStatistics::default();
     let known: HashMap<(&str, &str), &LockStatistics> =
@@ -190,7 +190,7 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
         ("kind", Align::Left),
         right("taken/s"),
         right("waited/s"),
-        right("refused/s"),
+        right("rejected/s"),
         // By Little's law, the wait per second is the mean number of waiting requests.
         right("waiting"),
         right("p50"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_time_between() {
+    fn rates_cover_the_time_between_two_snapshots() {
         let before = Statistics {
             uptime_ns: 1_000_000_000,
             received: 100,
@@ -277,7 +277,7 @@ mod tests {
             "2.5 k/s received",
             "dropped   20/s: Lock 20/s",
             "12 credits, 7 of them issued",
-            "0/s lost for want of room, 20/s sent again, 0/s came again",
+            "0/s lost in full buffers, 20/s retransmitted, 0/s duplicates",
             "0.20",
         ] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_the_time_between_and_compared_with_the_objective() {
+    fn percentiles_cover_the_interval_and_are_compared_with_the_objective() {
         let of = |json: &str| serde_json::from_str(json).unwrap();
         let latency = r#"{"buckets": [[80000, 900], [1300000, 95], [50000000, 5]]}"#;
         let before = Statistics { slo_ns: 1_000_000, latency: of(latency), ..Statistics::default() };
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_objective_that_nobody_can_keep_is_told() {
+    fn an_unattainable_objective_is_reported() {
         let before = Statistics { cores: 1, slo_ns: 50_000, ..Statistics::default() };
         let now = Statistics { uptime_ns: 1_000_000_000, completed: 1_000, ..before.clone() };
         let tells =
@@ -321,13 +321,13 @@ mod tests {
     fn shadow_mode_shows_what_it_would_reject() {
         let before = Statistics { uptime_ns: 1_000_000_000, foreseen: Some(10), ..Statistics::default() };
         let now = Statistics { uptime_ns: 3_000_000_000, foreseen: Some(90), ..Statistics::default() };
-        assert!(text("here", &before, &now).contains("dropped   0/s; a rehearsal, which would refuse 40/s more"));
+        assert!(text("here", &before, &now).contains("dropped   0/s; shadow mode: 40/s more would be rejected"));
         let enforced = Statistics { foreseen: None, ..now };
-        assert!(!text("here", &before, &enforced).contains("rehearsal"));
+        assert!(!text("here", &before, &enforced).contains("shadow mode"));
     }
 
     #[test]
-    fn a_server_that_began_anew_has_no_negative_rates() {
+    fn a_restarted_server_has_no_negative_rates() {
         let before = Statistics { uptime_ns: 9_000_000_000, received: 1_000, ..Statistics::default() };
         let now = Statistics { uptime_ns: 1_000_000_000, received: 50, ..Statistics::default() };
         assert!(text("here", &before, &now).contains("50/s received"));

@@ -421,20 +421,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_on_one_side() {
+    fn a_bound_is_one_sided() {
         assert!(Bound::AtMost(1.5).holds(1.5) && !Bound::AtMost(1.5).holds(1.51));
         assert!(Bound::AtLeast(0.7).holds(0.7) && !Bound::AtLeast(0.7).holds(0.69));
         assert!(!Bound::AtMost(1.5).holds(f64::NAN) && !Bound::AtLeast(0.7).holds(f64::NAN));
     }
 
     #[test]
-    fn the_better_reference_counts() {
+    fn a_bound_uses_the_harder_reference() {
         assert_eq!(Bound::AtLeast(4.0).harder(10.0, 20.0), 20.0);
         assert_eq!(Bound::AtMost(1.5).harder(10.0, 20.0), 10.0);
     }
 
     #[test]
-    fn every_bar_is_about_contenders_that_are_there() {
+    fn every_bar_refers_to_existing_contenders() {
         for case in CASES {
             assert!(!case.bars.is_empty(), "{}", case.name);
             for bar in case.bars {

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_the_middle_and_both_ends() {
+    fn a_spread_has_median_minimum_and_maximum() {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0]), Spread { median: 2.5, least: 1.0, most: 4.0 });
         assert_eq!(Spread::of([7.0]).median, 7.0);

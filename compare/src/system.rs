@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_behind_its_name() {
+    fn a_stat_line_is_parsed_after_the_process_name() {
         let line = "42 (a ) name) S 1 2 3 4 5 6 7 8 9 10 111 222 0 0";
         assert_eq!(ticks(line), Some(333));
         assert_eq!(ticks("nonsense"), None);

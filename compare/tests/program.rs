@@ -3,7 +3,7 @@
 use std::process::Command;
 
 #[test]
-fn every_case_runs_and_leaves_its_numbers() {
+fn every_case_runs_and_writes_its_results() {
     let out = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare.json");
     let run = Command::new(env!("CARGO_BIN_EXE_leeward-compare"))
         .args(["--quick", "--rounds", "1", "--out"])
@@ -25,7 +25,7 @@ fn every_case_runs_and_leaves_its_numbers() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_refused() {
+fn a_nonexistent_cpu_is_rejected() {
     let run = Command::new(env!("CARGO_BIN_EXE_leeward-compare"))
         .args(["round-trip", "--server-cpu", "99999", "--out", "/dev/null"])
         .output()

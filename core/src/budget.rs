@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spent_is_never_more_than_there_was() {
+    fn charges_stop_at_an_empty_budget() {
         let mut budget = Budget::new(Nanos(10));
         budget.charge(Nanos(7));
         assert_eq!(budget.remaining(), Some(Nanos(3)));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_stays_none() {
+    fn an_unlimited_budget_stays_unlimited() {
         let mut budget = Budget::UNLIMITED;
         budget.charge(Nanos::MAX);
         assert!(budget.allows(Nanos::MAX));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_spent_already_leaves_nothing() {
+    fn a_delay_over_the_target_leaves_an_empty_budget() {
         assert_eq!(Budget::from_target_delay(Nanos(5), Nanos(3), Nanos(3)), Budget::new(Nanos::ZERO));
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_that_would_be_ends_while_nobody_comes() {
+    fn the_shadow_queue_drains_without_arrivals() {
         let mut queue = ShadowQueue::<()> { backlog: 1_000, ..ShadowQueue::default() };
         // Arrived long before it was read.
         let (_, delay, _) = queue.poll(Time(5_000), Time(100));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_in_the_queue_is_the_first_that_has_not_begun() {
+    fn the_oldest_request_is_the_first_that_has_not_started() {
         let mut queue = ShadowQueue::default();
         for arrived in [0, 100, 200] {
             queue.poll(Time(arrived), Time(arrived));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_leave_in_the_order_of_their_ends() {
+    fn requests_leave_in_the_order_of_completion() {
         let mut queue = ShadowQueue::default();
         queue.poll(Time(10), Time(10));
         queue.admit(Nanos(400), 2, 'a');
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_about_that_many_and_grows_around_the_same() {
+    fn the_enforced_share_is_accurate_and_grows_by_inclusion() {
         for percent in [0, 5, 50, 100] {
             let enforced = (0..10_000).filter(|number| is_enforced(percent, *number)).count();
             assert!(enforced.abs_diff(usize::from(percent) * 100) < 150, "{enforced} of 10,000 at {percent} %");

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_whole_with_its_last_byte() {
+    fn a_response_is_complete_with_its_last_byte() {
         let answer = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno";
         for cut in 0..answer.len() {
             assert_eq!(parse_status(&answer[..cut]).unwrap(), None, "{cut}");

@@ -492,7 +492,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_leave_what_they_do_not_cost() {
+    fn rejections_reduce_the_attainable_goodput_by_their_cost() {
         assert_eq!(most_in_time(1_000.0, 1e9).round(), 1.0);
         // A rejection costs a quarter of a request. Rejecting all takes half of the time; each
         // request served instead takes three quarters more.
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_limits_the_best_is_kept() {
+    fn only_the_best_concurrency_limit_is_kept() {
         let goodput = |share| vec![Goodput { share, p50: 1.0, p99: 1.0, refused: 0.0 }];
         let mut measured = vec![
             (Guard::Nothing, goodput(0.9)),

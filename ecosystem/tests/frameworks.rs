@@ -40,7 +40,7 @@ async fn check(address: std::net::SocketAddr, layer: &Slo) {
 }
 
 #[tokio::test]
-async fn axum_with_its_listener_and_ours() {
+async fn axum_works_with_its_own_listener_and_ours() {
     for ours in [true, false] {
         let (listener, layer) = (tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(), layer());
         let address = listener.local_addr().unwrap();
@@ -57,7 +57,7 @@ async fn axum_with_its_listener_and_ours() {
 }
 
 #[tokio::test]
-async fn hyper_with_a_service_for_each_connection() {
+async fn hyper_works_with_one_service_per_connection() {
     let layer = layer();
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -123,7 +123,7 @@ async fn call(channel: tonic::transport::Channel, timeout: Option<Duration>) -> 
 }
 
 #[tokio::test]
-async fn tonic_with_the_layer_and_the_listener() {
+async fn tonic_works_with_the_layer_and_the_listener() {
     let layer = slo(ms(500)).describe(|request, arriving: RequestInfo| {
         // As if the call had waited for nearly all of its time.
         if request.headers.contains_key("grpc-timeout") { arriving.with_age(ms(499)) } else { arriving }
@@ -148,7 +148,7 @@ async fn tonic_with_the_layer_and_the_listener() {
 }
 
 #[tokio::test]
-async fn a_throttled_client_gets_refusals_of_its_own() {
+async fn a_throttled_client_rejects_requests_locally() {
     let client = leeward_tower::client::client(ms(20));
     let refuses = |request: http::Request<Full<Bytes>>| async move {
         assert!(request.headers().contains_key("leeward"), "the budget travels");

@@ -71,7 +71,7 @@ const LINES: &[(&[u8], u64, u16)] = &[
 ];
 
 #[test]
-fn headers_that_cannot_be_read_are_none_and_counted() {
+fn malformed_headers_are_ignored_and_counted() {
     against(layer(), async |target| {
         for (lines, malformed, status) in LINES {
             let (before, shown) = (target.counts(), String::from_utf8_lossy(lines));
@@ -89,7 +89,7 @@ fn headers_that_cannot_be_read_are_none_and_counted() {
 }
 
 #[test]
-fn large_and_repeated_headers_are_read_as_far_as_the_server_takes_them() {
+fn large_and_repeated_headers_are_read_up_to_the_servers_limit() {
     against(layer(), async |target| {
         let long = |name: &str, length: usize| format!("{name}: {}\r\n", "1".repeat(length));
         let cases = [
@@ -120,7 +120,7 @@ fn large_and_repeated_headers_are_read_as_far_as_the_server_takes_them() {
 
 /// Application functions that panic: the request is served without a description.
 #[test]
-fn functions_that_panic_describe_nothing() {
+fn a_panicking_description_is_ignored() {
     against(layer(), async |target| {
         for round in 1..=20 {
             assert!(target.get_response("/", "x-panics: yes\r\n").await.ends_with("hello"));
@@ -138,13 +138,13 @@ fn functions_that_panic_describe_nothing() {
 }
 
 #[test]
-fn no_objective_is_a_millisecond_and_the_longest_is_an_hour() {
+fn a_zero_objective_becomes_1_ms_and_the_longest_is_an_hour() {
     assert!(Gate::builder(Duration::ZERO).build().is_err());
     for (configured, objective) in [(Duration::ZERO, ms(1)), (Duration::MAX, ms(3_600_000))] {
         against(slo(configured), async |target| {
             assert_eq!(target.layer.gate().slo(), objective);
             for _ in 0..100 {
-                target.honest().await;
+                target.check_honest_client().await;
             }
         });
     }
@@ -177,7 +177,7 @@ where
 /// Stamps come from the wall clock, which may be changed: stamps in the future, or more than a
 /// minute old, make no request late.
 #[test]
-fn clocks_that_were_set_make_nobody_late() {
+fn clock_changes_make_no_request_late() {
     against(layer(), async |target| {
         let (now, hour) = (SystemTime::now(), Duration::from_secs(3_600));
         let set = [now + hour, now - hour, now + hour * 1_000_000, UNIX_EPOCH, UNIX_EPOCH - hour];
@@ -197,7 +197,7 @@ fn clocks_that_were_set_make_nobody_late() {
 }
 
 #[test]
-fn sockets_without_stamps_are_served() {
+fn sockets_without_timestamps_are_served() {
     against(layer(), async |target| {
         for _ in 0..20 {
             let (near, far) = tokio::net::UnixStream::pair().unwrap();

@@ -37,7 +37,7 @@ async fn pooled(_: Request) -> Result<http::Response<Full<Bytes>>, Infallible> {
 /// The pool is taken: the second request finds the queue too long, the first gets the pool too
 /// late.
 #[tokio::test]
-async fn a_line_inside_of_a_handler_refuses_by_the_requests_budget() {
+async fn an_acquire_queue_in_a_handler_rejects_by_the_requests_budget() {
     let layer = slo(ms(20));
     let service = layer.layer(service_fn(pooled));
     let held = POOL.acquire().await.unwrap();
@@ -73,7 +73,7 @@ async fn get_response(sent: Sent, spawned: bool) -> u16 {
 }
 
 #[tokio::test]
-async fn a_deadline_and_attempts_travel_with_the_requests_of_a_handler() {
+async fn a_deadline_and_attempts_are_propagated_to_outgoing_requests() {
     for spawned in [false, true] {
         let sent = Sent::default();
         let inner = Arc::clone(&sent);
@@ -105,7 +105,7 @@ async fn a_deadline_and_attempts_travel_with_the_requests_of_a_handler() {
 /// A downstream service that rejects: soon requests for it are rejected early, and other requests
 /// are not affected.
 #[tokio::test]
-async fn what_a_service_behind_would_refuse_is_refused_at_the_door() {
+async fn requests_that_a_downstream_would_reject_are_rejected_early() {
     let refuses = service_fn(|_: Request| {
         let response = http::Response::builder().status(503).body(Full::<Bytes>::default());
         std::future::ready(Ok::<_, Infallible>(response.unwrap()))
@@ -147,7 +147,7 @@ async fn what_a_service_behind_would_refuse_is_refused_at_the_door() {
 }
 
 #[tokio::test]
-async fn repeated_requests_are_a_tenth_and_marked() {
+async fn retries_are_limited_to_a_tenth_and_marked() {
     let marked = Arc::new(Mutex::new([0u64; 2]));
     let counted = Arc::clone(&marked);
     let fails = service_fn(move |request: Request| {
@@ -196,7 +196,7 @@ async fn refusing() -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn a_small_body_of_a_refused_request_is_read_and_the_connection_goes_on() {
+async fn a_small_body_of_a_rejected_request_is_drained_and_the_connection_kept() {
     let mut stream = TcpStream::connect(refusing().await).await.unwrap();
     for _ in 0..3 {
         stream.write_all(b"POST /late HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n").await.unwrap();
@@ -211,7 +211,7 @@ async fn a_small_body_of_a_refused_request_is_read_and_the_connection_goes_on() 
 }
 
 #[tokio::test]
-async fn other_bodies_of_refused_requests_close_the_connection() {
+async fn large_and_withheld_bodies_of_rejected_requests_close_the_connection() {
     let address = refusing().await;
     for fields in ["content-length: 1000000000", "content-length: 10", "content-length: 10\r\nexpect: 100-continue"] {
         let mut stream = TcpStream::connect(address).await.unwrap();

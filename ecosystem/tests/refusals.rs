@@ -48,7 +48,7 @@ async fn is_ready<S: Service<http::Request<Body>>>(service: &mut S) -> bool {
 }
 
 #[tokio::test]
-async fn a_refused_request_gives_the_permit_inside_back() {
+async fn a_rejected_request_releases_the_inner_services_permit() {
     let guarded = refusing().layer(limited());
     let (mut refused, mut other) = (guarded.clone(), guarded);
     for path in ["/late", "/busy"] {
@@ -60,7 +60,7 @@ async fn a_refused_request_gives_the_permit_inside_back() {
 }
 
 #[tokio::test]
-async fn so_does_a_request_that_ends_at_the_client() {
+async fn a_throttled_request_releases_the_inner_services_permit() {
     let throttled = client::client(ms(20)).layer(limited());
     let (mut ended, mut other) = (throttled.clone(), throttled);
     // The retry budget is empty after the first retry.
@@ -97,7 +97,7 @@ fn status_in(content: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_grpc_web_call_is_refused_in_its_own_form() {
+async fn a_rejected_grpc_web_call_gets_a_grpc_web_response() {
     let routes = Router::new().route("/shop.Cart/late", post(|| async { "never" }));
     let address = serve(routes.route("/shop.Cart/busy", post(|| async { "never" })), refusing()).await;
     let browser = reqwest::Client::builder().build().unwrap();
@@ -130,7 +130,7 @@ async fn a_grpc_web_call_is_refused_in_its_own_form() {
 }
 
 #[tokio::test]
-async fn a_grpc_web_call_that_ends_at_the_client_has_its_own_form_too() {
+async fn a_throttled_grpc_web_call_gets_a_grpc_web_response() {
     let mut throttled = client::client(ms(20)).layer(limited());
     let call = || {
         let mut call = request("/");
@@ -161,7 +161,7 @@ async fn page(address: SocketAddr, method: http::Method) -> (u16, bool) {
 }
 
 #[tokio::test]
-async fn pages_of_another_origin_may_ask_and_read_refusals_inside_of_cors() {
+async fn cross_origin_pages_can_read_rejections_inside_a_cors_layer() {
     let app = || Router::new().route("/late", get(|| async { "never" }));
     let cors = || CorsLayer::new().allow_origin(Any).allow_methods(Any);
     // Around the router: its layers answer preflights, and no rejection.
@@ -188,7 +188,7 @@ async fn pages_of_another_origin_may_ask_and_read_refusals_inside_of_cors() {
 
 /// Only an `OPTIONS` with both fields is a preflight; all other requests go through the gate.
 #[tokio::test]
-async fn only_whole_preflights_pass_by_the_gate() {
+async fn only_valid_preflights_bypass_the_gate() {
     let layer = refusing();
     let mut guarded = layer.layer(limited());
     for (method, fields, passes) in [

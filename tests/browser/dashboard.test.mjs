@@ -1,5 +1,5 @@
-// The dashboard in a real browser: it shows what the server counts, survives its end and return, asks nobody else, and fits every
-// screen. Pictures of all states go to target/browser.
+// Tests of the dashboard in a real browser: it shows the server's counters, reconnects after a
+// restart, requests no other origin, and fits every screen size. Screenshots go to target/browser.
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
@@ -20,14 +20,14 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** A page, and what went wrong on it: errors, and requests to anybody but `origins`. */
+/** Opens a page; collects its errors, and its requests to origins other than `origins`. */
 async function open(url, origins, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   const wrong = [];
   page.on("pageerror", (error) => wrong.push(`error: ${error.stack}`));
   page.on("console", (message) => {
-    // A browser says by itself that a server does not answer.
+    // The browser itself logs that a server does not answer.
     const is_network = message.text().startsWith("Failed to load resource: net::ERR_");
     if (["error", "warning"].includes(message.type()) && !is_network) wrong.push(message.text());
   });
@@ -45,7 +45,7 @@ const note = async (page, tile) => {
   return Number(text.replaceAll(",", "").split(" ")[0]);
 };
 
-/** Waits until a tile says `wanted` in all; states come once a second. */
+/** Waits until the total of a tile is `wanted`; states arrive once a second. */
 async function until(page, tile, wanted) {
   for (let look = 0; look < 100; look += 1) {
     if (await note(page, tile) === wanted) return;
@@ -54,7 +54,7 @@ async function until(page, tile, wanted) {
   assert.equal(await note(page, tile), wanted, tile);
 }
 
-test("it shows what the server counts, and why requests were refused", async () => {
+test("it shows the server's counters, and why requests were rejected", async () => {
   const server = await serve({ flags: ["--slo", "1ms", "--service", "synthetic"] });
   const { page, wrong, close } = await open(server.origin, [server.origin]);
   await is(page, "live");
@@ -66,7 +66,7 @@ test("it shows what the server counts, and why requests were refused", async () 
   await until(page, "demand", arrived);
   await until(page, "goodput", await metric(server.origin, "leeward_requests_in_time_total"));
   const refused = await metric(server.origin, "leeward_admission_decisions_total", 'decision="refused"');
-  assert.ok(refused > 0, "clients that know no credits are refused");
+  assert.ok(refused > 0, "clients without credits are rejected");
   await until(page, "refused", refused);
   const words = page.locator(".words li").first();
   assert.match(await words.textContent(), /^[\d,]+ × Rejected: .+\.(at|between) .+leeward why [0-9a-f]+$/);
@@ -78,7 +78,7 @@ test("it shows what the server counts, and why requests were refused", async () 
   await server.stop();
 });
 
-test("percentiles of what was answered stand against the objective", async () => {
+test("percentiles of latency are compared with the objective", async () => {
   const server = await serve({ flags: ["--slo", "1ms", "--service", "wait", "--wait-time", "const:3ms", "--admission", "none"] });
   const { page, wrong, close } = await open(server.origin, [server.origin]);
   await is(page, "live");
@@ -96,7 +96,7 @@ test("percentiles of what was answered stand against the objective", async () =>
   assert.match(await tile("p50").textContent(), /objective 1 ms/);
   assert.match(await tile("p999").textContent(), /the longest of \d+|objective 1 ms/);
   await page.waitForFunction(() => (document.querySelector('path[data-series="p99.9"]').getAttribute("d").match(/[ML]/g) || []).length > 3);
-  // In a picture whose zero is above, what takes longer than the objective stands above its line.
+  // The y axis of SVG points down: a latency above the objective has the smaller y.
   const heights = await page.evaluate(() => ["p50", "objective"].map((name) => {
     const path = document.querySelector(`path[data-series="${name}"]`);
     return path.getPointAtLength(path.getTotalLength()).y;
@@ -104,7 +104,7 @@ test("percentiles of what was answered stand against the objective", async () =>
   assert.ok(heights[0] < heights[1], `p50 ${heights[0]}, objective ${heights[1]}`);
   await page.screenshot({ path: `${pictures}/latency.png`, fullPage: true });
   await loading;
-  // All results are in the histogram that metrics have.
+  // The histogram in the metrics counts all results.
   const results = await metric(server.origin, "leeward_requests_late_total") + await metric(server.origin, "leeward_requests_in_time_total");
   assert.equal(await metric(server.origin, "leeward_request_latency_seconds_count"), results);
   assert.deepEqual(wrong, []);
@@ -112,11 +112,11 @@ test("percentiles of what was answered stand against the objective", async () =>
   await server.stop();
 });
 
-test("the window grows with what there is to see", async () => {
+test("the time range grows with the data", async () => {
   const server = await serve();
   const { page, wrong, close } = await open(server.origin, [server.origin]);
   await is(page, "live");
-  // Part of the picture's width that the line of the objective takes.
+  // Share of the chart's width that the line of the objective covers.
   const width = () => page.evaluate(() => {
     const path = document.querySelector('path[data-series="objective"]');
     return path ? path.getBBox().width / path.ownerSVGElement.viewBox.baseVal.width : 0;
@@ -130,13 +130,13 @@ test("the window grows with what there is to see", async () => {
   await is(page, "paused");
   const before = await page.locator(".card svg").first().textContent();
   await page.keyboard.press("ArrowLeft");
-  assert.equal(await page.locator(".card svg").first().textContent(), before, "before the beginning there is nothing to see");
+  assert.equal(await page.locator(".card svg").first().textContent(), before, "there are no data before the first point");
   assert.deepEqual(wrong, []);
   await close();
   await server.stop();
 });
 
-test("refusals that are alike are one line", async () => {
+test("rejections of the same kind are one line", async () => {
   const server = await serve({ flags: ["--slo", "1ms", "--service", "synthetic"] });
   const { page, wrong, close } = await open(server.origin, [server.origin]);
   await is(page, "live");
@@ -150,13 +150,13 @@ test("refusals that are alike are one line", async () => {
   const kinds = lines.map((line) => line.split(" × ")[1].split(". ")[0].replace(/\d[^ ]* (s|ms|µs|ns)\b/g, "SPAN").replace(/\.(between|at) .*/, ""));
   assert.equal(new Set(kinds).size, kinds.length, `each kind once: ${kinds.join("\n")}`);
   const several = lines.find((line) => /^\d[\d,]* ×/.test(line) && !line.startsWith("1 ×"));
-  assert.match(several, /(between \d\d:\d\d:\d\d and|at) \d\d:\d\d:\d\d; the last one: leeward why/);
+  assert.match(several, /(between \d\d:\d\d:\d\d and|at) \d\d:\d\d:\d\d; newest: leeward why/);
   assert.deepEqual(wrong, []);
   await close();
   await server.stop();
 });
 
-test("somebody who comes later sees the past", async () => {
+test("a page that is opened later shows the past", async () => {
   const server = await serve();
   await load(server.listen, ["--demand", "2k", "--duration", "3s"]);
   const { page, wrong, close } = await open(server.origin, [server.origin]);
@@ -167,7 +167,7 @@ test("somebody who comes later sees the past", async () => {
   await server.stop();
 });
 
-test("it survives the server's end and return", async () => {
+test("it reconnects when the server restarts", async () => {
   const server = await serve();
   const { page, wrong, close } = await open(server.origin, [server.origin]);
   await is(page, "live");
@@ -193,7 +193,7 @@ test("keys pause, choose the time range, the style and the help", async () => {
   await is(page, "paused");
   await page.screenshot({ path: `${pictures}/paused.png`, fullPage: true });
   await load(server.listen, ["--demand", "1k", "--duration", "2s"]);
-  assert.equal(await note(page, "demand"), 0, "what is paused stands still");
+  assert.equal(await note(page, "demand"), 0, "a paused view does not change");
   await page.keyboard.press("ArrowLeft");
   await page.keyboard.press("Space");
   await is(page, "live");
@@ -212,7 +212,7 @@ test("keys pause, choose the time range, the style and the help", async () => {
   await page.screenshot({ path: `${pictures}/keys.png` });
   await page.keyboard.press("Escape");
   assert.ok(!(await page.locator("dialog").isVisible()));
-  // All that a mouse can press, a keyboard can reach.
+  // Each button can be reached by the keyboard.
   for (const id of ["pause", "style", "help"]) {
     await page.locator(`#${id}`).focus();
     assert.equal(await page.evaluate(() => document.activeElement.id), id);
@@ -225,7 +225,7 @@ test("keys pause, choose the time range, the style and the help", async () => {
   await server.stop();
 });
 
-test("several servers stand on one page", async () => {
+test("one page shows several servers", async () => {
   const kv = await serve({ flags: ["--service", "kv", "--memcached", "127.0.0.1:0"] });
   const other = await serve();
   const { page, wrong, close } = await open(`${kv.origin}/?server=${other.admin}`, [kv.origin, other.origin]);
@@ -243,9 +243,9 @@ test("several servers stand on one page", async () => {
   await kv.stop();
 });
 
-test("a tier shows its leaves, and the one that is gone", async (t) => {
+test("a tier shows its leaves, and a leaf that has ended", async (t) => {
   const leaves = [];
-  // Whatever fails, nobody is left behind: a program that lives on keeps this one alive.
+  // Stop the servers even if the test fails: a running child keeps this process alive.
   t.after(async () => { for (const leaf of leaves) await leaf.stop("SIGKILL"); });
   for (let place = 0; place < 2; place += 1) leaves.push(await serve({ flags: ["--service", "wait", "--wait-time", "const:50us", "--admission", "none"] }));
   const asked = leaves.map((leaf) => leaf.listen).join(",");
@@ -267,7 +267,7 @@ test("a tier shows its leaves, and the one that is gone", async (t) => {
   assert.equal(await page.locator(".leaves tr.bad").count(), 0);
   await page.screenshot({ path: `${pictures}/tier.png`, fullPage: true });
   await leaves[1].stop("SIGKILL");
-  // A thread that asks its leaves itself finds out when it asks.
+  // A worker that calls its leaves itself notices a lost connection at its next call.
   const failing = load(tier.listen, ["--service", "tier", "--demand", "300", "--duration", "1s", "--admission", "none"]);
   await assert.rejects(failing, /every answer was a failure/);
   await page.waitForSelector(".leaves tr.bad");
@@ -286,7 +286,7 @@ test("it fits every screen, in both styles", async () => {
       const { page, wrong, close } = await open(server.origin, [server.origin], options);
       await page.waitForSelector(".words li");
       const beyond = await page.evaluate(() => document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth);
-      assert.equal(beyond, 0, `${width} px: nothing stands beyond the edge`);
+      assert.equal(beyond, 0, `${width} px: the page does not scroll sideways`);
       await page.screenshot({ path: `${pictures}/${width}-${colorScheme}.png`, fullPage: true });
       assert.deepEqual(wrong, []);
       await close();
@@ -295,7 +295,7 @@ test("it fits every screen, in both styles", async () => {
   await server.stop();
 });
 
-test("a page from elsewhere can not read it", async () => {
+test("a page of another origin cannot read it", async () => {
   const server = await serve();
   const { page, close } = await open("data:text/html,<p>elsewhere", []);
   const read = await page.evaluate((url) => fetch(url).then((answer) => answer.text(), () => "refused"), `${server.origin}/metrics`);

@@ -1,4 +1,4 @@
-// A web page that posts a form to the memcached port: a browser lets any page do that. Nothing in it is executed.
+// Browsers let any web page post a form to the memcached port. The port must execute nothing of it.
 
 import assert from "node:assert/strict";
 import { createConnection } from "node:net";
@@ -14,7 +14,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** All that the port answers to some commands, the last of which is `quit`. */
+/** Sends commands and `quit` to the port; returns its whole answer. */
 async function asked(address, commands) {
   const at = address.lastIndexOf(":");
   const socket = createConnection({ host: address.slice(0, at), port: Number(address.slice(at + 1)) });
@@ -32,7 +32,7 @@ test("a form that a browser posts to the memcached port stores nothing", async (
   assert.equal(await asked(server.memcached, "set kept 0 0 1\r\nx\r\n"), "STORED\r\n");
   const context = await browser.newContext();
   for (const form of ["multipart/form-data", "text/plain", "application/x-www-form-urlencoded"]) {
-    // A page of its own for each: after the request has failed, the browser shows that instead of the page, some time later.
+    // A new page for each form: a failed request replaces the page by an error page.
     const page = await context.newPage();
     await page.setContent(`<form method="post" enctype="${form}" action="http://${server.memcached}/">
       <textarea name="a">&#13;&#10;flush_all&#13;&#10;set smuggled 0 0 1&#13;&#10;x&#13;&#10;</textarea></form>`);

@@ -1,4 +1,4 @@
-// Servers and load as processes of the built program. Never here: the browser.
+// Starts servers and load as processes of the built program. Does not contain the browser.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +8,7 @@ import path from "node:path";
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
 const program = path.resolve(root, process.env.LEEWARD || "target/debug/leeward");
 
-/** Lines of a process, until each of `wanted` has been found in one; what its pattern caught. */
+/** Reads a process's output until each pattern in `wanted` matches; returns what they captured. */
 async function lines(child, wanted) {
   let text = "";
   const found = new Map();
@@ -20,12 +20,12 @@ async function lines(child, wanted) {
     }
     if (found.size === Object.keys(wanted).length) break;
   }
-  if (found.size < Object.keys(wanted).length) throw new Error(`the server said only: ${text}`);
+  if (found.size < Object.keys(wanted).length) throw new Error(`expected lines are missing in the output: ${text}`);
   return Object.fromEntries(found);
 }
 
-/** Starts a server with an admin port; `admin` and `listen` may be taken over from one that has ended. What it says is looked
- * through for `wanted`, too. */
+/** Starts a server with an admin port. `admin` and `listen` may be the addresses of an ended server.
+ * The patterns in `wanted` are searched in its output. */
 export async function serve({ admin = "127.0.0.1:0", listen = "127.0.0.1:0", flags = [], wanted = {} } = {}) {
   const child = spawn(program, ["serve", "--admin", admin, "--listen", listen, "--idle", "50us", ...flags], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -44,19 +44,19 @@ export async function serve({ admin = "127.0.0.1:0", listen = "127.0.0.1:0", fla
   };
 }
 
-/** Loads a server, and waits for the end: the report. */
+/** Sends load to a server, and returns the report. */
 export async function load(address, flags) {
   const child = spawn(program, ["load", address, "--clients", "20", "--json", ...flags], { stdio: ["ignore", "pipe", "pipe"] });
   let [out, words] = ["", ""];
   child.stdout.on("data", (piece) => { out += piece; });
   child.stderr.on("data", (piece) => { words += piece; });
   await once(child, "close");
-  // 3: this machine was too busy to be on time, which is no matter here.
+  // Exit code 3: the load generator was late on this machine, which does not matter here.
   if (![0, 3].includes(child.exitCode)) throw new Error(`load: ${child.exitCode}: ${words}`);
   return JSON.parse(out);
 }
 
-/** Sum of a counter's samples that have this in their labels. */
+/** Sum of a counter's samples whose labels contain `label`. */
 export async function metric(origin, name, label = "") {
   const text = await (await fetch(`${origin}/metrics`)).text();
   const samples = text.split("\n").filter((line) => line.startsWith(`${name}{`) && line.includes(label));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_and_others_are_refused() {
+    fn http_responses_are_parsed_and_others_rejected() {
         let answer = parse(b"HTTP/1.1 404 Not Found\r\na: b\r\n\r\nno\r\n\r\nmore").unwrap();
         assert_eq!(answer, Response { status: 404, body: "no\r\n\r\nmore".into() });
         for wrong in [&b""[..], b"SSH-2.0\r\n\r\n", b"HTTP/1.1 x\r\n\r\n", b"HTTP/1.1", b"\xff\xff\r\n\r\n"] {

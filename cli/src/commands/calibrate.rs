@@ -18,27 +18,27 @@ use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Spinner;
 use crate::stdout;
 
-/// Measure this machine and write it down for the simulator
+/// Measure this machine, and write the results for the simulator
 ///
-/// Starts a server and its clients on CPUs of their own and measures what a core serves without
-/// control, what a message costs, how long an empty round trip takes and how often a busy CPU is
-/// taken away. What it writes makes the simulator predict this machine: `leeward run SCENARIO
-/// --machine FILE`. Takes some seconds.
+/// Starts a server and its clients on separate CPUs. Measures the capacity of a core without
+/// control, the cost of a message, the empty round trip and the stalls of a busy CPU. With the
+/// written file the simulator predicts this machine: `leeward run SCENARIO --machine FILE`. Takes
+/// some seconds.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CalibrateArgs {
-    /// The file to write, such as machine.toml; otherwise it is printed
+    /// File to write, such as machine.toml; by default the results are printed
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Cores of the server, as far as there are CPUs besides the clients'
+    /// Cores of the server; at most the CPUs that the clients leave free
     #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) cores: u16,
-    /// Connections
+    /// Number of connections
     #[arg(long, default_value_t = 1000, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
-    /// The service to measure with, as scenarios write it
+    /// Service to measure with, in the syntax of scenarios
     #[arg(long, default_value = "exp:10us", value_name = "SERVICE")]
     pub(crate) service: String,
-    /// Measure what threads cost, too, for the simulator's tiers: some 20 s more
+    /// Also measure the costs of threads, for the simulator's tiers: about 20 s more
     #[arg(long)]
     pub(crate) threads: bool,
 }
@@ -97,7 +97,7 @@ fn describe_threads(threads: &MeasuredThreadCosts, measured: &Machine) -> String
     let mut text: String = threads.notes.iter().map(|note| format!("\n{note}.")).collect();
     let stalled = measured.stalls.map_or(0.0, |stalls| 1.0 - stalls.available());
     if stalled > STALLED_MAX {
-        text += &format!("\nDOUBTFUL: the machine took {:.1} % of a CPU's time away.", stalled * 100.0);
+        text += &format!("\nDOUBTFUL: a busy CPU lost {:.1} % of its time to stalls.", stalled * 100.0);
     }
     for doubt in &threads.warnings {
         text += &format!("\nDOUBTFUL: {doubt}.");
@@ -114,7 +114,7 @@ fn describe_machine(args: &CalibrateArgs, measured: &Machine, placement: &Placem
             let lost = (1.0 - stalls.available()) * 100.0;
             format!("A busy CPU loses {lost:.1} % of its time, mostly to stalls of about {lasts} (one in {every}).")
         }
-        None => "A busy CPU was never taken away.".into(),
+        None => "A busy CPU had no stalls.".into(),
     };
     let mut text = format!(
         "Measured with {} connections, service {}, over loopback.\n\

@@ -4,16 +4,15 @@ use std::ffi::OsString;
 
 use leeward_compilers::{Language, clang};
 
-/// Compile as clang does, for the profiler: in the place of the compiler of make, CMake or
-/// configure
+/// Compile for the profiler: replaces the compiler of make, CMake or configure
 ///
-/// Adds the profiler's plugin when it compiles and its run-time when it links; everything else is
-/// clang's. The program records nothing until LEEWARD_PROFILE or `leeward profile` says so. Options
-/// of ours begin with --leeward-.
+/// Runs clang, with the profiler's plugin when it compiles and with the run-time when it links. The
+/// program records nothing until LEEWARD_PROFILE or `leeward profile` starts a recording. Leeward's
+/// own options begin with --leeward-.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true, after_help = COMPILER)]
 pub(crate) struct CompilerArgs {
-    /// The compiler's arguments
+    /// Arguments of the compiler
     #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
 }
@@ -25,13 +24,13 @@ Examples:
   cmake -DCMAKE_C_COMPILER=leeward -DCMAKE_C_COMPILER_ARG1=cc …
   leeward cc -O2 -g server.c -o server && LEEWARD_PROFILE=on ./server
 
-Options of ours, here or in LEEWARD_CC_OPTIONS:
+Leeward's own options, here or in LEEWARD_CC_OPTIONS:
   --leeward-engine=tick|scan|none         how calls are timed
   --leeward-request-fn=NAME[:N]           each call of NAME is a request, its id argument N (from 0) or a counter
-  --leeward-exclude=PATTERN[,…]           functions to leave alone, by name; --leeward-exclude-file= by source file,
+  --leeward-exclude=PATTERN[,…]           functions that are not instrumented, by name; --leeward-exclude-file= by source file,
                                           --leeward-exclude-list= by a file of `fun:PATTERN` and `src:PATTERN`
-  --leeward-min-instructions=N            functions without calls and loops and with fewer instructions are left alone
-  --leeward-unwind=true|false             measure functions left by a C++ exception, too
+  --leeward-min-instructions=N            functions without calls and loops and with fewer instructions are not instrumented
+  --leeward-unwind=true|false             also measure functions that a C++ exception leaves
   --leeward-clang=PATH                    another clang of the plugin's version";
 
 /// Failure to run a compiler.

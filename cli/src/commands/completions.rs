@@ -72,7 +72,7 @@ mod tests {
     use clap::ValueEnum;
 
     #[test]
-    fn the_shells_that_people_use_are_there() {
+    fn common_shells_are_supported() {
         for shell in ["bash", "zsh", "fish"] {
             assert!(Shell::value_variants().iter().any(|known| known.to_string() == shell), "{shell}");
         }

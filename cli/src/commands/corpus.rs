@@ -12,17 +12,16 @@ use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Spinner;
 use crate::stdout;
 
-/// Make a corpus of what the package manager knows, for `leeward serve --service search`
+/// Make a corpus of Debian's package descriptions, for `leeward serve --service search`
 ///
-/// Some 64,000 documents: Debian's long package descriptions, 4 million words. Lists that the
-/// system has are used; otherwise apt-get gets them with a state of its own, which changes nothing
-/// of the system's and needs no rights. Takes some seconds. The descriptions' licences are their
-/// packages': the corpus is for this machine, not for passing on.
+/// About 64,000 documents with 4 million words. Uses the system's package lists; without them
+/// apt-get downloads lists into a folder of its own, without root and without changes to the
+/// system. Takes some seconds. Each description has its package's licence: use the corpus on this
+/// machine, and do not redistribute it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CORPUS)]
 pub(crate) struct CorpusArgs {
-    /// File to write; by default where `leeward serve` looks for it: in the user's folder for
-    /// caches
+    /// File to write; by default the one in the user's cache folder, which `leeward serve` reads
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -35,7 +34,7 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn corpus(args: &CorpusArgs) -> Result<(), Failure> {
-    let no_path = || Failure::Input(anyhow!("--out: say where, for there is no folder for caches (HOME is not set)"));
+    let no_path = || Failure::Input(anyhow!("--out: give a path, because there is no cache folder (HOME is not set)"));
     let out: PathBuf = args.out.clone().or_else(default_path).ok_or_else(no_path)?;
     if args.out.is_some() {
         output_files::check_file("--out", &out)?;
@@ -61,7 +60,7 @@ pub(crate) fn corpus(args: &CorpusArgs) -> Result<(), Failure> {
     });
     let documents = documents.map_err(|failure| match failure {
         Failure::Runtime(error) => {
-            Failure::Runtime(error.context("no corpus was made; search does with the small one"))
+            Failure::Runtime(error.context("no corpus was made; the search service uses its small one"))
         }
         other => other,
     })?;

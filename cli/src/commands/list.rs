@@ -10,16 +10,16 @@ use crate::stdout::sanitize;
 use crate::table::{WIDTH, wrap};
 use crate::{scenario, stdout};
 
-/// List the scenarios and controllers that come with leeward, or tell of one of them
+/// List the built-in scenarios and controllers, or describe one of them
 ///
-/// A controller is shown with its parameters, a scenario with what it runs and what it claims.
+/// Describes a controller with its parameters, and a scenario with its controllers and claims.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST)]
 pub(crate) struct ListArgs {
     /// A controller, or a scenario's id
     #[arg(conflicts_with = "controllers")]
     pub(crate) name: Option<String>,
-    /// Show the parameters of each controller: name, default, what is accepted, what it does
+    /// Show the parameters of each controller: name, default, accepted values, meaning
     #[arg(long)]
     pub(crate) controllers: bool,
 }
@@ -66,9 +66,7 @@ fn describe(registry: &Registry, name: &str) -> Result<String, Failure> {
     let known: Vec<&str> = known.chain(builtin_scenarios().iter().map(|known| known.id)).collect();
     let guess = scenario::nearest(name, &known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
     let name: String = sanitize(name).chars().take(60).collect();
-    Err(Failure::Input(anyhow!(
-        "there is no controller or scenario `{name}`{guess} (`leeward list` shows what there is)"
-    )))
+    Err(Failure::Input(anyhow!("there is no controller or scenario `{name}`{guess} (`leeward list` shows all)")))
 }
 
 /// Describes a scenario: its subject, its controllers and demands, and its claims.

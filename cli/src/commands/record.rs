@@ -7,15 +7,15 @@ use anyhow::anyhow;
 use super::serve::{ServeArgs, serve};
 use crate::failure::Failure;
 
-/// Serve like `leeward serve`, and record what the controller is asked and decides
+/// Serve like `leeward serve`, and record the calls of the controller and its decisions
 ///
-/// The same as `leeward serve --record FILE`. While recording, all cores decide one after another:
-/// see docs/recording-format.md. When the disk can't keep up, the recording ends, marked as
-/// incomplete, and the server goes on.
+/// The same as `leeward serve --record FILE`. While recording, the cores decide one at a time: see
+/// docs/recording-format.md. If the disk can't keep up, the recording ends, marked as incomplete,
+/// and the server continues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RECORD)]
 pub(crate) struct RecordArgs {
-    /// File to write; what is in it is replaced
+    /// File to write; an existing file is replaced
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -31,7 +31,7 @@ Examples:
 pub(crate) fn record(args: RecordArgs) -> Result<(), Failure> {
     let RecordArgs { file, mut serve } = args;
     if let Some(other) = &serve.record {
-        let both = anyhow!("--record {}: this records to {} already", other.display(), file.display());
+        let both = anyhow!("--record {}: `leeward record` already records to {}", other.display(), file.display());
         return Err(Failure::Input(both));
     }
     serve.record = Some(file);

@@ -22,23 +22,23 @@ use crate::table::{Align, Table};
 /// Rows of the timeline.
 const ROWS: usize = 20;
 
-/// Make the calls of a recording again to its controller, which must decide the same, or to another
+/// Repeat the calls of a recording with its controller, which must decide the same, or with another
 /// one
 ///
-/// Without further flags every decision is compared. With --admission or --set another controller
-/// is asked, and it is counted how often it would have decided otherwise. That is open loop: it
-/// sees the delays and demands that the recorded controller brought about. Which of two serves
-/// better is for `leeward run` to say.
+/// Without further flags every decision is compared. With --admission or --set the calls go to
+/// another controller, and its different decisions are counted. That is open loop: this controller
+/// sees the delays and demands that the recorded controller caused. To find the better of two
+/// controllers, use `leeward run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = REPLAY)]
 pub(crate) struct ReplayArgs {
     /// Recording that `leeward record` has written
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Ask this controller instead
+    /// Use this controller instead of the recorded one
     #[arg(long, value_name = "NAME")]
     pub(crate) admission: Option<String>,
-    /// Another value for a parameter, such as target=80us; may be repeated
+    /// Change a parameter of the controller, such as target=80us; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) overrides: Vec<String>,
     /// Print the result as one JSON object
@@ -49,10 +49,10 @@ pub(crate) struct ReplayArgs {
 const REPLAY: &str = "\
 Examples:
   leeward replay run.rec                          the same decisions?
-  leeward replay run.rec --set target=60us        how often would that have decided otherwise?
+  leeward replay run.rec --set target=60us        how many decisions differ?
   leeward replay run.rec --admission codel --json
 
-Exit codes: 0 the same (or another was asked), 1 a decision differs, 2 no recording, or a damaged one.";
+Exit codes: 0 the same decisions (or another controller), 1 a decision differs, 2 no recording, or a damaged one.";
 
 /// Runs the command.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {
@@ -157,7 +157,7 @@ impl ReplayReport {
         match (&self.problem, &self.end) {
             (Some(problem), _) => problem,
             (None, Some(end)) => end.reason.description(),
-            (None, None) => "without an end",
+            (None, None) => "its end is missing",
         }
     }
 
@@ -191,7 +191,7 @@ impl ReplayReport {
         );
         if counts.late_recorded > 0 {
             text += &format!(
-                "              {} of the rejections came late, when it was the request's turn\n",
+                "              {} of the rejections were made when the request was dequeued\n",
                 counts.late_recorded
             );
         }
@@ -204,7 +204,7 @@ impl ReplayReport {
             }
             (Some((name, params)), difference) => {
                 let agree = counts.rejected_both;
-                text += &format!("asked         {} instead\n", controller(name, params));
+                text += &format!("controller    {} instead\n", controller(name, params));
                 text += &format!(
                     "              rejects {} requests on arrival: {agree} that were rejected, {} that were admitted; admits {} that \
                      were rejected\n",
@@ -215,7 +215,7 @@ impl ReplayReport {
                 if counts.late_recorded + counts.late_replayed > 0 {
                     let agree = counts.late_both;
                     text += &format!(
-                        "              rejects {} when their turn comes: {agree} that were rejected then, {} that were \
+                        "              rejects {} when they are dequeued: {agree} that were rejected then, {} that were \
                          executed; executes {} that were rejected\n",
                         counts.late_replayed,
                         counts.late_replayed - agree,
@@ -227,7 +227,8 @@ impl ReplayReport {
                 if let Some(difference) = difference {
                     text += &format!("              first: {difference}\n");
                 }
-                text += "              (open loop: it sees the delays and demands that the recorded controller brought about)\n";
+                text +=
+                    "              (open loop: it sees the delays and demands that the recorded controller caused)\n";
             }
         }
         text + &self.table()

@@ -9,7 +9,7 @@ use super::output_files;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Draw the report of an earlier run again
+/// Redraw the report of an earlier run
 #[derive(Debug, clap::Args)]
 #[command(after_help = REPORT)]
 pub(crate) struct ReportArgs {

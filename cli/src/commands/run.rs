@@ -18,10 +18,10 @@ use crate::{scenario, stdout};
 
 /// Run an experiment; print its results and write them, with a report, to a folder
 ///
-/// A scenario says which controllers meet which demand, what to draw and what the paper claims. The
-/// results are the same bytes for the same scenario, seed and version, on any number of threads.
-/// Nothing is written unless all of it succeeds. With exit code 3 the clients of a real run were
-/// late themselves: its numbers say nothing of the server.
+/// A scenario defines controllers, demands, plots and the paper's claims. The results are the same
+/// bytes for the same scenario, seed and version, on any number of threads. Results are written
+/// only if all runs succeed. Exit code 3: the clients of a real run were late themselves, so its
+/// numbers do not measure the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN)]
 pub(crate) struct RunArgs {
@@ -39,9 +39,9 @@ pub(crate) struct RunArgs {
     /// Print the results as one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Run it for each of these values, such as demand=0.8x,1.2x or controller=seda,dagor; several
-    /// span a grid. Prints a line of JSON per run, in the grid's order on any number of threads. On
-    /// several machines: docs/cluster.md
+    /// Run the scenario for each of these values, such as demand=0.8x,1.2x or
+    /// controller=seda,dagor; several of these flags span a grid. Prints a line of JSON per run, in
+    /// the grid's order on any number of threads. On several machines: docs/cluster.md
     #[arg(long = "sweep", value_name = "KEY=VALUES", conflicts_with_all = ["out", "json"])]
     pub(crate) sweep: Vec<String>,
 }
@@ -107,7 +107,7 @@ fn text(results: &Results, folder: &Path, report: &Path) -> String {
     }
     let locks = summary::locks(&results.locks);
     if !locks.is_empty() {
-        text += &format!("\nThe locks that were waited for most, at the highest demand\n\n{locks}");
+        text += &format!("\nThe locks with the longest waits, at the highest demand\n\n{locks}");
     }
     let kinds = summary::kinds(&results.kinds);
     if !kinds.is_empty() {

@@ -59,7 +59,7 @@ impl StatisticsSource {
                 }
                 None | Some(ServerProtocol::Leeward) => {}
                 Some(other) => {
-                    let message = format!("no statistics of Leeward's: the server there speaks {other}");
+                    let message = format!("no Leeward statistics: the server speaks {other}");
                     return Err(Failure::Runtime(anyhow!("{address}: {message}")));
                 }
             }
@@ -94,7 +94,7 @@ impl StatisticsSource {
                 let mut received = Vec::new();
                 exchange(&stream, &mut received, TIMEOUT, interrupt, listen)?;
                 let text = received.strip_prefix(b"STAT leeward ").and_then(|rest| rest.strip_suffix(b"\r\nEND\r\n"));
-                Statistics::parse(text.context("statistics that are none")?).context("statistics that are none")
+                Statistics::parse(text.context("invalid statistics")?).context("invalid statistics")
             }
         }
     }
@@ -116,7 +116,7 @@ fn exchange(
     while !received.ends_with(b"\r\nEND\r\n") && !received.ends_with(b"ERROR\r\n") {
         listen();
         if interrupt.is_requested() {
-            return Err(anyhow!("asked to stop"));
+            return Err(anyhow!("interrupted"));
         }
         match stream.read(&mut piece) {
             Ok(0) => break,
@@ -139,11 +139,11 @@ pub(super) fn call(client: &Client, interrupt: &Interrupt, mut listen: impl FnMu
     let mut context = PollContext::from_waker(&waker);
     loop {
         if let Poll::Ready(answer) = call.as_mut().poll(&mut context) {
-            return Statistics::parse(&answer?.payload).context("statistics that are none");
+            return Statistics::parse(&answer?.payload).context("invalid statistics");
         }
         listen();
         if interrupt.is_requested() {
-            return Err(anyhow!("asked to stop"));
+            return Err(anyhow!("interrupted"));
         }
         std::thread::park_timeout(POLL_INTERVAL);
     }

@@ -24,7 +24,7 @@ const PENDING_MAX: usize = 64;
 pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
     if args.plant != "sim" {
         return Err(Failure::Input(anyhow!(
-            "--sweep: runs that share this machine would measure each other; leave out --plant real"
+            "--sweep: concurrent real runs would disturb each other; omit --plant real"
         )));
     }
     let axes = args.sweep.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>().map_err(failure)?;

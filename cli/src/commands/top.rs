@@ -21,22 +21,22 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a rejection.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
+/// Watch a running server: throughput, drops, delays, credits, and the waits for its locks
 ///
-/// Rates are of the time between two looks. Locks are sorted by what was waited for them meanwhile;
-/// `waiting` is how many waited on average. The percentiles of waits are since the server's start.
-/// In a terminal there is a live view, which ends with the terminal; elsewhere one look. See
-/// docs/top.md.
+/// Rates are of the time between two polls. Locks are sorted by the total wait in this time;
+/// `waiting` is the mean number of waiting requests. The percentiles of waits count from the
+/// server's start. A terminal gets a live view, which ends when the terminal closes; other outputs
+/// get one text. See docs/top.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TOP)]
 pub(crate) struct TopArgs {
     /// The server's address and port
     #[arg(value_name = "ADDRESS")]
     pub(crate) address: String,
-    /// From one look to the next
+    /// Time between two polls
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     pub(crate) interval: String,
-    /// No live view: one text, after one interval
+    /// Print one text after one interval, instead of a live view
     #[arg(long, conflicts_with = "json")]
     pub(crate) plain: bool,
     /// Print the server's statistics as one JSON object, at once
@@ -123,7 +123,7 @@ fn query(source: &StatisticsSource, args: &TopArgs, interrupt: &Interrupt) -> Re
         if !again || began.elapsed() > RETRY_TIMEOUT {
             return Err(match error.downcast_ref() {
                 Some(CallError::UnknownMethod { .. }) => {
-                    Failure::Runtime(anyhow!("{}: a server without statistics", args.address))
+                    Failure::Runtime(anyhow!("{}: the server has no statistics", args.address))
                 }
                 _ => source.failure(error.context(args.address.clone())),
             });

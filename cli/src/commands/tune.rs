@@ -14,11 +14,11 @@ use crate::{scenario, stdout};
 /// Maximum of candidates that are shown per workload.
 const CANDIDATES_SHOWN: usize = 10;
 
-/// Search the parameters under which a controller serves a scenario best
+/// Search for the best parameters of a controller in a scenario
 ///
-/// Tries the values that the controller names as worth trying (see `leeward list --controllers`)
-/// and prints what to paste into the scenario. The best is the highest goodput over the scenario's
-/// demands.
+/// Tries the values that the controller declares for tuning (see `leeward list --controllers`), and
+/// prints the best ones as TOML for the scenario. The best parameters have the highest goodput over
+/// the scenario's demands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TUNE)]
 pub(crate) struct TuneArgs {
@@ -27,11 +27,11 @@ pub(crate) struct TuneArgs {
     /// Label of the controller in the scenario
     #[arg(long, value_name = "LABEL")]
     pub(crate) controller: String,
-    /// Try so many sets of parameters drawn at random over all of its durations and numbers, the
-    /// scenario's own first: the same budget for every controller
+    /// Try this many random sets of parameters, drawn over all durations and numbers, after the
+    /// scenario's own set: the same budget for every controller
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) draws: Option<u32>,
-    /// Print everything tried as one JSON object
+    /// Print all tried sets as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -40,7 +40,7 @@ const TUNE: &str = "\
 Examples:
   leeward tune bw-overall --controller seda --quick
   leeward tune bw-overall --controller breakwater --quick --draws 60
-                                                       the budget that every other controller gets, too
+                                                       the same budget as for every other controller
   leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
 
 /// Runs the command.

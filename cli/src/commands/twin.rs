@@ -11,16 +11,16 @@ use crate::stdout;
 
 /// Write how well the simulator predicted an earlier real run
 ///
-/// A run with `--plant real` measures the machine first, and the simulator, told of the
-/// measurements, predicts each run. This sums the errors up: for each cell of demand, clients,
-/// service and controller, and against the bars of docs/twin.md.
+/// A run with `--plant real` measures the machine first, and the simulator predicts each run from
+/// the measurements. This command lists the errors for each demand, number of clients, service and
+/// controller, and compares them with the limits of docs/twin.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TWIN)]
 pub(crate) struct TwinArgs {
     /// Folder of an earlier `leeward run --plant real`
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// File to write, such as docs/twin.md; otherwise it is printed
+    /// File to write, such as docs/twin.md; by default the page is printed
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }

@@ -24,26 +24,25 @@ use crate::stdout;
 
 /// Judge the papers' claims over all scenarios; write the table of verdicts, and a page
 ///
-/// Every scenario runs twice: with the algorithms as published, on which the papers' claims are
-/// judged, and with our additions, which stand beside them. A verdict is made of all seeds:
-/// `reproduced` if the 95 % interval of the median lies within what is accepted, `not reproduced`
-/// if it lies outside, `undecided` if it reaches across a bound.
+/// Every scenario runs twice: with the algorithms as published, by which the papers' claims are
+/// judged, and with our additions, for comparison. A verdict depends on all seeds: `reproduced` if
+/// the 95 % interval of the median lies within the accepted range, `not reproduced` if it lies
+/// outside, `undecided` if it crosses a bound.
 ///
-/// The scenarios that are not picked keep the verdicts that the folder has from before.
+/// Scenarios that are not selected keep their earlier verdicts in the folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERDICTS)]
 pub(crate) struct VerdictsArgs {
-    /// Judge these scenarios only: a part of their ids, such as `bw-` or `lk-hoover`; may be
-    /// repeated
+    /// Judge only scenarios whose id contains this, such as `bw-` or `lk-hoover`; may be repeated
     #[arg(long = "scenario", value_name = "PART")]
     pub(crate) scenarios: Vec<String>,
     /// Seeds per point
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) seeds: u32,
-    /// First seed; baselines were tuned on seeds from 1, and are judged on others
+    /// First seed; baselines were tuned on seeds from 1, and are judged on other seeds
     #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     pub(crate) seed: u64,
-    /// Fewer and shorter points, as the scenarios' `quick` sections say
+    /// Run fewer and shorter points, as the scenarios' `quick` sections define
     #[arg(long)]
     pub(crate) quick: bool,
     /// Change one value of every scenario, such as server.costs.reject=100ns; may be repeated
@@ -52,18 +51,17 @@ pub(crate) struct VerdictsArgs {
     /// Folder for verdicts.md, verdicts.json and verdicts.html
     #[arg(long, value_name = "DIR", default_value = "docs")]
     pub(crate) out: PathBuf,
-    /// Run what this file lists, and fail if a verdict is another than it says; writes nothing
+    /// Run the scenarios of this file, and fail if a verdict differs from it; writes nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenarios", "quick", "overrides", "record"])]
     pub(crate) check: Option<PathBuf>,
-    /// Write the verdicts of a quick run of the picked scenarios as the file that --check reads
+    /// Write the verdicts of a quick run to this file, for --check
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Judge the picked scenarios in worlds that are a little different, such as half and twice
-    /// each invented cost, and write a row per claim and a column per world to sensitivity.md
-    /// instead
+    /// Judge the scenarios under changed assumptions, such as half and twice each invented cost,
+    /// and write a row per claim and a column per assumption to sensitivity.md instead
     #[arg(long, conflicts_with_all = ["check", "record", "overrides"])]
     pub(crate) sensitivity: bool,
-    /// Run nothing: write the table and the page of the verdicts that the folder has
+    /// Run nothing: rewrite the table and the page from the verdicts in the folder
     #[arg(long, conflicts_with_all = ["scenarios", "check", "record", "overrides", "sensitivity"])]
     pub(crate) redraw: bool,
     /// Threads to run on; by default one per CPU
@@ -77,10 +75,10 @@ Examples:
   leeward verdicts --quick                             the same, shortened
   leeward verdicts --scenario bw-overall --seeds 20    one scenario; the others' rows stay
   leeward verdicts --set server.costs.reject=100ns --quick --out /tmp/dear-rejects
-                                                       which verdicts hang on a cost
+                                                       which verdicts depend on a cost
   leeward verdicts --sensitivity --quick --seeds 5 --scenario bw-overall
-                                                       which verdicts hang on any cost, on the network or on arrivals
-  leeward verdicts --redraw                            the page of what is there: docs/verdicts.html
+                                                       which verdicts depend on any cost, the network or arrivals
+  leeward verdicts --redraw                            rewrites docs/verdicts.html
   leeward verdicts --check experiments/verdicts-quick.txt
                                                        what CI runs: any flip fails, with exit code 1";
 
@@ -152,7 +150,7 @@ fn check(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), 
         return stdout::print(&format!("{claims} claims of {} scenarios: no verdict has flipped\n", judged.len()));
     }
     stdout::print(&(flips.join("\n") + "\n"))?;
-    Err(Failure::Runtime(anyhow!("{} verdicts are not as {} says", flips.len(), file.display())))
+    Err(Failure::Runtime(anyhow!("{} verdicts differ from {}", flips.len(), file.display())))
 }
 
 /// Writes the verdicts as expectations for `--check`.
@@ -228,7 +226,7 @@ fn extent(args: &VerdictsArgs, quick: bool) -> Extent {
 fn pick_scenarios(args: &VerdictsArgs) -> Result<Vec<&'static BuiltinScenario>, Failure> {
     let picked = scenarios(&args.scenarios);
     if picked.is_empty() {
-        return Err(Failure::Input(anyhow!("no scenario has that in its id (`leeward list` shows what there is)")));
+        return Err(Failure::Input(anyhow!("no scenario has that in its id (`leeward list` shows all)")));
     }
     Ok(picked)
 }

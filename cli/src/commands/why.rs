@@ -8,11 +8,12 @@ use crate::failure::Failure;
 use crate::stdout;
 use crate::tls::TlsArgs;
 
-/// Say why a request was refused
+/// Explain why a request was rejected
 ///
 /// Asks the admin port of a running server (`leeward serve --admin`) for one of its decisions by
-/// number. A refusal's number is in its message, in the header leeward-decision, and on the
-/// dashboard. The server keeps its newest 65,536 decisions: all refusals, and one in 64 admissions.
+/// number. A rejection's number is in its message, in the header leeward-decision, and on the
+/// dashboard. The server keeps its newest 65,536 decisions: all rejections, and one in 64
+/// admissions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = WHY)]
 pub(crate) struct WhyArgs {
@@ -22,7 +23,7 @@ pub(crate) struct WhyArgs {
     /// The server's admin address and port
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     pub(crate) address: String,
-    /// The port that decided, where a server has several: rpc, memcached
+    /// Port that made the decision, if the server has several: rpc, memcached
     #[arg(long, value_name = "NAME")]
     pub(crate) port: Option<String>,
     /// Print the whole record as one JSON object
@@ -63,7 +64,7 @@ pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
         (400, _) | (404, _) if is_input_error(&answer.body) => {
             Err(Failure::Input(anyhow!("{}: {}", args.address, stdout::sanitize(answer.body.trim()))))
         }
-        (404, _) => Err(Failure::Runtime(anyhow!("{}: no admin port: it knows no such page", args.address))),
+        (404, _) => Err(Failure::Runtime(anyhow!("{}: no admin port: it has no page /debug/why", args.address))),
         (status, _) => {
             let body: String = answer.body.lines().next().unwrap_or_default().chars().take(200).collect();
             Err(Failure::Runtime(anyhow!("{}: HTTP status {status}: {}", args.address, stdout::sanitize(&body))))

@@ -73,8 +73,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
 fn draw_waiting(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
     let text = match &state.machine {
         None => {
-            "First the machine is measured: how long a message takes there and back, how often something else takes \
-                 the CPU away, and how many requests one core can serve. The runs follow."
+            "First the demo measures this machine: the round trip of a message, how much CPU time other programs take, and \
+                 how many requests one core can serve. The runs follow."
         }
         Some(_) => "",
     };

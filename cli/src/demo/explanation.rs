@@ -23,8 +23,8 @@ pub(crate) fn late_clients_warning(runs: usize, of: usize) -> String {
         return String::new();
     }
     let text = format!(
-        "In {runs} of {of} runs the clients were late themselves, because something else kept their CPU busy: those runs do \
-         not measure the server."
+        "In {runs} of {of} runs the clients sent late, because other programs kept their CPU busy: those runs do not \
+         measure the server."
     );
     wrap(&text, 0, WIDTH) + "\n"
 }
@@ -40,7 +40,7 @@ pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
         format_us(machine.rtt_us),
     );
     if machine.stalled > 0.0 {
-        text += &format!("Something else takes {} of a busy CPU's time. ", percent(machine.stalled));
+        text += &format!("Other programs take {} of a busy CPU's time. ", percent(machine.stalled));
     }
     text += &format!("Objective: 99 of 100 requests answered within {}.", format_us(slo_us));
     wrap(&text, 0, WIDTH)
@@ -55,8 +55,8 @@ fn describe_work(service: &str) -> String {
 /// Legend of the columns.
 pub(crate) fn legend() -> String {
     let columns = "k/s in time: thousands of requests per second answered within the objective (goodput). p99: 99 of 100 \
-                   answers came within this time. Dropped: refused by the server. Expired: given up at the client before \
-                   they were sent.";
+                   responses came within this time. Rejected: by the server. Expired: at the client, before it could send \
+                   them.";
     wrap(columns, 0, WIDTH)
 }
 
@@ -72,16 +72,21 @@ fn comparison(rows: &[RunResult]) -> Option<String> {
     let ratio = |row: &RunResult| if let Load::Steady(ratio) = row.load { Some(ratio) } else { None };
     let highest = rows.iter().filter_map(ratio).fold(0.0, f64::max);
     let at = |label: &str| rows.iter().find(|row| row.point.run.label == label && ratio(row) == Some(highest));
-    let (none, controlled) = (at("none")?, at("breakwater")?);
+    let none = at("none")?;
+    let share = |label: &str| {
+        let row = at(label)?;
+        let (rate, share) = (thousands(row.point.goodput_rps), percent(row.capacity_share()));
+        Some(format!("{rate} k/s with {} ({share} of the capacity)", controller(label)))
+    };
     Some(format!(
-        "At {} the capacity a server without control answers {} k/s, but {} k/s of it in time: its queue only grows. \
-         With Breakwater {} k/s are in time, {} of the capacity: clients send when the server has given them a credit, \
-         and it gives out as many as keep its queue short.",
+        "At {} the capacity the server without control answers {} k/s, {} k/s of them in time: its queue only grows. In \
+         time are {} and {}: clients send when the server has granted them a credit, and the server grants as many as \
+         keep its queue short.",
         multiple(highest),
         thousands(none.point.throughput_rps),
         thousands(none.point.goodput_rps),
-        thousands(controlled.point.goodput_rps),
-        percent(controlled.capacity_share()),
+        share("auto")?,
+        share("breakwater")?,
     ))
 }
 
@@ -91,7 +96,9 @@ fn spike(rows: &[RunResult]) -> Option<String> {
         Some(row.recovery_ms(0).map_or("not at all while it lasts".into(), |ms| format!("after {ms:.0} ms")))
     };
     Some(format!(
-        "When a spike begins, goodput is back at the level it settles at {} with {}, and {} {}.",
+        "After the start of a spike, goodput reaches its settled level {} with {}, {} with {}, and {} {}.",
+        back("auto")?,
+        controller("auto"),
         back("breakwater")?,
         controller("breakwater"),
         back("none")?,
@@ -106,8 +113,8 @@ fn prediction(rows: &[RunResult]) -> Option<String> {
     let (worst, row) = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
     let close = errors.iter().filter(|(error, _)| error.abs() <= CLOSE_ERROR_MAX).count();
     Some(format!(
-        "The simulator, told only what was measured of this machine beforehand, predicted goodput within {} in {close} of \
-         {} runs; furthest off it was by {:+.0} % ({}, {}).",
+        "The simulator knew only the measurements taken before the runs. Its prediction of goodput was within {} in \
+         {close} of {} runs; the largest error was {:+.0} % ({}, {}).",
         percent(CLOSE_ERROR_MAX),
         errors.len(),
         worst * 100.0,
@@ -120,17 +127,17 @@ fn caveats(machines: &[Machine]) -> Option<String> {
     let machine = machines.first()?;
     if is_disturbed(machine) && machine.clients_apart {
         return Some(format!(
-            "This machine was busy: something else took {} of a CPU's time while it was measured. Neither controller nor \
-             simulator can give that back; run the demo again when the machine is quiet.",
+            "This machine was busy: other programs took {} of a CPU's time while it was measured, and the numbers include \
+             that. Run the demo again when the machine is quiet.",
             percent(machine.stalled)
         ));
     }
     Some(if machine.clients_apart {
-        "Server and clients share this machine, each end on CPUs of its own, over loopback: whatever else runs here shows in \
-         the numbers. Compare the rows of one demo, not demos of different machines."
+        "Server and clients share this machine, on different CPUs, over loopback: other programs that run here change the \
+         numbers. Compare the rows of one demo, not demos of different machines."
             .into()
     } else {
-        "There is only one CPU, and server and clients take it from each other: these numbers mean little.".into()
+        "There is only one CPU, and server and clients share it: these numbers mean little.".into()
     })
 }
 
@@ -153,29 +160,35 @@ mod tests {
     }
 
     #[test]
-    fn what_it_means_is_said_of_these_numbers() {
+    fn explains_the_numbers_of_the_rows() {
         let text = text(&samples::rows(), &[measured(true)]).replace('\n', " ");
-        for part in
-            ["At 2x the capacity", "56.0 k/s are in time, 93 %", "after 7 ms", "5 of 5 runs", "by +5 %", "loopback"]
-        {
+        for part in [
+            "At 2x the capacity",
+            "55.0 k/s with auto (92 % of",
+            "56.0 k/s with Breakwater (93 %",
+            "after 7 ms",
+            "8 of 8 runs",
+            "was +5 %",
+            "loopback",
+        ] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
     }
 
     #[test]
-    fn a_busy_machine_is_said_to_be_one() {
+    fn says_that_the_machine_was_busy() {
         let busy = Machine { stalled: 0.3, ..measured(true) };
-        assert!(text(&[], &[busy]).replace('\n', " ").contains("something else took 30 %"));
+        assert!(text(&[], &[busy]).replace('\n', " ").contains("other programs took 30 %"));
     }
 
     #[test]
-    fn clients_that_were_late_are_told_of() {
+    fn warns_of_late_clients() {
         assert_eq!(late_clients_warning(0, 8), "");
-        assert!(late_clients_warning(2, 8).replace('\n', " ").starts_with("In 2 of 8 runs the clients were late"));
+        assert!(late_clients_warning(2, 8).replace('\n', " ").starts_with("In 2 of 8 runs the clients sent late"));
     }
 
     #[test]
-    fn one_cpu_is_said_to_be_too_few() {
+    fn says_that_one_cpu_is_too_few() {
         assert!(text(&[], &[measured(false)]).replace('\n', " ").contains("mean little"));
         assert_eq!(text(&[], &[]), "");
     }

@@ -23,10 +23,10 @@ fn line(event: &DemoEvent) -> Option<String> {
     match event {
         DemoEvent::Calibrating(step) => Some(format!("Measuring this machine: {step} ...")),
         DemoEvent::Calibrated(machine) if !machine.clients_apart => {
-            Some("Server and clients have only one CPU: what follows means little.".into())
+            Some("Server and clients share one CPU: the numbers below mean little.".into())
         }
         DemoEvent::Calibrated(machine) if explanation::is_disturbed(machine) => {
-            Some("Something else keeps this machine busy: what follows means little.".into())
+            Some("Other programs keep this machine busy: the numbers below mean little.".into())
         }
         DemoEvent::RunEnded(row) => Some(result_line(row)),
         DemoEvent::Calibrated(_) | DemoEvent::RunStarted(_) | DemoEvent::Sample(_) => None,
@@ -37,7 +37,7 @@ fn result_line(row: &RunResult) -> String {
     let head = format!("{}, {}", controller_capitalized(&row.point.run.label), row.load.describe());
     let tail = match (row.load, row.recovery_ms(0)) {
         (Load::Spike { .. }, Some(ms)) => format!("goodput back in {ms:.0} ms"),
-        (Load::Spike { .. }, None) => "goodput not back while it lasts".into(),
+        (Load::Spike { .. }, None) => "goodput does not recover".into(),
         _ => format!("{} k/s in time, p99 {}", thousands(row.point.goodput_rps), format_us(row.point.p99_us)),
     };
     format!("{head}: {tail}")
@@ -63,9 +63,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_a_line() {
+    fn prints_a_line_per_run() {
         let lines: Vec<String> = samples::rows().iter().map(result_line).collect();
-        assert_eq!(lines[3], "Breakwater, demand 1x the capacity: 54.0 k/s in time, p99 250 µs");
-        assert_eq!(lines[7], "Breakwater, demand 0.5x, then a spike to 1.4x: goodput back in 7 ms");
+        assert_eq!(lines[5], "Breakwater, demand 1x the capacity: 54.0 k/s in time, p99 250 µs");
+        assert_eq!(lines[11], "Breakwater, demand 0.5x, then a spike to 1.4x: goodput back in 7 ms");
     }
 }

@@ -6,7 +6,7 @@ use crate::table::{Align, Table};
 
 /// Headings of [`steady`].
 pub(crate) const STEADY: [&str; 8] =
-    ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "drops", "expired"];
+    ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "rejected", "expired"];
 /// Headings of [`spike`].
 pub(crate) const SPIKE: [&str; 6] =
     ["spike", "control", "k/s in time", "goodput back after", "after its end", "highest p99"];
@@ -107,12 +107,16 @@ pub(crate) mod samples {
     pub(crate) fn rows() -> Vec<RunResult> {
         vec![
             steady_row("none", 0.5, 30e3, 85.0),
+            steady_row("auto", 0.5, 30e3, 85.0),
             steady_row("breakwater", 0.5, 30e3, 86.0),
             steady_row("none", 1.0, 20e3, 30e3),
+            steady_row("auto", 1.0, 53e3, 240.0),
             steady_row("breakwater", 1.0, 54e3, 250.0),
             steady_row("none", 2.0, 0.0, 1.9e6),
+            steady_row("auto", 2.0, 55e3, 280.0),
             steady_row("breakwater", 2.0, 56e3, 290.0),
             spike_row("none", false),
+            spike_row("auto", true),
             spike_row("breakwater", true),
         ]
     }
@@ -123,18 +127,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_has_a_row_that_says_whether_it_kept_the_objective() {
+    fn each_row_says_whether_its_run_met_the_objective() {
         let text = text(&samples::rows());
-        assert_eq!(text.matches("✓ yes").count(), 4, "{text}");
+        assert_eq!(text.matches("✓ yes").count(), 7, "{text}");
         assert_eq!(text.matches("✗ NO").count(), 2, "{text}");
-        for part in ["no control", "Breakwater", "never", "7 ms", "1.90 s", "93 %"] {
+        for part in ["no control", "auto", "Breakwater", "never", "7 ms", "1.90 s", "93 %"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]
-    fn nothing_makes_no_table() {
+    fn no_rows_make_no_table() {
         assert_eq!(text(&[]), "");
     }
 }

@@ -92,14 +92,14 @@ fn machine(state: &DemoState) -> String {
 /// The latest sample as numbers, without a chart.
 fn latest_sample(state: &DemoState) -> Line<'static> {
     let (Some(last), Some(subject)) = (state.samples.last(), state.run()) else { return Line::default() };
-    let RunSample { demand_rps, goodput_rps, p99_us, rejected_rps: dropped_rps, delay_us, issued, .. } = *last;
+    let RunSample { demand_rps, goodput_rps, p99_us, rejected_rps, delay_us, issued, .. } = *last;
     let late = p99_us.is_some_and(|p99| p99 > subject.slo_us);
     let p99 = p99_us.map_or("–".into(), format_us) + if late { " ✗" } else { "" };
     let mut text = format!(
-        "{} k/s asked, {} in time, {} dropped, p99 {p99}, wait {}",
+        "{} k/s offered, {} in time, {} rejected, p99 {p99}, wait {}",
         thousands(demand_rps),
         thousands(goodput_rps.unwrap_or(0.0)),
-        thousands(dropped_rps.unwrap_or(0.0)),
+        thousands(rejected_rps.unwrap_or(0.0)),
         format_us(delay_us),
     );
     if let Some(issued) = issued {
@@ -109,9 +109,9 @@ fn latest_sample(state: &DemoState) -> Line<'static> {
 }
 
 fn table(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
-    let widths = [10, 10, 11, 11, 8, 8, 7, 7].map(Constraint::Length);
+    let widths = [10, 10, 11, 11, 8, 8, 8, 7].map(Constraint::Length);
     let headings =
-        ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "dropped", "back in"].map(heading_cell);
+        ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "rejected", "back in"].map(heading_cell);
     let rows = state.rows.iter().map(|row| Cells::new(cells(row)));
     let table = Table::new(rows, widths)
         .header(Cells::new(headings).add_modifier(Modifier::DIM))
@@ -151,8 +151,8 @@ fn cells(row: &RunResult) -> Vec<Cell<'static>> {
 }
 
 fn legend() -> &'static str {
-    "in time: answered within the objective; p99: 99 of 100 answers came within it; dropped: refused; wait: in the server; \
-     credit: permission to send; back in: time after a spike begins"
+    "in time: answered within the objective; p99: 99 of 100 responses came within it; wait: in the server's queue; \
+     credit: permission to send; back in: time from the start of a spike"
 }
 
 #[cfg(test)]
@@ -191,12 +191,12 @@ mod tests {
             issued: credits,
         };
         let mut news = vec![DemoEvent::Calibrating("stalls".into()), DemoEvent::Calibrated(machine)];
-        for (label, credits) in [("none", None), ("breakwater", Some(40.0))] {
+        for (label, credits) in [("none", None), ("auto", Some(40.0)), ("breakwater", Some(40.0))] {
             news.push(DemoEvent::RunStarted(subject(label)));
             news.extend((0..45).map(|at| DemoEvent::Sample(moment(at, credits))));
         }
         news.extend(samples::rows().into_iter().map(|row| DemoEvent::RunEnded(Box::new(row))));
-        let mut state = DemoState::new(8, 48.0, None);
+        let mut state = DemoState::new(12, 70.0, None);
         let mut states = vec![state.clone()];
         for one in news {
             state.apply(one);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_can_be_drawn_at_any_stage() {
+    fn draws_each_stage_at_any_size() {
         let states = stages();
         for (width, height) in [(1, 1), (20, 5), (40, 12), (41, 30), (80, 24), (120, 40), (200, 60), (300, 3), (3, 300)]
         {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_terminal_shows_what_is_done_and_what_came_out() {
+    fn shows_activity_and_results_on_80_columns() {
         let states = stages();
         let text = render(states.last().unwrap(), 80, 24);
         for part in ["Breakwater, demand 2x the capacity", "capacity 60.0 k/s", "k/s", "latency", "✓ yes", "never"] {

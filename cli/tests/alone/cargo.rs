@@ -148,7 +148,7 @@ fn main() {
 ";
 
 #[test]
-fn a_program_that_says_nothing_of_the_profiler_is_recorded() {
+fn a_program_without_profiler_code_is_recorded() {
     let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -46,7 +46,7 @@ fn build(folder: &Path, source: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn assembly_is_built_beside_c() {
+fn assembly_files_are_built_with_c_files() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_) = build(folder.path(), "../profiler/examples/snapshot.cc") else { return };
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -72,7 +72,7 @@ fn assembly_is_built_beside_c() {
 }
 
 #[test]
-fn what_clang_accepts_is_accepted_without_a_word() {
+fn the_compiler_accepts_what_clang_accepts_without_warnings() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let Some(_) = build(here, "../profiler/examples/snapshot.cc") else { return };
@@ -149,7 +149,7 @@ fn what_clang_accepts_is_accepted_without_a_word() {
 }
 
 #[test]
-fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
+fn a_daemon_keeps_recording_until_it_is_stopped() {
     let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("daemon.c");
@@ -171,7 +171,7 @@ fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
     assert!(stdout_of(&["profile", "info", trace.to_str().unwrap()]).contains("is still recording"));
     let stopped = stdout_of(&["profile", "stop", pid]);
     let _ = Command::new("kill").arg(pid).status();
-    assert!(stopped.contains("it ended: recording was stopped"), "{stopped}");
+    assert!(stopped.contains("end: recording was stopped"), "{stopped}");
     assert!(stdout_of(&["profile", "stats", trace.to_str().unwrap()]).contains("works"));
 }
 
@@ -228,7 +228,7 @@ int main(void) {
 ";
 
 #[test]
-fn what_a_recording_lacks_is_said() {
+fn an_incomplete_recording_is_reported() {
     let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = build(folder.path(), "../profiler/examples/snapshot.cc") else { return };
@@ -400,7 +400,7 @@ fn record_beside(program: &Path, folder: &Path, neighbours: usize) -> Result<(),
 }
 
 #[test]
-fn calls_are_found_beside_busy_neighbours() {
+fn calls_are_measured_beside_busy_processes() {
     let _alone = serial_guard();
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = build(folder.path(), "tests/profiled/busy.c") else { return };

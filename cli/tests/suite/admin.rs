@@ -116,7 +116,7 @@ pub(crate) const OVERLOAD: [&str; 12] = [
 ];
 
 #[test]
-fn metrics_say_what_the_client_counts() {
+fn metrics_equal_the_clients_counts() {
     // Without control: on a machine that is busy with other tests Breakwater would reject now and
     // then.
     let server = Server::start(&["--slo", "5ms", "--service", "echo", "--admission", "none"]);
@@ -186,7 +186,7 @@ fn prometheus_reads_the_rules() {
 }
 
 #[test]
-fn answers_costs_and_exemplars_are_told_by_method() {
+fn responses_costs_and_exemplars_are_reported_by_method() {
     let server = Server::start(&["--slo", "1ms", "--admission", "throttle"]);
     server.load(&OVERLOAD);
     // Rejected requests are answered at once: the client's rejections are counted.
@@ -215,7 +215,7 @@ fn rejections(server: &Server, reason: &str) -> Vec<Value> {
 }
 
 #[test]
-fn why_is_true_of_each_refusal() {
+fn why_gives_the_true_reason_of_each_rejection() {
     // Each controller rejects for its own reason; its records must support the sentence.
     let limit = |flags: &[&str], reason: &str, check: &dyn Fn(&Value) -> bool| {
         let server = Server::start(flags);
@@ -277,7 +277,7 @@ fn rejections_of_calls(server: &Server, calls: u64) -> Vec<(u8, String)> {
 }
 
 #[test]
-fn a_refused_client_hears_the_number_that_why_knows() {
+fn a_rejection_carries_the_decision_id_that_why_explains() {
     // Calls that arrive while others wait are rejected. An idle core may take all calls at the
     // instant of their arrival, so that none has waited: such a try proves nothing.
     let server = Server::start(&["--admission", "throttle", "--set", "threshold=1ns"]);
@@ -290,7 +290,7 @@ fn a_refused_client_hears_the_number_that_why_knows() {
 }
 
 #[test]
-fn calls_without_credit_are_told_apart() {
+fn calls_without_credit_have_a_reason_of_their_own() {
     // No busy machine misses this objective, so nothing is rejected for delay.
     let server = Server::start(&["--admission", "breakwater", "--slo", "10s"]);
     let rejected = rejections_of_calls(&server, 8);
@@ -298,11 +298,11 @@ fn calls_without_credit_are_told_apart() {
     let found = rejections(&server, "credit");
     assert!(without > 0 && found.len() == without, "{rejected:?}");
     let text = server.why(found[0]["id"].as_str().unwrap());
-    assert!(text.contains("Its client's window was used up"), "{text}");
+    assert!(text.contains("The client's window was used up"), "{text}");
 }
 
 #[test]
-fn numbers_that_are_none_are_refused_in_a_line() {
+fn invalid_decision_ids_are_rejected_in_one_line() {
     let server = Server::start(&[]);
     for (id, part) in [("77", "no decision 77"), ("xyz", "hexadecimal"), ("0", "hexadecimal")] {
         let output = leeward(&["why", id, &server.admin], Path::new("."));
@@ -317,7 +317,7 @@ fn numbers_that_are_none_are_refused_in_a_line() {
 }
 
 #[test]
-fn an_admin_address_that_is_taken_is_said_at_once() {
+fn an_admin_address_in_use_is_reported_at_start() {
     let server = Server::start(&[]);
     let output = leeward(&["serve", "--listen", "127.0.0.1:0", "--admin", &server.admin], Path::new("."));
     let words = String::from_utf8_lossy(&output.stderr);
@@ -325,7 +325,7 @@ fn an_admin_address_that_is_taken_is_said_at_once() {
 }
 
 #[test]
-fn both_ports_of_a_server_are_watched() {
+fn metrics_cover_both_ports_of_a_server() {
     let server = Server::start(&["--service", "kv", "--memcached", "127.0.0.1:0", "--admission", "none"]);
     let memcached = server.more[0].rsplit(' ').next().unwrap().to_string();
     let mut stream = TcpStream::connect(memcached).unwrap();
@@ -354,7 +354,7 @@ fn a_client_of_a_hundred_lines_calls_the_server() {
 }
 
 #[test]
-fn the_example_file_says_what_would_be_served() {
+fn example_config_files_are_valid() {
     for file in ["examples/serve.toml", "packaging/systemd/serve.toml"] {
         let path = root().join(file);
         let output = leeward(&["serve", "--print-config", "--config", path.to_str().unwrap()], Path::new("."));
@@ -365,11 +365,11 @@ fn the_example_file_says_what_would_be_served() {
 /// Replaces `systemd-socket-activate`, which is not installed everywhere: it only sets descriptor 3
 /// and two variables.
 #[test]
-fn sockets_of_systemd_are_taken_and_readiness_is_told() {
+fn systemd_sockets_are_used_and_readiness_is_notified() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
-    let told = UnixDatagram::bind(&path).unwrap();
-    told.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let notify_socket = UnixDatagram::bind(&path).unwrap();
+    notify_socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let code = "import os, socket, sys\n\
                 pairs = [socket.create_server(('127.0.0.1', 0)) for _ in range(2)]\n\
                 fds = [os.dup(each.fileno()) for each in pairs]\n\
@@ -381,7 +381,7 @@ fn sockets_of_systemd_are_taken_and_readiness_is_told() {
     command.args(["-c", code, PROGRAM, "serve", "--idle", "50us", "--service", "echo"]).env("NOTIFY_SOCKET", &path);
     let mut server = Server::spawn(command);
     let mut words = [0; 4096];
-    let length = told.recv(&mut words).unwrap();
+    let length = notify_socket.recv(&mut words).unwrap();
     let text = String::from_utf8_lossy(&words[..length]);
     assert!(text.contains("READY=1") && text.contains(&server.listen), "{text}");
     assert_eq!(server.get("/readyz").0, 200);
@@ -389,13 +389,13 @@ fn sockets_of_systemd_are_taken_and_readiness_is_told() {
     assert!(report["totals"]["completed"].as_f64() > Some(0.0), "{report}");
     let stopped = Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status().unwrap();
     assert!(stopped.success());
-    let length = told.recv(&mut words).unwrap();
+    let length = notify_socket.recv(&mut words).unwrap();
     assert!(String::from_utf8_lossy(&words[..length]).contains("STOPPING=1"));
     assert!(server.child.wait().unwrap().success());
 }
 
 #[test]
-fn shells_and_manuals_know_every_command() {
+fn completions_and_manuals_contain_every_command() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = leeward(&["completions", shell], folder.path());

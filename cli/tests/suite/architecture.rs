@@ -248,7 +248,7 @@ fn the_pure_crates_use_nothing_impure() {
 }
 
 #[test]
-fn every_file_says_what_it_is_and_stays_small() {
+fn every_file_has_a_description_and_stays_small() {
     let mut files = Vec::new();
     for package in packages() {
         rust_files(folder(&package), &mut files);

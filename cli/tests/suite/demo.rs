@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 
 #[test]
-fn a_short_demo_leaves_a_table_results_and_a_report() {
+fn writes_a_table_results_and_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["demo", "--out", "out", "--duration", "200ms", "--clients", "20"])
@@ -13,28 +13,28 @@ fn a_short_demo_leaves_a_table_results_and_a_report() {
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    for part in ["demand", "no control", "Breakwater", "spike", "This machine", "report.html"] {
+    for part in ["demand", "no control", "auto", "Breakwater", "spike", "This machine", "report.html"] {
         assert!(stdout.contains(part), "no `{part}` in: {stdout}");
     }
     assert!(!stdout.contains('\u{1b}') && !stderr.contains('\u{1b}'), "escape sequences without a terminal");
-    assert_eq!(stderr.lines().filter(|line| line.contains("demand")).count(), 8, "a line for each run: {stderr}");
+    assert_eq!(stderr.lines().filter(|line| line.contains("demand")).count(), 12, "a line for each run: {stderr}");
 
     let results = std::fs::read_to_string(folder.path().join("out/result.json")).unwrap();
     let results: Value = serde_json::from_str(&results).unwrap();
     assert_eq!(results["plant"], "real");
     assert_eq!(results["machines"].as_array().unwrap().len(), 1);
-    assert_eq!(results["points"].as_array().unwrap().len(), 6);
-    assert_eq!(results["shifts"].as_array().unwrap().len(), 4);
+    assert_eq!(results["points"].as_array().unwrap().len(), 9);
+    assert_eq!(results["shifts"].as_array().unwrap().len(), 6);
     assert!(!results["windows"].as_array().unwrap().is_empty());
     let page = std::fs::read_to_string(folder.path().join("out/report.html")).unwrap();
-    for part in ["This machine", "How well the simulator predicted it", "during a spike"] {
+    for part in ["This machine", "How well the simulator predicted it", "during a spike", "share-of-capacity"] {
         assert!(page.contains(part), "no `{part}` on the page");
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn a_demo_can_be_stopped_with_nothing_written() {
+fn a_stopped_demo_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["demo", "--out", "out", "--clients", "20", "--duration", "30s"])
@@ -61,7 +61,7 @@ fn count_running(part: &str) -> usize {
 }
 
 #[test]
-fn tiers_are_shown_and_leave_nothing_behind() {
+fn shows_tiers_and_ends_their_processes() {
     let folder = tempfile::tempdir().unwrap();
     // Data that no other test uses, which identify the servers of this test.
     let data = "synthetic:1500:20:4711";
@@ -90,7 +90,7 @@ fn tiers_are_shown_and_leave_nothing_behind() {
 }
 
 #[test]
-fn services_without_leaves_are_refused() {
+fn rejects_services_without_leaves() {
     let folder = tempfile::tempdir().unwrap();
     for (flags, expected) in [
         (&["--service", "kv"][..], "accepted: hdsearch, router, sets, recommend"),

@@ -55,7 +55,7 @@ fn diagram() -> String {
 }
 
 #[test]
-fn the_picture_of_dependencies_is_the_tables() {
+fn the_dependency_diagram_matches_the_table() {
     let file = root().join("ARCHITECTURE.md");
     let text = std::fs::read_to_string(&file).unwrap();
     let (before, rest) = text.split_once(BEGIN_MARK).expect("a mark where the picture begins");
@@ -68,7 +68,7 @@ fn the_picture_of_dependencies_is_the_tables() {
 }
 
 #[test]
-fn the_map_is_short() {
+fn the_architecture_page_is_short() {
     let words = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap().split_whitespace().count();
     assert!(words <= 1_500, "ARCHITECTURE.md has {words} words: what belongs to one folder stands in its README");
 }

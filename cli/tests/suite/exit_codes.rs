@@ -126,7 +126,7 @@ const INPUT_ERRORS: &[(&str, &[&str])] = &[
 
 /// Correct command lines that meet a wrong peer, with text that must name that peer.
 const RUNTIME_ERRORS: &[(&str, &str)] = &[
-    ("load {closed}", "nobody listens there"),
+    ("load {closed}", "no server listens there"),
     ("load {http}", "speaks HTTP"),
     ("load {memcached}", "speaks memcached's protocol"),
     ("load {silent}", "answers nothing"),
@@ -281,7 +281,7 @@ fn check_all(scene: &Fixture, lines: &[(String, i32, &str)]) {
 }
 
 #[test]
-fn every_command_has_rows() {
+fn every_command_has_exit_code_cases() {
     let folder = tempfile::tempdir().unwrap();
     let listed = commands("", folder.path());
     assert!(listed.len() > 25 && listed.contains("profile tail"), "the search for commands is broken: {listed:?}");
@@ -294,7 +294,7 @@ fn every_command_has_rows() {
 }
 
 #[test]
-fn what_is_asked_wrongly_ends_with_2() {
+fn input_errors_exit_with_2() {
     let scene = Fixture::new();
     let lines = INPUT_ERRORS
         .iter()
@@ -303,7 +303,7 @@ fn what_is_asked_wrongly_ends_with_2() {
 }
 
 #[test]
-fn what_is_met_wrongly_ends_with_1() {
+fn runtime_errors_exit_with_1() {
     let scene = Fixture::new();
     let lines: Vec<_> = RUNTIME_ERRORS.iter().map(|(line, words)| ((*line).to_string(), 1, *words)).collect();
     check_all(&scene, &lines);

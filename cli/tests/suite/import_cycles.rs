@@ -132,7 +132,7 @@ fn no_files_import_each_other() {
 }
 
 #[test]
-fn a_planted_circle_is_found() {
+fn a_planted_import_cycle_is_found() {
     let with = |last: &str| {
         let files = [
             ("lib.rs", "mod a;\nmod b;"),

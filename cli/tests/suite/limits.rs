@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[test]
-fn few_descriptors_are_told_of_and_who_finds_none_hears_why() {
+fn a_low_descriptor_limit_gives_a_warning_and_excess_clients_an_error() {
     let serve = format!("ulimit -n 128; exec {} serve --listen 127.0.0.1:0", env!("CARGO_BIN_EXE_leeward"));
     let mut command = Command::new("sh");
     let mut server =

@@ -101,7 +101,7 @@ fn every_target_runs_commands_that_cargo_accepts() {
 }
 
 #[test]
-fn a_flag_that_stands_twice_is_found() {
+fn a_repeated_cargo_flag_is_found() {
     let command = |line: &str| cargo_commands(line).remove(0);
     let doubled = command("cargo build -q --locked -p leeward --locked");
     assert!(parse_error(&doubled).is_some_and(|errors| errors.contains("--locked")), "cargo has become lenient");

@@ -83,7 +83,7 @@ fn opentelemetry_reads_the_metrics() {
 }
 
 #[test]
-fn a_receiver_that_is_not_there_is_told_and_the_server_goes_on() {
+fn an_unreachable_receiver_is_reported_and_the_server_keeps_running() {
     // A port at which no server listens.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut server = Server::start(&["--otlp", &format!("http://{address}"), "--admin", "127.0.0.1:0"]);
@@ -100,7 +100,7 @@ fn a_receiver_that_is_not_there_is_told_and_the_server_goes_on() {
 }
 
 #[test]
-fn addresses_that_are_none_are_refused_in_a_line() {
+fn invalid_otlp_addresses_are_rejected_in_one_line() {
     for (flags, words) in [
         (
             ["--otlp", "127.0.0.1:4318"],

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn hadolint_has_nothing_against_the_containerfile() {
+fn hadolint_accepts_the_containerfile() {
     let hadolint = root().join("target/recipes/bin/hadolint");
     if !hadolint.exists() {
         return Requirement::Recipes.missing("no hadolint in target/recipes (scripts/setup recipes)");
@@ -64,7 +64,7 @@ fn systemd_reads_the_units() {
 }
 
 #[test]
-fn packages_hold_sources_and_say_where_their_documentation_is() {
+fn packages_contain_sources_and_a_documentation_link() {
     let output = Command::new(env!("CARGO"))
         .args(["package", "--workspace", "--list", "--allow-dirty", "--offline"])
         .current_dir(root())

@@ -96,7 +96,7 @@ fn every_subcommand_reads_a_trace() {
     let page = folder.path().join("page.html");
     let shown = stdout_of(&["profile", "timeline", trace, "200", "--html", page.to_str().unwrap()]);
     assert!(
-        shown.contains("Request 200 took 310 µs") && shown.contains("which held what the request waited for"),
+        shown.contains("Request 200 took 310 µs") && shown.contains("which held the lock it waited for"),
         "{shown}"
     );
     assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
@@ -193,7 +193,7 @@ fn signals_to_record_reach_the_program() {
 }
 
 #[test]
-fn what_record_was_started_to_ignore_the_program_ignores() {
+fn the_recorded_program_inherits_ignored_signals() {
     let folder = tempfile::tempdir().unwrap();
     let child = start_recording(folder.path(), "trap '' INT;", "echo ready; kill -INT $$; echo survived");
     let (out, _, printed) = finish(child);
@@ -201,7 +201,7 @@ fn what_record_was_started_to_ignore_the_program_ignores() {
 }
 
 #[test]
-fn a_program_has_the_name_of_its_file_whatever_it_calls_itself() {
+fn a_program_is_named_by_its_file_not_by_its_title() {
     let folder = tempfile::tempdir().unwrap();
     let module = Module {
         id: 1,
@@ -224,7 +224,7 @@ fn a_program_has_the_name_of_its_file_whatever_it_calls_itself() {
 }
 
 #[test]
-fn a_recording_is_as_long_as_it_was() {
+fn info_shows_the_whole_duration_of_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let ended = folder.path().join("ended");
     // Events from 1 ms to 200.31 ms, in a recording from 0 to 300 ms.
@@ -264,7 +264,7 @@ fn a_recording_is_as_long_as_it_was() {
 }
 
 #[test]
-fn a_process_has_the_last_title_that_it_gave_itself() {
+fn a_process_is_named_by_its_last_title() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &TraceConfig::default()).unwrap();
     writer.event(0, 5_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
@@ -279,14 +279,14 @@ fn a_process_has_the_last_title_that_it_gave_itself() {
 fn children_are_followed_unless_that_is_switched_off() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
-    let told = |follow: &[&str]| {
+    let recorder_settings = |follow: &[&str]| {
         let program = ["--", "sh", "-c", "echo $LEEWARD_PROFILE"];
         text(&leeward(&[&["profile", "record", "--out", out], follow, &program].concat()).stdout)
     };
     for (follow, expected) in
         [(&[][..], ",follow=on,"), (&["--follow", "on"], ",follow=on,"), (&["--follow", "off"], ",follow=off,")]
     {
-        let setting = told(follow);
+        let setting = recorder_settings(follow);
         assert!(setting.contains(expected), "{follow:?}: {setting}");
     }
     let refused = leeward(&["profile", "record", "--follow", "some", "--", "true"]);
@@ -325,7 +325,7 @@ fn functions_that_may_be_requests_are_suggested() {
 }
 
 #[test]
-fn what_can_not_be_done_is_said_in_a_line() {
+fn impossible_profile_commands_fail_with_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().to_str().unwrap();
     let trace = folder.path().join("trace");
@@ -353,11 +353,11 @@ fn what_can_not_be_done_is_said_in_a_line() {
     ] {
         let arguments: Vec<&str> = ["profile"].into_iter().chain(command).chain(["--request-fn", "0x10"]).collect();
         check(&arguments, 2, "no call of `0x10` was recorded");
-        check(&arguments, 2, "recorded were, among others, `0x100`");
+        check(&arguments, 2, "recorded functions include `0x100`");
     }
     let plainly = Command::new("sleep").arg("60").spawn();
     if let Ok(mut plainly) = plainly {
-        check(&["profile", "attach", &plainly.id().to_string()], 2, "it was started plainly");
+        check(&["profile", "attach", &plainly.id().to_string()], 2, "it was started without recording");
         plainly.kill().unwrap();
         plainly.wait().unwrap();
     }

@@ -114,12 +114,12 @@ fn help_and_lists_go_to_stdout() {
     check(&["list", "--controllers"], &["client_delay", "duration"]);
     check(&["list", "breakwater"], &["breakwater: ", "  target = 40 % of the SLO  (duration"]);
     check(&["list", "bw-overall"], &["bw-overall: ", "Controllers: ", "paper: "]);
-    check(&["serve", "--help"], &["repeats within 500 ms"]);
-    check(&["load", "--help"], &["3 this generator was too late"]);
+    check(&["serve", "--help"], &["repeat within 500 ms"]);
+    check(&["load", "--help"], &["3 the load generator was too late"]);
 }
 
 #[test]
-fn the_list_tells_of_what_there_is() {
+fn list_suggests_similar_names() {
     let folder = tempfile::tempdir().unwrap();
     let check = |arguments: &[&str], parts: &[&str]| check_input_error(&leeward(arguments, folder.path()), parts);
     check(&["list", "breakwatr"], &["no controller or scenario `breakwatr`; did you mean `breakwater`?"]);
@@ -129,7 +129,7 @@ fn the_list_tells_of_what_there_is() {
 
 /// The profiler's plugin is usually missing when a user asks for help.
 #[test]
-fn compilers_have_a_help_of_their_own_where_they_can_not_run() {
+fn compiler_commands_show_help_without_the_plugin() {
     for (name, part) in [("cc", "--leeward-engine"), ("c++", "--leeward-engine"), ("cargo", "leeward cargo build")] {
         let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
             .args([name, "--help"])
@@ -143,7 +143,7 @@ fn compilers_have_a_help_of_their_own_where_they_can_not_run() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told_of_once() {
+fn a_missing_file_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["serve", "--service", "search", "--corpus", "nowhere.txt", "--listen", "127.0.0.1:0"];
     let output = leeward(&arguments, folder.path());
@@ -154,14 +154,14 @@ fn a_file_that_is_not_there_is_told_of_once() {
 
 /// A scenario whose simulated time does not advance is an error, and does not hang.
 #[test]
-fn a_run_that_never_moves_on_is_refused() {
+fn a_run_whose_simulated_time_stands_still_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let allocator =
         "[server.allocator]\npolicy = \"per-request\"\ndelay = \"0ns\"\nparams = { search = \"0ns\" }\n\n[run]";
     std::fs::write(folder.path().join("hang.toml"), TINY.replace("[run]", allocator)).unwrap();
     check_input_error(
         &leeward(&["run", "hang.toml"], folder.path()),
-        &["does not move on from ", "allocator `per-request`"],
+        &["does not advance beyond ", "allocator `per-request`"],
     );
     assert!(!folder.path().join("results").exists());
 }
@@ -263,7 +263,7 @@ fn ctrl_c_stops_with_nothing_written() {
 /// A server that accepts connections and stays silent must not block `leeward top`.
 #[cfg(unix)]
 #[test]
-fn ctrl_c_stops_a_question_that_nobody_answers() {
+fn ctrl_c_stops_a_request_to_a_silent_server() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let began = std::time::Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
@@ -285,7 +285,7 @@ fn ctrl_c_stops_a_question_that_nobody_answers() {
 
 #[cfg(unix)]
 #[test]
-fn devices_are_written_to_and_results_are_kept() {
+fn reports_may_go_to_devices_and_never_replace_results() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
     assert!(leeward(&["run", "tiny.toml", "--out", "out"], folder.path()).status.success());
@@ -360,11 +360,11 @@ fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
         &["network.rtt", "is not a duration"],
     );
     let real = leeward(&["run", "tiny.toml", "--plant", "real", "--sweep", "demand=1x"], folder.path());
-    check_input_error(&real, &["would measure each other"]);
+    check_input_error(&real, &["would disturb each other"]);
 }
 
 #[test]
-fn a_redrawn_table_is_still_made_by_the_command_that_judged() {
+fn a_redrawn_table_keeps_the_command_of_its_verdicts() {
     let folder = tempfile::tempdir().unwrap();
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
@@ -386,7 +386,7 @@ fn a_redrawn_table_is_still_made_by_the_command_that_judged() {
 }
 
 #[test]
-fn the_league_tells_who_reached_what() {
+fn the_league_writes_its_table_and_matches() {
     let folder = tempfile::tempdir().unwrap();
     let output = leeward(&["league", "--random-only", "--random", "2", "--out", "table", "--check"], folder.path());
     assert!(output.status.success(), "{}", stderr(&output));
@@ -399,7 +399,7 @@ fn the_league_tells_who_reached_what() {
 }
 
 #[test]
-fn leagues_are_joined_and_no_scene_counts_twice() {
+fn joined_leagues_count_each_scenario_once() {
     let folder = tempfile::tempdir().unwrap();
     let play = |seed: &str| {
         let output =
@@ -414,13 +414,13 @@ fn leagues_are_joined_and_no_scene_counts_twice() {
     let page = std::fs::read_to_string(folder.path().join("both/league.md")).unwrap();
     assert!(page.contains("--random 1 --seed 3`, `leeward league --random-only --random 1 --seed 4`"), "{page}");
     let refused = |arguments: &[&str], part: &str| check_input_error(&leeward(arguments, folder.path()), &[part]);
-    refused(&["league", "--join", "3/league.json", "--join", "both/league.json"], "`random-3` is in a file before");
+    refused(&["league", "--join", "3/league.json", "--join", "both/league.json"], "`random-3` is also in");
     refused(&["league", "--join", "both/league.md"], "accepted: a league.json");
     refused(&["league", "--join", "3/league.json", "--random", "9"], "cannot be used with");
 }
 
 #[test]
-fn an_interrupted_league_shows_what_was_played() {
+fn an_interrupted_league_shows_its_finished_matches() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["league", "--random-only", "--random", "100000", "--out", "table"])
@@ -431,7 +431,7 @@ fn an_interrupted_league_shows_what_was_played() {
         .unwrap();
     // The first case is written as soon as it has run.
     while !folder.path().join("table/league.md").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it had played a scene");
+        assert!(child.try_wait().unwrap().is_none(), "it ended before its first case had run");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -439,11 +439,11 @@ fn an_interrupted_league_shows_what_was_played() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stdout(&output).contains("matches; ") && stdout(&output).contains("\nauto "), "{}", stdout(&output));
-    assert!(stderr(&output).contains(" of 100000 scenes"), "{}", stderr(&output));
+    assert!(stderr(&output).contains(" of 100000 scenarios"), "{}", stderr(&output));
 }
 
 #[test]
-fn a_league_of_nobody_is_refused() {
+fn a_league_without_scenarios_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str], part: &str| check_input_error(&leeward(arguments, folder.path()), &[part]);
     refused(&["league", "--scenario", "nope"], "no scenario has that in its id");
@@ -452,7 +452,7 @@ fn a_league_of_nobody_is_refused() {
 }
 
 #[test]
-fn the_oracle_is_the_simulators_alone() {
+fn the_oracle_runs_only_in_the_simulator() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tiny.toml"), TINY.replace("\"none\"", "\"oracle\"")).unwrap();
     let real = leeward(&["run", "tiny.toml", "--plant", "real"], folder.path());

@@ -111,7 +111,7 @@ fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn its_goodput_is_what_the_client_counts() {
+fn prometheus_goodput_equals_the_clients_count() {
     if Command::new("prometheus").arg("--version").output().is_err() {
         return Requirement::Promtool.missing("prometheus is not in the path");
     }

@@ -29,7 +29,7 @@ pub(super) fn files(folder: &Path, extension: &str, into: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
+            if name != "target" && name != "node_modules" && !name.starts_with('.') {
                 files(&path, extension, into);
             }
         } else if path.extension().is_some_and(|found| found == extension) {

@@ -127,7 +127,7 @@ fn a_server_that_is_stopped_under_load_ends_every_request_once() {
 
 /// `timeout` sends its signal to the program and to its process group.
 #[test]
-fn two_signals_in_a_moment_lose_nothing() {
+fn two_signals_at_once_lose_no_results() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("calls").display().to_string();
     let objective = ["--admission", "none", "--slo", "2s", "--rtt", "50us"];
@@ -180,7 +180,7 @@ fn a_recording_that_ends_early_says_why() {
 }
 
 #[test]
-fn a_load_that_is_told_twice_to_stop_still_reports() {
+fn a_load_that_is_stopped_twice_still_reports() {
     let server = Server::start(&["--admission", "none"]);
     let shape = ["--admission", "none", "--clients", "4", "--closed", "1", "--duration", "30s", "--warmup", "0s"];
     let load = Command::new(env!("CARGO_BIN_EXE_leeward"))
@@ -206,7 +206,7 @@ fn load_text(address: &str, flags: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_generator_that_is_late_says_so_first_and_by_its_exit_code() {
+fn a_late_generator_is_reported_first_and_by_the_exit_code() {
     let server = Server::start(&["--admission", "none"]);
     // More requests than any machine can issue in that time.
     let flags = ["--admission", "none", "--slo", "20us", "--clients", "4", "--demand", "10M", "--duration", "10ms"];
@@ -229,14 +229,14 @@ fn a_short_load_has_a_short_warm_up() {
 }
 
 #[test]
-fn ends_with_different_controllers_are_warned_of() {
+fn different_controllers_at_client_and_server_give_a_warning() {
     let server = Server::start(&["--admission", "none", "--slo", "1s"]);
     let shape = ["--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "300ms"];
     let (_, _, err) = load_text(&server.address, &[&shape[..], &["--admission", "breakwater"]].concat());
-    let parts = ["warning: the server runs another controller", "gives no credits", "`breakwater` gives credits"];
+    let parts = ["warning: server and client run different", "gives no credits", "`breakwater` gives credits"];
     assert!(parts.iter().all(|part| err.contains(part)), "{err}");
     let (_, _, err) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
-    assert!(!err.contains("another controller"), "{err}");
+    assert!(!err.contains("different controllers"), "{err}");
     let server = Server::start(&["--slo", "1s"]);
     let (_, _, err) = load_text(&server.address, &[&shape[..], &["--admission", "none"]].concat());
     assert!(err.contains("gives credits, and `none` gives no credits"), "{err}");
@@ -251,13 +251,13 @@ fn a_load_for_another_service_is_a_failure_that_names_it() {
         let server = Server::start(&["--admission", "none", "--service", served]);
         let (code, out, err) = load_text(&server.address, &[&shape[..], &["--service", asked]].concat());
         assert_eq!(code, Some(1), "{served}: {out}{err}");
-        let expected = format!("this load asks for `leeward serve --service {named}`");
+        let expected = format!("this load needs `leeward serve --service {named}`");
         assert!(err.contains(&expected) && out.replace('\n', " ").contains(&expected), "{served}: {out}{err}");
     }
 }
 
 #[test]
-fn cores_come_and_go_and_every_request_has_one_end() {
+fn every_request_ends_once_while_cores_are_granted_and_revoked() {
     for allocator in
         ["delay:threshold=1us,search=20us", "delay-range", "buffer", "utilization", "per-request", "static"]
     {
@@ -283,7 +283,7 @@ fn cores_come_and_go_and_every_request_has_one_end() {
 }
 
 #[test]
-fn the_cores_are_told_of_in_words() {
+fn core_usage_is_printed_in_words() {
     let server = Server::start(&["--cores", "1..2"]);
     let text = server.stop();
     assert!(text.contains("cores: 1.00 of 2 held on average by delay") && text.contains("parked for 0.0, "), "{text}");
@@ -309,7 +309,7 @@ fn more_cores_than_cpus_are_warned_of() {
 
 /// Warnings come before the line that the server prints when it is ready.
 #[test]
-fn what_is_not_used_is_warned_of_and_steps_are_told() {
+fn unused_flags_give_warnings_and_start_up_steps_are_printed() {
     let warnings = |flags: &[&str]| {
         let (mut child, line) = start_server(flags);
         child.kill().unwrap();
@@ -319,7 +319,7 @@ fn what_is_not_used_is_warned_of_and_steps_are_told() {
     };
     let memory = warnings(&["--service", "echo", "--memory", "1GB"]);
     assert!(
-        memory.contains("warning: --memory is of --service kv and router-leaf, and this is echo: it is not used"),
+        memory.contains("warning: --memory belongs to --service kv and router-leaf, and has no effect on echo"),
         "{memory}"
     );
     let cpus = warnings(&["--cores", "2", "--cpus", "0,0"]);
@@ -329,7 +329,7 @@ fn what_is_not_used_is_warned_of_and_steps_are_told() {
 }
 
 #[test]
-fn a_closed_loop_asks_again() {
+fn a_closed_loop_sends_a_request_after_each_response() {
     let server = Server::start(&["--service", "echo", "--admission", "none"]);
     let report = load(
         &server.address,
@@ -343,7 +343,7 @@ fn a_closed_loop_asks_again() {
 }
 
 #[test]
-fn a_demand_may_be_a_multiple_of_what_the_server_can_do() {
+fn demand_may_be_a_multiple_of_the_capacity() {
     let objective = ["--admission", "none", "--slo", "100ms", "--rtt", "50us"];
     let server = Server::start(&objective);
     let shape = ["--clients", "8", "--demand", "0.2x", "--service", "const:50us", "--duration", "400ms"];
@@ -364,7 +364,7 @@ fn a_demand_may_be_a_multiple_of_what_the_server_can_do() {
 /// The capacity is measured with so few active clients that no controller rejects. With all clients
 /// active it differed by a factor of three and more between controllers.
 #[test]
-fn the_capacity_is_the_servers_under_every_controller() {
+fn measured_capacity_does_not_depend_on_the_controller() {
     let measured = |controller: &str| {
         // With all clients active a request would wait for twice the objective. A busy machine
         // seldom adds as much.
@@ -385,7 +385,7 @@ fn the_capacity_is_the_servers_under_every_controller() {
 }
 
 #[test]
-fn what_has_no_answer_is_in_the_report() {
+fn unanswered_requests_are_reported() {
     // Half a second each: the last responses arrive only after the load has stopped waiting.
     let objective = ["--admission", "none", "--slo", "100ms", "--rtt", "50us"];
     let server = Server::start(&objective);
@@ -396,11 +396,11 @@ fn what_has_no_answer_is_in_the_report() {
         .output()
         .unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(printed.contains("never answered "), "{printed}");
+    assert!(printed.contains("unanswered "), "{printed}");
 }
 
 #[test]
-fn wrong_wishes_are_refused_before_anybody_is_asked() {
+fn invalid_flags_are_rejected_before_connecting() {
     // No server listens there; errors in the flags are reported first.
     for flags in [
         ["--demand", "0"],
@@ -426,7 +426,7 @@ fn wrong_wishes_are_refused_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_refused() {
+fn a_nonexistent_cpu_is_rejected() {
     let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["serve", "--listen", "127.0.0.1:0", "--cpus", "99999"])
         .output()
@@ -437,7 +437,7 @@ fn a_cpu_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn nobody_there_is_one_clear_line() {
+fn an_unreachable_server_is_reported_in_one_line() {
     for (address, code) in [("127.0.0.1:1", 1), ("nowhere", 2), ("", 2)] {
         let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address]).output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr);

@@ -124,7 +124,7 @@ fn write_config(folder: &Path, name: &str, addresses: &[(&str, String)]) -> Path
 }
 
 #[test]
-fn nginx_passes_refusals_on_and_repeats_none() {
+fn nginx_forwards_rejections_and_retries_none() {
     let Some(nginx) = program("nginx") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (entry, replicas) = (free_address(), [Replica::start(REJECTION), Replica::start(REJECTION)]);
@@ -151,7 +151,7 @@ fn nginx_passes_refusals_on_and_repeats_none() {
 }
 
 #[test]
-fn haproxy_asks_those_who_are_ready_and_repeats_no_refusal() {
+fn haproxy_uses_ready_replicas_and_retries_no_rejection() {
     let Some(haproxy) = program("haproxy") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (entry, replicas) = (free_address(), [Replica::start(REJECTION), Replica::start(SUCCESS)]);
@@ -200,7 +200,7 @@ fn envoy_reads_its_recipe() {
 }
 
 #[test]
-fn envoy_weighs_replicas_by_their_load_and_repeats_no_refusal() {
+fn envoy_weighs_replicas_by_load_and_retries_no_rejection() {
     let envoy = root().join("target/recipes/envoy/_bin/envoy");
     if !envoy.exists() {
         return Requirement::Recipes.missing("no target/recipes/envoy (scripts/setup recipes)");
@@ -268,7 +268,7 @@ fn kubernetes_schemas_know_each_field() {
 }
 
 #[test]
-fn the_deployment_has_flags_that_there_are() {
+fn the_deployment_uses_existing_flags() {
     let manifest = text("kubernetes/leeward.yaml");
     let flags: Vec<&str> = manifest.lines().filter_map(|line| line.trim().strip_prefix("- --")).collect();
     let flags: Vec<String> = flags.iter().map(|flag| format!("--{flag}")).collect();
@@ -281,7 +281,7 @@ fn the_deployment_has_flags_that_there_are() {
 
 /// The rules of gRPC's service config (gRFC A6) for the fields of the recipe.
 #[test]
-fn grpc_s_service_config_keeps_its_rules() {
+fn the_grpc_service_config_is_valid() {
     let config: Value = serde_json::from_str(&text("grpc-service-config.json")).unwrap();
     let span = |value: &Value| value.as_str().unwrap().strip_suffix('s').unwrap().parse::<f64>().unwrap();
     let number = |value: &Value, most: f64| {
@@ -309,7 +309,7 @@ fn expressions() -> Vec<String> {
 }
 
 #[test]
-fn grafana_s_panels_ask_for_metrics_that_there_are() {
+fn grafana_panels_query_existing_metrics() {
     let table = std::fs::read_to_string(root().join("docs/admin.md")).unwrap();
     let expressions = expressions();
     assert!(expressions.len() > 10, "{expressions:?}");
@@ -324,7 +324,7 @@ fn grafana_s_panels_ask_for_metrics_that_there_are() {
 }
 
 #[test]
-fn prometheus_reads_grafana_s_expressions() {
+fn prometheus_accepts_the_grafana_expressions() {
     if Command::new("promtool").arg("--version").output().is_err() {
         return Requirement::Promtool.missing("promtool is not in the path");
     }

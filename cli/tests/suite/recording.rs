@@ -90,7 +90,7 @@ fn with_one_changed_decision(whole: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_recorded_run_replays_and_other_controllers_can_be_asked() {
+fn a_recorded_run_replays_with_its_own_and_other_controllers() {
     let folder = tempfile::tempdir().unwrap();
     let objective = ["--slo", "10ms", "--rtt", "50us", "--set", "target=2ms"];
     for (command, cores) in [(["record", "run.rec", "--cores"], "1"), (["serve", "--record=run.rec", "--cores"], "2")] {
@@ -153,7 +153,7 @@ fn a_recorded_run_replays_and_other_controllers_can_be_asked() {
 }
 
 #[test]
-fn files_that_are_not_there_are_one_line() {
+fn missing_files_are_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let check = |arguments: &[&str], code: i32, part: &str| {
         let output = leeward(arguments, folder.path());
@@ -185,7 +185,7 @@ fn a_full_disk_costs_the_recording_and_not_the_service() {
 }
 
 #[test]
-fn a_server_that_can_not_start_leaves_no_recording_and_harms_none() {
+fn a_failed_start_leaves_no_recording_and_keeps_earlier_ones() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("there.rec");
     std::fs::write(&there, "an earlier one").unwrap();
@@ -200,7 +200,7 @@ fn a_server_that_can_not_start_leaves_no_recording_and_harms_none() {
 /// The memcached port has the same features as the server beside it: an allocator, a recording,
 /// statistics for `leeward top`.
 #[test]
-fn a_memcached_port_is_recorded_and_seen() {
+fn a_memcached_port_is_recorded_and_has_statistics() {
     let folder = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let port = port.as_str();

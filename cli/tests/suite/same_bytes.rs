@@ -70,7 +70,7 @@ esac
 }
 
 #[test]
-fn bad_uses_are_refused() {
+fn invalid_arguments_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let listed = same_bytes(&["--list"], folder.path());
     assert!(listed.status.success() && String::from_utf8_lossy(&listed.stdout).contains("scenarios"), "{listed:?}");

@@ -43,9 +43,9 @@ fn every_flag_is_a_key() {
     assert_eq!(effective_config("", &["--cores", "3"]), effective_config("cores = 3", &[]));
     let pushed = EVERYTHING.replace("cpus =", "otlp = \"http://127.0.0.1:4318\"\notlp-every = \"5s\"\ncpus =");
     assert_eq!(effective_config(&pushed, &[]), pushed);
-    let rehearsed = EVERYTHING.replace("cores = 2\n", "cores = 2\nshadow = \"on\"\n");
-    assert_eq!(effective_config(&rehearsed, &[]), rehearsed);
-    assert!(effective_config(&rehearsed, &["--enforce", "5%"]).contains("cores = 2\nenforce = \"5%\"\n"));
+    let with_shadow = EVERYTHING.replace("cores = 2\n", "cores = 2\nshadow = \"on\"\n");
+    assert_eq!(effective_config(&with_shadow, &[]), with_shadow);
+    assert!(effective_config(&with_shadow, &["--enforce", "5%"]).contains("cores = 2\nenforce = \"5%\"\n"));
     assert_eq!(effective_config("[set]\naqm = true", &[]), effective_config("[set]\naqm = \"on\"", &[]));
     let ranged = EVERYTHING.replace("cores = 2", "cores = \"1..2\"\nallocator = \"delay:threshold=20us\"");
     assert_eq!(effective_config(&ranged, &[]), ranged);
@@ -71,7 +71,7 @@ fn flags_win_even_with_the_value_of_the_default() {
 }
 
 #[test]
-fn every_key_is_wrong_once() {
+fn an_invalid_value_of_each_key_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |file: &str| {
         std::fs::write(folder.path().join("s.toml"), file).unwrap();
@@ -95,7 +95,7 @@ fn every_key_is_wrong_once() {
 }
 
 #[test]
-fn mistakes_have_a_line() {
+fn config_errors_name_their_line() {
     let folder = tempfile::tempdir().unwrap();
     let check = |file: &str, flags: &[&str], expected: &str| {
         std::fs::write(folder.path().join("s.toml"), file).unwrap();
@@ -134,7 +134,7 @@ fn mistakes_have_a_line() {
     check(thresholds, &[], "s.toml:2: set: `aqm_threshold` (20us) must not be below `target` (80us)");
     check("[set]\nalpha = 0.1", &["--admission=dagor"], "s.toml:2: set.alpha: unknown parameter `alpha`");
     for (flag, expected) in [
-        ("--allocator=ideal", "error: --allocator: `ideal` wants cores that come at once"),
+        ("--allocator=ideal", "error: --allocator: `ideal` needs cores that are granted instantly"),
         ("--allocator=delay-range:low=2us,high=1us", "error: --allocator: `low` (2us) must not be above"),
         ("--cores=0..2", "error: invalid value '0..2' for '--cores <N>': accepted: 1 to 128"),
     ] {

@@ -33,15 +33,15 @@ fn shadow_mode_rejects_nobody_and_counts_would_be_rejections() {
         let why = server.why(refusal["id"].as_str().unwrap());
         assert!(
             why.starts_with("Would have been rejected: ")
-                && why.contains("Let in at ")
-                && why.contains("the controller rehearses"),
+                && why.contains("Admitted at ")
+                && why.contains("the controller is in shadow mode"),
             "{why}"
         );
     }
 }
 
 #[test]
-fn a_share_of_the_clients_is_refused() {
+fn rejections_are_enforced_for_a_share_of_the_clients() {
     let server = Server::start(&["--slo", "1ms", "--admission", "edge", "--enforce", "50%"]);
     let report = server.load(&OVERLOAD);
     let dropped = report["totals"]["dropped"].as_f64().unwrap();
@@ -53,10 +53,10 @@ fn a_share_of_the_clients_is_refused() {
 #[test]
 fn what_shadow_mode_cannot_do_is_refused_with_a_message() {
     for (flags, part) in [
-        (&["--shadow", "--admission", "none"][..], "--shadow: `none` refuses nobody at the server"),
-        (&["--enforce", "5%", "--admission", "window"], "--enforce: `window` refuses nobody at the server"),
-        (&["--shadow", "--cores", "1..2"], "cores that come and go"),
-        (&["--shadow", "--service", "tier"], "a service that asks leaves"),
+        (&["--shadow", "--admission", "none"][..], "--shadow: `none` rejects no request at the server"),
+        (&["--enforce", "5%", "--admission", "window"], "--enforce: `window` rejects no request at the server"),
+        (&["--shadow", "--cores", "1..2"], "a fixed number of cores"),
+        (&["--shadow", "--service", "tier"], "a service with leaves"),
         (&["--enforce", "5"], "--enforce `5`; accepted: whole percent"),
         (&["--enforce", "5%", "--shadow"], "cannot be used with"),
     ] {

@@ -112,7 +112,7 @@ fn wait_for_exit(mut child: Child) -> ExitStatus {
 }
 
 #[test]
-fn a_watcher_ends_with_its_terminal() {
+fn top_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&["--admission", "none"]);
     for control in [TerminalKind::Ordinary, TerminalKind::Controlling] {
@@ -134,7 +134,7 @@ fn a_watcher_ends_with_its_terminal() {
 
 /// The view stays when the server stops responding, and marks its last numbers as old.
 #[test]
-fn a_watcher_of_a_silent_server_says_so_and_ends_with_its_terminal() {
+fn top_marks_a_silent_server_and_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&["--admission", "none"]);
     let mut top =
@@ -177,7 +177,7 @@ fn a_demo_of_tiers_ends_with_its_terminal() {
 }
 
 #[test]
-fn a_run_shows_itself_at_once_and_ends_with_its_terminal() {
+fn a_run_shows_progress_at_once_and_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     // One run, far longer than this test.
     let long = ["--set", "run.duration=1000s", "--set", "run.seeds=1", "--set", "workload.demand=1x"];

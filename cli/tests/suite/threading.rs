@@ -16,7 +16,7 @@ fn curves(service: &str, setups: [&str; 2]) -> String {
 }
 
 #[test]
-fn curves_must_be_of_what_is_served() {
+fn curves_must_match_the_served_tier() {
     let folder = tempfile::tempdir().unwrap();
     let check = |text: &str, flags: &[&str], expected: &str| {
         std::fs::write(folder.path().join("curves.toml"), text).unwrap();
@@ -38,7 +38,7 @@ fn curves_must_be_of_what_is_served() {
     );
     check(&mine, &file, "of machine `another`, this is `");
     check(&mine, &[&file[..], &["--accept-curves", "--threading-policy", "fast"]].concat(), "--threading-policy: ");
-    check(&mine, &[&file[..], &["--accept-curves", "--threading-policy", "static"]].concat(), "has no use for curves");
+    check(&mine, &[&file[..], &["--accept-curves", "--threading-policy", "static"]].concat(), "does not use curves");
     check(&curves("tier", ["CORE1", "SDB1-8"]), &[&file[..], &["--accept-curves"]].concat(), "CORE1 can't be changed");
     check("version = 2", &file, "curves.toml:1: version");
     check(&mine.replace("sustains = 500", "sustains = 5"), &file, "curves.toml:");
@@ -71,7 +71,7 @@ fn a_tier_serves_by_its_curves() {
 }
 
 #[test]
-fn an_advice_can_be_checked_on_other_requests() {
+fn advice_can_be_checked_on_other_requests() {
     let folder = tempfile::tempdir().unwrap();
     let few = ["--setups", "SIP1,SDB1-4", "--load", "100..800", "--slo", "5ms"];
     let advise = |flags: &[&str]| leeward(&[&["advise", "set-algebra"], &few[..], flags].concat(), folder.path());

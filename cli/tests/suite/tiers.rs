@@ -30,7 +30,7 @@ fn has_recovered(tier: &Server, folder: &Path) -> bool {
 }
 
 #[test]
-fn leaves_that_stop_and_die_cost_their_part() {
+fn stopped_and_killed_leaves_cost_only_their_part() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for threading in ["SDB1-8", "ADB1-2-2", "CORE1"] {

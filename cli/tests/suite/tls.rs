@@ -85,7 +85,7 @@ fn a_table_names_tenants_and_unknown_identities_are_reported() {
 }
 
 #[test]
-fn the_admin_port_is_asked_by_tls() {
+fn the_admin_port_serves_tls() {
     let folder = folder();
     let config = "admin = \"127.0.0.1:0\"\nadmin-tls-cert = \"server.pem\"\nadmin-tls-key = \"server.key\"\n\
                   admin-tls-client-ca = \"ca.pem\"\nidle = \"block\"\n";
@@ -112,7 +112,7 @@ fn the_admin_port_is_asked_by_tls() {
 }
 
 #[test]
-fn flags_that_do_not_go_together_are_refused_in_words() {
+fn incompatible_tls_flags_are_rejected_with_a_message() {
     let folder = folder();
     let pair = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
     let check = |arguments: &[&str], words: &str| {
@@ -121,7 +121,7 @@ fn flags_that_do_not_go_together_are_refused_in_words() {
     };
     check(&["serve", "--tls-cert", "server.pem"], "--tls-key is missing");
     check(&["serve", "--tls-key", "server.key"], "--tls-cert is missing");
-    check(&["serve", "--tls-client-ca", "ca.pem"], "a server shows a certificate, too");
+    check(&["serve", "--tls-client-ca", "ca.pem"], "a server needs a certificate, too");
     check(&[&["serve", "--tls-tenants", "t.toml"], &pair[..]].concat(), "--tls-client-ca is missing");
     let clients = ["--tls-client-ca", "ca.pem", "--tls-tenants", "missing.toml"];
     check(&[&["serve"], &pair[..], &clients].concat(), "missing.toml");

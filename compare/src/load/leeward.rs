@@ -101,7 +101,7 @@ mod tests {
     use leeward_rpc::wire::{DecodeStatus, Side, decode};
 
     #[test]
-    fn what_is_sent_is_leeward() {
+    fn requests_follow_leewards_protocol() {
         let mut leeward = Leeward::new(8);
         let mut out = Vec::new();
         leeward.append_opening(&mut out);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_is_no_answer() {
+    fn a_rejection_is_an_error() {
         let mut leeward = Leeward::new(8);
         let mut header = [0; 64];
         header[KIND] = 2;

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_lengths_are_no_messages() {
+    fn invalid_lengths_are_rejected() {
         assert_eq!(whole(&[3, 0, 0, 0]), None);
         assert_eq!(whole(&u32::MAX.to_le_bytes()), None);
     }

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_sustained_is_said() {
+    fn unsustained_loads_are_marked() {
         let point = |answered, p99_us| Point { answered, p50_us: 50.0, p99_us, cpu_us: 20.0, late: 0.0 };
         let contender = |name: &str, kind, answered, p99_us| Contender {
             name: name.into(),

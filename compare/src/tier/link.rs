@@ -156,7 +156,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn questions_end_where_the_leaf_breaks_the_protocol() {
+    fn calls_fail_when_the_leaf_breaks_the_protocol() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

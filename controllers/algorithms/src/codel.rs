@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_begin_after_an_interval_and_end_at_once() {
+    fn rejection_begins_after_an_interval_and_ends_at_once() {
         let mut core = core("threshold");
         assert_eq!(run(&mut core, 0, INTERVAL_US, TARGET_US), 0);
         assert_eq!(run(&mut core, INTERVAL_US, 1_000, TARGET_US), 100);
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn silence_starts_over() {
+    fn an_idle_gap_restarts_the_interval() {
         let mut core = core("threshold");
         assert!(admits(&mut core, 0, 400));
         assert!(admits(&mut core, 5_000, 400), "little is known about the time between");
     }
 
     #[test]
-    fn what_waits_proves_how_long_the_delay_has_stood() {
+    fn the_interval_starts_at_the_arrival_of_the_oldest_request() {
         let mut core = core("threshold");
         assert!(admits(&mut core, 0, 400));
         assert!(!admits(&mut core, 5_000, TARGET_US + 2 * INTERVAL_US));
@@ -233,7 +233,7 @@ mod tests {
     /// A core that executes a batch of requests between two polls of its packets, for longer than
     /// an interval.
     #[test]
-    fn a_busy_core_that_looks_rarely_still_drops() {
+    fn a_core_that_polls_rarely_still_rejects() {
         for law in ["threshold", "sqrt"] {
             let mut core = core(law);
             let rejected = (1..100).filter(|batch| !admits(&mut core, batch * (INTERVAL_US + 1), batch * 400)).count();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn square_root_law_drops_ever_faster() {
+    fn the_square_root_law_rejects_faster_over_time() {
         let mut core = core("sqrt");
         run(&mut core, 0, INTERVAL_US, 500);
         let first = run(&mut core, 200, 2_000, 500);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn many_arrivals_update_early() {
+    fn many_arrivals_end_a_period_early() {
         let mut server = server();
         run(&mut server, Time::ZERO, 1, 0, 200); // 2,000 requests every ten ticks
         assert!((threshold(&server) - (32.0 + 10.0 * 1.28)).abs() < 1e-9);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_drops_what_the_server_would_and_learns_again() {
+    fn a_client_applies_the_servers_threshold_and_relearns_it() {
         let mut client = client();
         let submit = |client: &mut Client, ms: u64, level: u8| {
             client.submit(&Submission {

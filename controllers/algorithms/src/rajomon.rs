@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_price_is_told() {
+    fn the_higher_of_own_and_downstream_price_is_sent() {
         let mut server = server();
         server.control.set_downstream(&Downstream::UNLIMITED.with_threshold(Priority::new(28)));
         assert_eq!(server.control.gauges().priority_threshold, Some(28.0));

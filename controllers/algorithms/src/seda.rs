@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_then_the_rate() {
+    fn the_gate_admits_a_burst_and_then_the_rate() {
         let mut client = client(&[]);
         for _ in 0..4 {
             assert_eq!(client.gate(at_us(0), 0), Gate::Open);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gate_opens_when_it_said_at_any_rate() {
+    fn the_gate_opens_at_the_announced_time() {
         let mut now = Time::ZERO;
         for rate in 1..2_000 {
             let mut client = client(&[("initial_rate", RawParam::Number(f64::from(rate) * 3.7))]);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_made_up_for_whoever_asks() {
+    fn missed_intervals_are_caught_up_at_the_next_call() {
         let mut asked = client(&[]);
         let mut not_asked = client(&[]);
         for client in [&mut asked, &mut not_asked] {

@@ -138,7 +138,7 @@ mod model {
     /// A core reads the old threshold or the new one, never another value, and never the old one
     /// after the new.
     #[test]
-    fn the_threshold_is_read_whole_and_in_order() {
+    fn threshold_reads_are_atomic_and_ordered() {
         loom::model(|| {
             let level = Arc::new(SharedThreshold::new(32.0));
             let writer = Arc::clone(&level);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probability_is_the_books() {
+    fn the_reject_probability_is_the_sre_books_formula() {
         let mut client = client();
         run(&mut client, 0, 99, Outcome::Completed);
         client.history.count(Counts { requests: 201, accepts: 0 });
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_forgotten() {
+    fn counts_older_than_the_window_expire() {
         let mut client = client();
         client.history.count(Counts { requests: 1_000, accepts: 3 });
         client.history.advance(at_ms(1_999));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_falls_while_requests_are_late_and_the_limit_goes_again() {
+    fn the_rate_falls_while_requests_are_late_and_recovers() {
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
         let params = ALGORITHM.params(&[("interval", RawParam::Text("10ms".into()))]).unwrap();
         let mut server = halves(&params, &environment);

@@ -152,7 +152,7 @@ fn check(algorithm: &Algorithm, pairs: &[(&str, RawParam)]) {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_allocation_counter_counts() {
     assert_eq!(allocations_in(|| drop(std::hint::black_box(Box::new(1)))), 1);
 }
 
@@ -164,7 +164,7 @@ fn no_algorithm_allocates_per_request() {
 }
 
 #[test]
-fn no_variant_allocates_per_request() {
+fn no_parameter_choice_allocates_per_request() {
     let registry = leeward_controllers::builtin();
     let text = |text: &str| RawParam::Text(text.into());
     let breakwater = registry.find("breakwater").expect("built in");
@@ -178,7 +178,7 @@ fn no_variant_allocates_per_request() {
 /// Every threading policy, at loads that make it switch: the arrival, the copy of the ring and the
 /// decision.
 #[test]
-fn threading_decides_without_allocating() {
+fn threading_policies_decide_without_allocating() {
     use leeward_threading::curves::{Curve, CurvePoint, Curves};
     use leeward_threading::registry::POLICIES;
     use leeward_threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, ThreadingSetup};

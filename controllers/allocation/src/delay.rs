@@ -73,7 +73,7 @@ mod tests {
     use leeward_core::units::Time;
 
     #[test]
-    fn rejections_are_a_reason_where_that_was_asked_for() {
+    fn rejections_grant_a_core_if_enabled() {
         for (rejections, expected) in [(false, CoreChange::Keep), (true, CoreChange::Grant(1))] {
             let params = POLICY.params(&[("rejections", RawParam::Switch(rejections))]).unwrap();
             let mut allocator = POLICY.build(&params, CoreLimits::new(1, 4)).unwrap();

@@ -176,12 +176,12 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_checksum_is_the_one_of_the_standard() {
+    fn the_checksum_matches_the_standard_test_vector() {
         assert_eq!(checksum(b"12345", b"6789"), 0xCBF4_3926);
     }
 
     #[test]
-    fn too_long_numbers_are_refused() {
+    fn overlong_numbers_are_rejected() {
         assert!(Bytes::new(&[0xff; 11]).number().is_err());
         assert!(Bytes::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).number().is_err());
         assert!(Bytes::new(&[0x80]).number().is_err());
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(value: u64, signed: i64) {
+        fn numbers_round_trip(value: u64, signed: i64) {
             let mut out = Vec::new();
             put(&mut out, value);
             put_signed(&mut out, signed);

@@ -559,7 +559,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_back(entries in prop::collection::vec(entry(), 0..40)) {
+        fn entries_round_trip(entries in prop::collection::vec(entry(), 0..40)) {
             let (mut writer, mut reader) = (Codec::default(), Codec::default());
             let mut out = Vec::new();
             entries.iter().for_each(|entry| writer.encode(entry, &mut out));
@@ -571,7 +571,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_decoded_or_rejected(noise in prop::collection::vec(any::<u8>(), 0..200)) {
             let (mut codec, mut bytes) = (Codec::default(), Bytes::new(&noise));
             while bytes.remaining() > 0 && codec.decode(&mut bytes).is_ok() {}
         }

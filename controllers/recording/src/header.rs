@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_parameter_comes_back() {
+    fn every_kind_of_parameter_round_trips() {
         let registry = leeward_controllers::builtin();
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
         let algorithm = registry.find("breakwater").unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_here_is_said() {
+    fn unknown_algorithms_and_parameters_are_reported() {
         let registry = leeward_controllers::builtin();
         let environment = Environment::new(1, Nanos(1), Nanos(1));
         let none = registry.find("none").unwrap();

@@ -10,8 +10,8 @@ use leeward_core::server::{CoreId, Registration, Session, SessionSlot, Signals};
 use leeward_core::units::{Nanos, Time};
 
 /// Both sessions ask for the one credit of the pool; the order in the recording determines the
-/// session that gets it. The recording may end meanwhile.
-fn race(ends_meanwhile: bool) {
+/// session that gets it. The recording may end during the calls.
+fn check_recording(ends_concurrently: bool) {
     loom::model(move || {
         let registry = leeward_controllers::builtin();
         let algorithm = registry.find("breakwater").unwrap();
@@ -30,7 +30,7 @@ fn race(ends_meanwhile: bool) {
         let mut first = halves.cores.pop().unwrap();
         let other = thread::spawn(move || second.next_to_wake(1).is_some());
         let mut whole = None;
-        if ends_meanwhile {
+        if ends_concurrently {
             whole = Some(memory.finish(&recorder));
         }
         let here = first.next_to_wake(2).is_some();
@@ -48,16 +48,16 @@ fn race(ends_meanwhile: bool) {
         let replayer = replayer.unwrap();
         assert_eq!(replayer.difference(), None);
         let entries = replayer.counts().entries;
-        assert!(if ends_meanwhile { (3..=4).contains(&entries) } else { entries == 5 }, "{entries} entries");
+        assert!(if ends_concurrently { (3..=4).contains(&entries) } else { entries == 5 }, "{entries} entries");
     });
 }
 
 #[test]
-fn the_order_of_decisions_is_the_order_of_the_recording() {
-    race(false);
+fn concurrent_decisions_are_recorded_in_their_order() {
+    check_recording(false);
 }
 
 #[test]
-fn a_recording_that_ends_meanwhile_is_a_whole_beginning() {
-    race(true);
+fn a_recording_ended_concurrently_is_a_complete_prefix() {
+    check_recording(true);
 }

@@ -515,7 +515,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_rejection_of_another_controller_ends_one_request() {
+    fn each_replayed_late_rejection_ends_one_request() {
         let mut state = ReplaySession { generation: 1, session: None, admitted: 3, rejected: 1 };
         let (mut admitted, mut late) = (3, 2);
         let mut end = |recorded| state.outcome(recorded, &mut admitted, &mut late);
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_requests_are_rejected_late_than_are_admitted() {
+    fn late_rejections_never_exceed_admitted_requests() {
         let registry = leeward_controllers::builtin();
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
         let breakwater = registry.find("breakwater").unwrap();

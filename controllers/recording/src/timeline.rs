@@ -117,7 +117,7 @@ mod tests {
     use leeward_core::server::{CoreId, Gauges, RejectReason, Signals};
 
     #[test]
-    fn rows_double_and_keep_their_sums() {
+    fn rows_double_in_length_and_keep_their_sums() {
         let mut timeline = Timeline::new(10);
         for ms in 0..100 {
             let signals = Signals { run_delay: Nanos(ms), ..Signals::idle(Time(ms * 1_000_000)) };
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_rejection_counts_when_it_is_made() {
+    fn a_late_rejection_is_counted_in_the_row_of_its_decision() {
         let mut timeline = Timeline::new(10);
         let turn = |verdict| Entry::Dequeue { core: CoreId(0), waited: Nanos(1), verdict };
         let late = turn(Verdict::Reject(RejectReason::Delay));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn any_time_has_a_row() {
+    fn any_timestamp_has_a_row() {
         let mut timeline = Timeline::new(2);
         for now in [5, u64::MAX, 0] {
             timeline.record(&Entry::Tick { signals: Signals::idle(Time(now)), gauges: Gauges::default() });

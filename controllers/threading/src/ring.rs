@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_goes_round() {
+    fn the_ring_wraps_around() {
         let ring = ArrivalRing::<4>::default();
         for now in 1..=1_000 {
             assert_eq!(ring.record(Time(now)), now);

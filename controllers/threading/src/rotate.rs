@@ -85,7 +85,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_model_has_its_turn() {
+    fn the_rotation_covers_every_model() {
         let names: BTreeSet<String> = (0..MODELS).map(|at| model(at).to_string().chars().take(3).collect()).collect();
         assert_eq!(names.len(), MODELS, "{names:?}");
         for at in 0..MODELS {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_gaps_over_time() {
+    fn the_rate_is_the_number_of_gaps_over_their_time() {
         check(&[1, 2, 3, 4, 5], 5, Some(1_000.0));
         check(&[5, 1, 4, 2, 3], 5, Some(1_000.0)); // threads interleave
         check(&[0, 10, 11, 12, 13, 14], 14, Some(1_000.0)); // the last five
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_news() {
+    fn time_without_arrivals_lowers_the_rate() {
         check(&[1, 2, 3, 4, 5], 6, Some(1_000.0));
         check(&[1, 2, 3, 4, 5], 101, Some(50.0));
     }
 
     #[test]
-    fn a_clock_that_stands_still_says_nothing() {
+    fn a_stopped_clock_gives_no_rate() {
         check(&[7, 7, 7, 7, 7], 7, None);
         check(&[7, 7, 7, 7, 107], 107, None);
         check(&[7, 7, 107, 108, 109], 109, Some(1_000.0)); // without the gap of 100 ms
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_keeps_the_latest() {
+    fn a_window_keeps_the_latest_stamps() {
         let window = ArrivalWindow::new((0..100).map(Time), 100);
         assert_eq!((window.len(), window.stamps()[0], window.newest()), (WINDOW_MAX, Time(36), Some(Time(99))));
     }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_follows_use_not_capacity() {
+    fn memory_grows_with_use_and_not_with_capacity() {
         let mut queue = BoundedQueue::new(65_536);
         assert_eq!(queue.push(Time(1), 0), None);
         assert!(queue.entries.capacity() <= 2 * FIRST_RESERVED, "room for {}", queue.entries.capacity());
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room() {
+    fn a_full_queue_evicts_the_oldest_entry() {
         let mut queue = BoundedQueue::new(2);
         assert_eq!(queue.push(Time(1), 'a'), None);
         assert_eq!(queue.push(Time(2), 'b'), None);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn one_can_leave_from_the_middle() {
+    fn removes_an_entry_from_the_middle() {
         let mut queue = BoundedQueue::new(3);
         for (at, entry) in [(1, 'a'), (2, 'b'), (3, 'c')] {
             assert_eq!(queue.push(Time(at), entry), None);

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_leave_as_credit_allows_and_end_once() {
+    fn requests_are_sent_by_credit_and_end_once() {
         let mut client = client(1, 2, Nanos(100));
         let mut log = Log::default();
         for request in 1..=4 {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_the_newest_grant() {
+    fn a_request_carries_the_newest_credit_id() {
         let mut client = client(0, 4, Nanos::MAX);
         let mut out = Grants::default();
         for request in 1..=3 {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_a_credit_that_nobody_else_takes() {
+    fn a_reserved_credit_is_kept_for_its_request() {
         let mut client = client(2, 4, Nanos(100));
         let mut log = Log::default();
         assert!(client.reserve(Time(0)) && client.reserve(Time(0)) && !client.reserve(Time(0)));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_are_a_tenth_of_calls_and_what_was_saved() {
+    fn retries_are_a_tenth_of_calls_plus_the_initial_budget() {
         let mut budget = RetryBudget::new(10);
         let mut retries = 0;
         for _ in 0..1_000 {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_none() {
+    fn a_budget_of_zero_allows_no_retry() {
         let mut budget = RetryBudget::new(0);
         for _ in 0..1_000 {
             budget.deposit();

@@ -138,7 +138,7 @@ mod tests {
     const B: usize = 1;
 
     #[test]
-    fn patience_is_the_95th_percentile_of_what_came_last() {
+    fn the_hedge_delay_is_the_95th_percentile_of_recent_responses() {
         let mut hedges = HedgingPolicy::new(2);
         for trip in 0..MIN_SAMPLES as u64 - 1 {
             hedges.record_response(A, Nanos(trip));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn second_calls_are_a_twentieth_of_calls() {
+    fn hedges_are_a_twentieth_of_calls() {
         let mut hedges = HedgingPolicy::new(2);
         let mut made = 0;
         for _ in 0..10_000 {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn overload_ends_them() {
+    fn overload_stops_hedges_and_retries() {
         let mut hedges = HedgingPolicy::new(2);
         let now = Time::ZERO + Nanos::from_secs(1);
         assert!(hedges.try_hedge(now, (A, 8), (B, 8)));

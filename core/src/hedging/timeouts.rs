@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_holds() {
+    fn a_configured_timeout_is_kept() {
         let mut timeouts = LeafTimeouts::new(Some(MS(50)), MS(4), 2);
         answered(&mut timeouts, 100, &[100, 100]);
         assert_eq!((timeouts.timeout(MS(3)), timeouts.failure_timeout()), (MS(50), MS(50)));
     }
 
     #[test]
-    fn one_leaf_that_is_slow_is_not_waited_for() {
+    fn one_slow_leaf_does_not_raise_the_timeout() {
         let mut timeouts = LeafTimeouts::new(None, MS(8), 4);
         assert_eq!(timeouts.timeout(Nanos::ZERO), INITIAL_TIMEOUT, "nothing is known");
         answered(&mut timeouts, 100, &[1, 1, 1, 1]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_that_are_slow_by_nature_are_waited_for() {
+    fn uniformly_slow_leaves_raise_the_timeout() {
         let mut timeouts = LeafTimeouts::new(None, MS(1), 3);
         answered(&mut timeouts, 100, &[20, 20, 20]);
         let timeout = timeouts.timeout(Nanos::ZERO);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_never_come_count() {
+    fn missing_responses_raise_the_timeout() {
         // All leaves take longer than the timeout, so no response is seen.
         let mut timeouts = LeafTimeouts::new(None, MS(1), 2);
         answered(&mut timeouts, 100, &[1, 1]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wait_feeds_itself() {
+    fn timeouts_do_not_raise_themselves_without_responses() {
         let mut timeouts = LeafTimeouts::new(None, MS(1), 1);
         for _ in 0..1_000 {
             let timeout = timeouts.timeout(Nanos::ZERO);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn any_values_are_borne() {
+    fn extreme_values_are_accepted() {
         let mut timeouts = LeafTimeouts::new(None, Nanos::MAX, 1);
         timeouts.record_response(7, MS(1));
         timeouts.record_response(0, Nanos::MAX);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_narrowest_lasts_for_the_fewest_requests() {
+    fn the_bottleneck_is_the_downstream_with_credit_for_the_fewest_requests() {
         assert_eq!(Downstream::bottleneck([]), Downstream::UNLIMITED);
         let [wide, narrow, unused] = [Downstream::new(10, 1.0), Downstream::new(30, 4.0), Downstream::new(0, 0.0)];
         assert_eq!(Downstream::bottleneck([wide, narrow, unused]), narrow);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_none_limits_nothing() {
+    fn an_invalid_call_rate_limits_nothing() {
         for rate in [f64::NAN, -1.0, 0.0] {
             assert_eq!(Downstream::new(5, rate).max_requests(), f64::INFINITY);
         }

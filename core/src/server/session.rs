@@ -194,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_pending_until_its_ticket_comes_back() {
+    fn a_request_is_pending_until_its_reply() {
         let (mut core, mut session) = (core(), Session::new(SessionSlot(0), CoreId(0)));
-        let tickets = [1, 2, 3].map(|demand| {
+        let requests = [1, 2, 3].map(|demand| {
             let (verdict, pending) = session.request(core.as_mut(), &Arrival::new(Time::ZERO).with_demand(demand));
             assert_eq!((verdict, session.demand), (Verdict::Admit, demand));
             pending
         });
         assert_eq!(session.pending(), 3);
-        for (answered, pending) in tickets.into_iter().enumerate() {
+        for (answered, pending) in requests.into_iter().enumerate() {
             let _ = session.reply(core.as_mut(), pending, &DEPARTURE);
             assert_eq!(session.pending() as usize, 2 - answered);
         }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "a ticket of another session")]
-    fn a_ticket_of_another_session_is_refused() {
+    fn a_reply_for_another_session_panics() {
         let mut core = core();
         let mut sessions = [0, 1].map(|slot| Session::new(SessionSlot(slot), CoreId(0)));
         let (_, pending) = sessions[0].request(core.as_mut(), &Arrival::new(Time::ZERO));
@@ -221,7 +221,7 @@ mod tests {
     /// Every plant's record of a request contains a token.
     #[test]
     #[cfg(not(debug_assertions))]
-    fn a_ticket_takes_hardly_any_room() {
+    fn a_pending_request_is_as_small_as_its_method() {
         assert_eq!(size_of::<PendingRequest>(), size_of::<Method>());
     }
 }

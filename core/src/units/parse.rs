@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn parses_common_notations() {
         assert_eq!(parse_duration("80us"), Ok(Nanos::from_micros(80)));
         assert_eq!(parse_duration(" 1.1 ms "), Ok(Nanos::from_micros(1100)));
         assert_eq!(parse_duration("2s"), Ok(Nanos::from_secs(2)));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantity_out_of_range_is_not_called_ill_written() {
+    fn an_out_of_range_quantity_is_reported_as_such() {
         let message = |text| parse_duration(text).unwrap_err().to_string();
         assert_eq!(message("9999999999s"), "`9999999999s` is not a duration of at most 1000000000s");
         assert_eq!(message("0.1ns"), "`0.1ns` is not a duration of at least 1ns, or `0ns`");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn rejects_malformed_quantities() {
         for text in ["", "80", "us", "-1us", "1e3us", "80 years", "nanus", "infs", "1.2.3us", "9999999999999s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_print_in_the_unit_people_use() {
+    fn durations_print_in_the_customary_unit() {
         for (span, text) in [
             (Nanos(0), "0ns"),
             (Nanos(999), "999ns"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_span_stays_the_longest() {
+    fn duration_arithmetic_saturates_at_the_maximum() {
         assert_eq!(Nanos::MAX * 2, Nanos::MAX);
         assert_eq!(Nanos::MAX + Nanos(1), Nanos::MAX);
         assert_eq!(Time::NEVER + Nanos(1), Time::NEVER);

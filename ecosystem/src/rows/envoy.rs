@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recipe_is_what_is_measured() {
+    fn the_measured_envoy_config_is_the_recipe() {
         let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let of = |choice| configured(RECIPE, choice, address(1), [address(2), address(3)]).unwrap();
         let (turns, orca) = (of(Choice::Turns), of(Choice::Orca));

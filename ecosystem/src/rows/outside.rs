@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_counted_after_its_first_third() {
+    fn the_first_third_of_a_log_is_skipped() {
         let log = "1000000\t200\t15000\n1500000\t200\t15000\n1600000\t200\t25000\n1700000\t503\t90\nnonsense\n1800000\t-1\t5\n2100000\t200\t5\n";
         let streams = parse_log(log, Duration::from_secs(1));
         assert_eq!((streams.in_time, streams.refused, streams.latencies), (1, 2, vec![15_000, 25_000]));

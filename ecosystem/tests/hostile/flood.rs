@@ -35,18 +35,18 @@ async fn tenants(target: &Target, round: usize) {
 }
 
 #[test]
-fn tenants_that_come_and_go_take_no_memory() {
+fn new_tenants_do_not_grow_memory() {
     const ROUNDS: usize = 3;
     // Less than eight bytes per tenant.
     const BOUND: usize = TENANTS * ROUNDS * 4;
     against(layer(), async |target| {
         // The first round fills all tables with a fixed number of slots for tenants.
         tenants(target, 0).await;
-        target.rests();
+        target.wait_until_idle();
         let before = allocated();
         for round in 1..=ROUNDS {
             tenants(target, round).await;
-            target.honest().await;
+            target.check_honest_client().await;
         }
         assert_eq!(target.counts().rejections(), 0, "nobody had to wait");
         // The server closes connections shortly after their clients.
@@ -60,7 +60,7 @@ fn tenants_that_come_and_go_take_no_memory() {
 /// A client that sends a body until the server stops reading: the request is rejected, or its
 /// handler has a limit.
 #[test]
-fn a_body_without_end_is_not_kept() {
+fn an_endless_body_is_not_buffered() {
     const MOST: usize = 16 << 20;
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x1_0000));
     against(layer(), async |target| {
@@ -83,7 +83,7 @@ fn a_body_without_end_is_not_kept() {
 }
 
 #[test]
-fn connections_that_never_finish_their_heads_are_no_requests() {
+fn incomplete_heads_do_not_count_as_requests() {
     // This process has both ends of each connection, and may have 1,000 files open.
     const CLIENTS: usize = 300;
     const EACH: usize = 64 << 10;
@@ -99,7 +99,7 @@ fn connections_that_never_finish_their_heads_are_no_requests() {
             for stream in &mut streams {
                 stream.write_all(b"z").await.unwrap();
             }
-            target.honest().await;
+            target.check_honest_client().await;
         }
         assert_eq!(target.counts().arrived, 3, "only the honest ones");
         let grown = peak_bytes().saturating_sub(before);

@@ -3,7 +3,7 @@
 //!
 //! Frames are written by hand, because a library's client would keep the rules.
 
-use super::target::{Endless, Target, Way, against, layer, leave};
+use super::target::{Endless, Target, Way, against, disconnect, layer};
 use http_body_util::Empty;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http2;
@@ -58,7 +58,7 @@ fn ten_thousand_streams_opened_and_cancelled() {
             // Wait until the server has begun with the connection.
             let _ = stream.read(&mut [0; 9]).await;
             let way = [Way::Closes, Way::Resets][connection / 2 % 2];
-            leave(stream, way).await;
+            disconnect(stream, way).await;
         }
     });
 }
@@ -81,7 +81,7 @@ fn streams_that_are_cancelled_while_they_are_served() {
             for stream in &streams {
                 to.write_all(&cancel(*stream)).await.unwrap();
             }
-            target.rests();
+            target.wait_until_idle();
             assert_eq!(target.counts().abandoned, round * STREAMS);
         }
         drop(to);
@@ -110,7 +110,7 @@ async fn get_response(target: &Target, headers: &[(&str, &[u8])]) -> Option<http
 }
 
 #[test]
-fn headers_are_read_as_those_of_http1_are() {
+fn http2_headers_are_read_like_http1_headers() {
     against(layer(), async |target| {
         // Malformed values are ignored, and an expired gRPC call ends with gRPC's own status.
         let cases: [(&[(&str, &[u8])], u64, u16, Option<&str>); 5] = [
@@ -138,7 +138,7 @@ fn headers_are_read_as_those_of_http1_are() {
 /// The stream of a rejected request ends, even if its client has more to send; the connection
 /// continues.
 #[test]
-fn a_refused_stream_takes_no_body() {
+fn a_rejected_stream_ends_without_reading_its_body() {
     against(layer(), async |target| {
         let mut sender = client::<Endless>(target).await;
         for _ in 0..20 {
@@ -153,7 +153,7 @@ fn a_refused_stream_takes_no_body() {
 
 /// Frames that no client sends, repeated prefaces, and frames that are cut off.
 #[test]
-fn frames_against_the_rules_end_the_connection() {
+fn invalid_frames_end_the_connection() {
     let large = frame(0x1, 0x5, 1, &[0x82; 20_000]);
     let cases: [Vec<u8>; 7] = [
         // Data and window updates of streams that do not exist, even stream numbers, stream number
@@ -176,7 +176,7 @@ fn frames_against_the_rules_end_the_connection() {
                 // The rest of a cut frame never arrives; after a whole one the server ends the
                 // connection.
                 let _ = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 64])).await;
-                leave(stream, Way::HalfCloses).await;
+                disconnect(stream, Way::HalfCloses).await;
             }
         }
         assert_eq!(target.counts().arrived, 0, "none is a request");

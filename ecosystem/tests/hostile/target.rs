@@ -99,8 +99,8 @@ pub(crate) fn against(layer: Slo, test: impl AsyncFnOnce(&Target)) {
         let target = Target { address: listener.local_addr().unwrap(), layer: layer.clone() };
         let server = tokio::spawn(leeward_tower::axum::serve(listener, app(), layer));
         tokio::time::timeout(LIVENESS * 5, test(&target)).await.expect("the test comes to its end");
-        target.honest().await;
-        target.rests();
+        target.check_honest_client().await;
+        target.wait_until_idle();
         let counts = target.counts();
         assert_eq!(counts.arrived, counts.admitted + counts.rejections(), "{counts:?}");
         assert!(!server.is_finished(), "it still serves");
@@ -136,7 +136,7 @@ impl Target {
     /// Checks that an honest client gets its response.
     ///
     /// If the objective is shorter than a busy machine's pauses, the client may have to retry.
-    pub(crate) async fn honest(&self) {
+    pub(crate) async fn check_honest_client(&self) {
         loop {
             let answer = self.get_response("/", "").await;
             if answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello") {
@@ -148,7 +148,7 @@ impl Target {
     }
 
     /// Waits until no request is in flight.
-    pub(crate) fn rests(&self) {
+    pub(crate) fn wait_until_idle(&self) {
         until("the end of all requests", || self.counts().in_flight() == 0);
     }
 }
@@ -165,7 +165,7 @@ pub(crate) enum Way {
 }
 
 /// Disconnects a client.
-pub(crate) async fn leave(mut stream: TcpStream, way: Way) {
+pub(crate) async fn disconnect(mut stream: TcpStream, way: Way) {
     match way {
         Way::Closes => {}
         Way::Resets => stream.set_zero_linger().unwrap(),

@@ -1,6 +1,6 @@
 //! Clients that disconnect at each byte of a request, and at each stage of its service.
 
-use super::target::{Way, against, layer, leave};
+use super::target::{Way, against, disconnect, layer};
 use leeward_testkit::random::Random;
 use leeward_testkit::wait::until;
 use tokio::io::AsyncWriteExt;
@@ -23,7 +23,7 @@ fn clients_may_vanish_at_each_byte_of_a_request() {
             for way in WAYS {
                 let mut stream = target.connect().await;
                 stream.write_all(&request[..cut]).await.unwrap();
-                leave(stream, way).await;
+                disconnect(stream, way).await;
             }
         }
         // A reset may overtake bytes sent before it. With the other ways each whole head is a
@@ -50,11 +50,11 @@ fn clients_may_vanish_while_they_are_served() {
                     streams.push(stream);
                 }
                 until("requests being served", || target.counts().in_flight() == CLIENTS);
-                target.honest().await;
+                target.check_honest_client().await;
                 for stream in streams {
-                    leave(stream, *way).await;
+                    disconnect(stream, *way).await;
                 }
-                target.rests();
+                target.wait_until_idle();
                 let abandoned = target.counts().abandoned - before.abandoned;
                 assert_eq!(abandoned, CLIENTS, "{path}, {way:?}: nobody has got an answer");
             }
@@ -64,7 +64,7 @@ fn clients_may_vanish_while_they_are_served() {
 
 /// An open stream is no load: for the gate, an event stream ends with its head.
 #[test]
-fn listeners_that_never_read_hold_nothing() {
+fn open_event_streams_do_not_count_as_in_flight() {
     const CLIENTS: u64 = 100;
     against(layer(), async |target| {
         let mut streams = Vec::new();
@@ -75,7 +75,7 @@ fn listeners_that_never_read_hold_nothing() {
         }
         until("all listeners", || target.counts().completed == CLIENTS);
         assert_eq!(target.counts().in_flight(), 0);
-        target.honest().await;
+        target.check_honest_client().await;
         drop(streams);
     });
 }
@@ -86,14 +86,14 @@ fn handlers_that_panic_end_their_requests() {
         for _ in 0..50 {
             assert_eq!(target.get_response("/panics", "").await, "", "there is nothing to say");
         }
-        target.rests();
+        target.wait_until_idle();
         assert_eq!(target.counts().abandoned, 50);
     });
 }
 
 /// Requests with some bytes changed, removed or inserted, the same in every run.
 #[test]
-fn damaged_requests_are_answered_or_end_with_their_connection() {
+fn damaged_requests_get_a_response_or_a_closed_connection() {
     const EDGES: &[u8] = b"\r\n :,=-0\x00\x7f\x80\xff";
     against(layer(), async |target| {
         let mut random = Random::new(17);
@@ -109,7 +109,7 @@ fn damaged_requests_are_answered_or_end_with_their_connection() {
             }
             let mut stream = target.connect().await;
             let _ = stream.write_all(&bytes).await;
-            leave(stream, Way::HalfCloses).await;
+            disconnect(stream, Way::HalfCloses).await;
         }
         let counts = target.counts();
         assert!(counts.arrived > 0 && counts.malformed > 0, "some reach the gate: {counts:?}");

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_changes_no_mean() {
+    fn request_order_does_not_change_the_mean_delay() {
         let delays = |ages: [u64; 2]| {
             let mut delay = DelayEstimator::new(Nanos(1_000), true);
             (0..400u64).map(|at| delay.note(Time(at), Nanos(ages[at as usize % 2])).0).skip(200).collect::<Vec<_>>()
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_after_a_silence() {
+    fn the_delay_is_zero_after_an_idle_interval() {
         let mut delay = DelayEstimator::new(Nanos(100), true);
         assert_eq!(delay.note(Time(5), Nanos(90)), Nanos(90), "the first is all that is known");
         assert_eq!((delay.delay(Time(105)), delay.delay(Time(106))), (Nanos(90), Nanos::ZERO));

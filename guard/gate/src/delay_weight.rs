@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_counts_for_more_where_less_is_left() {
+    fn a_delay_weighs_more_when_less_of_the_slo_is_left() {
         let ms = Nanos::from_millis;
         assert_eq!(DelayWeight::new(ms(20), Nanos::ZERO).weighted(ms(8)), ms(8));
         assert_eq!(DelayWeight::new(ms(20), ms(4)).weighted(ms(8)), ms(10));

@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_refuses_nothing_changes_nothing() {
+    fn a_downstream_without_rejections_has_no_effect() {
         let (groups, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
         assert_eq!(ask(&groups, &mut now, 5_000, |_| false), 5_000);
         assert_eq!(ask(&groups, &mut now, 5_000, |number| number % 60 == 0), 5_000, "a few are borne");
     }
 
     #[test]
-    fn a_service_that_refuses_all_gets_next_to_nothing_and_all_again_later() {
+    fn a_downstream_that_rejects_all_gets_few_requests_until_it_recovers() {
         let (groups, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
         let admitted = ask(&groups, &mut now, 5_000, |_| true);
         assert!((10..400).contains(&admitted), "{admitted} of 5,000");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_asked_for_is_forgotten() {
+    fn an_unused_downstream_group_is_forgotten() {
         let (groups, mut now) = (DownstreamGroups::new(256), 5_000 * MS);
         let _ = ask(&groups, &mut now, 1_000, |_| true);
         assert!(!groups.admits(Time(now), (3, 2), u64::MAX));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_important_come_in_first() {
+    fn more_important_classes_are_admitted_first() {
         let (mut share, mut random, mut admitted) = (DownstreamShare::new(Time(0)), 7u64, [0u32; 4]);
         for number in 1..=8_000u64 {
             random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_are_within_two_distances_of_the_mean() {
+    fn the_upper_bound_is_two_deviations_above_the_mean() {
         let inside = HandlerTime::default();
         assert_eq!((inside.mean(), inside.upper_bound()), (Nanos::ZERO, Nanos::ZERO));
         for step in 0..2_000 {

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_of_the_last_span_and_of_all_workers() {
+    fn utilization_covers_the_last_interval_and_all_workers() {
         let mut busy = Utilization::default();
         let mut update = |ms: u64, worked_ns: u64, executed: u64| {
             let busy = busy.update(Time::ZERO + Nanos::from_millis(ms), worked_ns, executed, 2);

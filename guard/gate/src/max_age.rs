@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn who_overtakes_does_not_hide_those_that_wait() {
+    fn overtaking_requests_do_not_hide_older_waiting_ones() {
         let ages: Vec<u64> = (0..60).map(|at| if at % 5 == 4 { 1 } else { 80 }).collect();
         assert!(delays(&ages)[1..].iter().all(|delay| *delay == 80));
     }
 
     #[test]
-    fn a_queue_that_is_gone_is_known_to_be_soon() {
+    fn the_delay_drops_soon_after_a_queue_has_drained() {
         let ages: Vec<u64> = (0..40).map(|at| if at < 10 { 80 } else { 1 }).collect();
         let delays = delays(&ages);
         assert_eq!(delays[15], 80);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_after_a_silence() {
+    fn the_delay_is_zero_after_an_idle_interval() {
         let mut oldest = MaxAge::new(Nanos(100));
         assert_eq!(oldest.note(Time(5), Nanos(90)), Nanos(90));
         assert_eq!(oldest.delay(Time(105)), Nanos(90));

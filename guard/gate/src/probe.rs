@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_that_waits_is_seen_before_it_reports() {
+    fn a_pending_probe_already_counts_its_waiting_time() {
         let probe = Probe::new(Nanos(100));
         assert!(probe.is_due(Time(100)) && !probe.is_due(Time(300)), "one at a time");
         assert_eq!(probe.delay(Time(350)), Nanos(250));

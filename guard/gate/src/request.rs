@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_never_mix_and_users_take_turns() {
+    fn classes_never_overlap_and_user_priorities_rotate() {
         let priority = |class, user, hour| {
             RequestInfo::default().with_class(Class::new(class)).with_user(user).priority(hour, 0).level()
         };
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_request_is_a_class_lower() {
+    fn a_retry_is_one_class_lower() {
         let request = RequestInfo::default().with_class(Class::SHEDDABLE).with_attempt(3);
         assert_eq!(request.priority(0, 0), Priority::LOWEST);
         assert_eq!(RequestInfo::default().with_attempt(1).priority(0, 0).level(), 4 * 16 + 1);
     }
 
     #[test]
-    fn an_age_over_a_minute_is_none() {
+    fn an_age_over_a_minute_is_ignored() {
         assert_eq!(RequestInfo::default().with_age(Duration::from_secs(61)).age, None);
         assert_eq!(RequestInfo::default().with_timeout(Duration::MAX).timeout, Some(Nanos::MAX));
     }

@@ -92,7 +92,7 @@ fn builder() -> leeward_gate::Builder {
 }
 
 #[test]
-fn who_awaits_waits_twice_and_is_in_time_all_the_same() {
+fn awaiting_handlers_queue_twice_and_still_meet_the_objective() {
     // Rejections at twice the capacity leave 0.89 of it. If awaiting takes half of the objective,
     // each of the two waits has a quarter.
     for (await_ns, by_level, by_lateness) in
@@ -108,7 +108,7 @@ fn who_awaits_waits_twice_and_is_in_time_all_the_same() {
 /// A cold start or a slow client is forgotten soon. Requests that have waited are admitted again
 /// even while the queue stays long.
 #[test]
-fn a_slow_spell_of_a_route_is_forgotten() {
+fn a_temporarily_slow_route_recovers() {
     let gate = builder().set("level", "off").build().unwrap();
     let is_admitted = |now: u64, waited: u64, span: u64| {
         let info = RequestInfo::default().with_age(Duration::from_nanos(waited));
@@ -127,7 +127,7 @@ fn a_slow_spell_of_a_route_is_forgotten() {
 }
 
 #[test]
-fn a_demand_that_fits_is_served() {
+fn demand_below_the_capacity_is_served() {
     for await_ns in [0, 5_000_000, 10_000_000] {
         let served = goodput(builder(), 0.8, await_ns);
         assert!(served > 0.78, "{await_ns} ns: {served}");
@@ -136,7 +136,7 @@ fn a_demand_that_fits_is_served() {
 
 /// A service that always takes longer than the objective is not locked out.
 #[test]
-fn a_service_that_is_always_late_goes_on() {
+fn an_always_late_service_is_not_locked_out() {
     let gate = builder().build().unwrap();
     let mut now = 0;
     for _ in 0..2_000 {

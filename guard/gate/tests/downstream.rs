@@ -30,8 +30,8 @@ impl TestRng {
 /// Whether the front reports the back's rejections to its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Feedback {
-    IsTold,
-    IsNot,
+    On,
+    Off,
 }
 
 /// Requests that arrived after the first second, of one class.
@@ -50,7 +50,7 @@ struct RequestCounts {
 /// capacity.
 ///
 /// Returns the counts of each class, and the time of the front gate's last rejection.
-fn play(feedback: Feedback, seconds: u64, demand: fn(f64) -> f64) -> ([RequestCounts; 3], u64) {
+fn simulate(feedback: Feedback, seconds: u64, demand: fn(f64) -> f64) -> ([RequestCounts; 3], u64) {
     let gate = || Gate::builder(Duration::from_millis(20)).workers(1).build().unwrap();
     let (front, back) = (gate(), gate());
     let (mut draw, mut now, mut free, mut last) = (TestRng(11), 0.0, 0u64, 0);
@@ -63,7 +63,7 @@ fn play(feedback: Feedback, seconds: u64, demand: fn(f64) -> f64) -> ([RequestCo
         }
         while pending.front().is_some_and(|(done, ..)| *done <= at) {
             let (done, mut permit, rejected) = pending.pop_front().unwrap();
-            if feedback == Feedback::IsTold {
+            if feedback == Feedback::On {
                 permit.record_downstream(rejected);
             }
             permit.finish_at(Time(done), if rejected { Outcome::Failed } else { Outcome::Completed });
@@ -113,11 +113,11 @@ fn outcome(counts: &[RequestCounts; 3], seconds: u64) -> (f64, f64) {
 }
 
 #[test]
-fn what_the_back_would_refuse_is_refused_before_the_front_has_worked_for_it() {
+fn requests_the_back_would_reject_are_rejected_before_the_front_works() {
     let twice: fn(f64) -> f64 = |_| 2.0;
     for (demand, at) in [(2.0, twice), (5.0, |_| 5.0)] {
-        let outcome_with = |feedback| outcome(&play(feedback, 10, at).0, 10);
-        let ((plain, served_plain), (wasted, served)) = (outcome_with(Feedback::IsNot), outcome_with(Feedback::IsTold));
+        let outcome_with = |feedback| outcome(&simulate(feedback, 10, at).0, 10);
+        let ((plain, served_plain), (wasted, served)) = (outcome_with(Feedback::Off), outcome_with(Feedback::On));
         assert!(plain > 0.4, "{demand} x: a front that is not told works in vain: {plain}");
         assert!(wasted <= 0.05, "{demand} x: {wasted} of the front's work");
         assert!(
@@ -128,22 +128,22 @@ fn what_the_back_would_refuse_is_refused_before_the_front_has_worked_for_it() {
 }
 
 #[test]
-fn the_important_are_not_refused_at_the_door_for_the_others() {
-    let (counts, _) = play(Feedback::IsTold, 10, |_| 2.0);
+fn important_requests_are_not_rejected_in_favour_of_others() {
+    let (counts, _) = simulate(Feedback::On, 10, |_| 2.0);
     let rejected = counts.map(|count| (count.rejected_at_gate + count.wasted) as f64 / count.arrived as f64);
     assert!(rejected[0] <= 0.03 && rejected[2] >= 0.9, "{rejected:?}");
 }
 
 #[test]
-fn a_back_that_fits_its_demand_costs_hardly_anybody_the_door() {
-    let (counts, _) = play(Feedback::IsTold, 20, |_| 0.5);
+fn a_back_below_capacity_causes_almost_no_rejections_at_the_gate() {
+    let (counts, _) = simulate(Feedback::On, 20, |_| 0.5);
     let rejected = counts.map(|count| count.rejected_at_gate as f64 / count.arrived as f64);
     assert!(rejected.iter().all(|share| *share <= 0.001), "{rejected:?}");
 }
 
 #[test]
-fn the_door_opens_when_the_overload_is_over() {
-    let (_, last) = play(Feedback::IsTold, 12, |second| if second < 5.0 { 3.0 } else { 0.5 });
+fn rejections_at_the_gate_end_soon_after_the_overload() {
+    let (_, last) = simulate(Feedback::On, 12, |second| if second < 5.0 { 3.0 } else { 0.5 });
     let after = Nanos(last.saturating_sub(5 * SECOND));
     assert!(last > 0 && after <= Nanos::from_secs(4), "{after} after the overload");
 }

@@ -65,7 +65,7 @@ fn play(gate: &Gate, seed: u64, forget: bool) -> Result<(), String> {
 }
 
 #[test]
-fn nothing_leaks() {
+fn random_histories_leak_no_permit() {
     for seed in 1..=8 {
         let gate = Gate::builder(MS(20)).workers(1 + seed as usize % 4).seed(seed).build().unwrap();
         play(&gate, seed, false).unwrap();
@@ -75,7 +75,7 @@ fn nothing_leaks() {
 }
 
 #[test]
-fn canary_a_ticket_that_is_forgotten_is_seen() {
+fn canary_a_leaked_permit_is_caught() {
     let gate = Gate::builder(MS(20)).build().unwrap();
     assert!(play(&gate, 1, true).is_err());
 }
@@ -97,7 +97,7 @@ fn refuses_nothing(mode: Mode) -> Result<u64, String> {
 }
 
 #[test]
-fn shadow_mode_changes_nothing_and_reports_its_queue() {
+fn shadow_mode_rejects_nothing_and_counts_would_be_rejections() {
     let shadowed = refuses_nothing(Mode::Shadow).unwrap();
     // Half of the requests exceed the capacity.
     assert!((8_000..12_000).contains(&shadowed), "{shadowed}");
@@ -105,7 +105,7 @@ fn shadow_mode_changes_nothing_and_reports_its_queue() {
 }
 
 #[test]
-fn every_refusal_can_be_explained() {
+fn every_rejection_can_be_explained() {
     let gate = Gate::builder(MS(20)).decisions(32).build().unwrap();
     let late_rejection = gate.admit(&RequestInfo::default().with_age(MS(19))).unwrap_err();
     let expired_rejection = gate.admit(&RequestInfo::default().with_age(MS(3)).with_timeout(MS(2))).unwrap_err();
@@ -128,7 +128,7 @@ fn every_refusal_can_be_explained() {
 }
 
 #[test]
-fn no_more_are_under_way_than_may_be() {
+fn requests_in_flight_stay_within_the_limit() {
     let gate = Gate::builder(MS(20)).workers(1).max_in_flight(3).build().unwrap();
     let permits: Vec<_> = (0..3).map(|_| gate.admit(&RequestInfo::default()).unwrap()).collect();
     assert_eq!(gate.admit(&RequestInfo::default()).unwrap_err().reason, DecisionReason::Concurrency);
@@ -137,7 +137,7 @@ fn no_more_are_under_way_than_may_be() {
 }
 
 #[test]
-fn the_cost_of_requests_is_what_they_took() {
+fn estimated_costs_add_up_to_measured_costs() {
     // P9: the estimated costs of 10,000 requests add up to the measured costs, within 1 %.
     let estimate = leeward_controllers::edge::cost::CostEstimate::default();
     let (mut draw, mut charged, mut measured) = (TestRng(9), 0u64, 0u64);
@@ -174,7 +174,7 @@ fn parts_are_the_whole(snapshot: &Snapshot) {
 }
 
 #[test]
-fn metrics_tell_routes_tenants_and_costs_apart() {
+fn metrics_are_split_by_route_tenant_and_cost() {
     for mode in [Mode::Enforce, Mode::Share(50), Mode::Shadow] {
         let gate = Gate::builder(MS(20)).workers(2).mode(mode).build().unwrap();
         gate.name_route(7, "/search");
@@ -209,7 +209,7 @@ fn metrics_tell_routes_tenants_and_costs_apart() {
 }
 
 #[test]
-fn failures_are_no_goodput_and_take_no_places() {
+fn failures_are_no_goodput_and_create_no_series() {
     let gate = Gate::builder(MS(20)).workers(1).build().unwrap();
     let answer = |route: u8, outcome| gate.admit(&RequestInfo::default().with_route(route)).unwrap().finish(outcome);
     (1..=200).for_each(|route| answer(route, Outcome::Failed));
@@ -223,7 +223,7 @@ fn failures_are_no_goodput_and_take_no_places() {
 }
 
 #[test]
-fn a_request_without_a_route_changes_nothing_of_others() {
+fn a_request_without_a_route_does_not_affect_other_routes() {
     let gate = Gate::builder(MS(20)).workers(1).build().unwrap();
     let mut permit = gate.admit(&RequestInfo::default().with_route(7)).unwrap();
     permit.clear_route();
@@ -235,7 +235,7 @@ fn a_request_without_a_route_changes_nothing_of_others() {
 }
 
 #[test]
-fn a_flood_of_routes_and_tenants_makes_no_more_series() {
+fn a_flood_of_routes_and_tenants_creates_a_bounded_number_of_series() {
     for mode in [Mode::Enforce, Mode::Share(50)] {
         let gate = Gate::builder(MS(20)).workers(2).mode(mode).seed(3).build().unwrap();
         let mut draw = TestRng(11);
@@ -256,7 +256,7 @@ fn a_flood_of_routes_and_tenants_makes_no_more_series() {
 }
 
 #[test]
-fn an_objective_of_nothing_is_refused() {
+fn invalid_objectives_and_parameters_are_rejected() {
     assert!(Gate::builder(Duration::ZERO).build().is_err());
     assert!(Gate::builder(Duration::MAX).build().is_err());
     assert!(Gate::builder(MS(20)).set("target", "soon").build().is_err());

@@ -19,12 +19,12 @@ fn gate(capacity: usize) -> Gate {
 }
 
 /// Admits a request of this class that had waited for `waited` us.
-fn comes(gate: &Gate, us: u64, class: u8, waited: u64) -> Permit {
+fn admit(gate: &Gate, us: u64, class: u8, waited: u64) -> Permit {
     let info = RequestInfo::default().with_class(Class::new(class)).with_age(Duration::from_micros(waited));
     gate.admit_at(at(us), &info).expect("nothing is refused yet")
 }
 
-fn seat(permit: &Permit, us: u64) -> Waiter {
+fn enqueue(permit: &Permit, us: u64) -> Waiter {
     permit.enqueue(at(us)).expect("there are places").expect("there is a room")
 }
 
@@ -33,11 +33,11 @@ fn poll(waiter: &mut Waiter, us: u64) -> Poll<Result<(), WaitError>> {
 }
 
 #[test]
-fn the_most_important_begins_first_and_its_wait_counts() {
+fn the_most_important_request_starts_first_and_its_wait_counts() {
     let gate = gate(100);
-    let held: Vec<_> = (0..2).map(|_| comes(&gate, 0, 3, 2_000)).map(|permit| (seat(&permit, 0), permit)).collect();
-    let mut queued: Vec<_> = [5, 3, 0].map(|class| comes(&gate, 0, class, 2_000)).into_iter().collect::<Vec<_>>();
-    let mut waiters: Vec<_> = queued.iter().map(|permit| seat(permit, 0)).collect();
+    let held: Vec<_> = (0..2).map(|_| admit(&gate, 0, 3, 2_000)).map(|permit| (enqueue(&permit, 0), permit)).collect();
+    let mut queued: Vec<_> = [5, 3, 0].map(|class| admit(&gate, 0, class, 2_000)).into_iter().collect::<Vec<_>>();
+    let mut waiters: Vec<_> = queued.iter().map(|permit| enqueue(permit, 0)).collect();
     assert_eq!(gate.waiting(), 3);
     assert!(waiters.iter_mut().all(|waiter| poll(waiter, 100).is_pending()));
     drop(held);
@@ -54,10 +54,10 @@ fn the_most_important_begins_first_and_its_wait_counts() {
 }
 
 #[test]
-fn who_cannot_be_in_time_any_more_is_refused_before_any_work() {
+fn a_late_request_is_rejected_before_any_work() {
     let gate = gate(100);
-    let (permit, other) = (comes(&gate, 0, 3, 9_000), comes(&gate, 0, 3, 9_000));
-    let (mut first, mut second) = (seat(&permit, 0), seat(&other, 0));
+    let (permit, other) = (admit(&gate, 0, 3, 9_000), admit(&gate, 0, 3, 9_000));
+    let (mut first, mut second) = (enqueue(&permit, 0), enqueue(&other, 0));
     // The lateness bound is 18 ms; each request had 9 ms left.
     assert_eq!(poll(&mut first, 9_100), Poll::Ready(Ok(())), "called when it came");
     assert_eq!(first.begin(at(9_100)), Poll::Ready(Err(WaitError::Late)));
@@ -76,34 +76,34 @@ fn who_cannot_be_in_time_any_more_is_refused_before_any_work() {
 }
 
 #[test]
-fn a_deadline_of_the_client_ends_the_wait() {
+fn the_clients_deadline_ends_the_wait() {
     let gate = gate(100);
     let info = RequestInfo::default().with_age(MS(2)).with_timeout(MS(5));
     let permit = gate.admit_at(at(0), &info).unwrap();
-    assert_eq!(seat(&permit, 0).start_deadline(), at(3_000));
+    assert_eq!(enqueue(&permit, 0).start_deadline(), at(3_000));
     assert_eq!(permit.begin_at(at(3_000), Err(WaitError::Late)).unwrap_err().reason, DecisionReason::Deadline);
 }
 
 #[test]
-fn the_least_important_has_to_go_where_the_room_is_full() {
+fn a_full_queue_evicts_the_least_important_request() {
     let gate = gate(1);
-    let _held: Vec<_> = (0..2).map(|_| comes(&gate, 0, 3, 2_000)).map(|permit| (seat(&permit, 0), permit)).collect();
-    let (batch, critical) = (comes(&gate, 0, 5, 2_000), comes(&gate, 0, 0, 2_000));
-    let mut batch_waiter = seat(&batch, 0);
+    let _held: Vec<_> = (0..2).map(|_| admit(&gate, 0, 3, 2_000)).map(|permit| (enqueue(&permit, 0), permit)).collect();
+    let (batch, critical) = (admit(&gate, 0, 5, 2_000), admit(&gate, 0, 0, 2_000));
+    let mut batch_waiter = enqueue(&batch, 0);
     assert!(poll(&mut batch_waiter, 1).is_pending());
-    let _critical_waiter = seat(&critical, 1);
+    let _critical_waiter = enqueue(&critical, 1);
     assert_eq!(poll(&mut batch_waiter, 2), Poll::Ready(Err(WaitError::Full)));
-    assert_eq!(comes(&gate, 3, 7, 2_000).enqueue(at(3)).unwrap_err(), WaitError::Full, "nor is there one for the next");
+    assert_eq!(admit(&gate, 3, 7, 2_000).enqueue(at(3)).unwrap_err(), WaitError::Full, "nor is there one for the next");
     assert_eq!(batch.begin_at(at(3), Err(WaitError::Full)).unwrap_err().reason, DecisionReason::Concurrency);
     assert_eq!(gate.waiting(), 1);
 }
 
 #[test]
-fn nobody_waits_without_a_queue_or_in_shadow_mode() {
+fn no_request_waits_without_a_queue_or_in_shadow_mode() {
     let plain = Gate::builder(MS(20)).workers(1).build().unwrap();
     let shadow = Gate::builder(MS(20)).workers(1).queue(100).mode(Mode::Shadow).build().unwrap();
     for gate in [plain, shadow] {
-        let permit = comes(&gate, 0, 3, 2_000);
+        let permit = admit(&gate, 0, 3, 2_000);
         assert!(permit.enqueue(at(0)).unwrap().is_none());
         permit.begin_at(at(60_000), Ok(())).unwrap().finish(Outcome::Completed);
     }
@@ -111,14 +111,14 @@ fn nobody_waits_without_a_queue_or_in_shadow_mode() {
 
 /// P4: without a delay, a request begins at once and takes a slot of the queue.
 #[test]
-fn a_calm_gate_needs_no_room() {
+fn without_a_delay_a_request_starts_at_once() {
     let gate = gate(0);
-    let permits: Vec<_> = (0..3).map(|_| comes(&gate, 0, 3, 10)).collect();
+    let permits: Vec<_> = (0..3).map(|_| admit(&gate, 0, 3, 10)).collect();
     let mut waiters: Vec<_> = permits.iter().map(|permit| permit.enqueue(at(0))).collect();
     assert_eq!(waiters.pop().unwrap().unwrap_err(), WaitError::Full, "a worker and one: the third would wait");
     for waiter in waiters {
         let mut waiter = waiter.unwrap().unwrap();
         assert_eq!(waiter.begin(at(0)), Poll::Ready(Ok(())), "without being called");
     }
-    assert!(comes(&gate, 1, 3, 10).enqueue(at(1)).is_ok(), "slots come back");
+    assert!(admit(&gate, 1, 3, 10).enqueue(at(1)).is_ok(), "slots come back");
 }

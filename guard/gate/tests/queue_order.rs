@@ -247,7 +247,7 @@ impl Worker<'_> {
 }
 
 #[test]
-fn who_has_little_time_is_served_first() {
+fn requests_with_short_deadlines_are_served_first() {
     let requests = requests(2.0, true);
     let (without, with) = (run(&requests, false), run(&requests, true));
     // Without a wait queue, they wait as long as the others; the queue's delay is about 6 ms.
@@ -258,7 +258,7 @@ fn who_has_little_time_is_served_first() {
 }
 
 #[test]
-fn the_most_important_wait_least() {
+fn the_most_important_requests_wait_least() {
     let requests = requests(2.0, false);
     let (without, with) = (run(&requests, false), run(&requests, true));
     assert!(with.share(0) > 0.995, "{with:?}");
@@ -274,7 +274,7 @@ fn check_goodput(without: ResponseStats, with: ResponseStats) {
 }
 
 #[test]
-fn without_an_overload_a_room_changes_nothing() {
+fn without_overload_the_queue_has_no_effect() {
     let requests = requests(0.7, true);
     let (without, with) = (run(&requests, false), run(&requests, true));
     assert_eq!((without.share(3), with.share(3)), (1.0, 1.0));
@@ -284,7 +284,7 @@ fn without_an_overload_a_room_changes_nothing() {
 /// Reading and rejecting could take all of the worker's time; admitted requests still get their
 /// part.
 #[test]
-fn a_flood_of_refusals_does_not_starve_those_that_were_let_in() {
+fn a_flood_of_rejections_does_not_starve_admitted_requests() {
     let requests = requests(3.5, false);
     let (without, with) = (run(&requests, false), run(&requests, true));
     assert!(with.goodput() > 0.95 * without.goodput(), "{with:?} {without:?}");
@@ -292,7 +292,7 @@ fn a_flood_of_refusals_does_not_starve_those_that_were_let_in() {
 
 /// Without a priority level, the wait queue alone keeps the most important requests in time.
 #[test]
-fn lateness_alone_needs_no_level() {
+fn the_queue_keeps_important_requests_in_time_without_a_level() {
     let gate = |has_queue: bool| {
         let builder = Gate::builder(Duration::from_nanos(SLO_NS)).workers(1).set("level", "off");
         if has_queue { builder.queue(10_000) } else { builder }.build().unwrap()

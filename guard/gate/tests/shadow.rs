@@ -155,14 +155,14 @@ fn shadow_mode_foresees_what_enforcement_rejects() {
 }
 
 #[test]
-fn below_the_capacity_nothing_is_foreseen() {
+fn shadow_mode_foresees_no_rejections_below_the_capacity() {
     let requests = requests(6.0, |_| 0.5, plain);
     let shadow = run(&requests, Mode::Shadow);
     assert!(shadow.foreseen <= 0.001, "{:.4}", shadow.foreseen);
 }
 
 #[test]
-fn a_share_of_the_tenants_feels_it_and_the_same_ones_always() {
+fn rejections_are_enforced_for_a_fixed_share_of_the_tenants() {
     let gate = Gate::builder(Duration::from_millis(20)).workers(1).mode(Mode::Share(5)).build().unwrap();
     let (mut rejected, mut admitted) = (vec![0_u64; 2_001], vec![0_u64; 2_001]);
     let mut now = 0;

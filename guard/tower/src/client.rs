@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_of_a_server_that_refuses_all_sends_little_and_comes_back() {
+    fn the_throttle_sends_little_to_a_rejecting_server_and_recovers() {
         let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
         let step = |throttle: &mut AdaptiveThrottle, now: &mut Instant| {
             *now += Duration::from_millis(1);
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(sent, 1_000, "nothing ends here once the server accepts");
     }
     #[test]
-    fn one_request_in_ten_is_repeated() {
+    fn retries_are_limited_to_one_request_in_ten() {
         let (mut throttle, mut now, mut sent) = (AdaptiveThrottle::default(), Instant::now(), (0, 0));
         for _ in 0..10_000 {
             now += Duration::from_millis(1);

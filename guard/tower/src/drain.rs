@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_little_is_read_and_no_more() {
+    async fn only_small_complete_bodies_are_drained() {
         assert!(whole(vec![], true).await);
         assert!(whole(vec![1_000; 64], true).await);
         assert!(!whole(vec![1_000; 67], true).await);
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn without_timers_nothing_is_waited_for() {
+    fn a_drain_does_not_wait_without_a_timer() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(!runtime.block_on(whole(vec![10], false)));
     }
 
     #[test]
-    fn much_and_what_is_held_back_closes_and_streams_end_alone() {
+    fn large_and_withheld_bodies_close_only_http1_connections() {
         let one = Version::HTTP_11;
         assert!(matches!(rest(one, None, vec![10], true), UnreadBody::Drain(_)));
         assert!(matches!(rest(one, None, vec![70_000], true), UnreadBody::Close));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn content_types_are_told_apart() {
+    fn content_types_are_distinguished() {
         let form = |kind: &'static str| {
             let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
             grpc(&headers)
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_of_all_deadlines_counts() {
+    fn the_earliest_deadline_applies() {
         let timeout = |timeout| RequestHeaders { timeout: Some(timeout), ..RequestHeaders::default() };
         check(&[("grpc-timeout", "20m")], timeout(Duration::from_millis(20)));
         check(&[("grpc-timeout", "0n")], timeout(Duration::ZERO));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_header() {
+    fn malformed_headers_are_ignored_and_counted() {
         let malformed = RequestHeaders { malformed: 1, ..RequestHeaders::default() };
         for value in ["", "m", "12", "123456789m", "-1S", "1.5S", "1s"] {
             check(&[("grpc-timeout", value)], malformed);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn importance_and_attempts() {
+    fn class_and_attempt_are_parsed() {
         check(
             &[("leeward", "p=40,a=2")],
             RequestHeaders { class: Some(Class::new(2)), attempt: 2, ..RequestHeaders::default() },
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(name in 0..5usize, value in prop::collection::vec(32u8..=255, 0..400)) {
+        fn any_header_bytes_parse_without_panic(name in 0..5usize, value in prop::collection::vec(32u8..=255, 0..400)) {
             let names = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "x-envoy-attempt-count",
                 "grpc-previous-rpc-attempts", "leeward"];
             let name = HeaderName::from_static(names[name]);

@@ -221,7 +221,7 @@ mod tests {
 
     /// Reads all bytes in pieces of any size, and measures the age of bytes that waited.
     #[tokio::test]
-    async fn reads_what_was_sent_and_knows_its_age() {
+    async fn a_stream_reads_all_bytes_and_measures_their_age() {
         let listener = Listener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let sent: Vec<u8> = (0..100_000u32).map(|index| (index % 251) as u8).collect();

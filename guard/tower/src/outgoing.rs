@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_shrinks_by_what_the_request_has_spent_here() {
+    fn an_outgoing_deadline_shrinks_by_the_time_spent() {
         let serving = RequestInfo::default().with_timeout(MS(15)).with_age(MS(2)).with_class(Class::BATCH);
         let mut sent = headers(&[("content-type", "application/grpc"), ("grpc-timeout", "1S")]);
         let written = write(&mut sent, &out(Some(serving), 0));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_copies_the_marks_of_its_request_repeats_nothing() {
+    fn copied_retry_headers_do_not_count_as_a_retry() {
         let serving = || Some(RequestInfo::default().with_attempt(2));
         let copied = [("content-type", "application/grpc"), ("leeward", "a=2"), ("grpc-previous-rpc-attempts", "2")];
         let mut sent = headers(&copied);
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_read_are_counted_and_replaced() {
+    fn malformed_headers_are_counted_and_replaced() {
         let mut sent = headers(&[("leeward", "b=-1, p=900"), ("leeward", "a=x")]);
         assert_eq!(write(&mut sent, &out(None, 0)).malformed, 3);
         assert_eq!(headers::read(&sent).malformed, 0);
     }
 
     #[test]
-    fn long_timeouts_have_eight_digits() {
+    fn timeouts_have_at_most_eight_digits() {
         let cases =
             [(Duration::ZERO, "0u"), (MS(99_999), "99999000u"), (MS(100_000), "100000m"), (Duration::MAX, "99999999S")];
         for (left, expected) in cases {
@@ -182,7 +182,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_replaced(value in prop::collection::vec(32u8..=255, 0..300)) {
+        fn any_malformed_headers_are_replaced(value in prop::collection::vec(32u8..=255, 0..300)) {
             if let Ok(value) = HeaderValue::from_bytes(&value) {
                 let mut sent: HeaderMap = [(LEEWARD, value.clone()), (GRPC_TIMEOUT, value)].into_iter().collect();
                 sent.insert("content-type", HeaderValue::from_static("application/grpc"));

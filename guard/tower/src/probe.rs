@@ -117,7 +117,7 @@ mod tests {
 
     /// A worker works 10 ms for each of ten sockets: a byte after them waits for all.
     #[tokio::test]
-    async fn a_measurement_waits_behind_sockets_that_were_readable_before() {
+    async fn a_probe_waits_behind_sockets_that_were_readable_earlier() {
         let (gate, probe) = (gate(), SocketProbe::default());
         let mut ends = Vec::new();
         for _ in 0..10 {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_without_sockets_and_none_are_no_failure() {
+    fn a_probe_needs_no_io_driver_and_no_runtime() {
         let (gate, probe) = (gate(), SocketProbe::default());
         std::thread::sleep(Duration::from_millis(5));
         probe.measure(&gate);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn another_runtime_takes_over_from_one_that_has_ended() {
+    fn a_new_runtime_takes_over_the_probe_of_an_ended_one() {
         let (gate, probe) = (gate(), SocketProbe::default());
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(5));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_before_the_first_is_executed_and_then_the_most_important_is() {
+    fn the_most_important_of_all_received_requests_runs_first() {
         let (layer, counting) = (layer(10_000), CountingService::default());
         let mut service = layer.layer(counting.clone());
         let waited = ms(2_000);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_waits_a_request_begins_at_once() {
+    fn without_waiting_requests_a_request_starts_at_once() {
         let (layer, counting) = (layer(10_000), CountingService::default());
         let mut service = layer.layer(counting);
         let mut call = Box::pin(service.call(request("/", ms(1))));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_awaits_leaves_the_slot_to_the_next() {
+    fn an_awaiting_handler_frees_its_slot() {
         let (layer, counting) = (layer(10_000), CountingService { awaits: 100, ..CountingService::default() });
         let mut service = layer.layer(counting.clone());
         let mut calls: Vec<_> = (0..20).map(|_| Box::pin(service.call(request("/", ms(2_000))))).collect();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_in_the_room_is_answered_without_being_executed() {
+    fn a_request_that_expires_in_the_queue_is_rejected_unexecuted() {
         let (layer, counting) = (layer(200), CountingService::default());
         let mut service = layer.layer(counting.clone());
         let mut of = |path, grpc: bool, whole: bool| {
@@ -249,7 +249,7 @@ mod tests {
 
     /// Of a class that is never called, a timer ends the wait.
     #[tokio::test]
-    async fn nobody_waits_for_ever() {
+    async fn a_timer_ends_the_wait_of_a_request_that_is_never_called() {
         let (layer, counting) = (layer(200), CountingService::default());
         let mut service = layer.layer(counting.clone());
         let mut held: Vec<_> = (0..2).map(|_| Box::pin(service.call(request("/first", ms(50))))).collect();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_without_timers_is_none_the_worse() {
+    fn the_queue_works_on_a_runtime_without_timers() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (layer, counting) = (layer(10_000), CountingService::default());
         let mut service = layer.layer(counting);
@@ -277,7 +277,7 @@ mod tests {
     /// P1 with a queue: requests that end, panic or are dropped at any await point leave no state,
     /// and no slot is lost.
     #[test]
-    fn drops_at_every_await_point_leave_nothing_behind() {
+    fn drops_at_every_await_point_leave_no_state() {
         for awaits in [0, 1, 2] {
             let (layer, counting) = (layer(60_000), CountingService { awaits, ..CountingService::default() });
             let mut service = layer.layer(counting);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_trailers_in_both_encodings() {
+    fn grpc_web_trailers_are_encoded_in_binary_and_base64() {
         for code in [GrpcStatus::Deadline, GrpcStatus::Exhausted] {
             let frame = code.frame(false);
             assert_eq!((frame[0], &frame[1..5]), (0x80, &(frame.len() as u32 - 5).to_be_bytes()[..]));

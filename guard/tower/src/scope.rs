@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_shrinks_by_all_that_has_passed() {
+    fn a_deadline_shrinks_by_all_elapsed_time() {
         let served = serve(50, 20);
         assert_eq!(served.remaining_at(Time(1_000_000_000)), Some(Duration::from_millis(30)));
         assert_eq!(served.remaining_at(Time(1_012_000_000)), Some(Duration::from_millis(18)));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_are_told_is_the_requests_for_which_they_asked() {
+    fn downstream_results_belong_to_the_request_that_called() {
         let of =
             |left| Scope { context: Some(serve(left, 0)), budget: RequestBudget::running(), downstream_rejected: None };
         let (mut first, mut second) = (of(50), of(60));

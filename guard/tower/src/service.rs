@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_gives_back_what_the_service_inside_has_reserved() {
+    async fn a_rejection_releases_the_inner_services_reservation() {
         let limited = LimitedService { free: Arc::new(AtomicUsize::new(1)), has_permit: false };
         let guarded = slo(ms(20)).layer(limited.clone());
         let throttled = crate::client::client(ms(20)).layer(limited);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_call_is_refused_in_its_content_or_else_in_the_head() {
+    fn a_grpc_web_rejection_is_in_the_body_or_else_in_the_head() {
         let (head, length, has_ended) = refused_web::<Empty>();
         assert_eq!((head.get("grpc-status"), length, has_ended), (None, Some(63), true));
         let (head, length, has_ended) = refused_web::<ForeignBody>();
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_methods_that_there_are_have_names_and_places() {
+    async fn only_implemented_methods_have_metric_series() {
         let layer = slo(ms(20_000));
         let mut service = layer.layer(MethodService);
         let invented = (0..400).map(|number| format!("/invented/{number}"));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn responses_and_refusals_say_the_load_where_they_are_to() {
+    async fn responses_and_rejections_report_the_load_if_enabled() {
         let mut quiet = slo(ms(20)).layer(AnswerService);
         let mut service = slo(ms(20)).report_load().layer(AnswerService);
         // Until a rate is known.

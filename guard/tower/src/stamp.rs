@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_were_set_make_no_ages() {
+    fn a_changed_clock_gives_no_age() {
         let stamp = Stamp::default();
         assert_eq!(stamp.age(), None);
         stamp.note(at(Duration::from_secs(3_600)), false);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_reads_that_follow_each_other_counts() {
+    fn the_oldest_stamp_of_consecutive_reads_counts() {
         let stamp = Stamp::default();
         stamp.note(at(Duration::from_millis(500)), false);
         stamp.note(at(Duration::from_millis(100)), true);

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_a_result_a_failure_or_an_unknown_route() {
+    fn a_status_is_classified_as_result_failure_or_unknown_route() {
         for (status, grpc, expected) in [
             (200, None, (true, false, false)),
             (200, Some("0"), (true, false, false)),

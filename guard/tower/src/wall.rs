@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_is_seen_a_millisecond_later() {
+    fn a_clock_change_is_noticed_after_a_millisecond() {
         let clocks = Wall::new();
         assert_eq!(clocks.at(Time(500), || (Time(500), wall(1_000), Time(600))), Some(1_000_000_000 - 100));
         let never = || unreachable!("the offset is fresh");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_was_interrupted_is_not_kept() {
+    fn an_interrupted_clock_reading_is_not_cached() {
         let clocks = Wall::new();
         let late = || (Time(0), wall(7), Time(9_000_000));
         assert_eq!(clocks.at(Time(0), late), Some(7_000_000));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_epoch_there_is_no_time() {
+    fn a_clock_before_the_epoch_gives_no_time() {
         assert_eq!(Wall::new().at(Time(0), || (Time(0), UNIX_EPOCH - Duration::from_secs(1), Time(0))), None);
     }
 }

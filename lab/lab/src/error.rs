@@ -74,7 +74,7 @@ pub enum RunError {
     },
     /// The simulator's accounting invariants are violated: a defect of the simulator or of a
     /// controller. Its results can't be trusted.
-    #[error("{run}: the books do not balance, please report this: {violation}")]
+    #[error("{run}: conservation check failed, please report this: {violation}")]
     Violation {
         /// Name of the run.
         run: String,

@@ -86,13 +86,13 @@ pub fn markdown(results: &Results, command: &str) -> Option<String> {
     }
     let mut text = format!(
         "# The simulator against this machine\n\nMade by `{command}`: do not edit. [real.md](real.md) says how the machine is measured, and \
-         [simulator.md](simulator.md#deep-sockets) what a deep socket saves.\nEach cell is the median of its seeds. Where next to nothing is in time, only that it \
-         was predicted counts.\n\n"
+         [simulator.md](simulator.md#deep-sockets) what a deep socket saves.\nEach cell is the median of its seeds. If nearly no response is in time, a \
+         prediction of nearly none counts as right.\n\n"
     );
     let stalled = results.machines.iter().map(|machine| machine.stalled).fold(0.0, f64::max);
-    let doubt = if stalled > MAX_STALLED { ": more than the 3 % up to which the bars are meant" } else { "" };
+    let doubt = if stalled > MAX_STALLED { ": more than the 3 % for which the limits are meant" } else { "" };
     let _ = writeln!(text, "Something else took up to {:.1} % of a busy CPU{doubt}.\n", stalled * 100.0);
-    text += "| asked | cells | within | share |\n|---|---|---|---|\n";
+    text += "| criterion | cells | met | share |\n|---|---|---|---|\n";
     let controlled: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| cell.is_controlled()).collect();
     let without: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| !cell.is_controlled()).collect();
     let mut bar = |label: &str, of: &[&PredictionCell<'_>], is_right: fn(&PredictionCell<'_>) -> bool| {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_right_within_its_controllers_bar() {
+    fn a_prediction_is_right_within_the_tolerance_of_its_controller() {
         let right = page(vec![point("breakwater", 1, (50e3, 52e3), (200.0, 230.0))]);
         assert!(right.contains("| goodput under a controller within 5 % | 1 | 1 | 100 % |"), "{right}");
         assert!(right.contains("| its 99th percentile within 20 % | 1 | 1 | 100 % |"), "{right}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_time_is_right_if_it_was_predicted() {
+    fn negligible_goodput_is_right_if_predicted() {
         let text = page(vec![point("none", 1, (0.0, 500.0), (9e6, 1e6))]);
         assert!(text.contains("| goodput without control within 15 % | 1 | 1 | 100 % |"), "{text}");
         let text = page(vec![point("none", 1, (0.0, 30e3), (9e6, 1e6))]);

@@ -206,45 +206,45 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(scenario.server.order != usual.order, "server.order", order)?;
     let head = "the real server decides when it has parsed the request";
     refuse(scenario.server.aqm != usual.aqm, "server.aqm", head)?;
-    let turns = "the real server's control loop has its turns between two tasks";
+    let turns = "the real server's control loop runs between two tasks";
     refuse(scenario.server.control != usual.control, "server.control", turns)?;
     let batch = "how much the real server reads at once can't be set";
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
     let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
     refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
-    let closed = "the load generator's clients issue whatever the server does";
+    let closed = "the load generator's clients issue requests whatever the server does";
     refuse(scenario.workload.arrivals.contains(&Arrivals::Closed), "workload.arrivals = \"closed\"", closed)?;
-    let clients = "the load generator's clients send what they may at once, and wait for every answer";
+    let clients = "the load generator's clients send a request as soon as they may, and wait for every response";
     let client = &scenario.workload.client;
     refuse(client.pacing > Nanos::ZERO, "workload.pacing", clients)?;
     refuse(client.timeout.is_some(), "workload.timeout", clients)?;
-    let how = "the real locks wait, or refuse whom they know to wait too long";
+    let how = "the real locks wait, or reject requests that would wait too long";
     let ways = scenario.controllers.iter().map(|variant| variant.locks.acquire);
     let unlike = |way| {
         matches!(way, LockPolicy::Try | LockPolicy::Timed { .. } | LockPolicy::UnlessCongested { recheck: false, .. })
     };
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
-    let knows = "nobody knows a real request's service time before it has been served";
+    let knows = "the service time of a real request is unknown until it has been served";
     let is_oracle = |variant: &Variant| variant.controller == leeward_sim::oracle::ALGORITHM.name;
     refuse(scenario.controllers.iter().any(is_oracle), "controller.name = \"oracle\"", knows)?;
     let rehearses = scenario.controllers.iter().any(|variant| variant.enforced_percent < 100);
     refuse(
         rehearses,
         "controller.enforce",
-        "a real server tells its controller no request's age; a gate rehearses (docs/middleware.md)",
+        "a real server does not report requests' ages to its controller; a gate has shadow mode (docs/middleware.md)",
     )?;
     let alike = "the real load generator's requests are all alike";
     refuse(!scenario.kinds.is_empty(), "kind", alike)?;
     let one = "this machine has one server";
     refuse(scenario.replicas.is_some(), "replicas", one)?;
-    let knows = "a real tier's policy is told no demand";
+    let knows = "a real tier's policy does not know the demand";
     let is_told = |variant: &Variant| variant.threading.as_ref().is_some_and(ThreadingSpec::uses_demand);
     refuse(scenario.controllers.iter().any(is_told), "controller.threading = \"oracle\"", knows)?;
-    let jitter = "the real network has the jitter that it has";
+    let jitter = "the jitter of the real network can't be set";
     let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
     refuse(managed, "server.allocator", cores)?;
-    refuse(scenario.rtts.len() > 1, "network.rtt", "this machine has the one that is measured")?;
+    refuse(scenario.rtts.len() > 1, "network.rtt", "this machine's round trip is measured")?;
     refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)?;
     check_tiers(scenario)
 }
@@ -363,8 +363,8 @@ fn run_one(
     rows.warning = outcome.lateness.map(|late| {
         let (half, most, slo) = (late.p50, late.p99, run.config.slo);
         format!(
-            "{}: the load generator did not keep its schedule: half of the requests left more than {half} after their time, 1 in 100 more \
-             than {most}, with an objective of {slo}",
+            "{}: the load generator did not keep its schedule: half of the requests were sent more than {half} late, 1 in 100 more \
+             than {most} late, with an objective of {slo}",
             run.name()
         )
     });
@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controllers_alternate_and_every_run_has_its_turn() {
+    fn runs_are_interleaved_by_controller() {
         // Two controllers, three demands, two seeds; controllers are outermost in a plan.
         let order: Vec<usize> = interleaved_order(12, 2, 2).collect();
         assert_eq!(order, [0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11]);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_the_first_full_stretch_without_a_collapse_after_it() {
+    fn recovery_is_the_first_full_interval_without_a_later_collapse() {
         check(&[(400, 800)], 800.0, Some(0));
         check(&[(100, 0), (300, 800)], 800.0, Some(99)); // 19 of 20 ms are 95 %
         check(&[(30, 800), (70, 0), (300, 800)], 800.0, Some(99));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_reached_whatever_follows() {
+    fn time_to_settled_ignores_a_later_collapse() {
         let parts = [(30, 0), (40, 800), (70, 0), (300, 800)];
         let good: Vec<f64> = parts.iter().flat_map(|(ms, good)| std::iter::repeat_n(f64::from(*good), *ms)).collect();
         let goodput = GoodputSeries { rates: good, settled_rate: 800.0 };
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_recovery() {
+    fn no_goodput_gives_no_recovery() {
         check(&[(100, 800), (300, 0)], 0.0, None);
         check(&[(400, 0)], 0.0, None);
         check(&[], 0.0, None);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_no_collapse() {
+    fn random_gaps_are_no_collapse() {
         let mut parts = [(1, 1), (1, 0), (1, 2), (1, 1)].repeat(100);
         parts[80..94].fill((1, 0)); // 14 ms without a response where 14 are expected
         check(&parts, 1.0, Some(0));

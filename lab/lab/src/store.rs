@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn results_round_trip_through_files() {
         let folder = folder("round-trip");
         write(&folder, &sample()).unwrap();
         write(&folder, &sample()).unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_said() {
+    fn unreadable_results_are_reported() {
         let folder = folder("errors");
         let check = |part: &str| {
             let message = read(&folder).unwrap_err().to_string();

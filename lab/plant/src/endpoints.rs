@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_and_leaves_take_time_besides_what_they_are_told() {
+    fn clients_and_leaves_have_measurable_costs() {
         let placement = Placement::choose(1).unwrap();
         let duration = Nanos::from_millis(300);
         let ends = EndpointCosts::measure_for(

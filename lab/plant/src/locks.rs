@@ -82,7 +82,7 @@ mod tests {
     use leeward_runtime::locks::Mutex;
 
     #[test]
-    fn what_was_done_before_and_to_other_locks_is_left_out() {
+    fn acquisitions_before_the_interval_and_idle_locks_are_excluded() {
         let name = "a lock\u{7} whose name is so long that nobody would want to read all of it in a table";
         let (idle, used) = (Mutex::new("never taken again", ()), Mutex::new(name, ()));
         drop(idle.lock_blocking());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ended_early_tells_nothing() {
+    fn a_run_that_ended_early_has_no_lock_outcomes() {
         let mut sampler = LockSampler::new(Nanos(10), Nanos(100), Nanos(10));
         sampler.sample(Nanos(12));
         sampler.sample(Nanos(60));

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_explains_the_deep_run() {
+    fn shared_costs_are_derived_from_the_batched_run() {
         let alone = MessageCosts { receive: Nanos(2_000), send: Nanos(6_000), spawn: Nanos(500) };
         // Eight requests per read, two answers per write; 300 ns for each further request, 200 ns
         // for each answer.
@@ -372,13 +372,13 @@ mod tests {
         assert_eq!(shared.batched_write, Nanos(4_500));
         // On a noisy machine, the deep run may cost more than single requests. Sharing then saves
         // nothing, and no cost exceeds a message's own.
-        let dear = SharedCosts::from_counts(&alone, &deep, Nanos(60_000), &quick);
-        assert!(dear.receive <= alone.receive && dear.send <= alone.send, "{dear:?}");
+        let expensive = SharedCosts::from_counts(&alone, &deep, Nanos(60_000), &quick);
+        assert!(expensive.receive <= alone.receive && expensive.send <= alone.send, "{expensive:?}");
         assert_eq!(SharedCosts::from_counts(&alone, &deep, Nanos(0), &quick).receive, Nanos::ZERO);
     }
 
     #[test]
-    fn stalls_are_those_in_which_time_is_lost() {
+    fn stalls_are_derived_from_lost_time() {
         // Four gaps of 5 ms.
         let squares = 4 * 5_000_000u128.pow(2);
         let gaps =

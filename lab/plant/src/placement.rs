@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_share_no_cpu_if_there_are_two() {
+    fn client_and_server_use_different_cpus_if_possible() {
         let choose = |cpus: &[usize], cores| Placement::from_cpus(cpus, cores);
         assert_eq!(
             choose(&[0, 1], 10),

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_clients_than_files_are_refused_in_words() {
+    fn too_many_clients_for_the_file_limit_are_rejected() {
         assert!(raise_socket_limit(1).is_ok());
         let error = raise_socket_limit(u32::MAX).unwrap_err();
         assert!(error.is_input() && error.to_string().contains("ulimit -n"), "{error}");

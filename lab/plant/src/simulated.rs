@@ -55,14 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_what_the_simulator_says() {
+    fn a_simulated_run_has_the_simulators_outcome() {
         let outcome = run(Application::default(), &[], BudgetRule::Configured).unwrap();
         assert!(outcome.totals.is_balanced() && outcome.counts.completed > 0, "{:?}", outcome.totals);
         assert!(outcome.waiting.is_some() && outcome.events.is_some() && outcome.locks.is_empty());
     }
 
     #[test]
-    fn a_run_that_is_to_stop_ends() {
+    fn a_cancelled_run_ends_early() {
         let registry = leeward_controllers::builtin();
         // The run would take minutes.
         let config = SimConfig {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_simulated_is_refused() {
+    fn unsupported_simulations_are_rejected() {
         let run_from_objective = |application| run(application, &[], BudgetRule::FromObjective);
         assert!(matches!(
             run_from_objective(Application::one_lock(1.0, 0.5)),

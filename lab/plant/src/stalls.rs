@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missed_is_part_of_what_is_watched() {
+    fn lost_time_is_part_of_the_measured_time() {
         let gaps = measure_gaps(Nanos::from_millis(5), &AtomicBool::new(false));
         assert!(gaps.duration >= Nanos::from_millis(5) && gaps.lost <= gaps.duration);
         assert!(gaps.sum_of_squares >= u128::from(gaps.lost.0) * u128::from(GAP.0));

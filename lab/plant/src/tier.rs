@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_and_its_leaves_are_run_as_any_server() {
+    fn a_tier_with_leaves_runs_like_any_server() {
         let placement = Placement::choose(1).unwrap();
         for threading in ["SIB2", "ADB1-1-1", "CORE1"] {
             let service = RealTier::new(&model(threading), &placement, Nanos::from_millis(1))
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_real_tier_has_not_is_refused() {
+    fn unsupported_tier_models_are_rejected() {
         let placement = Placement::choose(1).unwrap();
         let error_of = |model: Model| {
             RealTier::new(&model, &placement, Nanos::from_millis(1))

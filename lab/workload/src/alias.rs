@@ -49,7 +49,7 @@ mod tests {
     proptest! {
         /// Adds up the exact share of each index instead of drawing.
         #[test]
-        fn every_place_gets_its_share(weights in prop::collection::vec(0.0f64..10.0, 1..50)) {
+        fn every_index_gets_its_share(weights in prop::collection::vec(0.0f64..10.0, 1..50)) {
             prop_assume!(weights.iter().sum::<f64>() > 0.1);
             let alias = AliasTable::new(&weights);
             let mut shares = vec![0.0; weights.len()];

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_refused() {
+    fn impossible_applications_are_rejected() {
         use Step::{Acquire, Release, Work};
         let check = |steps: &[Step], part: &str| {
             let application = Application {

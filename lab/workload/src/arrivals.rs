@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_keeps_the_phases() {
+    fn a_pause_keeps_the_clients_phases() {
         // A pause before the first request, and one in the middle of a run.
         for pause_from in [0, 1] {
             let mut paused = workload(Arrivals::Constant, Shares::Equal);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_of_a_nanosecond_and_less_neither_drift_nor_stop() {
+    fn subnanosecond_intervals_neither_drift_nor_stop() {
         for (rate, expected) in [(600_000_001.0, 600_000.0), (5e9, 5e6)] {
             let alone = Workload {
                 clients: 1,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_what_was_asked_for() {
+    fn client_shares_follow_the_zipf_law() {
         for arrivals in [Arrivals::Poisson, Arrivals::Constant] {
             let (_, clients) = count(arrivals, Shares::Zipf(1.0));
             let first_over_tenth = clients[0] as f64 / clients[9] as f64;

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_that_of_all_requests() {
+    fn the_mean_service_time_is_weighted_by_share() {
         let mut mixed = kinds(&[0.75, 0.25]);
         mixed.0[1].service = Some(ServiceTime::Constant(Nanos(500)));
         assert_eq!(mixed.mean(&ServiceTime::Constant(Nanos(100))), Nanos(200));

@@ -89,7 +89,7 @@ mod streams {
     use super::*;
 
     #[test]
-    fn a_new_purpose_leaves_the_streams_of_the_others_as_they_were() {
+    fn a_new_purpose_leaves_the_other_random_streams_unchanged() {
         use Purpose::{Arrivals, Balancing, Clients, Network, Paths, Server, Service, Stalls};
         let first = [Arrivals, Service, Clients, Server, Network, Stalls, Balancing, Paths]
             .map(|purpose| Rng::new(7, purpose).bits() >> 48);

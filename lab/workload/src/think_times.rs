@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_thinks_as_long_as_its_share_of_the_demand_says() {
+    fn think_times_follow_the_clients_share_of_the_demand() {
         let mut thinking = ThinkTimes::new(&closed(), 7).unwrap();
         // 100 requests/s per client, and later 1,000.
         let early = mean_ms(&mut thinking, Time::ZERO);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_issues_in_a_pause_or_without_any_demand_left() {
+    fn no_client_issues_during_a_pause_or_after_the_last_demand() {
         let mut thinking = ThinkTimes::new(&closed(), 7).unwrap();
         assert!((0..100).all(|_| thinking.next(0, Time(1_500_000_000)).unwrap().0 >= 2_000_000_000));
         let mut ends = closed();

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_name_for_a_local_port_is_refused() {
+    fn a_foreign_host_name_for_a_local_port_is_rejected() {
         let (local, open) = ("127.0.0.1:9464".parse().unwrap(), "0.0.0.0:9464".parse().unwrap());
         for host in ["127.0.0.1:9464", "localhost:9464", "LocalHost", "[::1]:9464", "127.9.9.9", ""] {
             assert!(is_host_allowed(&request(host, None), local), "{host}");
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_of_the_same_machine_may_read() {
+    fn only_origins_on_the_same_host_are_allowed() {
         let check = |host: &str, origin: &str| allowed_origin(&request(host, Some(origin))).is_some();
         assert!(check("127.0.0.1:9464", "http://127.0.0.1:9465"));
         assert!(check("127.0.0.1:9464", "http://localhost:9465"));

@@ -197,7 +197,7 @@ impl Connection {
         match routes::route(&request, state) {
             RouteResponse::Full(response) => self.finish(&response, now),
             RouteResponse::EventStream(_) if !can_subscribe => {
-                self.finish(&Response::line(503, "there are listeners enough"), now)
+                self.finish(&Response::line(503, "too many listeners"), now)
             }
             RouteResponse::EventStream(response) => {
                 self.out = response.bytes(true);

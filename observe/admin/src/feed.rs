@@ -124,7 +124,7 @@ mod tests {
     use leeward_core::units::Nanos;
 
     #[test]
-    fn percentiles_are_of_the_last_second_and_of_the_last_ten() {
+    fn percentiles_cover_the_last_second_and_the_last_ten_seconds() {
         let counter = leeward_observe::LatencyHistogram::default();
         let mut latencies = LatencyWindow::default();
         let mut tick = |results: u64, latency: u64| {

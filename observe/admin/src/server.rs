@@ -282,7 +282,7 @@ impl EventLoop {
             match candidates.min_by_key(|(_, of)| of.deadline).map(|(index, _)| index) {
                 Some(index) => drop(self.connections.swap_remove(index)),
                 None => {
-                    connection.finish(&Response::line(503, "there are connections enough"), now);
+                    connection.finish(&Response::line(503, "too many connections"), now);
                     return connection.poll(&self.state, false, now);
                 }
             }

@@ -217,7 +217,7 @@ fn count(metrics: &str, result: &str) -> u64 {
 }
 
 #[test]
-fn a_receiver_that_is_full_or_gone_is_counted_and_told_once() {
+fn failed_exports_are_counted_and_reported_once() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let sources = sources();
     let admin = Admin::start("127.0.0.1:0", sources.clone(), String::new()).unwrap();
@@ -232,7 +232,7 @@ fn a_receiver_that_is_full_or_gone_is_counted_and_told_once() {
     assert_eq!(messages.len(), 1, "{messages:?}");
     assert!(messages[0].contains("answers 503: full"), "{messages:?}");
     answer(stream, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
-    wait_for_message(&exporter, "taken again");
+    wait_for_message(&exporter, "accepted again");
     // The next response is not HTTP.
     let (stream, _, _) = request(&listener);
     answer(stream, "220 mail.example\r\n");
@@ -242,7 +242,7 @@ fn a_receiver_that_is_full_or_gone_is_counted_and_told_once() {
         stream,
         "HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedDataPoints\":\"2\",\"errorMessage\":\"old\"}}",
     );
-    wait_for_message(&exporter, "2 of the points are not taken: old");
+    wait_for_message(&exporter, "2 of the points were rejected: old");
     drop(listener);
     wait_for_message(&exporter, "can't be reached");
     let text = metrics(&admin);
@@ -251,7 +251,7 @@ fn a_receiver_that_is_full_or_gone_is_counted_and_told_once() {
 }
 
 #[test]
-fn a_receiver_that_says_nothing_holds_nobody() {
+fn a_silent_receiver_blocks_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let sources = sources();
     let admin = Admin::start("127.0.0.1:0", sources.clone(), String::new()).unwrap();
@@ -260,7 +260,7 @@ fn a_receiver_that_says_nothing_holds_nobody() {
     // makes its next export.
     let (_silent, _, _) = request(&listener);
     assert!(metrics(&admin).contains("leeward_requests_arrived_total"));
-    wait_for_message(&exporter, "time is up");
+    wait_for_message(&exporter, "timed out");
     let (_silent_too, _, _) = request(&listener);
     drop(exporter);
 }

@@ -124,7 +124,7 @@ fn every_path_answers() {
         assert_eq!(get(&admin, &format!("/debug/decisions{wrong}")).0, 400, "{wrong}");
     }
     let (status, why) = get(&admin, "/debug/why?id=3");
-    assert!(status == 200 && why.contains("Refused at 00:00:00.003 UTC: lock."), "{why}");
+    assert!(status == 200 && why.contains("Rejected at 00:00:00.003 UTC: lock."), "{why}");
     assert_eq!(get(&admin, "/debug/why?id=77").0, 404);
     for wrong in ["", "?id=", "?id=xyz", "?id=0", "?id=../../etc"] {
         assert_eq!(get(&admin, &format!("/debug/why{wrong}")).0, 400, "{wrong}");
@@ -137,7 +137,7 @@ fn every_path_answers() {
 }
 
 #[test]
-fn metrics_come_in_the_format_that_is_accepted() {
+fn metrics_have_the_format_of_the_accept_header() {
     let (admin, _) = port();
     let text = exchange(&admin, b"GET /metrics HTTP/1.0\r\naccept: application/openmetrics-text\r\n\r\n");
     assert!(text.contains("content-type: application/openmetrics-text; version=1.0.0") && text.ends_with("# EOF\n"));
@@ -157,7 +157,7 @@ fn clients_of_other_protocols_are_refused() {
 }
 
 #[test]
-fn nothing_else_is_there() {
+fn other_paths_and_methods_are_rejected() {
     let (admin, _) = port();
     for path in ["/../../etc/passwd", "/%2e%2e/etc/passwd", "/debug/", "//", "/metrics/", "/.", "/debug/why/../config"]
     {
@@ -175,7 +175,7 @@ fn nothing_else_is_there() {
 /// Each request stream is followed by one more request, which this port never answers, since it
 /// closes each connection.
 #[test]
-fn requests_are_framed_by_the_rules() {
+fn requests_are_framed_as_http_requires() {
     let (admin, _) = port();
     for (bytes, statuses, _) in requests::rows() {
         let last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -189,7 +189,7 @@ fn requests_are_framed_by_the_rules() {
 }
 
 #[test]
-fn a_head_of_a_megabyte_is_refused_and_heard_of() {
+fn a_head_of_a_megabyte_gets_status_431() {
     let (admin, _) = port();
     let head = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "a".repeat(1 << 20));
     assert!(exchange(&admin, head.as_bytes()).starts_with("HTTP/1.1 431 "));
@@ -224,7 +224,7 @@ fn event(reader: &mut impl BufRead) -> serde_json::Value {
 }
 
 #[test]
-fn listeners_hear_states_and_there_are_four_of_them() {
+fn at_most_four_subscribers_receive_states() {
     let (admin, _) = port();
     let mut listeners: Vec<_> = (0..4).map(|_| subscribe(&admin)).collect();
     for listener in &mut listeners {
@@ -250,7 +250,7 @@ fn listeners_hear_states_and_there_are_four_of_them() {
 }
 
 #[test]
-fn silent_connections_make_room_for_those_who_ask() {
+fn silent_connections_are_closed_for_active_ones() {
     let (admin, _) = port();
     let silent: Vec<TcpStream> = (0..1_000).filter_map(|_| TcpStream::connect(admin.address()).ok()).collect();
     assert!(silent.len() > 500, "{} connections", silent.len());
@@ -286,7 +286,7 @@ impl Source for VerboseSource {
 }
 
 #[test]
-fn a_listener_that_does_not_read_is_let_go_and_others_go_on() {
+fn a_subscriber_that_does_not_read_is_disconnected() {
     let (admin, source) = port();
     admin.sources().insert("rpc", Arc::new(VerboseSource(source)));
     let slow: Vec<_> = (0..3).map(|_| subscribe(&admin)).collect();
@@ -315,7 +315,7 @@ fn exchange_head(admin: &Admin, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_port_that_ends_lets_go_of_its_address() {
+fn a_stopped_port_frees_its_address() {
     let (admin, _) = port();
     let address = admin.address();
     let mut listener = subscribe(&admin);

@@ -88,7 +88,7 @@ fn ask(admin: &Admin, tls: &ClientTls, path: &str) -> std::io::Result<String> {
 }
 
 #[test]
-fn operators_get_in_by_tls_and_it_is_counted() {
+fn tls_handshakes_succeed_and_are_counted() {
     let files = CertFiles::new();
     let admin = files.port(false);
     let tls = files.client(false);
@@ -104,7 +104,7 @@ fn operators_get_in_by_tls_and_it_is_counted() {
 }
 
 #[test]
-fn where_certificates_are_wanted_nobody_else_gets_in() {
+fn clients_without_a_required_certificate_are_rejected() {
     let files = CertFiles::new();
     let admin = files.port(true);
     assert!(ask(&admin, &files.client(false), "/healthz").is_err());
@@ -118,7 +118,7 @@ fn where_certificates_are_wanted_nobody_else_gets_in() {
 }
 
 #[test]
-fn a_client_without_tls_is_told_in_its_own_words() {
+fn a_plaintext_http_client_gets_a_plaintext_error() {
     let files = CertFiles::new();
     let admin = files.port(false);
     let mut stream = connect(&admin);
@@ -131,7 +131,7 @@ fn a_client_without_tls_is_told_in_its_own_words() {
 }
 
 #[test]
-fn clients_of_other_protocols_are_told_to_speak_tls() {
+fn clients_of_other_protocols_get_an_error_that_names_tls() {
     let files = CertFiles::new();
     let admin = files.port(false);
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "TLS") {
@@ -145,7 +145,7 @@ fn clients_of_other_protocols_are_told_to_speak_tls() {
 }
 
 #[test]
-fn handshakes_that_do_not_go_on_keep_nobody_waiting() {
+fn stalled_handshakes_do_not_delay_other_clients() {
     let files = CertFiles::new();
     let admin = files.port(false);
     let tls = files.client(false);
@@ -165,7 +165,7 @@ fn handshakes_that_do_not_go_on_keep_nobody_waiting() {
 }
 
 #[test]
-fn a_crowd_of_handshakes_gets_in_by_turns() {
+fn all_of_many_concurrent_handshakes_succeed() {
     let files = CertFiles::new();
     let admin = files.port(true);
     let tls = files.client(true);

@@ -165,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_are_read_as_they_are_written() {
+    fn decision_ids_round_trip_through_text() {
         assert_eq!("8f3a".parse(), Ok(DecisionId(0x8f3a)));
         assert_eq!(DecisionId(0x8f3a).to_string(), "8f3a");
         for wrong in ["", "0", "0x1", "-1", "+1", "8f3g", "11112222333344445", "٣", "1 "] {
@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_survives_the_ring(
+        fn a_decision_round_trips_through_its_encoding(
             numbers in any::<[u64; 6]>(), reason in 0..=DecisionReason::ALL.len(), stage in 0..3_u8, tenant in any::<u32>(),
             route in any::<u8>(), level in 1..=128_u8, is_shadow in any::<bool>(),
         ) {
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_number_or_none(text in ".{0,20}") {
+        fn any_text_is_a_decision_id_or_an_error(text in ".{0,20}") {
             if let Ok(id) = text.parse::<DecisionId>() {
                 prop_assert!(id.0 > 0);
             }

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_fits_is_taken() {
+    fn the_newest_matching_exemplar_is_chosen() {
         let all = [
             exemplar(9, None, 30_000),
             exemplar(8, Some(DecisionReason::Level), 0),

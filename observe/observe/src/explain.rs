@@ -88,23 +88,22 @@ impl DecisionContext {
             let _ = write!(text, " {advice}");
         }
         let word = reason.name();
-        let rehearses = decision.is_shadow || self.is_shadow && reason.is_from_controller();
+        let in_shadow_mode = decision.is_shadow || self.is_shadow && reason.is_from_controller();
         if decision.is_shadow {
-            let _ =
-                write!(text, " Let in at {at} UTC, because the controller rehearses (shadow mode). Reason: {word}.");
+            let _ = write!(text, " Admitted at {at} UTC, because the controller is in shadow mode. Reason: {word}.");
         } else {
-            let _ = write!(text, " Refused at {at} UTC: {word}.");
+            let _ = write!(text, " Rejected at {at} UTC: {word}.");
         }
-        if rehearses && !decision.is_shadow {
-            text += " The controller rehearses, and refuses a share of the clients; this is one of them.";
+        if in_shadow_mode && !decision.is_shadow {
+            text += " Rejections are enforced for a share of the clients; this client belongs to it.";
         }
-        if rehearses {
-            text += " Delays are those of the shadow queue: the queue if every rejection had been enforced.";
+        if in_shadow_mode {
+            text += " Delays are those of the shadow queue: the queue as it would be if every rejection were enforced.";
         }
         let _ = write!(text, " Controller: {}; objective: {}.", self.name(), format_duration(self.slo));
         if let Some(NearbyCounts { refused, admitted }) = second {
             let or = if self.is_shadow { " or would have been" } else { "" };
-            let _ = write!(text, " Within half a second of it, {refused} requests were rejected{or}");
+            let _ = write!(text, " Within half a second of this decision, {refused} requests were rejected{or}");
             let _ = match admitted {
                 0 => write!(text, ", and fewer than about {SAMPLING_INTERVAL} admitted."),
                 _ => write!(text, " and about {admitted} admitted."),
@@ -125,7 +124,7 @@ impl DecisionContext {
             DecisionReason::Delay if decision.stage != LifecycleStage::Dequeue => {
                 let (delay, limit) = format_pair(*delay, if *bound > 0 { Nanos(*bound) } else { self.slo });
                 let meets = if *bound > 0 { "; the limit is" } else { ", too long for the objective of" };
-                format!("the oldest waiting request had waited {delay} {when}{meets} {limit}")
+                format!("the oldest queued request had waited {delay} {when}{meets} {limit}")
             }
             DecisionReason::Late | DecisionReason::Delay => {
                 if *bound > 0 && waited.0 >= *bound {
@@ -157,15 +156,15 @@ impl DecisionContext {
             // A record states only that a bound exists, not which of the two bounds the request
             // met.
             DecisionReason::Concurrency if self.has_credits && *bound > 0 => format!(
-                "it came without a credit and none was left, or {name} had its limit of about {bound} requests in the server"
+                "it was sent without a credit and none was left, or {name}'s limit of about {bound} requests was reached"
             ),
-            DecisionReason::Concurrency if self.has_credits => "it came without a credit, and none was left".into(),
+            DecisionReason::Concurrency if self.has_credits => "it was sent without a credit, and none was left".into(),
             DecisionReason::Concurrency if *bound > 0 => {
-                format!("as many requests were under way as {name} allows at once; the limit is about {bound}")
+                format!("{name}'s concurrency limit of about {bound} requests was reached")
             }
-            DecisionReason::Concurrency => "as many requests were under way as are allowed at once".into(),
+            DecisionReason::Concurrency => "the concurrency limit was reached".into(),
             DecisionReason::Lock => format!(
-                "a lock on its way would have made it wait longer than its budget allowed, {} after it arrived",
+                "the wait for a lock, {} after the request arrived, would have exceeded its time budget",
                 format_duration(*waited)
             ),
             DecisionReason::Credit => "its client sent it without a credit".into(),
@@ -173,7 +172,7 @@ impl DecisionContext {
             DecisionReason::Cancelled => {
                 format!("its client cancelled it {} after it arrived", format_duration(*waited))
             }
-            DecisionReason::Downstream => "the services that such requests call reject most of its class".into(),
+            DecisionReason::Downstream => "the downstream services reject most requests of its class".into(),
             DecisionReason::Other => format!("{name} gave no reason"),
         }
     }
@@ -213,15 +212,15 @@ fn stage_clause(stage: LifecycleStage) -> &'static str {
 /// Sentence of advice, where the advice does not follow from the reason.
 fn advice(reason: DecisionReason, decision: &Decision) -> Option<&'static str> {
     match reason {
-        DecisionReason::Late => Some("A later answer would have been of no use."),
-        DecisionReason::Deadline => Some("With a longer deadline the objective would have been its limit."),
+        DecisionReason::Late => Some("It could not have been answered within the objective."),
+        DecisionReason::Deadline => Some("With a longer deadline, the objective would have been the limit."),
         DecisionReason::Level => Some("1 is the most important priority, 128 the least."),
         DecisionReason::Share => Some("A tenant below its share would have been admitted."),
         DecisionReason::Concurrency if decision.bound == 0 => Some("A client that waits for a credit is admitted."),
-        DecisionReason::Lock => Some("/debug/locks names the locks that refuse."),
-        DecisionReason::Credit => Some("Its client's window was used up, and the controller was not asked."),
-        DecisionReason::Stopping => Some("Another server may take it."),
-        DecisionReason::Downstream => Some("As many are admitted as those services accept."),
+        DecisionReason::Lock => Some("/debug/locks lists the rejections of each lock."),
+        DecisionReason::Credit => Some("The client's window was used up, so the controller was not asked."),
+        DecisionReason::Stopping => Some("The client may retry it at another server."),
+        DecisionReason::Downstream => Some("The share that is admitted follows the share that those services accept."),
         DecisionReason::Delay | DecisionReason::Concurrency | DecisionReason::Cancelled | DecisionReason::Other => None,
     }
 }
@@ -325,18 +324,18 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_that_of_the_decision() {
+    fn an_explanation_has_the_time_of_its_decision() {
         assert_eq!(time_of_day(0), "00:00:00.000");
         assert_eq!(time_of_day(1_700_000_004_118_000_000), "22:13:24.118");
         let text = context().explain(&refused(DecisionReason::Delay), None);
-        let end = " Refused at 22:13:24.000 UTC: delay. Controller: breakwater; objective: 200 µs.";
+        let end = " Rejected at 22:13:24.000 UTC: delay. Controller: breakwater; objective: 200 µs.";
         assert!(text.starts_with("Rejected: ") && text.ends_with(end), "{text}");
         let text = context().explain(&Decision::admitted(Time(4_000_000_000)), None);
         assert_eq!(text, "Admitted at 22:13:24.000 UTC, after 0 ns in the server's queues.");
     }
 
     #[test]
-    fn spans_are_compared_in_one_unit() {
+    fn compared_durations_share_one_unit() {
         let of = |ns| format_duration(Nanos(ns));
         assert_eq!([of(0), of(999), of(80_000), of(1_040_000)], ["0 ns", "999 ns", "80 µs", "1.04 ms"]);
         assert_eq!([of(11_249_000), of(212_600_000), of(100_000)], ["11.2 ms", "213 ms", "100 µs"]);
@@ -376,31 +375,31 @@ mod tests {
     }
 
     #[test]
-    fn shadow_mode_says_what_happened_and_what_would_have() {
-        let rehearsing = DecisionContext { is_shadow: true, ..context() };
-        let of = |decision: Decision| rehearsing.explain(&decision, Some(&NearbyCounts { refused: 3, admitted: 64 }));
-        let let_in = of(Decision { is_shadow: true, ..refused(DecisionReason::Delay) });
-        assert!(let_in.starts_with("Would have been rejected: ") && let_in.contains("Let in at "), "{let_in}");
+    fn shadow_mode_explains_the_actual_and_the_predicted_outcome() {
+        let shadow = DecisionContext { is_shadow: true, ..context() };
+        let of = |decision: Decision| shadow.explain(&decision, Some(&NearbyCounts { refused: 3, admitted: 64 }));
+        let admitted = of(Decision { is_shadow: true, ..refused(DecisionReason::Delay) });
+        assert!(admitted.starts_with("Would have been rejected: ") && admitted.contains("Admitted at "), "{admitted}");
         assert!(
-            let_in.contains("waited 170 µs") && let_in.contains("3 requests were rejected or would have been"),
-            "{let_in}"
+            admitted.contains("waited 170 µs") && admitted.contains("3 requests were rejected or would have been"),
+            "{admitted}"
         );
-        let meant = of(refused(DecisionReason::Delay));
-        assert!(meant.starts_with("Rejected: ") && meant.contains("a share of the clients"), "{meant}");
+        let enforced = of(refused(DecisionReason::Delay));
+        assert!(enforced.starts_with("Rejected: ") && enforced.contains("a share of the clients"), "{enforced}");
         // Lock rejections are enforced in shadow mode, too.
         let lock = of(refused(DecisionReason::Lock));
-        assert!(!lock.contains("rehearses") && lock.contains("a lock on its way"), "{lock}");
+        assert!(!lock.contains("shadow queue") && lock.contains("the wait for a lock"), "{lock}");
     }
 
     #[test]
-    fn bounds_are_told_only_where_they_explain_the_refusal() {
+    fn limits_are_stated_only_if_they_explain_the_rejection() {
         let level = |bound| context().sentence(&Decision { bound, ..refused(DecisionReason::Level) });
         assert!(level(61).contains("the limit was about 61"), "{}", level(61));
         for bound in [0, 77, 90] {
             assert!(level(bound).contains("only more important requests"), "{}", level(bound));
         }
         let delay = Decision { bound: 160_000, ..refused(DecisionReason::Delay) };
-        let arrived = "Rejected: the oldest waiting request had waited 170 µs when it arrived; the limit is 160 µs.";
+        let arrived = "Rejected: the oldest queued request had waited 170 µs when it arrived; the limit is 160 µs.";
         assert_eq!(context().sentence(&delay), arrived);
         let dequeued = "Rejected: it had waited 1.04 ms when dequeued; the limit is 0.8 ms.";
         for reason in [DecisionReason::Delay, DecisionReason::Late] {
@@ -410,13 +409,13 @@ mod tests {
         }
         let limit = Decision { bound: 12, ..refused(DecisionReason::Concurrency) };
         let bounded = DecisionContext { controller: "auto".into(), ..context() }.sentence(&limit);
-        assert!(bounded.contains("auto had its limit of about 12"), "{bounded}");
+        assert!(bounded.contains("auto's limit of about 12"), "{bounded}");
         let other = DecisionContext { controller: "gradient".into(), has_credits: false, ..context() };
-        assert!(other.sentence(&limit).contains("gradient allows at once; the limit is about 12"));
+        assert!(other.sentence(&limit).contains("gradient's concurrency limit of about 12"));
     }
 
     #[test]
-    fn alike_refusals_are_one_with_a_count() {
+    fn similar_rejections_are_merged_with_a_count() {
         let at = |ms: u64, reason| Decision { at: Time(ms), wait: Nanos(ms), ..Decision::rejected(Time(ms), reason) };
         let share = |ms, tenant| Decision { tenant: Tenant(tenant), ..at(ms, DecisionReason::Share) };
         let turn = Decision { stage: LifecycleStage::Dequeue, ..at(5, DecisionReason::Delay) };
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_around_counts_neighbours_alone() {
+    fn nearby_counts_exclude_the_decision_itself() {
         let at = |ms: u64, refused: Option<DecisionReason>| Decision {
             reject_reason: refused,
             ..Decision::admitted(Time(ms * 1_000_000))

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_belong_to_the_bucket_below() {
+    fn a_value_at_a_bound_belongs_to_the_lower_bucket() {
         for index in 0..BUCKETS {
             assert_eq!((bucket(upper_bound(index)), bucket(upper_bound(index) + 1)), (index, index + 1));
         }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_came_after_the_earlier_look() {
+    fn percentiles_cover_only_records_since_the_earlier_snapshot() {
         assert_eq!(LatencyCounts::default().percentiles(), None);
         let quick: Vec<u64> = (1..=1_000).map(|latency| latency * 1_000).collect();
         let slow = quick.iter().map(|latency| latency * 20);
@@ -217,20 +217,20 @@ mod tests {
     }
 
     #[test]
-    fn json_has_what_is_filled_and_comes_back() {
+    fn json_omits_empty_buckets_and_round_trips() {
         let of = counts([5_000, 5_000, 300_000, u64::MAX / 2]);
         let text = serde_json::to_string(&of).unwrap();
         assert!(text.starts_with("{\"count\":4,\"p50_ns\":5000,") && text.ends_with("[null,1]]}"), "{text}");
         assert_eq!(serde_json::from_str::<LatencyCounts>(&text).unwrap(), of);
         let none = serde_json::to_string(&LatencyCounts::default()).unwrap();
         assert_eq!(serde_json::from_str::<LatencyCounts>(&none).unwrap(), LatencyCounts::default());
-        let wild = r#"{"buckets": [[0, 18446744073709551615], [1, 7], [18446744073709551615, 1]], "moons": 3}"#;
-        assert_eq!(serde_json::from_str::<LatencyCounts>(wild).unwrap().count(), u64::MAX);
+        let overflowing = r#"{"buckets": [[0, 18446744073709551615], [1, 7], [18446744073709551615, 1]], "moons": 3}"#;
+        assert_eq!(serde_json::from_str::<LatencyCounts>(overflowing).unwrap().count(), u64::MAX);
     }
 
     proptest! {
         #[test]
-        fn a_latency_is_in_its_bucket_and_in_that_of_the_wait(latency in any::<u64>(), shift in 0..64_u32) {
+        fn latency_buckets_nest_within_wait_buckets(latency in any::<u64>(), shift in 0..64_u32) {
             let latency = latency >> shift;
             let index = bucket(latency);
             prop_assert!(index == BUCKETS || latency <= upper_bound(index));

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_a_word_and_a_number_of_its_own() {
+    fn every_reason_has_a_unique_name_and_number() {
         for (number, reason) in DecisionReason::ALL.into_iter().enumerate() {
             assert_eq!((reason as usize, DecisionReason::from_name(reason.name())), (number, Some(reason)));
         }

@@ -80,7 +80,7 @@ mod tests {
     use leeward_core::units::{Tenant, Time};
 
     #[test]
-    fn a_record_comes_back_until_its_place_is_taken() {
+    fn a_record_is_readable_until_it_is_overwritten() {
         let ring = DecisionRing::new(16);
         let ids: Vec<_> = (1..=40).map(|number| ring.write(&decision(number))).collect();
         assert_eq!(ring.read(ids[0]), None);
@@ -98,7 +98,7 @@ mod model {
 
     /// A reader beside two writers of the same slot sees a whole record or none.
     #[test]
-    fn a_record_is_read_whole() {
+    fn a_record_is_never_read_partially() {
         let mut model = loom::model::Builder::new();
         // All interleavings with up to three preemptions; the unbounded check takes minutes and
         // finds no more.

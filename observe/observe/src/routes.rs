@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_routes_keep_their_places_and_the_others_share_one() {
+    fn the_first_routes_keep_their_slots_and_the_others_share_one() {
         let routes = Routes::default();
         assert_eq!((routes.find_or_insert(7), routes.find_or_insert(0), routes.find_or_insert(7)), (1, 0, 1));
         (100..10_000).for_each(|route| assert!(routes.find_or_insert(route) <= ROUTES_MAX));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_ask_at_once_agree() {
+    fn concurrent_lookups_agree() {
         let routes = Routes::default();
         let ask = || (0..200).map(|route| routes.find_or_insert(route * 3 % 40)).collect::<Vec<_>>();
         let places = std::thread::scope(|scope| {

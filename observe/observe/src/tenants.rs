@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_keep_their_names_in_a_flood_of_others() {
+    fn the_heaviest_tenants_are_kept_among_many_others() {
         let tenants = Tenants::new(2);
         let mut charged = 0;
         for round in 0..10_000_u32 {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_great_tenant_that_comes_late_takes_a_name_and_begins_at_nothing() {
+    fn a_late_heavy_tenant_gets_a_slot_and_starts_at_zero() {
         let tenants = Tenants::new(1);
         (0..TENANTS_MAX as u32).for_each(|tenant| tenants.charge(0, Tenant(100 + tenant), Nanos(10), true));
         tenants.usage();
@@ -238,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_names_no_tenant_has_no_account() {
+    fn requests_without_a_tenant_have_no_account() {
         let tenants = Tenants::new(1);
         tenants.charge(0, Tenant::DEFAULT, Nanos(5), true);
         assert!(tenants.usage().is_empty());
     }
 
     #[test]
-    fn nothing_is_lost_between_cores_and_readers() {
+    fn concurrent_charges_are_all_counted() {
         let tenants = Tenants::new(2);
         let sum = |tenants: &Tenants| tenants.usage().iter().map(|(_, account)| account.admitted_ns).sum::<u64>();
         std::thread::scope(|scope| {

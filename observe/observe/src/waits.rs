@@ -77,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn bounds_belong_to_the_bucket_below() {
+    fn a_value_at_a_bound_belongs_to_the_lower_bucket() {
         for (wait, index) in [(0, 0), (1, 0), (10_000, 0), (10_001, 1), (20_000, 1), (20_001, 2), (u64::MAX, BOUNDS)] {
             assert_eq!(bucket(wait), index, "{wait}");
         }
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_is_over_the_bound_before_its_bucket_and_not_over_its_own(wait in any::<u64>()) {
+        fn a_wait_lies_between_the_bounds_of_its_bucket(wait in any::<u64>()) {
             let index = bucket(wait);
             prop_assert!(index == BOUNDS || wait <= bound(index));
             prop_assert!(index == 0 || wait > bound(index - 1));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_over_all_writers() {
+    fn counts_are_summed_over_all_writers() {
         let cores = [WaitHistogram::default(), WaitHistogram::default()];
         cores[0].record(Nanos(5_000));
         cores[1].record(Nanos(15_000));

@@ -263,7 +263,7 @@ mod tests {
     use crate::tenants::Usage;
 
     #[test]
-    fn every_refusal_is_kept_and_an_admission_in_64() {
+    fn every_rejection_and_one_admission_in_64_is_recorded() {
         let watch = Watch::new(2, 1_024);
         (0..640).for_each(|number| watch.record_admission(number % 2, || Decision::admitted(Time(number as u64))));
         assert_eq!((watch.admitted(), watch.ring().newest(1_024).len()), (640, 10));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_and_tenants_are_told_apart() {
+    fn routes_and_tenants_are_counted_separately() {
         let watch = Watch::new(2, 16);
         watch.record_answer(0, Method(0), Answer::InTime);
         watch.record_answer(1, Method(4), Answer::Late);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_comes_back_as_it_was_told() {
+    fn a_published_state_is_read_back() {
         let watch = Watch::new(1, 16);
         assert_eq!(watch.controller_state(), ControllerState::default());
         let gauges = Gauges { credit_pool: Some(-3), priority_threshold: Some(61.5), ..Gauges::default() };

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_for_its_address_its_nonce_and_a_while() {
+    fn a_cookie_is_valid_for_its_address_and_nonce_for_a_limited_time() {
         let validation = AddressValidation::new([1, 2, 3, 4]);
         let from: SocketAddr = "10.0.0.1:5000".parse().unwrap();
         let now = Time(EPOCH.0 * 100 + 5);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_door_says_nothing_that_is_longer_than_the_question() {
+    fn replies_before_validation_are_no_longer_than_the_request() {
         let validation = AddressValidation::new([1, 2, 3, 4]);
         let from: SocketAddr = "[::1]:5000".parse().unwrap();
         assert!(

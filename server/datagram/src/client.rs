@@ -19,7 +19,7 @@ const PEER_TIMEOUT: Nanos = Nanos::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// The server does not know the session, or has ended it.
-    #[error("the server has ended the session, or was started again")]
+    #[error("the server has ended the session, or has restarted")]
     SessionClosed,
     /// Nothing arrived for 5 s, although the client sent its datagrams again and again.
     #[error("the server does not answer")]

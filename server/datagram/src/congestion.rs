@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_halve_it_once_per_time_out_and_answers_regrow_it() {
+    fn losses_halve_the_window_once_per_timeout_and_answers_regrow_it() {
         let mut window = CongestionWindow::new(64);
         window.on_loss(Time(100), 40, Nanos(50));
         assert_eq!(window.calls(), 20);

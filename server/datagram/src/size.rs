@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sizes_that_carry_every_frame_and_fit_a_network_are_sizes() {
+    fn only_sizes_that_fit_every_frame_and_the_network_are_accepted() {
         let taken = [0, 1127, 1128, 1400, 8972, 8973, usize::MAX].map(|bytes| DatagramSize::new(bytes).is_some());
         assert_eq!(taken, [false, false, true, true, true, false, false]);
         assert_eq!((DatagramSize::MIN.payload(), DatagramSize::default().payload()), (1024, 1296));

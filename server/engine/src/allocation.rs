@@ -26,7 +26,7 @@ pub fn build(policy: &AllocationPolicy, params: &Params, limits: CoreLimits) -> 
     }
     let allocator = policy.build(&policy.params(&pairs)?, limits)?;
     if allocator.poll_schedule() == (PollSchedule::EveryEvent { instant: true }) {
-        let message = format!("`{}` wants cores that come at once: only the simulator has them", policy.name);
+        let message = format!("`{}` needs cores that are granted instantly, which only the simulator has", policy.name);
         return Err(ParamError::Conflict(message));
     }
     Ok(allocator)
@@ -39,7 +39,7 @@ mod tests {
     use leeward_core::units::Nanos;
 
     #[test]
-    fn a_core_looks_for_longer_than_in_the_simulator_unless_told() {
+    fn the_default_search_time_is_longer_than_in_the_simulator() {
         let built = |name: &str, pairs: &[(&str, RawParam)]| {
             let policy = registry::find(name).unwrap();
             build(policy, &policy.params(pairs).unwrap(), CoreLimits::new(1, 4))

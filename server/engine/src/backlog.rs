@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_take_their_answers_have_as_much_again() {
+    fn reading_connections_have_twice_the_backlog_limit() {
         let mut backlog = Backlog::new(100);
         let mut held = [0; 3];
         backlog.change(&mut held[0], 100);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_much_is_said_once() {
+    fn a_receded_peak_is_reported_once() {
         let mut backlog = Backlog::new(1);
         let mut held = 0;
         backlog.change(&mut held, MANY_BYTES);

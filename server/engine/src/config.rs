@@ -52,10 +52,10 @@ pub enum ServerError {
     #[error(transparent)]
     Params(#[from] ParamError),
     /// Shadow mode was requested where its predictions would not hold.
-    #[error("a rehearsal is of a fixed number of cores that execute the requests themselves")]
+    #[error("shadow mode needs a fixed number of cores that execute the requests themselves")]
     ShadowMode,
     /// The recording was used by another server.
-    #[error("a recording is of one server, and this one has had its server")]
+    #[error("a recording belongs to one server, and this one was already used")]
     RecordingUsed,
     /// The service can't be started, with the reason.
     #[error("{0}")]

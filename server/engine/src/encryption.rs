@@ -505,7 +505,7 @@ mod tests {
         /// The send buffer counts bytes as unsent until the whole record has left, and none leaves
         /// twice.
         #[test]
-        fn everything_leaves_once_and_in_order(
+        fn every_byte_is_sent_once_in_order(
             pieces in prop::collection::vec((0usize..3_000, any::<bool>()), 1..10), cuts in cuts(),
         ) {
             let socket = ScriptedStream { cuts, ..ScriptedStream::default() };
@@ -534,7 +534,7 @@ mod tests {
 
         /// No plaintext stays behind without the socket or the result of a read showing it.
         #[test]
-        fn everything_is_read_once_and_in_order(pieces in prop::collection::vec(1usize..3_000, 1..10), cuts in cuts(), room in 1usize..900) {
+        fn every_byte_is_read_once_in_order(pieces in prop::collection::vec(1usize..3_000, 1..10), cuts in cuts(), room in 1usize..900) {
             let (mut toy, mut expected) = (ToyChannel::default(), Vec::new());
             for (step, length) in pieces.into_iter().enumerate() {
                 let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + step) as u8).collect();

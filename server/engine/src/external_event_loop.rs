@@ -222,6 +222,6 @@ impl<P: Protocol> ExternalEventLoop<P> {
     /// # Errors
     /// Polling the sockets failed.
     pub fn outcome(&self) -> io::Result<()> {
-        if self.has_failed() { Err(io::Error::other("the server's sockets could not be looked at")) } else { Ok(()) }
+        if self.has_failed() { Err(io::Error::other("polling the server's sockets has failed")) } else { Ok(()) }
     }
 }

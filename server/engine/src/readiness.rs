@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_dirty_connection_tells_how_long_they_wait() {
+    fn the_first_unflushed_connection_determines_the_flush_wait() {
         let mut readiness = Readiness::new();
         let mut listed = [ListFlags::default(), ListFlags::default()];
         readiness.flush_later(&mut listed[0], 7, Time(100));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_counts_since_the_core_woke_and_the_longest_is_found_once() {
+    fn waits_count_from_the_wake_up_and_the_longest_is_reported_once() {
         let mut waits = PollWaits::default();
         waits.begin(Time(1_000), false);
         assert_eq!((waits.unseen(), waits.note(Nanos(500), Time(1_000))), (Nanos::ZERO, None));

@@ -150,7 +150,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream as Blocking};
 
     #[test]
-    fn what_waits_in_a_socket_has_an_age() {
+    fn waiting_socket_data_has_an_age() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = Blocking::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn no_stamp_is_no_age() {
+    fn no_timestamp_gives_no_age() {
         assert_eq!(age(Duration::ZERO), None);
         assert_eq!(age(Duration::from_secs(u64::MAX / 2)), Some(Nanos::ZERO));
     }

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_granted_stays_within_the_limit() {
+    fn granted_memory_stays_within_the_limit() {
         let mut budget = ReceiveBudget::new(100);
         let mut held = [0; 3];
         assert!(budget.resize(&mut held[0], 60));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_much_is_said_once() {
+    fn a_receded_peak_is_reported_once() {
         let mut budget = ReceiveBudget::new(10 * MANY_BYTES);
         let mut held = 0;
         assert!(budget.resize(&mut held, MANY_BYTES));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_the_limit_is_taken_alone() {
+    fn an_oversized_request_is_granted_alone() {
         let mut budget = ReceiveBudget::new(100);
         let mut held = [0; 2];
         assert!(budget.resize(&mut held[0], 150));

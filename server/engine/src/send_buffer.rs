@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_bounds_long_answers_sooner_than_short_ones() {
+    fn a_full_socket_limits_long_responses_sooner_than_short_ones() {
         const LIMIT: usize = 1 << 20;
         let short = stuck_with(&[8; 100_000]);
         assert_eq!((short.unsent_limit(LIMIT), short.exceeds_stalled_limit(LIMIT)), (LIMIT, true));

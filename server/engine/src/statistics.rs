@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_understood_by_other_versions() {
+    fn statistics_are_compatible_between_versions() {
         let lock = LockStatistics { name: "a \"name\"".into(), waited_ns: 7, ..LockStatistics::default() };
         let drops = BTreeMap::from([("Delay".to_string(), 3), ("Lock".to_string(), 4)]);
         let sent = Statistics { received: 9, drops, credit_pool: Some(-1), locks: vec![lock], ..Statistics::default() };

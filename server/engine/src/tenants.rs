@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_decides_and_unknown_identities_have_one_outcome() {
+    fn the_table_maps_identities_and_a_policy_the_unknown_ones() {
         let known = [("spiffe://example/web".into(), Tenant(7)), ("dns:batch.example".into(), Tenant::DEFAULT)];
         let [web, batch] =
             [PeerIdentity::Uri("spiffe://example/web".into()), PeerIdentity::Dns("batch.example".into())];

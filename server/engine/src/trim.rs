@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crowd_is_over_once() {
+    fn a_receded_peak_is_reported_once() {
         let mut crowd = HighWaterMark::new(MANY_CONNECTIONS);
         let over: Vec<bool> = [0, 100, 2, 600, 590, 80, 74, 3, 0, 700, 0].map(|open| crowd.has_receded(open)).into();
         let expected = [false, false, false, false, false, false, true, false, false, false, true];

@@ -69,7 +69,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_sleep_ends_by_the_alarm_or_by_a_socket_and_takes_nothing() {
+    fn a_wait_ends_by_the_waker_or_a_socket_and_consumes_nothing() {
         let waker = ThreadWaker::new().unwrap();
         let (mut near, far) = UnixStream::pair().unwrap();
         let short = Duration::from_micros(10);

@@ -38,7 +38,7 @@ fn statuses(received: &str) -> Vec<u16> {
 
 /// Each stream is followed by one more request, which is answered only if the connection goes on.
 #[test]
-fn requests_are_framed_by_the_rules() {
+fn requests_follow_the_framing_rules() {
     let server = serve("none", |_| String::new());
     for (bytes, expected, goes_on) in requests::rows() {
         let last = "GET /last HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -54,7 +54,7 @@ fn requests_are_framed_by_the_rules() {
 }
 
 #[test]
-fn routes_are_answered_and_offences_end_the_connection() {
+fn routes_are_answered_and_violations_end_the_connection() {
     let server = serve("none", |query| if query == "panic" { panic!("as asked") } else { format!("hello {query}") });
     let long = format!("GET /hello HTTP/1.1\r\nhost: a\r\nx: {}", "y".repeat(20_000));
     let get = |target: &str, field: &str| format!("GET {target} HTTP/1.1\r\nhost: a\r\n{field}\r\n");
@@ -134,7 +134,7 @@ fn asked(server: &Server, times: usize) -> (u64, u64) {
 /// server's counts agree. Each client waits for its response: requests sent at once would wait for
 /// each other, which is no delay of the server.
 #[test]
-fn overload_is_told_as_503() {
+fn overload_is_answered_with_503() {
     let server = serve("codel", |_| {
         std::thread::sleep(Duration::from_millis(2));
         String::new()

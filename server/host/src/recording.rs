@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_ends_the_recording_with_a_mark() {
+    fn a_recording_at_its_size_limit_ends_with_a_mark() {
         let file = Arc::new(Mutex::new(Vec::new()));
         let recording = Recording::bounded(BlockingWriter(Arc::clone(&file)), 2).unwrap();
         let (registry, environment) = (leeward_controllers::builtin(), Environment::new(1, Nanos(1), Nanos(1)));

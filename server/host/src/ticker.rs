@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn periods_that_nobody_noticed_are_told() {
+    fn missed_periods_are_reported() {
         let ticks = Ticker::new(Nanos(10), Vec::new());
         let at = |now| ticks.run(Time(now), |missed: &mut Vec<u64>, unnoticed| missed.push(unnoticed));
         assert_eq!(at(0), 1);

@@ -181,7 +181,7 @@ impl LoadConfig {
 fn hint(number: u32, source: &io::Error) -> &'static str {
     match (number, source.kind()) {
         (1, io::ErrorKind::ConnectionRefused) => {
-            "; nobody listens there: a server that still prepares its data does not, until it says `serving`"
+            "; no server listens there. A server that still prepares its data listens only after it has printed `serving`"
         }
         _ => "",
     }
@@ -204,7 +204,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The server closed connections, or did not welcome them in time.
-    #[error("{address} welcomed {welcomed} of {of} connections: {reason}")]
+    #[error("{address} accepted {welcomed} of {of} connections: {reason}")]
     Welcome {
         /// The server's address.
         address: SocketAddr,

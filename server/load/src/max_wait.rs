@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_for_as_long_as_the_loop_is_closed() {
+    fn requests_of_a_closed_loop_do_not_expire() {
         let waits = Arc::new(AtomicBool::new(true));
         let config = ClientConfig { max_delay: Nanos(100), ..ClientConfig::default() };
         let mut client =

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_reads_like_any_other() {
+    fn the_histogram_has_the_hgrm_format() {
         let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap();
         for us in 1..=1_000 {
             histogram.record(us * 1_000).unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_distribution_is_none() {
+    fn an_empty_histogram_has_no_counts() {
         assert!(hgrm(&Histogram::new(3).unwrap()).contains("Total count    =            0]"));
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_wait_ends_by_itself_and_not_before() {
+    fn a_wait_ends_at_its_timeout_and_not_before() {
         let mut poller = Poller::new().unwrap();
         for _ in 0..3 {
             let begun = Instant::now();

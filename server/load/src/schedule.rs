@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_memory_is_refused_at_once() {
+    fn a_schedule_too_large_for_memory_is_rejected_at_once() {
         let steady = |rate| Workload { demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }], ..workload() };
         let endless = Schedule::draw(&steady(1e15), 1, Nanos::from_secs(3_600));
         assert_eq!(endless.unwrap_err(), ScheduleError::TooLong);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_streams_are_the_simulators() {
+    fn random_streams_equal_the_simulators() {
         // One draw per request and stream, in this order; `lab/sim/src/run.rs` does the same.
         let schedule = Schedule::draw(&workload(), 5, Nanos::from_millis(1)).unwrap();
         let mut arrivals = ArrivalStream::new(&workload(), 5);

@@ -128,7 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reads_what_it_says() {
+    fn comments_blank_lines_and_entries_are_parsed() {
         let trace = Trace::parse("# a comment\n\n0 0 10\n 12.5\t7  0.25 \r\n12.5 1 1.001\n").unwrap();
         let entry = |at, client, service| Entry { at: Time(at), client, service: Nanos(service) };
         assert_eq!(trace.entries(), [entry(0, 0, 10_000), entry(12_500, 7, 250), entry(12_500, 1, 1_001)]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn malformed_lines_are_rejected() {
         for line in [
             "1 2",
             "1 2 3 4",
@@ -164,12 +164,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "[0-9. \n\t#e+-]{0,80}|\\PC{0,60}") {
+        fn no_text_makes_the_parser_panic(text in "[0-9. \n\t#e+-]{0,80}|\\PC{0,60}") {
             let _ = Trace::parse(&text);
         }
 
         #[test]
-        fn what_is_written_is_read(entries in prop::collection::vec((0..AT_MAX, 0..CLIENTS_MAX, 0..SERVICE_MAX), 1..50)) {
+        fn traces_round_trip(entries in prop::collection::vec((0..AT_MAX, 0..CLIENTS_MAX, 0..SERVICE_MAX), 1..50)) {
             let mut entries = entries;
             entries.sort_unstable();
             let us = |ns: u64| format!("{}.{:03}", ns / 1_000, ns % 1_000);

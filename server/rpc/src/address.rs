@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_datagram_means_the_next_address() {
+    fn a_refused_datagram_leads_to_the_next_address() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let listening = server.local_addr().unwrap();
         let vacant = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_known_by_its_answer() {
+    fn a_ports_protocol_is_recognised_by_its_response() {
         let check =
             |response: &[u8], closes, expected| assert_eq!(asked(response, closes, PATIENCE), expected, "{response:?}");
         check(b"ERROR\r\n", false, ProtocolProbe::Protocol(ServerProtocol::Memcached));

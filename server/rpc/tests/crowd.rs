@@ -92,7 +92,7 @@ fn crowd(clients: usize, span: Duration) {
 }
 
 #[test]
-fn five_hundred() {
+fn five_hundred_clients() {
     crowd(500, Duration::from_millis(500));
 }
 
@@ -104,7 +104,7 @@ fn ten_thousand() {
 
 /// Connections of a stuck core wait in the listener's queue, not at the server.
 #[test]
-fn a_crowd_for_a_core_that_is_stuck() {
+fn connections_to_a_stuck_core_wait_in_the_listeners_queue() {
     const CROWD: usize = 600;
     assert!(descriptors() > 3 * CROWD, "more descriptors than this system gives");
     let (stuck, let_go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));

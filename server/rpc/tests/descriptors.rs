@@ -32,7 +32,7 @@ fn time_on_cpu() -> Duration {
 }
 
 #[test]
-fn out_of_descriptors_and_back() {
+fn the_server_recovers_from_a_lack_of_descriptors() {
     const CLIENTS: usize = 20;
     const ROOM: usize = 5;
     let server = start("breakwater", 2);

@@ -167,7 +167,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn a_scope_in_a_scope_has_a_budget_of_its_own() {
+    fn a_nested_scope_has_its_own_budget() {
         let (inner, outer) = with(Budget::new(Nanos(10)), || {
             let ((), inner) = with(Budget::new(Nanos(5)), || charge(Nanos(2)));
             charge(Nanos(1));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_waits_for_its_turn_is_charged_once() {
+    fn the_queueing_time_of_a_task_is_charged_once() {
         let mut scoped = pin!(scope(Budget::new(Nanos(100)), async {
             for _ in 0..3 {
                 crate::tasks::yield_now().await;

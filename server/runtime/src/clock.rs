@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on() {
+    fn the_clock_never_goes_back() {
         let clock = Clock::start();
         let mut last = clock.now();
         for _ in 0..10_000 {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn manual_time_goes_on_by_hand_alone() {
+    fn manual_time_advances_only_by_hand() {
         let (clock, time) = Clock::manual();
         assert_eq!((clock.now(), clock.now()), (Time::ZERO, Time::ZERO));
         time.advance(Nanos(1_500));

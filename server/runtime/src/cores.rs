@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_can_not_go_on_ends_the_others() {
+    fn a_failed_core_stops_the_others() {
         for event in [Event::Error, Event::Panic] {
             let (cores, _) = start(vec![None, Some(event), None], 0);
             // Nobody asks the cores to stop.
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_wait_for_their_end_do_not_spin() {
+    fn cores_that_wait_for_shutdown_do_not_spin() {
         // It has pending work until it has waited more often than it may before it is asked to end.
         let (cores, _) = start(vec![None], 1_000);
         cores.stop();
@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_sleep_is_work() {
+    fn the_event_that_ends_a_sleep_counts_as_work() {
         let span = Nanos::from_secs(1);
         let (cores, waits) = start(vec![Some(Event::Message(span))], 0);
         while waits.load(Ordering::SeqCst) < 2 {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_stands_until_the_next_look_and_grows_on_a_busy_core() {
+    fn a_delay_lasts_until_the_next_poll_and_grows_on_a_busy_core() {
         let delays = PacketDelays::new(2);
         assert_eq!(delays.delay(Time(5)), Nanos::ZERO);
         delays.publish(0, Time(100), Nanos(30), false);
@@ -78,7 +78,7 @@ mod model {
     /// A reader sees one of the published values, and never combines one value's wait with
     /// another's growth.
     #[test]
-    fn a_reader_never_mixes_two_findings() {
+    fn a_reader_never_mixes_two_published_values() {
         loom::model(|| {
             let delays = Arc::new(PacketDelays::new(1));
             delays.publish(0, Time(100), Nanos(10), true);

@@ -86,7 +86,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn each_sleeper_is_named_once() {
+    fn each_sleeper_is_returned_once() {
         let parking = Parking::new(3, |_| ());
         assert_eq!(parking.sleeper(0), None);
         parking.prepare_sleep(2);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken_once() {
+    fn a_sleeping_core_is_woken_once() {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&woken);
         let parking = Parking::new(3, move |core| lock(&log).push(core));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_core_is_woken_in_the_place_of_one_that_is_not_there() {
+    fn the_first_core_is_woken_instead_of_an_absent_one() {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&woken);
         let parking = Parking::new(3, move |core| lock(&log).push(core));
@@ -158,7 +158,7 @@ mod model {
     /// Two other threads queue work for a core that goes to sleep, as wakers and timers do. The
     /// core sees it, or one of the threads has woken it. Afterwards the core finds all the work.
     #[test]
-    fn a_core_is_woken_by_whoever_comes_first() {
+    fn a_core_is_woken_by_the_first_of_two_threads() {
         loom::model(|| {
             let queues = Arc::new(RunQueues::new(1));
             let parking = Arc::new(Parking::new(1, |_| ()));

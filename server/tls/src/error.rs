@@ -91,13 +91,13 @@ impl TlsError {
         let peer = side.peer();
         match error {
             Error::NoCertificatesPresented => {
-                TlsError::new(TlsErrorReason::NoCertificate, format!("{peer} has shown no certificate"))
+                TlsError::new(TlsErrorReason::NoCertificate, format!("{peer} sent no certificate"))
             }
             Error::InvalidCertificate(wrong) => certificate_error(wrong, peer),
             Error::AlertReceived(alert) => alert_error(*alert, side),
             Error::PeerIncompatible(_) | Error::NoApplicationProtocol => TlsError::new(
                 TlsErrorReason::Incompatible,
-                format!("{peer} and this side have nothing in common: {error}"),
+                format!("{peer} and this side have no common protocol: {error}"),
             ),
             // An answer in another protocol begins with a byte that is no record type.
             Error::InvalidMessage(InvalidMessage::InvalidContentType) if side == Side::Client => TlsError::plaintext(),
@@ -116,7 +116,7 @@ fn certificate_error(error: &CertificateError, peer: &str) -> TlsError {
     let (reason, message) = match error {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => (
             TlsErrorReason::UnknownIssuer,
-            format!("{peer}'s certificate is signed by nobody whom this side trusts (the file of authorities)"),
+            format!("{peer}'s certificate is not signed by a trusted authority (the file of authorities)"),
         ),
         CertificateError::Expired
         | CertificateError::ExpiredContext { .. }
@@ -126,13 +126,13 @@ fn certificate_error(error: &CertificateError, peer: &str) -> TlsError {
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
             TlsErrorReason::WrongName,
-            format!("{peer}'s certificate is for another name: {error}; --tls-name says which name to expect"),
+            format!("{peer}'s certificate is for another name: {error}; --tls-name sets the expected name"),
         ),
         CertificateError::Other(OtherError(inner)) if is_ca_certificate(inner.as_ref()) => (
             TlsErrorReason::BadCertificate,
             format!(
-                "{peer}'s certificate is one of an authority (CA:TRUE), such as `openssl req -x509` makes: have it sign \
-                 another one for {peer}"
+                "{peer}'s certificate is that of an authority (CA:TRUE), such as `openssl req -x509` makes: use it to \
+                 sign another one for {peer}"
             ),
         ),
         _ => (TlsErrorReason::BadCertificate, format!("{peer}'s certificate: {error}")),
@@ -150,20 +150,20 @@ fn alert_error(alert: AlertDescription, side: Side) -> TlsError {
     let why = match (alert, side) {
         (AlertDescription::CertificateRequired, _) => "it wants a certificate (--tls-cert, --tls-key)".into(),
         (AlertDescription::UnknownCA | AlertDescription::DecryptError, Side::Client) => {
-            "it does not trust whoever signed this client's certificate".into()
+            "it does not trust the authority of this client's certificate".into()
         }
         (AlertDescription::UnknownCA | AlertDescription::DecryptError, Side::Server) => {
-            "it does not trust whoever signed this server's certificate".into()
+            "it does not trust the authority of this server's certificate".into()
         }
-        (AlertDescription::CertificateExpired, _) => "the certificate shown to it has expired".into(),
-        (AlertDescription::BadCertificate, _) => "the certificate shown to it is wrong for it".into(),
+        (AlertDescription::CertificateExpired, _) => "this side's certificate has expired".into(),
+        (AlertDescription::BadCertificate, _) => "it does not accept this side's certificate".into(),
         (AlertDescription::NoApplicationProtocol, _) => "it speaks another protocol over TLS".into(),
         (AlertDescription::HandshakeFailure | AlertDescription::ProtocolVersion, _) => {
             format!("no version or cipher in common ({alert:?})")
         }
         _ => format!("{alert:?}"),
     };
-    TlsError::new(TlsErrorReason::RefusedByPeer, format!("{peer} has refused the TLS session: {why}"))
+    TlsError::new(TlsErrorReason::RefusedByPeer, format!("{peer} rejected the TLS session: {why}"))
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn an_authoritys_own_certificate_is_refused_in_words() {
+    fn a_ca_certificate_used_by_a_server_is_rejected_with_a_hint() {
         let wrong = CertificateError::Other(OtherError(Arc::new(webpki::Error::CaUsedAsEndEntity)));
         let TlsError { reason, message: text } = TlsError::from_rustls(&Error::InvalidCertificate(wrong), Side::Client);
         assert_eq!(reason, TlsErrorReason::BadCertificate);

@@ -25,7 +25,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A file lacks the expected content.
-    #[error("{path} has no {wanted} in it, in PEM: a block that begins with -----BEGIN")]
+    #[error("{path} contains no {wanted} in PEM, a block that begins with -----BEGIN")]
     Missing {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum LoadError {
         cert: PathBuf,
     },
     /// The name is impossible in a certificate.
-    #[error("`{name}` is no name of a server: a host's name or an address is wanted")]
+    #[error("`{name}` is no server name; accepted: a host name or an address")]
     Name {
         /// The name.
         name: String,

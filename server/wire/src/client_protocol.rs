@@ -101,7 +101,7 @@ mod tests {
     use leeward_testkit::greetings::GREETINGS;
 
     #[test]
-    fn greetings_are_told_apart() {
+    fn greetings_identify_their_protocol() {
         for (name, bytes) in GREETINGS {
             let protocol = ClientProtocol::detect(bytes).unwrap_or_else(|| panic!("{name} is not told"));
             assert_eq!(protocol.to_string(), name);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_nobodys() {
+    fn other_bytes_match_no_protocol() {
         for bytes in [&b""[..], b"G", b"GET", b"GET a\r\n", b"bogus\r\n", b"\r\n", b"\0\0", b"P", b"hello"] {
             assert_eq!(ClientProtocol::detect(bytes), None, "{bytes:?}");
         }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_means_one_thing_and_zero_nothing() {
+    fn every_code_has_one_meaning_and_zero_has_none() {
         for number in 0..=u8::MAX {
             if let Some(reason) = RejectCode::from_number(number) {
                 assert_eq!(reason.number(), number);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_controllers_reasons_have_numbers() {
+    fn reject_reasons_map_to_codes() {
         assert_eq!(RejectCode::from(RejectReason::Delay), RejectCode::Delay);
         assert_eq!(RejectCode::from(RejectReason::Priority), RejectCode::Priority);
         assert_eq!(RejectCode::from(RejectReason::Concurrency), RejectCode::Concurrency);

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn no_kind_uses_a_place_twice() {
+    fn no_kind_uses_an_offset_twice() {
         for kind in Kind::ALL {
             for (number, field) in kind.fields().iter().enumerate() {
                 assert!(kind.fields()[..number].iter().all(|other| other.offset() != field.offset()), "{kind} {field}");

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_saturate_on_the_strict_side() {
+    fn durations_saturate_on_the_strict_side() {
         assert_eq!(Nanos32::saturating(Nanos::from_secs(60)).0, u32::MAX);
         assert_eq!(Budget::of(Nanos::ZERO).remaining(), Some(Nanos(1)));
         assert_eq!(Budget::of(Nanos::MAX).remaining(), Some(Nanos(u32::MAX.into())));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_holds_every_message_and_no_more_than_a_gibibyte() {
+    fn a_payload_limit_stays_between_its_minimum_and_a_gibibyte() {
         assert_eq!(PayloadLimit::new(0), PayloadLimit::MIN);
         assert_eq!(PayloadLimit::new(u32::MAX), PayloadLimit::MAX);
         assert_eq!(RequestId::new(0), None);

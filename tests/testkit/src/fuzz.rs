@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_is_kept_and_the_failure_goes_on() {
+    fn a_failing_mutant_is_saved_and_the_panic_propagates() {
         let folder = std::env::temp_dir().join(format!("leeward-testkit-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let search = FuzzSearch { name: "hunted", findings: &folder, iterations: 50 };

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_known_and_no_other() {
+    fn only_known_requirements_are_accepted() {
         assert_eq!(parse(""), Ok(Vec::new()));
         assert_eq!(
             parse("memcached, profiler,io_uring"),
@@ -192,7 +192,7 @@ mod tests {
     /// Both read the same environment: a name that only one of them knows fails the other's whole
     /// run.
     #[test]
-    fn tests_in_python_know_the_same_words() {
+    fn python_tests_use_the_same_requirement_names() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiler/tests/skips.py");
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let line = text.lines().find_map(|line| line.strip_prefix("KNOWN = (")).expect("a line with the words");
@@ -203,7 +203,7 @@ mod tests {
 
     /// Fails if this run's environment is misspelt, even if no test misses a requirement.
     #[test]
-    fn what_this_run_requires_can_be_read() {
+    fn the_requirements_of_this_run_are_valid() {
         if let Ok(list) = std::env::var(REQUIRE) {
             assert_eq!(parse(&list).err(), None);
         }

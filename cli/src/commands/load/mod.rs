@@ -33,67 +33,65 @@ use self::capacity::CapacityMeter;
 use super::{output_files, peer};
 use problems::ControllerCheck;
 
-/// Load a server and report what came of each request
+/// Send load to a server and report the result of each request
 ///
-/// Open loop: when each request is due is drawn from the seed before the run, whatever the server
-/// does. Latency counts from then. With `--closed` each client keeps so many requests under way
-/// instead, which measures capacity.
+/// Open loop: the due time of each request is drawn from the seed before the run, whatever the
+/// server does. Latency counts from the due time. With `--closed` each client keeps a number of
+/// requests in flight instead, which measures capacity.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LOAD)]
 pub(crate) struct LoadArgs {
     /// The server's address and port
     #[arg(value_name = "ADDRESS", required_unless_present = "udp")]
     pub(crate) address: Option<String>,
-    /// Ask by datagrams, at the address that `leeward serve --udp` was given; what the server has
-    /// to be prepared with still goes to ADDRESS, if that is said
+    /// Send requests as datagrams, to the address of `leeward serve --udp`; data that prepare the
+    /// server still go to ADDRESS, if it is given
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) udp: Option<String>,
-    /// The longest datagram with --udp, in bytes, from 1128 to 8972; of a server and a client the
-    /// smaller size holds
+    /// Longest datagram with --udp, in bytes, from 1128 to 8972; the smaller size of server and
+    /// client applies
     #[arg(long, value_name = "BYTES", requires = "udp", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(1128..=8972))]
     pub(crate) udp_size: u16,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) admission: AdmissionArgs,
-    /// Clients: one connection each
+    /// Number of clients, with one connection each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
-    /// Requests per second of all clients, such as 50k; or a multiple of what the server can do,
-    /// such as 1.4x, which is measured first: a second of closed loop, one request under way on
-    /// each of the same connections
+    /// Requests per second of all clients, such as 50k; or a multiple of the server's capacity,
+    /// such as 1.4x. The capacity is measured first: a second of closed loop, with one request in
+    /// flight on each of the same connections
     #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
     pub(crate) demand: String,
-    /// Closed loop: requests that each client keeps under way
+    /// Closed loop: number of requests that each client keeps in flight
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) closed: Option<u32>,
-    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean; or
-    /// what is searched for, such as search or search:words=1-2,match=all, in the server's own
-    /// words
+    /// Service time of each request: exp:, const:, bimodal: or lognormal: and a mean; or requests
+    /// to another service, such as search or search:words=1-2,match=all
     #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
     pub(crate) service: String,
-    /// Bytes of each request's argument, of which the first 8 are its service time
+    /// Bytes of each request's argument; the first 8 are its service time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
     pub(crate) payload: u32,
-    /// Time that a request may spend on queues from when it was due, at the client too: sent along
-    /// with what is left of it, for servers whose locks refuse a request that would wait too long;
-    /// by default the server's own budget applies
+    /// Time that a request may spend in queues, from its due time on, at the client too. The
+    /// request carries the rest of it, and the server's locks reject a request that would exceed
+    /// it. By default the server's own budget applies
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
-    /// How long requests are issued, warm-up included
+    /// Time for which requests are issued, including the warm-up
     #[arg(long, value_name = "SPAN", default_value = "5s")]
     pub(crate) duration: String,
-    /// The part at the beginning that is not measured; by default 1s, or a fifth of the duration
-    /// where that is less
+    /// Initial time that is not measured; by default 1s, or a fifth of the duration if that is less
     #[arg(long, value_name = "SPAN")]
     pub(crate) warmup: Option<String>,
-    /// Draws arrivals and service times
+    /// Seed of arrivals and service times
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// CPU to run on
     #[arg(long, value_name = "CPU")]
     pub(crate) cpu: Option<usize>,
-    /// Never sleep: for microseconds, on a CPU of its own
+    /// Poll without sleeping, to be precise to microseconds; needs a CPU of its own
     #[arg(long)]
     pub(crate) busy: bool,
     /// Write the latencies as an HdrHistogram percentile file
@@ -108,17 +106,17 @@ const LOAD: &str = "\
 Examples:
   leeward load 127.0.0.1:7117 --demand 50k
   leeward load 127.0.0.1:7117 --closed 1 --admission none             capacity
-  leeward load 127.0.0.1:7117 --demand 1.4x                           overload, whatever the machine
+  leeward load 127.0.0.1:7117 --demand 1.4x                           overload, on any machine
   leeward load --udp 127.0.0.1:7117 --demand 50k                       by datagrams
-  leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key for a server that asks
+  leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key if the server requires them
   leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
 
 1.4x is a multiple of the server's capacity: the throughput of its cores' busy time, late answers included. It is measured
-with two active clients per core, so that the controller hardly rejects.
+with two active clients per core, so that the controller rejects almost nothing.
 
-Exit codes: 0 measured; 1 nobody listens, another protocol answers, a connection failed, or nothing was answered; 2 a bad
-value; 3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
-The report is printed in any case, and says first what is wrong with it.";
+Exit codes: 0 measured; 1 no server listens, another protocol answers, a connection failed, or no request was answered; 2 a
+bad value; 3 the load generator was too late to measure: more than 1 request in 100 was late by more than the objective.
+The report is printed in any case, and begins with its problems.";
 
 /// Runs the command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
@@ -206,7 +204,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let doubts = problems::find(report, &args.service);
     stdout::print(&if args.json { json(report, capacity)? } else { report::text(report, capacity, &doubts) })?;
     if let Some(violation) = report.violations.first() {
-        return Err(Failure::Runtime(anyhow!("the books do not balance, please report this: {violation}")));
+        return Err(Failure::Runtime(anyhow!("conservation check failed, please report this: {violation}")));
     }
     doubts.into_iter().next().map_or(Ok(()), |doubt| Err(doubt.failure()))
 }
@@ -215,9 +213,9 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 fn tls(args: &LoadArgs) -> Result<Option<(ClientTls, ServerName)>, Failure> {
     let Some(tls) = args.tls.open()? else { return Ok(None) };
     let Some(address) = args.address.as_deref().filter(|_| args.udp.is_none()) else {
-        return Err(Failure::Input(anyhow!("--udp: datagrams are not encrypted; leave --tls-ca out, or ask over TCP")));
+        return Err(Failure::Input(anyhow!("--udp: datagrams are not encrypted; omit --tls-ca, or use TCP")));
     };
-    let name = tls.name_for(address).map_err(|error| Failure::Input(anyhow!("{error}; --tls-name says which")))?;
+    let name = tls.name_for(address).map_err(|error| Failure::Input(anyhow!("{error}; set it with --tls-name")))?;
     Ok(Some((tls, name)))
 }
 
@@ -269,7 +267,7 @@ fn load_spec(args: &LoadArgs, service: ServiceTime) -> Result<LoadSpec<impl Fn(R
         return Ok(LoadSpec::Multiple { ratio, closed, workload, duration });
     }
     let rate = parse_scaled(&args.demand).map_err(|error| {
-        Failure::Input(anyhow!("--demand: {error}, or a multiple of what the server can do, such as `1.4x`"))
+        Failure::Input(anyhow!("--demand: {error}, or a multiple of the server's capacity, such as `1.4x`"))
     })?;
     let schedule =
         Schedule::draw(&workload(Rate(rate)), seed, duration).map_err(|error| Failure::Input(anyhow!("{error}")))?;

@@ -58,7 +58,7 @@ pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem
         let codes: Vec<String> = report.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
         let named = Catalogue::builtin().find_by_requests(service).map_or("synthetic", |case| case.name());
         doubts.push(MeasurementProblem::Failed(format!(
-            "every answer was a failure ({}): this load asks for `leeward serve --service {named}`",
+            "every answer was a failure ({}): this load needs `leeward serve --service {named}`",
             codes.join(", ")
         )));
     } else if totals.unfinished > 0 && totals.completed + totals.timed_out + totals.dropped == 0 {
@@ -68,9 +68,9 @@ pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem
         let lateness = &report.adherence.lateness;
         let late = |nanos: Nanos| format_us(nanos.as_micros_f64());
         doubts.push(MeasurementProblem::Late(format!(
-            "the load generator did not keep its schedule: half of the requests left more than {} after their time, 1 in 100 \
-             more than {}, with an objective of {}. That delay is this program's and not the server's; give it a CPU of its own \
-             (--cpu, --busy), ask for less, or spread the load over several",
+            "the load generator did not keep its schedule: half of the requests were sent more than {} late, 1 in 100 more \
+             than {} late, with an objective of {}. This delay is the load generator's, not the server's: give it a CPU of its \
+             own (--cpu, --busy), lower the demand, or use several load generators",
             late(lateness.p50),
             late(lateness.p99),
             Nanos(report.slo_ns),
@@ -98,7 +98,7 @@ impl ControllerCheck {
         let theirs = gives_credits.filter(|theirs| *theirs != self.gives_credits)?;
         let does = |gives: bool| if gives { "gives credits" } else { "gives no credits" };
         Some(format!(
-            "the server runs another controller than this end: it {}, and `{}` {}; give both ends the same --admission",
+            "server and client run different controllers: the server's {}, and `{}` {}; use the same --admission for both",
             does(theirs),
             self.name,
             does(self.gives_credits),

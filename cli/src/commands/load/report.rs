@@ -36,9 +36,9 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
         Nanos(report.slo_ns),
     );
     text += &latency("latency", &report.latency);
-    text += &latency("  without its own wait", &report.latency_from_send);
+    text += &latency("  from sending", &report.latency_from_send);
     text += &format!(
-        "other ends             {} dropped, {ended_at_client} ended at the client, {} failed, {} lost\n",
+        "other results          {} dropped, {ended_at_client} ended at the client, {} failed, {} lost\n",
         measured.dropped,
         measured.failed,
         measured.disconnected + measured.unsent,
@@ -48,20 +48,22 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
     let totals = &report.totals;
     if totals.too_long > 0 {
         text += &format!(
-            "too long               {} not sent: longer than the server takes, or than fits a datagram\n",
+            "too long               {} not sent: longer than the server accepts, or than a datagram\n",
             totals.too_long
         );
     }
     if totals.unfinished > 0 {
-        text += &format!("never answered         {} when the wait for the last answers was over\n", totals.unfinished);
+        text += &format!("unanswered             {} at the end of the wait for the last answers\n", totals.unfinished);
     }
     if report.retransmitted + report.duplicates > 0 {
-        text +=
-            &format!("datagrams              {} sent again, {} came again\n", report.retransmitted, report.duplicates);
+        text += &format!(
+            "datagrams              {} retransmitted, {} duplicates\n",
+            report.retransmitted, report.duplicates
+        );
     }
     let cut = match report.ending {
         RunEndReason::Stopped => Some("stopped"),
-        RunEndReason::Disconnected => Some("no connection was left"),
+        RunEndReason::Disconnected => Some("all connections were lost"),
         _ => None,
     };
     if let Some(cut) = cut {

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-/// Which function, thread and lock made this request slow: record a program, and read its traces
+/// Find the function, thread and lock that made a request slow: record a program, and read its
+/// traces
 ///
-/// Programs are built with `leeward cc` or `leeward c++` for calls of functions; without, there are
-/// locks and the scheduler. See docs/profile.md.
+/// Function calls are recorded in programs that are built with `leeward cc` or `leeward c++`; of
+/// other programs, only locks and the scheduler. See docs/profile.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = PROFILE, subcommand_required = true)]
 pub(crate) struct ProfileArgs {
@@ -16,7 +17,7 @@ pub(crate) struct ProfileArgs {
 const PROFILE: &str = "\
 Examples:
   leeward profile record -- ./server --port 8080
-  leeward profile tail leeward-traces/4711          what the slowest requests do that the others don't
+  leeward profile tail leeward-traces/4711          how the slowest requests differ from the others
   leeward profile timeline leeward-traces/4711      the slowest request, across threads
   leeward profile stats leeward-traces/4711 --by-caller";
 
@@ -42,12 +43,12 @@ pub(crate) struct Recording {
     /// How calls are timed: `tick`, `scan`, or as the program was built
     #[arg(long, default_value = "auto", value_parser = ["auto", "tick", "scan", "none"])]
     pub(crate) engine: String,
-    /// Resolution of calls' times; 1us unless --overhead says what it may cost
+    /// Resolution of the times of calls; by default 1us, with --overhead as fine as that allows
     #[arg(long, value_name = "SPAN")]
     pub(crate) tick: Option<String>,
-    /// Most of the program's CPU time that recording may take, such as 5%, or `off`. The shortest
-    /// functions that are called most are left out for it, and ticks come as often as it allows, or
-    /// as --tick says
+    /// Largest share of the program's CPU time that recording may take, such as 5%, or `off`. To
+    /// keep within it, recording omits the shortest and most frequent functions, and adapts the
+    /// tick, unless --tick is given
     #[arg(long, value_name = "PERCENT")]
     pub(crate) overhead: Option<String>,
     /// Shortest call that is recorded
@@ -56,11 +57,10 @@ pub(crate) struct Recording {
     /// Shortest wait for a lock, or hold of it, that is recorded
     #[arg(long, value_name = "SPAN", default_value = "1us")]
     pub(crate) lock_threshold: String,
-    /// Most disk space; the oldest is deleted to stay within it
+    /// Largest disk space; the oldest events are deleted to stay within it
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) disk: String,
-    /// Most memory for the events of a thread that are not on disk yet; it takes as much only while
-    /// it must
+    /// Largest memory per thread for events that are not on disk yet; used only as far as needed
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub(crate) ring: String,
     /// Record no locks
@@ -69,11 +69,11 @@ pub(crate) struct Recording {
     /// Record no scheduler events
     #[arg(long)]
     pub(crate) no_sched: bool,
-    /// Whether forked children are recorded, each in a trace and with a clock of its own; `off` for
-    /// servers that fork many
+    /// Record forked children, each in its own trace and with its own clock; `off` for servers that
+    /// fork many
     #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = ["on", "off"])]
     pub(crate) follow: String,
-    /// CPU for the profiler's clock, best one that nothing else runs on
+    /// CPU for the profiler's clock, preferably an otherwise idle one
     #[arg(long, value_name = "CPU")]
     pub(crate) cpu: Option<u32>,
 }
@@ -100,7 +100,7 @@ const RECORD: &str = "\
 Examples:
   leeward profile record -- ./server --port 8080
   leeward profile record --threshold 5us --out /tmp/t -- ./server
-  leeward profile record --overhead 5% -- ./server               says what was left out for that
+  leeward profile record --overhead 5% -- ./server               reports the omitted functions
   leeward profile record --wait -- ./server      then: leeward profile attach PID";
 
 /// Start recording in a running process that has the profiler's run-time
@@ -117,9 +117,9 @@ const ATTACH: &str = "\
 Examples:
   leeward profile record --wait -- ./server &      the server runs and listens; nothing is recorded
   leeward profile attach $(pidof server)           now it records
-  leeward profile stop $(pidof server)             and this says where the trace is";
+  leeward profile stop $(pidof server)             prints the trace's folder";
 
-/// Stop recording in a running process; it goes on
+/// Stop recording in a running process; the process continues
 #[derive(Debug, clap::Args)]
 #[command(after_help = STOP)]
 pub(crate) struct StopArgs {
@@ -129,7 +129,7 @@ pub(crate) struct StopArgs {
 
 const STOP: &str = "\
 Examples:
-  leeward profile stop 4711      answers when the trace is on disk; `attach` starts another";
+  leeward profile stop 4711      returns when the trace is on disk; `attach` starts another";
 
 /// A trace, and what helps to read it.
 #[derive(Debug, Clone, clap::Args)]
@@ -137,7 +137,7 @@ pub(crate) struct TraceArgs {
     /// Folder of a trace, or one of its files
     #[arg(value_name = "TRACE")]
     pub(crate) trace: PathBuf,
-    /// Where to look for executables and debug files besides their usual places; may be repeated
+    /// Folder with executables and debug files, besides the usual folders; may be repeated
     #[arg(long = "symbols", value_name = "DIR")]
     pub(crate) symbols: Vec<PathBuf>,
     /// Print one JSON object
@@ -148,13 +148,13 @@ pub(crate) struct TraceArgs {
 /// Arguments that select requests.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RequestArgs {
-    /// Take each recorded call of this function for a request, instead of those that the program
-    /// marks
+    /// Treat each recorded call of this function as a request, instead of the requests that the
+    /// program marks
     #[arg(long, value_name = "NAME")]
     pub(crate) request_fn: Option<String>,
 }
 
-/// Show what a trace holds, how it was recorded and what is wrong with it
+/// Show the contents of a trace, how it was recorded, and its defects
 #[derive(Debug, clap::Args)]
 #[command(after_help = INFO)]
 pub(crate) struct InfoArgs {
@@ -165,14 +165,14 @@ pub(crate) struct InfoArgs {
 const INFO: &str = "\
 Examples:
   leeward profile info leeward-traces/4711
-  leeward profile info leeward-traces/4711 --symbols /srv/debug      are the right debug files there?
+  leeward profile info leeward-traces/4711 --symbols /srv/debug      checks the debug files
   leeward profile info leeward-traces/4711/00000003.lwt              one file of a trace";
 
-/// Functions, waits and holds, ranked by a percentile
+/// Rank functions, waits and holds by a percentile
 ///
-/// Percentiles are of what was recorded: calls shorter than the threshold are not counted. With
-/// --per-request they are of requests: the time of a function with all it calls, and nothing where
-/// it was not seen.
+/// Percentiles are of recorded calls: calls shorter than the threshold are not counted. With
+/// --per-request they are of requests: the time of a function with all its callees, or 0 if it was
+/// not seen in the request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATS)]
 pub(crate) struct StatsArgs {
@@ -183,7 +183,7 @@ pub(crate) struct StatsArgs {
     /// The percentile to rank by
     #[arg(long, short, value_name = "P", default_value = "99.99", value_parser = parse_percentile)]
     pub(crate) percentile: f64,
-    /// Tell callers apart, with their lines
+    /// Separate callers, with their source lines
     #[arg(long)]
     pub(crate) by_caller: bool,
     /// Percentiles of requests instead of calls
@@ -192,10 +192,10 @@ pub(crate) struct StatsArgs {
     /// Only names that contain this
     #[arg(long, value_name = "TEXT")]
     pub(crate) filter: Option<String>,
-    /// Only one thread, by the kernel's id
+    /// Only the thread with this kernel id
     #[arg(long, value_name = "TID")]
     pub(crate) thread: Option<u32>,
-    /// How many lines
+    /// Number of lines
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
 }
@@ -206,7 +206,7 @@ Examples:
   leeward profile stats leeward-traces/4711 -p 99 --by-caller --filter store::
   leeward profile stats leeward-traces/4711 --per-request";
 
-/// The slowest requests and where their time went
+/// List the slowest requests, and where they spent their time
 #[derive(Debug, clap::Args)]
 #[command(after_help = REQUESTS)]
 pub(crate) struct RequestsArgs {
@@ -214,7 +214,7 @@ pub(crate) struct RequestsArgs {
     pub(crate) source: TraceArgs,
     #[command(flatten)]
     pub(crate) what: RequestArgs,
-    /// How many
+    /// Number of requests
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) limit: u16,
 }
@@ -222,11 +222,11 @@ pub(crate) struct RequestsArgs {
 const REQUESTS: &str = "\
 Examples:
   leeward profile requests leeward-traces/4711
-  leeward profile requests leeward-traces/4711 --request-fn handle -n 3     each recorded call of `handle` is one
+  leeward profile requests leeward-traces/4711 --request-fn handle -n 3     each recorded call of `handle` is a request
   leeward profile requests leeward-traces/4711 --json | jq .p99_ns";
 
-/// Show a request across threads: its functions, its waits, the holders of the locks it waited for,
-/// off the CPU
+/// Show a request across threads: its functions, its waits, the holders of the locks that it waited
+/// for, and its time off the CPU
 #[derive(Debug, clap::Args)]
 #[command(after_help = TIMELINE)]
 pub(crate) struct TimelineArgs {
@@ -237,7 +237,7 @@ pub(crate) struct TimelineArgs {
     pub(crate) id: Option<u64>,
     #[command(flatten)]
     pub(crate) what: RequestArgs,
-    /// Write a page to look at in a browser
+    /// Also write an HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -248,7 +248,7 @@ Examples:
   leeward profile timeline leeward-traces/4711 123456 --html slow.html
   leeward profile timeline leeward-traces/4711 --request-fn request_handler";
 
-/// Tell in words what the slowest requests do that the others don't
+/// Explain how the slowest requests differ from the others
 #[derive(Debug, clap::Args)]
 #[command(after_help = TAIL)]
 pub(crate) struct TailArgs {
@@ -256,13 +256,13 @@ pub(crate) struct TailArgs {
     pub(crate) source: TraceArgs,
     #[command(flatten)]
     pub(crate) what: RequestArgs,
-    /// How many count as the slowest, in per cent
+    /// Share of the requests that counts as the slowest, in percent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percentile)]
     pub(crate) slowest: f64,
     /// Compare requests with the same label with each other
     #[arg(long, value_name = "WHAT", value_parser = ["label"])]
     pub(crate) by: Option<String>,
-    /// How many findings
+    /// Number of findings
     #[arg(long, short = 'n', value_name = "N", default_value_t = 8)]
     pub(crate) limit: usize,
 }
@@ -271,17 +271,17 @@ const TAIL: &str = "\
 Examples:
   leeward profile tail leeward-traces/4711
   leeward profile tail leeward-traces/4711 --slowest 0.1                  the slowest thousandth
-  leeward profile tail leeward-traces/4711 --by label                     each command or route by itself
+  leeward profile tail leeward-traces/4711 --by label                     each command or route separately
   leeward profile tail leeward-traces/4711 --request-fn server::handle    without marks in the program";
 
-/// Write a trace for other tools
+/// Convert a trace for other tools
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXPORT)]
 pub(crate) struct ExportArgs {
     /// Folder of a trace, or one of its files
     #[arg(value_name = "TRACE")]
     pub(crate) trace: PathBuf,
-    /// Where to look for executables and debug files besides their usual places; may be repeated
+    /// Folder with executables and debug files, besides the usual folders; may be repeated
     #[arg(long = "symbols", value_name = "DIR")]
     pub(crate) symbols: Vec<PathBuf>,
     #[command(flatten)]
@@ -293,7 +293,7 @@ pub(crate) struct ExportArgs {
     /// File to write; `-` is stdout
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Folded stacks only: of the slowest requests, in per cent
+    /// Folded stacks only: this share of the requests, the slowest ones, in percent
     #[arg(long, value_name = "PERCENT", value_parser = parse_percentile)]
     pub(crate) slowest: Option<f64>,
 }

@@ -46,7 +46,7 @@ fn recording_folder(pid: u32) -> Option<String> {
 pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     let out = std::path::absolute(&recording.out).context("the folder for traces").map_err(Failure::Input)?;
     let out = out.to_str().filter(|path| !path.contains([',', '\n', '%']));
-    let refused = || anyhow!("--out {}: commas and per cents are not accepted here", recording.out.display());
+    let refused = || anyhow!("--out {}: commas and percent signs are not accepted here", recording.out.display());
     let out = out.ok_or_else(refused).map_err(Failure::Input)?;
     let Recording { engine, threshold, lock_threshold, disk, ring, follow, .. } = recording;
     for text in [threshold, lock_threshold, disk, ring].into_iter().chain(&recording.tick) {
@@ -86,21 +86,21 @@ fn no_answer_reason(pid: u32) -> &'static str {
         return "there is no such process";
     }
     let (Ok(environment), Ok(maps)) = (of("environ"), of("maps")) else {
-        return "it is another user's, who alone (or root) may record it";
+        return "it belongs to another user; only this user or root may record it";
     };
     let asked = environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"LEEWARD_PROFILE="));
     let preloaded = maps.windows(10).any(|part| part == b"leeward_rt");
     match (asked, preloaded) {
         (false, _) => {
-            "it was started plainly, and a run-time can't be brought into a process that runs: start it with \
+            "it was started without recording, and a run-time can't be loaded into a running process: start it with \
              `leeward profile record --wait -- PROGRAM`, or with LEEWARD_PROFILE=wait if it was built with `leeward cc`"
         }
         (true, true) => {
-            "its run-time has no socket: LEEWARD_PROFILE in its environment may be wrong, which it said on stderr when it began"
+            "its run-time has no socket: LEEWARD_PROFILE in its environment may be wrong, which it reported on stderr at its start"
         }
         (true, false) => {
-            "LEEWARD_PROFILE is in its environment, but the run-time is not in it: build it with `leeward cc`, or start it with \
-             `leeward profile record`, which preloads the run-time where programs accept that"
+            "LEEWARD_PROFILE is in its environment, but the run-time is not loaded: build it with `leeward cc`, or start it with \
+             `leeward profile record`, which preloads the run-time if the program allows it"
         }
     }
 }
@@ -137,7 +137,7 @@ fn send_command_within(pid: u32, line: &str, timeout: Duration) -> Result<String
     match answer.split_once(' ').unwrap_or((&answer, "")) {
         ("ok", rest) => Ok(rest.to_string()),
         ("error", why) => Err(Failure::Runtime(anyhow!("process {pid}: {why}"))),
-        _ => Err(Failure::Runtime(anyhow!("process {pid} gave an answer that is none: `{answer}`"))),
+        _ => Err(Failure::Runtime(anyhow!("process {pid} sent an invalid answer: `{answer}`"))),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
     if !args.source.json {
         let mut text = summary(trace);
         if !reading.omitted.is_empty() {
-            text += "\nleft out at times, so that recording kept to its share of the CPU\n";
+            text += "\nomitted at times, to keep recording within its share of the CPU\n";
         }
         for (name, one) in reading.omitted.iter().take(LISTED_MAX) {
             let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
@@ -111,12 +111,12 @@ pub(super) fn summary(trace: &Trace) -> String {
         counts.lost
     );
     if header.resolution > 0 && header.engine == leeward_profile::format::meta::Engine::Tick {
-        text += "  a call shorter than a tick is there if a tick fell into it, and shows as one tick\n";
+        text += "  a call shorter than a tick is recorded if a tick falls into it, and then lasts one tick\n";
     }
     text += &match trace.end() {
-        _ if is_recording(trace) => format!("  it goes on: process {} is still recording\n", header.pid),
-        None => "  it ended without a last word, as when a program is killed\n".into(),
-        Some(end) => format!("  it ended: {}\n", end.description()),
+        _ if is_recording(trace) => format!("  no end yet: process {} is still recording\n", header.pid),
+        None => "  no end record, as when a program is killed\n".into(),
+        Some(end) => format!("  end: {}\n", end.description()),
     };
     for note in trace.notes().iter().filter(|note| note.level == 0) {
         text += &format!("  note: {}\n", sanitize(&note.text));

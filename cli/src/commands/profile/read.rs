@@ -76,8 +76,8 @@ impl OpenTrace {
     pub(super) fn selection_failure(&mut self, what: &RequestArgs, unfinished: u64) -> Failure {
         let Some(name) = &what.request_fn else {
             return Failure::Input(anyhow!(
-                "no request ended while it was recorded{}",
-                if unfinished > 0 { format!("; {unfinished} began, and have no end") } else { String::new() }
+                "no request ended during the recording{}",
+                if unfinished > 0 { format!("; {unfinished} requests are unfinished") } else { String::new() }
             ));
         };
         let mut watch = self.progress("looking for such a name");
@@ -89,13 +89,10 @@ impl OpenTrace {
             return failure;
         }
         let names: Vec<String> = names.iter().map(|name| format!("`{}`", sanitize(name))).collect();
-        let similar = if names.is_empty() {
-            String::new()
-        } else {
-            format!("; recorded were, among others, {}", names.join(", "))
-        };
+        let similar =
+            if names.is_empty() { String::new() } else { format!("; recorded functions include {}", names.join(", ")) };
         Failure::Input(anyhow!(
-            "no call of `{}` was recorded: it is no function of the program, or its calls take less than {}{similar}",
+            "no call of `{}` was recorded: the program has no such function, or its calls take less than {}{similar}",
             sanitize(name),
             format_nanos(self.trace.header().call_threshold)
         ))
@@ -114,15 +111,15 @@ impl OpenTrace {
     pub(super) fn coverage_note(&self, what: &RequestArgs) -> String {
         let least = format_nanos(self.trace.header().call_threshold);
         let Some(name) = &what.request_fn else { return String::new() };
-        let mut note = format!("Calls that took less than {least} were not recorded and are not among them.\n");
+        let mut note = format!("Calls that took less than {least} were not recorded, and are not counted.\n");
         let out = self.omitted.iter().find(|(function, one)| {
             one.missed > 0 && (is_called(function, name) || is_called(without_closures(function), name))
         });
         if let Some((_, one)) = out {
             let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
             note += &format!(
-                "For {share:.0} % of its calls {name} was left out, so that recording kept to its share of the CPU: these are not \
-                 among them, either.\n"
+                "{share:.0} % of the calls of {name} were omitted, to keep recording within its share of the CPU. They are not \
+                 counted, either.\n"
             );
         }
         note
@@ -155,13 +152,11 @@ impl OpenTrace {
         if !found.inlined_into.is_empty() {
             let around: Vec<String> = found.inlined_into.iter().map(|name| format!("`{name}`")).collect();
             let around = around.join(", ");
-            print_line(&format!(
-                "note: `{name}` is executed in line, as part of {around}: each recorded call of that counts"
-            ));
+            print_line(&format!("note: `{name}` is inlined into {around}: each recorded call of that function counts"));
         }
         if let Some((caller, times)) = &found.repeat_caller {
             print_line(&format!(
-                "note: `{name}` is called {times:.1} times per call of `{caller}`: if these are one request, it is --request-fn '{caller}'"
+                "note: `{name}` is called {times:.1} times per call of `{caller}`: if these are one request, use --request-fn '{caller}'"
             ));
         }
         Ok(Selection::CallsOf(found))
@@ -175,9 +170,9 @@ impl OpenTrace {
             return Ok(());
         }
         print_line(
-            "note: for --request-fn, the likeliest first: a function that is called as often as requests come. Of one that is called several",
+            "note: candidates for --request-fn, the likeliest first: functions that are called once per request. If a function is called",
         );
-        print_line("times per request, such as a state machine, each call is only a part of a request.");
+        print_line("several times per request, such as a state machine, each call is only a part of a request.");
         for one in candidates {
             print_line(&format!(
                 "  {}: {:.0} calls per second, half within {}, 99 % within {}, {:.0} % of the program's time",
@@ -201,10 +196,10 @@ pub(super) fn no_calls_reason(trace: &Trace) -> String {
         let span = format_nanos(trace.duration().unwrap_or_else(|| trace.counts().span()));
         let threshold = format_nanos(header.call_threshold);
         match trace.counts().span() {
-            0 => "the process ended, or became another, before anything was".into(),
+            0 => "the process ended, or executed another program, before the first event".into(),
             _ => format!(
-                "the program was built for recording, but none of its functions took {threshold} or longer in the {span} that were \
-                 recorded; --threshold and --tick find shorter ones"
+                "the program was built for recording, but none of its functions took {threshold} or longer in the recorded \
+                 {span}; smaller values of --threshold and --tick record shorter calls"
             ),
         }
     } else {
@@ -261,11 +256,8 @@ pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
         let _ = writeln!(err, "note from the recording: {}", sanitize(&note.text));
     }
     if let Some(end) = trace.end().filter(|end| end.is_early()) {
-        let _ = writeln!(
-            err,
-            "warning: the recording ended early ({}); what was written before is there",
-            end.description()
-        );
+        let _ =
+            writeln!(err, "warning: the recording ended early ({}); the events until then are kept", end.description());
     }
     if trace.counts().lost > 0 {
         let _ = writeln!(err, "warning: {} events were lost while recording", trace.counts().lost);

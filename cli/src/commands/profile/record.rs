@@ -75,27 +75,27 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     }
     if fresh.is_empty() && !args.wait && ended.is_none() {
         return Err(Failure::Runtime(anyhow!(
-            "no trace was written. If nothing above says why: {} is not built with `leeward cc`, and {}",
+            "no trace was written. If no message above gives the reason: {} is not built with `leeward cc`, and {}",
             name(),
             if loaded {
                 "is linked statically or does not accept libraries that are preloaded"
             } else {
-                "`make profiler` has not built libleeward_rt.so, which would do for locks and the scheduler (or --runtime says where it is)"
+                "libleeward_rt.so, which records locks and the scheduler, was not found (build it by `make profiler`, or name it by --runtime)"
             }
         )));
     }
     if let Some(number) = ended {
-        let what = if fresh.is_empty() { "nothing was recorded" } else { "what was recorded is there" };
+        let what = if fresh.is_empty() { "nothing was recorded" } else { "the trace is kept" };
         let signal = signals::name(number);
         return Err(Failure::Signal { number, cause: anyhow!("{signal} ended {}; {what}", name()) });
     }
     if events == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED_MAX && !args.wait && !lives {
-        return Err(Failure::Runtime(anyhow!("nothing at all was recorded of {}", name())));
+        return Err(Failure::Runtime(anyhow!("no event of {} was recorded", name())));
     }
     if status.success() || passing.is_interrupted() {
         return Ok(());
     }
-    Err(Failure::Runtime(anyhow!("{} ended with {status}; what was recorded is there", name())))
+    Err(Failure::Runtime(anyhow!("{} ended with {status}; the trace is kept", name())))
 }
 
 /// Signal that ended the recording: one that this process received, or a hangup that killed the

@@ -41,7 +41,7 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
         format_nanos(latencies.max())
     );
     if found.unfinished > 0 {
-        out += &format!("; {} have no end", found.unfinished);
+        out += &format!("; {} are unfinished", found.unfinished);
     }
     out.push('\n');
     out += &reading.coverage_note(&args.what);
@@ -58,7 +58,7 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
             out += &format!("  {:>6}  {}\n", percent(*nanos, slow.latency), sanitize(cause));
         }
         if slow.incomplete {
-            out += "  what it did at first had been forgotten: `timeline` shows all\n";
+            out += "  its first events were discarded here: `timeline` shows all\n";
         }
     }
     stdout::print(&out)

@@ -178,11 +178,11 @@ fn warn_if_running(shared: Arc<Mutex<State>>, pid: Pid, signal: i32) {
         if shared.lock().unwrap_or_else(PoisonError::into_inner).program == Some(pid) {
             let (pid, signal) = (pid.as_raw_nonzero(), name(signal));
             super::read::print_line(&format!(
-                "note: process {pid} has got {signal} and goes on; recording ends with it"
+                "note: process {pid} received {signal} and still runs; recording ends when it ends"
             ));
         }
     };
-    let _ = thread::Builder::new().name("patience".into()).spawn(print_note);
+    let _ = thread::Builder::new().name("running-note".into()).spawn(print_note);
 }
 
 /// Bit of a signal in the kernel's signal sets.

@@ -119,7 +119,7 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
         }
         None => {
             out += &format!(
-                "Of recorded calls: those shorter than {} are not counted.\n",
+                "Recorded calls only: calls shorter than {} are not counted.\n",
                 format_nanos(header.call_threshold)
             )
         }
@@ -127,9 +127,8 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
     let unresolved = rows.iter().filter(|row| row.unresolved).count();
     if unresolved > 0 {
         let tick = format_nanos(reading.trace.resolution());
-        out += &format!(
-            "{unresolved} more have a {wanted} of at most one tick ({tick}), which tells nothing about them.\n"
-        );
+        out +=
+            &format!("{unresolved} more have a {wanted} of at most one tick ({tick}), the resolution of the trace.\n");
     }
     out
 }

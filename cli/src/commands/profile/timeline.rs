@@ -18,7 +18,7 @@ pub(super) fn timeline(args: &TimelineArgs) -> Result<(), Failure> {
     let found = timeline::timeline(&reading.trace, &mut reading.symbols, &selection, which, &mut watch);
     let timeline = match (found.map_err(failure)?, args.id) {
         (Some(timeline), _) => timeline,
-        (None, Some(id)) => return Err(Failure::Input(anyhow!("no request {id} that ended is in the trace"))),
+        (None, Some(id)) => return Err(Failure::Input(anyhow!("no request {id} has ended in the trace"))),
         (None, None) => return Err(reading.selection_failure(&args.what, 0)),
     };
     reading.warn_of_symbols();

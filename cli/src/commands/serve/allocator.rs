@@ -85,14 +85,14 @@ pub(crate) fn oversubscription(args: &ServeArgs) -> Option<String> {
     let cpus = if named.is_empty() { there } else { named.len() };
     let cores = usize::from(args.cores.max);
     let plural = if cpus == 1 { "" } else { "s" };
-    (cores > cpus).then(|| format!("{cores} cores on {cpus} CPU{plural} take turns: latencies will show it"))
+    (cores > cpus).then(|| format!("{cores} cores on {cpus} CPU{plural}: cores share CPUs, which increases latencies"))
 }
 
 /// Summary of the core usage, as one line.
 pub(crate) fn describe(usage: &CoreUsage, policy: &str) -> String {
     let parked: Vec<String> = usage.parked.iter().map(|span| format!("{:.1}", span.0 as f64 / 1e9)).collect();
     format!(
-        "cores: {:.2} of {} held on average by {policy}; {} granted, {} given back ({:.1} and {:.1} per second); \
+        "cores: {:.2} of {} held on average by {policy}; {} granted, {} returned ({:.1} and {:.1} per second); \
          parked for {} of {:.1} s",
         usage.mean_cores(),
         usage.parked.len(),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_the_cores_is_said() {
+    fn core_usage_is_described() {
         let parked = vec![Nanos::ZERO, Nanos::from_secs(3)];
         let usage = CoreUsage { span: Nanos::from_secs(4), cores: 1, parked, grants: 8, parks: 8 };
         let line = describe(&usage, "delay");

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_survive_toml() {
+    fn strings_survive_toml_quoting() {
         for text in ["127.0.0.1:7117", "a \"b\" \\ c", "tab\tnew\nline\u{7f}", "größer"] {
             let written = format!("listen = {}\n", quoted(text));
             let parsed = Settings::parse("x", &written, &keys());

@@ -239,7 +239,7 @@ fn connections(args: &ServeArgs) -> u64 {
     // Without `--connections`, warn only below the default.
     let is_asked = args.written.iter().any(|name| name == "connections");
     if there < if is_asked { asked } else { DEFAULT_CONNECTIONS } {
-        let hint = "so many descriptors are allowed to a process (ulimit -n); more are told that there is no room";
+        let hint = "a process may open only so many descriptors (ulimit -n); further connections are rejected";
         let _ = writeln!(std::io::stderr(), "warning: {there} connections instead of --connections {asked}: {hint}");
     }
     there.clamp(1, asked)
@@ -263,13 +263,13 @@ fn describe(counts: &RequestCounts, foreseen: Option<u64>, cores: CoreSummary<'_
         text += &format!(" ({} of them sent without credit)", counts.without_credit);
     }
     if let Some(foreseen) = foreseen {
-        text += &format!("; the rehearsal would have rejected {foreseen} more");
+        text += &format!("; without shadow mode {foreseen} more would have been rejected");
     }
     if let Some((usage, allocator)) = cores {
         text += &format!("\n{}", allocator::describe(usage, allocator.name()));
     }
     if let Some((name, PortCounts { received, completed, busy })) = port {
-        text += &format!("\n{name}: {received} requests received, {completed} answered, {busy} told to be busy");
+        text += &format!("\n{name}: {received} requests received, {completed} answered, {busy} rejected as busy");
     }
     text
 }

@@ -101,9 +101,9 @@ impl RecordingFile {
         let reason = match reason_receiver.recv_timeout(REASON_TIMEOUT) {
             Ok(Some(reason)) => reason,
             Ok(None) => format!("recording to {}", self.path.display()),
-            Err(_) => format!("recording to {}: the disk does not answer", self.path.display()),
+            Err(_) => format!("recording to {}: the disk does not respond", self.path.display()),
         };
-        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server goes on: {reason}");
+        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server continues: {reason}");
     }
 }
 
@@ -114,7 +114,7 @@ fn finish(recording: &Recording, path: &Path) -> Result<(), Failure> {
     let calls = recorded.end.entries;
     if recorded.end.reason != EndReason::Complete {
         let reason = recorded.end.reason.description();
-        return Err(Failure::Runtime(anyhow!("{}: {reason}; the first {calls} calls are there", written())));
+        return Err(Failure::Runtime(anyhow!("{}: {reason}; the first {calls} calls are recorded", written())));
     }
     stdout::print(&format!("recorded {calls} calls in {} ({:.1} MB)", path.display(), recorded.bytes as f64 / 1e6))
 }

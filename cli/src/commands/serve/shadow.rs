@@ -24,15 +24,14 @@ pub(super) fn enforced_percent(args: &ServeArgs) -> Result<Option<u8>, Failure> 
     let Some(percent) = share.or(args.shadow.then_some(0)).filter(|percent| *percent < 100) else { return Ok(None) };
     let name = args.admission.name.as_str();
     if CLIENT_ONLY.contains(&name) {
-        let message =
-            format!("`{name}` refuses nobody at the server, where a rehearsal is; accepted: another --admission");
+        let message = format!("`{name}` rejects no request at the server; accepted: another --admission");
         return refused(&message);
     }
     if args.allocator.is_some() || args.cores.min.is_some() {
-        return refused("cores that come and go can't be rehearsed; accepted: a fixed number of --cores");
+        return refused("shadow mode needs a fixed number of cores; accepted: --cores N without --allocator");
     }
     if args.service.accepts(THREADING) {
-        return refused("a service that asks leaves can't be rehearsed: what it waits for is not its own cores");
+        return refused("a service with leaves has no shadow mode, because its requests wait for its leaves");
     }
     Ok(Some(percent))
 }
@@ -40,8 +39,8 @@ pub(super) fn enforced_percent(args: &ServeArgs) -> Result<Option<u8>, Failure> 
 /// Part of the line at the start that describes the mode.
 pub(super) fn describe(percent: Option<u8>) -> String {
     match percent {
-        Some(0) => ", which refuses nobody".into(),
-        Some(percent) => format!(", which refuses some {percent} % of the clients"),
+        Some(0) => " in shadow mode".into(),
+        Some(percent) => format!(", enforced for {percent} % of the clients"),
         None => String::new(),
     }
 }
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_whole_percent() {
+    fn enforced_shares_are_whole_percentages() {
         assert_eq!((parse_percent("5%"), parse_percent("0%"), parse_percent("100%")), (Ok(5), Ok(0), Ok(100)));
         for wrong in ["5", "101%", "-1%", "0.5%", "", "%", "five%"] {
             assert!(parse_percent(wrong).unwrap_err().contains("accepted: whole percent"), "{wrong}");

@@ -22,7 +22,7 @@ pub(super) fn open(args: &ServeArgs) -> Result<Option<TenantTable>, Failure> {
     let Some(path) = &args.tls_tenants else { return Ok(None) };
     if args.tls_client_ca.is_none() {
         return Err(Failure::Input(anyhow!(
-            "--tls-tenants: --tls-client-ca is missing, the authorities whose clients it is about"
+            "--tls-tenants: --tls-client-ca is missing, the file with the authorities of the clients"
         )));
     }
     Ok(Some(parse_table(&Settings::load(path, &[UNKNOWN, TENANTS])?)?))
@@ -34,7 +34,7 @@ fn parse_table(settings: &Settings) -> Result<TenantTable, ScenarioError> {
     let tenant = |Pair { name, value }: Pair| match value {
         RawParam::Integer(number) if u32::try_from(number).is_ok() => Ok((name, Tenant(number as u32))),
         other => {
-            let problem = format!("`{other}` is no tenant's number, from 0, whoever has none, to 4294967295");
+            let problem = format!("`{other}` is no tenant's number: from 0, which means no tenant, to 4294967295");
             Err(settings.error_in(TENANTS, &name, &problem))
         }
     };
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_strictly() {
+    fn a_tenant_file_is_parsed_strictly() {
         let table =
             parse("strangers = \"refused\"\n[tenants]\n\"spiffe://example/web\" = 7\n\"dns:batch.example\" = 0\n");
         let known = [("spiffe://example/web".into(), Tenant(7)), ("dns:batch.example".into(), Tenant(0))];

@@ -50,7 +50,7 @@ pub(super) fn load_policy(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Pol
     let spec = registry::find(name).map_err(|error| Failure::Input(anyhow!("--threading-policy: {error}")))?;
     if spec.name == STATIC {
         return Err(Failure::Input(anyhow!(
-            "--threading-policy {STATIC} has no use for curves; accepted: --threading SETUP"
+            "--threading-policy {STATIC} does not use curves; accepted: --threading SETUP"
         )));
     }
     let params = spec.params(&[]).map_err(|error| refused(error.to_string()))?;
@@ -79,6 +79,6 @@ pub(super) fn oversubscription(args: &ServeArgs) -> Option<String> {
     let pollers = setup.pollers();
     let one = if cpus == 1 { "CPU" } else { "CPUs" };
     (pollers as usize > cpus).then(|| {
-        format!("--threading {setup}: {pollers} threads poll on {cpus} {one}, and each keeps others from theirs")
+        format!("--threading {setup}: {pollers} threads poll on {cpus} {one}, and take the CPU from each other")
     })
 }

@@ -49,7 +49,7 @@ fn files(
         }
         (None, Some(_)) => refused(format!("{flag}-key: {flag}-cert is missing, the file with the key's certificate")),
         (None, None) if client_ca.is_some() => refused(format!(
-            "{flag}-client-ca: {flag}-cert and {flag}-key are missing: a server shows a certificate, too"
+            "{flag}-client-ca: {flag}-cert and {flag}-key are missing: a server needs a certificate, too"
         )),
         (None, None) => Ok(None),
     }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_tenth_is_told() {
+    fn the_90th_percentile_of_wake_latency_is_reported() {
         let mut times: Vec<Nanos> = (1..=40).rev().map(Nanos::from_micros).collect();
         assert_eq!(p90(&mut times), Nanos::from_micros(36));
         assert_eq!(p90(&mut []), Nanos::ZERO);

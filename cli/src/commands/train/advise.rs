@@ -15,26 +15,26 @@ use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::stdout;
 
-/// Find the threading that a service should have for its loads
+/// Recommend threading setups for a service and its loads
 ///
-/// Trains as `leeward train` does, says which setups to use for which loads, which one if it may
-/// never change, and how sure that is, and writes the curves for `auto`.
+/// Trains as `leeward train` does, and recommends a setup for each load and one for all loads, with
+/// the confidence of each. Writes the curves for `auto`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ADVISE)]
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     bench: BenchArgs,
-    /// Tail latency that requests may have
+    /// Objective of the tail latency
     #[arg(long, value_name = "TIME", value_parser = parse_slo)]
     slo: Slo,
     /// Write the curves to this file, such as curves.toml
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measure anew, on other requests: what was advised and `auto`, beside every setup that may be
-    /// better
+    /// Measure the recommended setups and `auto` again, with other requests, beside every setup
+    /// that may be better
     #[arg(long)]
     check: bool,
-    /// Print the advice as one JSON object
+    /// Print the recommendations as one JSON object
     #[arg(long)]
     json: bool,
 }

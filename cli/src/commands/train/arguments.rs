@@ -26,27 +26,28 @@ use crate::scenario::{self, ScenarioArgs};
 pub(super) struct BenchArgs {
     #[command(flatten)]
     what: ScenarioArgs,
-    /// The scenario's tier, where it has several
+    /// Tier of the scenario, if it has several
     #[arg(long, value_name = "NAME")]
     tier: Option<String>,
-    /// Where to measure: sim, or real (this machine: a service that `leeward serve` knows with its
-    /// leaves, or a scenario's tier, whose leaves wait instead of computing)
+    /// Where to measure: sim, or real (this machine: a service of `leeward serve` with its leaves,
+    /// or a scenario's tier, whose leaves wait instead of computing)
     #[arg(long, default_value = "sim", value_name = "PLANT", value_parser = ["sim", "real"])]
     plant: String,
     /// CPUs of a real tier
     #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     cpus: u32,
-    /// Data of a service, as `leeward serve` takes them; with --plant real
+    /// Data of a service, as for `leeward serve --data`; with --plant real
     #[arg(long, value_name = "DATA")]
     data: Option<String>,
-    /// Leaves of a service, each with its part of the data; 4 by default, with --plant real
+    /// Number of leaves of a service, each with its part of the data; by default 4; with --plant
+    /// real
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
     leaves: Option<u32>,
-    /// Setups, such as SIP1,SDB1-16; by default some of every model
+    /// Setups to measure, such as SIP1,SDB1-16; by default some of every model
     #[arg(long, value_delimiter = ',', value_name = "SETUP")]
     setups: Vec<ThreadingSetup>,
-    /// Lowest and highest load per second, such as 50..8k; by default from a hundredth of what the
-    /// best sustains to all of it
+    /// Lowest and highest load per second, such as 50..8k; by default from a hundredth of the best
+    /// setup's highest load to all of it
     #[arg(long, value_name = "LOW..HIGH", value_parser = parse_loads)]
     load: Option<(f64, f64)>,
     /// Percentile of latency that decides: p99 or p99.9
@@ -55,7 +56,7 @@ pub(super) struct BenchArgs {
     /// Spacing of requests: poisson or constant
     #[arg(long, default_value = "poisson", value_name = "PROCESS", value_parser = ["poisson", "constant"])]
     arrivals: String,
-    /// How long to measure at most
+    /// Longest time to measure
     #[arg(long, default_value = "10m", value_name = "TIME", value_parser = parse_budget)]
     budget: TimeBudget,
 }

@@ -19,20 +19,20 @@ use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::stdout;
 
-/// Measure threading setups over the load and write down their curves
+/// Measure the latency curves of threading setups over the load
 ///
-/// A policy of threading (`utune`, `leeward`) chooses by such curves. At each load all setups are
-/// measured in turns; those that are surely not the best are measured no further. When the budget
-/// is over, the curves are of what was measured until then.
+/// A threading policy (`utune`, `leeward`) chooses by such curves. At each load all setups are
+/// measured in turns; setups that are surely not the best are then dropped. When the budget is used
+/// up, the curves contain the measurements until then.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TRAIN)]
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     bench: BenchArgs,
-    /// The file to write, such as curves.toml
+    /// File to write, such as curves.toml
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Print what was found as one JSON object
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -79,7 +79,7 @@ fn summary(trained: &TrainingOutcome, out: &Path) -> String {
         text += &format!("left out      {}: they sustain less than two of the loads\n", names.join(", "));
     }
     if trained.timed_out {
-        text += "cut short     the budget was over before all loads were measured; more with --budget\n";
+        text += "cut short     the budget ended before all loads were measured; increase --budget\n";
     }
     text + &format!("curves        {} from {} measurements\n", out.display(), trained.measurements)
 }

@@ -61,15 +61,15 @@ pub(super) fn advice(advice: &Advice, question: &AdviceQuery, file: Option<&Path
     let auto = file.map_or("`auto` with curves (--out)".into(), |file| format!("`auto` with {}", file.display()));
     let mut text = format!("use           {}; or {auto}\n", steps(advice));
     if let Some(alone) = &advice.single {
-        text += &format!("never change  {}\n", describe_single(alone));
+        text += &format!("one setup     {}\n", describe_single(alone));
     }
     if let Some(frugal) = advice.cheapest.filter(|frugal| advice.single.is_none_or(|alone| alone.setup != frugal.setup))
     {
         text += &format!("least CPU     {}\n", describe_single(&frugal));
     }
     text += &match advice.max_slo_load {
-        Some(load) => format!("objective     {} is kept up to {:.0}/s\n", question.slo, load.0),
-        None => format!("objective     {} is kept by no setup at any of these loads\n", question.slo),
+        Some(load) => format!("objective     {} is met up to {:.0}/s\n", question.slo, load.0),
+        None => format!("objective     {} is met by no setup at any of these loads\n", question.slo),
     };
     text + "\n" + &rows(advice, question)
 }
@@ -144,5 +144,5 @@ pub(super) fn retest(fresh: &[RetestResult], question: &AdviceQuery) -> String {
             one.best.0.to_string(),
         ]);
     }
-    format!("\nmeasured anew\n{table}")
+    format!("\nmeasured again\n{table}")
 }

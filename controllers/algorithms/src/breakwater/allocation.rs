@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_is_on_where_there_is_an_allocator() {
+    fn allocator_awareness_defaults_to_on_with_an_allocator() {
         let off = config(&[], poster());
         assert_eq!((off.allocator_aware, off.min_pool), (AllocatorAwareness::Off, 32));
         let on = config(&[], poster().with_allocator());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_pool_grows_and_a_used_one_is_left_to_its_law() {
+    fn an_unused_pool_grows_and_a_used_pool_follows_its_law() {
         let growth = Growth::new(&config(&[("target", RawParam::Text("10us".into()))], poster().with_allocator()));
         for (arrivals, rejected, delay_us, expected) in
             [(100, 0, 0, 1_125), (500, 0, 0, 1_000), (100, 0, 10, 1_000), (100, 1, 0, 1_000)]

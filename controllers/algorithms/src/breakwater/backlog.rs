@@ -87,39 +87,40 @@ mod tests {
     const CORES: u32 = 4;
 
     struct Fixture {
-        room: BacklogAllowance,
+        allowance: BacklogAllowance,
         pool: Pool,
     }
 
     impl Fixture {
         fn new(provision: CoreProvisioning) -> Self {
             let environment = Environment::new(CORES, Nanos::from_micros(30), Nanos::from_micros(310));
-            let room = BacklogAllowance::new(&Environment { provisioning: provision, ..environment }, BACKLOG, PERIOD);
+            let allowance =
+                BacklogAllowance::new(&Environment { provisioning: provision, ..environment }, BACKLOG, PERIOD);
             let pool = Pool::new(100);
-            pool.set_allows_backlog(room.is_allowed());
-            Fixture { room, pool }
+            pool.set_allows_backlog(allowance.is_allowed());
+            Fixture { allowance, pool }
         }
 
         fn change(&mut self, granted: u32, total: u32) -> bool {
-            self.room.on_core_grant(&self.pool, &CoreGrant { now: Time::ZERO, granted, total });
+            self.allowance.on_core_grant(&self.pool, &CoreGrant { now: Time::ZERO, granted, total });
             self.pool.allows_backlog()
         }
 
         fn tick(&mut self, delay: Nanos) -> bool {
-            self.room.tick(&self.pool, &Signals { run_delay: delay, ..Signals::idle(Time::ZERO) });
+            self.allowance.tick(&self.pool, &Signals { run_delay: delay, ..Signals::idle(Time::ZERO) });
             self.pool.allows_backlog()
         }
     }
 
     #[test]
-    fn without_an_allocator_there_is_never_room() {
+    fn no_backlog_is_allowed_without_an_allocator() {
         let mut world = Fixture::new(CoreProvisioning::Fixed);
         assert!(!world.pool.allows_backlog());
         assert!(!world.tick(Nanos::ZERO) && !world.tick(BACKLOG));
     }
 
     #[test]
-    fn there_is_room_until_all_cores_were_held_for_a_whole_period() {
+    fn a_backlog_is_allowed_until_all_cores_were_held_for_a_whole_period() {
         let mut world = Fixture::new(CoreProvisioning::Allocated);
         assert!(world.tick(Nanos::ZERO), "no core was granted yet");
         assert!(world.change(2, 2) && world.tick(BACKLOG), "two more could be had");
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_that_brings_no_cores_is_judged_as_ever() {
+    fn the_allowance_ends_when_a_backlog_brings_no_core() {
         let mut world = Fixture::new(CoreProvisioning::Allocated);
         world.change(1, 1);
         assert!(world.tick(BACKLOG), "one was on its way");
@@ -152,7 +153,7 @@ mod tests {
         /// which no core was granted, and one after a period with all cores held. Otherwise a
         /// missing core allows a backlog.
         #[test]
-        fn patience_has_an_end_and_a_reason(steps in prop::collection::vec((any::<bool>(), 0u64..20, 0u32..3, 0..=CORES), 1..200)) {
+        fn the_backlog_allowance_matches_its_model(steps in prop::collection::vec((any::<bool>(), 0u64..20, 0u32..3, 0..=CORES), 1..200)) {
             let mut world = Fixture::new(CoreProvisioning::Allocated);
             let (mut held, mut missing, mut granted_since, mut allowed) = (0, true, false, true);
             for (is_tick, delay_us, granted, total) in steps {

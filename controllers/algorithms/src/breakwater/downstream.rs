@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_follows_in_the_same_tick_and_comes_back_in_the_same_tick() {
+    fn the_downstream_limit_applies_and_lifts_within_one_tick() {
         let mut server = server(500);
         let control = server.control.as_mut();
         for (credits, per_request, expected) in [(40, 1.0, 50), (40, 2.0, 25), (0, 1.0, 1), (1, 4.0, 1)] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_of_its_own_shrinks_a_limited_pool_too() {
+    fn overload_also_shrinks_a_pool_limited_by_downstream() {
         let mut server = server(500);
         let control = server.control.as_mut();
         control.set_downstream(&Downstream::new(400, 1.0));
@@ -183,7 +183,7 @@ mod tests {
         /// Bounds for all limits and delays: the pool stays within the limit and never becomes
         /// empty. Once nothing limits or queues, it grows to its maximum again.
         #[test]
-        fn the_pool_is_limited_and_recovers(steps in prop::collection::vec((0u64..600, 0.0f64..8.0, 0u64..400), 1..200)) {
+        fn the_pool_respects_downstream_limits_and_recovers(steps in prop::collection::vec((0u64..600, 0.0f64..8.0, 0u64..400), 1..200)) {
             let mut server = server(200);
             let control = server.control.as_mut();
             for (credits, per_request, delay_us) in steps {

@@ -41,7 +41,7 @@ fn two_cores_never_take_the_same_last_credit() {
 /// accepted this, it would check nothing.
 #[test]
 #[should_panic(expected = "only one of the two")]
-fn canary_a_check_before_an_addition_is_seen() {
+fn canary_a_check_and_add_race_is_found() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
         let other = Arc::clone(&pool);
@@ -57,7 +57,7 @@ fn canary_a_check_before_an_addition_is_seen() {
 }
 
 #[test]
-fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
+fn a_credit_returned_concurrently_is_never_counted_twice() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(2));
         assert!(pool.try_take());
@@ -73,7 +73,7 @@ fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
 
 /// Runs one session on its own core, from registration to the loss of its connection with a request
 /// pending.
-fn life(pool: Arc<Pool>, index: u32) {
+fn run_session(pool: Arc<Pool>, index: u32) {
     let mut core = Core::new(&config(), &environment(), pool, None);
     let mut session = Session::new(SessionSlot(0), CoreId(index));
     core.open(&mut session, &Registration { now: Time::ZERO, demand: 1 });
@@ -90,21 +90,21 @@ fn life(pool: Arc<Pool>, index: u32) {
     core.close(&mut session, Time::ZERO);
 }
 
-fn check_lives(preemptions: usize, with_tick: bool) {
+fn check_sessions(preemptions: usize, with_tick: bool) {
     let mut model = loom::model::Builder::new();
     // Most errors need two preemptions; an unbounded search takes hours.
     model.preemption_bound = Some(preemptions);
     model.check(move || {
         let pool = Arc::new(Pool::new(2));
         let (here, there) = (Arc::clone(&pool), Arc::clone(&pool));
-        let other = thread::spawn(move || life(there, 1));
+        let other = thread::spawn(move || run_session(there, 1));
         if with_tick {
             let mut law = DelayLaw::new(&config());
             law.step(&pool, Nanos::from_micros(300));
             law.step(&pool, Nanos::ZERO);
             assert!((2..=2 * 64).contains(&pool.total()));
         } else {
-            life(here, 0);
+            run_session(here, 0);
         }
         other.join().unwrap();
         assert_eq!((pool.issued(), pool.sessions()), (0, 0), "nothing is left when the last session has gone");
@@ -112,17 +112,17 @@ fn check_lives(preemptions: usize, with_tick: bool) {
 }
 
 #[test]
-fn two_sessions_come_and_go_at_once() {
-    check_lives(3, false);
+fn two_sessions_open_and_close_concurrently() {
+    check_sessions(3, false);
 }
 
 #[test]
-fn a_session_comes_and_goes_while_the_pool_moves() {
-    check_lives(3, true);
+fn a_session_opens_and_closes_while_the_pool_changes() {
+    check_sessions(3, true);
 }
 
 #[test]
-fn samples_are_added_up_while_a_core_counts() {
+fn totals_are_summed_while_a_core_records() {
     loom::model(|| {
         let samples = Arc::new(Samples::new(2));
         let mut sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190), Nanos::from_micros(140));
@@ -146,7 +146,7 @@ fn samples_are_added_up_while_a_core_counts() {
 }
 
 #[test]
-fn two_cores_never_take_the_same_last_place() {
+fn two_cores_never_take_the_same_last_slot() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
         assert_eq!(pool.set_slots(0, Some(1)), 0);
@@ -161,7 +161,7 @@ fn two_cores_never_take_the_same_last_place() {
 /// Takes the last slot by a check before a subtraction.
 #[test]
 #[should_panic(expected = "only one of the two")]
-fn canary_a_look_before_a_subtraction_is_seen() {
+fn canary_a_check_and_subtract_race_is_found() {
     loom::model(|| {
         let slots = Arc::new(AtomicI64::new(1));
         let other = Arc::clone(&slots);
@@ -177,7 +177,7 @@ fn canary_a_look_before_a_subtraction_is_seen() {
 }
 
 #[test]
-fn a_bound_that_is_lifted_meanwhile_stays_lifted() {
+fn a_bound_lifted_concurrently_stays_lifted() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
         assert_eq!(pool.set_slots(0, Some(0)), 0);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_soon_gone_shows_no_overload() {
+    fn a_short_lived_queue_is_no_overload() {
         let mut world = Fixture::new();
         for _ in 0..100 {
             assert_eq!(world.advance(100, 5_000, true), 100);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_all_at_once_is_worked_off() {
+    fn a_burst_that_drains_is_no_overload() {
         let mut world = Fixture::new();
         for _ in 0..20 {
             assert_eq!(world.flow(1, 50, (1_000, 0), true), 1);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_not_received_yet_are_worked_off_as_well() {
+    fn a_draining_packet_queue_is_no_overload() {
         let mut world = Fixture::new();
         for _ in 0..20 {
             // Each tick finds the oldest request younger by half of the elapsed time.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_gets_no_shorter_shows_an_overload() {
+    fn a_queue_that_does_not_shrink_is_an_overload() {
         for (delay_us, flow, is_occupied) in [(20, (10, 10), false), (0, (3, 3), true), (500, (20, 10), true)] {
             let mut world = Fixture::new();
             assert_eq!(world.flow(151, delay_us, flow, is_occupied), 150);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_grows_while_it_is_worked_off_shows_an_overload_soon() {
+    fn a_growing_queueing_delay_is_an_overload_soon() {
         for (per_tick_us, is_shown) in [(10, true), (1, true), (20, false), (0, false)] {
             let mut world = Fixture::new();
             let calm = (0..100).map(|tick| world.advance(1, 30 + per_tick_us * tick, true)).sum::<u32>();
@@ -283,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_nearly_always_there_shows_an_overload() {
+    fn a_nearly_permanent_queue_is_an_overload() {
         let mut world = Fixture::new();
         let calm = (0..100).map(|_| world.advance(50, 1_000, false) + world.advance(2, 0, false)).sum::<u32>();
         assert!((500..1_500).contains(&calm), "of 5,200: {calm}");
     }
 
     #[test]
-    fn what_is_found_after_a_sleep_is_new() {
+    fn a_queue_found_after_an_idle_interval_is_new() {
         let mut world = Fixture::new();
         for _ in 0..1_000 {
             world.now += Nanos::from_millis(10);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_lasts_until_cores_have_no_queue_for_a_good_part_of_the_time() {
+    fn an_overload_ends_when_cores_are_without_a_queue_most_of_the_time() {
         let mut world = Fixture::new();
         world.advance(160, 20, false);
         for _ in 0..200 {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_lasts_while_the_controller_keeps_requests_away() {
+    fn an_overload_lasts_while_credits_are_short() {
         let mut world = Fixture::new();
         world.advance(160, 20, false);
         for _ in 0..2_000 {

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn overcommit_is_the_open_share_and_at_least_one() {
+    fn overcommitment_is_the_available_share_per_session_and_at_least_one() {
         for (total, sessions, expected) in [(10, 100, 1), (100, 100, 1), (199, 100, 1), (200, 100, 2), (950, 100, 9)] {
             assert_eq!(pool(total, sessions).overcommit(), expected);
         }

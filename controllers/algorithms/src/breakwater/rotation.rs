@@ -79,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn a_credit_that_was_given_up_wakes_one() {
+    fn a_returned_credit_wakes_one_session() {
         let mut rotation = overdue();
         assert!(rotation.take_spare_credit() && !rotation.take_spare_credit());
     }
 
     #[test]
-    fn nobody_is_owed_what_nobody_waits_for() {
+    fn no_credit_is_spare_when_no_session_waits() {
         let mut rotation = overdue();
         rotation.update(true, Time(110));
         rotation.update(false, Time(120));

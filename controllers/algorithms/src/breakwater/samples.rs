@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_lies_is_believed_no_further_than_little_allows() {
+    fn a_forged_round_trip_is_bounded_by_littles_law() {
         let (samples, mut sampler) = sampler();
         for _ in 0..10 {
             sampler.record_departure(Method::DEFAULT, &departure(80_000_000, 20, CreditId(1)));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_and_impossible_grants_are_no_samples() {
+    fn rejections_and_impossible_credit_ids_are_not_sampled() {
         let (samples, mut sampler) = sampler();
         sampler.record_departure(
             Method::DEFAULT,
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_has_not_left_is_in_the_server() {
+    fn in_server_is_arrivals_minus_departures() {
         let (samples, mut sampler) = sampler();
         (0..7).for_each(|_| sampler.record_arrival(Method::DEFAULT));
         sampler.record_departure(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn late_is_what_no_network_can_bring_in_time() {
+    fn a_response_is_late_when_its_sojourn_exceeds_the_bound() {
         let (samples, mut sampler) = sampler();
         for sojourn_us in [20, 190, 191, 5_000] {
             sampler.record_departure(Method::DEFAULT, &departure(9_000, sojourn_us, CreditId::NONE));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_takes_no_place_and_leaves_once() {
+    fn a_rejected_request_takes_no_slot_and_is_counted_out_once() {
         let (samples, mut sampler) = sampler();
         let dropped = Departure { outcome: Outcome::Rejected, ..departure(90, 20, CreditId::NONE) };
         (0..3).for_each(|_| sampler.record_arrival(Method::DEFAULT));

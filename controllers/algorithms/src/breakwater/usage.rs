@@ -69,21 +69,21 @@ mod tests {
     }
 
     #[test]
-    fn it_needs_what_it_sent_in_a_round_trip() {
+    fn usage_is_the_requests_sent_within_one_round_trip() {
         assert_eq!(used(&[1_000, 1_010, 1_020, 1_030]), 4);
         assert_eq!(used(&[1_000, 1_010, 1_020, 1_100]), 3, "the one before counts");
         assert_eq!(used(&[1_000, 1_010, 1_020, 1_100, 1_200]), 0, "the one before that does not");
     }
 
     #[test]
-    fn one_at_a_time_needs_nothing_beyond_the_answers_credit() {
+    fn sequential_requests_need_no_extra_credit() {
         assert_eq!(used(&[]), 0);
         assert_eq!(used(&[50]), 0);
         assert_eq!(used(&[1_000, 1_150, 1_300]), 0);
     }
 
     #[test]
-    fn a_pause_is_forgotten() {
+    fn usage_restarts_after_a_pause() {
         assert_eq!(used(&[1_000, 1_001, 1_002, 9_000]), 0);
         let burst = [1_000, 1_001, 1_002];
         assert_eq!([1_099, 1_150, 1_200].map(|at| used_at(&burst, at)), [3, 3, 0]);

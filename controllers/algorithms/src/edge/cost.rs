@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_estimate_is_the_mean_and_follows_a_change() {
+    fn a_cost_estimate_converges_to_the_mean_and_follows_changes() {
         let estimate = CostEstimate::default();
         for sample in 0..31 {
             estimate.record(Nanos::from_micros(100 + sample % 3));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn no_delay_ends_in_admitting_everything() {
+    fn the_limit_is_lifted_after_an_interval_without_delay() {
         let mut law = law();
         for _ in 0..40 {
             let _ = law.update(&observed(16.0, 20, 2e-5, 4e-5));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_worked_off_is_no_overload() {
+    fn a_draining_queue_is_no_overload() {
         let mut law = law();
         // The delay is above the target for half of the time, at a demand that fits.
         for _ in 0..2_000 {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_stands_for_long_or_is_late_shows_an_overload() {
+    fn a_persistent_or_excessive_delay_is_an_overload() {
         let first = |delay: f64| {
             let mut law = law();
             (0..10_000).take_while(|_| law.update(&observed(delay, 20, 2e-5, 2.1e-5)).is_infinite()).count()
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_completions_are_no_capacity() {
+    fn too_few_completions_give_no_capacity_estimate() {
         let mut law = law();
         assert!((0..15).all(|_| law.update(&observed(16.0, 1, 1e-6, 4e-5)).is_infinite()));
     }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_share_each_and_the_rest_to_those_who_want_it() {
+    fn shares_are_max_min_fair() {
         assert_eq!(divided(&[1_280, 1_280], 1_280.0), [640.0, 640.0]);
         assert_eq!(divided(&[128, 1_280, 1_280], 1_408.0), [128.0, 640.0, 640.0]);
         assert_eq!(divided(&[128, 1_280], 1e9), [128.0, 1_280.0]);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_important_are_inside() {
+    fn the_level_admits_the_most_important_requests() {
         let mut rates = [0.0; LEVELS];
         (rates[0], rates[16], rates[127]) = (2.0, 4.0, 8.0);
         assert_eq!(level_of(&rates, 3.0), Level::new(16, 0.25));

@@ -40,25 +40,25 @@ impl StandingDelay {
 mod tests {
     use super::*;
 
-    fn stands(samples: impl Iterator<Item = (u64, u64)>) -> u64 {
+    fn standing_delay(samples: impl Iterator<Item = (u64, u64)>) -> u64 {
         let mut standing = StandingDelay::new(Nanos(100));
         samples.map(|(at, sample)| standing.record(Time(at), Nanos(sample)).0).last().unwrap()
     }
 
     #[test]
-    fn a_burst_that_is_worked_off_leaves_nothing_standing() {
-        assert_eq!(stands((0..100).map(|at| (at * 10, if at % 5 == 0 { 0 } else { 900 }))), 0);
+    fn a_draining_burst_has_no_standing_delay() {
+        assert_eq!(standing_delay((0..100).map(|at| (at * 10, if at % 5 == 0 { 0 } else { 900 }))), 0);
     }
 
     #[test]
-    fn what_never_falls_below_a_delay_stands_at_it() {
-        assert_eq!(stands((0..100).map(|at| (at * 10, 300 + at % 7))), 300);
+    fn the_standing_delay_is_the_minimum_of_the_interval() {
+        assert_eq!(standing_delay((0..100).map(|at| (at * 10, 300 + at % 7))), 300);
     }
 
     #[test]
-    fn one_look_at_an_empty_queue_is_forgotten_after_the_interval() {
+    fn one_sample_of_an_empty_queue_expires_after_the_interval() {
         let samples = |until: u64| (0..until).map(|at| (at * 10, if at == 20 { 0 } else { 500 }));
-        assert_eq!(stands(samples(23)), 0);
-        assert_eq!(stands(samples(35)), 500);
+        assert_eq!(standing_delay(samples(23)), 0);
+        assert_eq!(standing_delay(samples(35)), 500);
     }
 }

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_tenants_than_places_share() {
+    fn tenants_share_slots_when_the_table_is_full() {
         let table = TenantTable::new(8);
         for tenant in 0..10_000 {
             let _ = table.record(Tenant(tenant), Priority::new(5), Cost(1));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_keeps_its_place_until_it_gives_it_back() {
+    fn a_tenant_keeps_its_slot() {
         let table = TenantTable::new(64);
         let slot: *const TenantSlot = table.find(Tenant(7));
         for tenant in 100..1_000 {
@@ -221,7 +221,7 @@ mod model {
 
     /// Two cores record a new tenant at once: both count in one slot.
     #[test]
-    fn a_new_tenant_has_one_place() {
+    fn a_new_tenant_gets_one_slot_under_concurrent_records() {
         loom::model(|| {
             let table = Arc::new(TenantTable::with_slots(1, 1));
             let other = Arc::clone(&table);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn settles_with_a_short_queue_and_does_not_creep() {
+    fn the_limit_settles_with_a_short_queue_and_does_not_drift() {
         let (mut law, mut now) = (law(), Time::ZERO);
         run(&mut law, &mut now, 1_000, saturated(10.0));
         let after_100_ms = law.limit;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_a_service_that_has_become_slower() {
+    fn the_limit_is_kept_when_the_service_becomes_slower() {
         let (mut law, mut now) = (law(), Time::ZERO);
         run(&mut law, &mut now, 2_000, saturated(10.0));
         let fast = law.limit;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_short() {
+    fn probing_takes_less_than_half_a_percent_of_the_periods() {
         let (mut law, mut now) = (law(), Time::ZERO);
         run(&mut law, &mut now, 2_000, saturated(10.0));
         let mut probing = 0;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_server_is_never_squeezed() {
+    fn the_limit_of_an_idle_server_never_shrinks() {
         let (mut law, mut now) = (law(), Time::ZERO);
         for _ in 0..10_000 {
             now += Nanos::from_micros(100);

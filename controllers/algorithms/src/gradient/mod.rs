@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_gives_its_place_back_once() {
+    fn each_request_frees_its_slot_once() {
         let mut server = server(&[("min_limit", RawParam::Integer(2)), ("max_limit", RawParam::Integer(2))]);
         let mut session = Session::new(SessionSlot(0), CoreId(0));
         server.cores[0].open(&mut session, &Registration { now: Time::ZERO, demand: 0 });
@@ -282,23 +282,23 @@ mod tests {
     /// A session and its pending requests.
     struct Peer {
         session: Session,
-        tickets: Vec<PendingRequest>,
+        pending: Vec<PendingRequest>,
     }
 
     impl Peer {
         fn new() -> Self {
-            Peer { session: Session::new(SessionSlot(0), CoreId(0)), tickets: Vec::new() }
+            Peer { session: Session::new(SessionSlot(0), CoreId(0)), pending: Vec::new() }
         }
     }
 
     fn offer(server: &mut ServerHalves, peer: &mut Peer) -> Verdict {
         let (verdict, pending) = request(server, &mut peer.session);
-        peer.tickets.push(pending);
+        peer.pending.push(pending);
         verdict
     }
 
     fn answer(server: &mut ServerHalves, peer: &mut Peer, outcome: Outcome, sojourn_us: u64) {
-        let pending = peer.tickets.pop().expect("a request is unanswered");
+        let pending = peer.pending.pop().expect("a request is unanswered");
         reply(server, &mut peer.session, pending, outcome, sojourn_us);
     }
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_contradict_are_refused() {
+    fn rejects_a_maximum_limit_below_the_minimum() {
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
         let params = Params::read(ALGORITHM.params, &[("max_limit", RawParam::Integer(1))]).unwrap();
         assert!(halves(&params, &environment).is_err());

@@ -23,7 +23,7 @@ fn cores_together_never_admit_more_than_the_limit() {
 }
 
 #[test]
-fn no_place_leaks() {
+fn no_slot_leaks() {
     loom::model(|| {
         let in_flight = Arc::new(InFlight::new(1));
         let other = Arc::clone(&in_flight);
@@ -44,7 +44,7 @@ fn no_place_leaks() {
 }
 
 #[test]
-fn a_smaller_limit_holds_for_whoever_comes_after_it_is_seen() {
+fn a_lowered_limit_applies_to_later_requests() {
     loom::model(|| {
         let in_flight = Arc::new(InFlight::new(2));
         assert!(in_flight.try_enter());

@@ -148,7 +148,7 @@ impl Client {
 }
 
 #[test]
-fn nobody_keeps_the_last_credits_for_ever() {
+fn no_session_keeps_the_last_credits_for_ever() {
     for greedy in [4, 8, 9, 12, 16, 30] {
         let mut model = Model::new(greedy, 50);
         model.run(Nanos::from_secs(2));
@@ -161,12 +161,12 @@ fn nobody_keeps_the_last_credits_for_ever() {
 
 /// Three sessions at a pool that has shrunk from two credits to one: the first two have one each,
 /// the third waits.
-struct Three {
+struct ThreeSessions {
     halves: ServerHalves,
     sessions: Vec<Session>,
 }
 
-impl Three {
+impl ThreeSessions {
     fn new() -> Self {
         let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
         let params = breakwater.params(&[("initial_pool", RawParam::Integer(2))]).unwrap();
@@ -174,7 +174,7 @@ impl Three {
         let mut sessions: Vec<Session> = (0..3).map(|slot| Session::new(SessionSlot(slot), CoreId(0))).collect();
         let opened = Registration { now: Time::ZERO, demand: 9 };
         sessions.iter_mut().for_each(|session| halves.cores[0].open(session, &opened));
-        let mut three = Three { halves, sessions };
+        let mut three = ThreeSessions { halves, sessions };
         for (at, demand) in [(1, 0), (0, 9)] {
             let pending = three.request(at, demand);
             assert_eq!(three.reply(at, pending, Time::ZERO), 1);
@@ -202,8 +202,8 @@ impl Three {
 }
 
 #[test]
-fn a_session_with_a_request_under_way_hands_nothing_on() {
-    let mut three = Three::new();
+fn a_session_with_a_request_in_flight_keeps_its_credit() {
+    let mut three = ThreeSessions::new();
     // The client sent the second call before it received the message that took its credit back.
     let (first, second) = (three.request(0, 9), three.request(0, 9));
     let late = Time::ZERO + Nanos::from_millis(50);

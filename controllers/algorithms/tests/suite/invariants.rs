@@ -55,7 +55,7 @@ fn canary_sessions_are_woken_for_ever() {
 }
 
 #[test]
-fn canary_a_window_is_promised_but_not_counted() {
+fn canary_an_announced_window_is_not_counted() {
     check_defective(&canary::OVERSTATES_WINDOW, |violation| matches!(violation, Violation::WindowTooLarge { .. }));
 }
 
@@ -70,7 +70,7 @@ fn canary_a_client_locks_itself_out() {
 }
 
 #[test]
-fn canary_what_is_admitted_is_never_executed() {
+fn canary_admitted_requests_are_never_executed() {
     check_defective(&canary::REJECTS_AT_DEQUEUE, |violation| matches!(violation, Violation::LockedOut { .. }));
 }
 
@@ -88,7 +88,7 @@ fn check_broken_promise(breaks: fn(&mut Guarantees), expected: fn(&Violation) ->
 }
 
 #[test]
-fn canary_bounds_that_do_not_hold() {
+fn canary_violated_bounds_are_found() {
     check_broken_promise(|p| p.queue = 3, |violation| matches!(violation, Violation::Queue { .. }));
     check_broken_promise(|p| p.min_pool = 4, |violation| matches!(violation, Violation::Pool { .. }));
     check_broken_promise(|p| p.max_window = Some(2), |violation| matches!(violation, Violation::WindowTooLarge { .. }));

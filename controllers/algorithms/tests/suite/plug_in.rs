@@ -115,7 +115,7 @@ fn registry() -> Registry {
 }
 
 #[test]
-fn it_is_found_by_name_and_its_name_is_taken() {
+fn a_plugged_in_algorithm_is_registered_under_its_name() {
     let mut registry = registry();
     assert_eq!(registry.find("even-shares").expect("just added").summary, EVEN_SHARES.summary);
     assert_eq!(registry.add(EVEN_SHARES), Err(RegistryError::NameInUse("even-shares")));
@@ -125,7 +125,7 @@ fn it_is_found_by_name_and_its_name_is_taken() {
 }
 
 #[test]
-fn it_keeps_the_invariants() {
+fn a_plugged_in_algorithm_keeps_the_invariants() {
     let registry = registry();
     let case = Case::new(registry.find("even-shares").expect("just added"), &[("places", "6")], None);
     if let Err((_, report)) = run(&case, PlantDefect::None, seed(), sequences()) {
@@ -134,7 +134,7 @@ fn it_keeps_the_invariants() {
 }
 
 #[test]
-fn its_clients_follow_their_share() {
+fn clients_of_a_plugged_in_algorithm_follow_their_share() {
     let case = Case::new(&EVEN_SHARES, &[("places", "6")], None);
     let mut plant = Plant::new(&case.algorithm, &case.params, &case.environment, PlantDefect::None);
     let mut sent = |step: Step| {

@@ -207,7 +207,7 @@ const STEPS: &[Case] = &[
 ];
 
 #[test]
-fn the_update_step_is_the_published_one() {
+fn the_pool_update_is_the_published_one() {
     for case in STEPS {
         for is_published in [false, true] {
             let pairs = [
@@ -235,14 +235,14 @@ fn the_update_step_is_the_published_one() {
             // The published code shrinks in single precision, the extended version in double: they
             // may differ by a credit.
             let slack = if is_published { 0 } else { 1 };
-            let strays = pools.iter().zip(case.pools).any(|(ours, theirs)| ours.abs_diff(*theirs) > slack);
-            assert!(!strays, "{} sessions on {} cores: {pools:?}, {:?}", case.sessions, case.cores, case.pools);
+            let differs = pools.iter().zip(case.pools).any(|(ours, theirs)| ours.abs_diff(*theirs) > slack);
+            assert!(!differs, "{} sessions on {} cores: {pools:?}, {:?}", case.sessions, case.cores, case.pools);
         }
     }
 }
 
 #[test]
-fn every_addition_is_listed_and_no_other_controller_has_the_switch() {
+fn exactly_the_controllers_with_listed_additions_have_the_switch() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         let has_switch = algorithm.params.iter().any(|spec| spec.name == SWITCH);
         let listed = additions(algorithm.name);
@@ -260,7 +260,7 @@ fn a_stale_request_is_executed_as_published() {
 }
 
 #[test]
-fn a_silent_session_gets_no_credit_as_published() {
+fn as_published_an_idle_session_gets_no_credit() {
     for (is_published, is_woken) in [(false, true), (true, false)] {
         let mut server = server("breakwater", is_published, &[], &environment(2));
         let mut session = Session::new(SessionSlot(0), CoreId(0));
@@ -318,7 +318,7 @@ fn untried_sessions_are_trusted_under_overload_as_published() {
 }
 
 #[test]
-fn the_posters_pool_is_the_published_one_with_an_allocator() {
+fn as_published_the_pool_ignores_an_allocator() {
     let poster = Environment::new(32, us(30), us(310)).with_allocator();
     for (is_published, expected) in [(true, 150), (false, 992)] {
         let server = server("breakwater", is_published, &[], &poster);
@@ -360,7 +360,7 @@ fn dagor_as_published_drops_nothing_when_idle() {
 }
 
 #[test]
-fn a_published_client_of_dagor_neither_probes_nor_begins_with_everything() {
+fn dagor_as_published_clients_neither_probe_nor_start_open() {
     let algorithm = find("dagor");
     let params = algorithm.params(&[(SWITCH, RawParam::Switch(true))]).unwrap();
     let mut client: Client<u32> = algorithm.client(&params, &environment(1)).unwrap();

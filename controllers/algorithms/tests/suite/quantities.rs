@@ -34,7 +34,7 @@ fn specs() -> Vec<ParamSpec> {
     leeward_controllers::builtin().algorithms().flat_map(|algorithm| algorithm.params.iter().copied()).collect()
 }
 
-fn sane(parsed: Result<f64, UnitError>) -> bool {
+fn is_valid_quantity(parsed: Result<f64, UnitError>) -> bool {
     parsed.is_ok_and(|number| number.is_finite() && number >= 0.0)
 }
 
@@ -42,11 +42,11 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn no_text_makes_a_parser_panic(text in text()) {
+    fn parsers_survive_any_text(text in text()) {
         for parsed in [parse_number(&text), parse_scaled(&text), parse_ratio(&text)] {
             match parsed {
                 Err(error) => prop_assert!(error.written.chars().count() <= 40, "{error}"),
-                parsed => prop_assert!(sane(parsed)),
+                parsed => prop_assert!(is_valid_quantity(parsed)),
             }
         }
         if let Ok(span) = parse_duration(&text) {
@@ -55,7 +55,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_lies_within_what_is_declared(index in any::<prop::sample::Index>(), raw in raw()) {
+    fn parsed_values_lie_within_their_declared_range(index in any::<prop::sample::Index>(), raw in raw()) {
         let spec = *index.get(&specs());
         match Params::read(&[spec], &[(spec.name, raw)]) {
             Err(error) => prop_assert!(error.to_string().len() < 1_000, "{error}"),
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn no_name_makes_the_reader_panic(name in any::<String>(), raw in raw()) {
+    fn the_reader_survives_any_parameter_name(name in any::<String>(), raw in raw()) {
         let read = Params::read(&specs(), &[(&name, raw.clone()), (&name, raw)]);
         prop_assert!(read.is_err(), "unknown, or set twice");
     }
@@ -79,7 +79,7 @@ proptest! {
     /// Three decimals of the largest unit: the printed text reads as the same span to within half a
     /// thousandth.
     #[test]
-    fn spans_survive_printing(digits in any::<u64>(), shift in 5u32..64) {
+    fn durations_round_trip_through_text_within_rounding(digits in any::<u64>(), shift in 5u32..64) {
         let span = Nanos(digits >> shift);
         let read = parse_duration(&span.to_string()).unwrap();
         let unit = match span.0 { 0..1_000 => 1, 1_000..1_000_000 => 1_000, 1_000_000..1_000_000_000 => 1_000_000, _ => 1_000_000_000 };
@@ -89,7 +89,7 @@ proptest! {
 
     /// Spans that need no more than three decimals are exact at once.
     #[test]
-    fn round_spans_survive_exactly(thousandths in 0u64..1_000_000, unit in 0u32..3) {
+    fn round_durations_round_trip_through_text_exactly(thousandths in 0u64..1_000_000, unit in 0u32..3) {
         let span = Nanos(thousandths * 1_000u64.pow(unit));
         prop_assert_eq!(parse_duration(&span.to_string()), Ok(span));
     }

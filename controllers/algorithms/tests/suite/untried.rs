@@ -41,7 +41,7 @@ fn answer(core: &mut dyn Admission, session: &mut Session, verdict: Verdict, pen
 }
 
 #[test]
-fn a_crowd_of_untried_sessions_has_no_more_admitted_than_the_pool_has() {
+fn untried_sessions_have_at_most_the_pool_admitted_under_overload() {
     let mut core = core(OVERLOAD);
     let core = core.as_mut();
     let mut sessions: Vec<Session> = (0..100).map(|slot| open(core, slot)).collect();
@@ -64,7 +64,7 @@ fn a_crowd_of_untried_sessions_has_no_more_admitted_than_the_pool_has() {
 }
 
 #[test]
-fn a_crowd_is_trusted_by_a_server_without_overload() {
+fn untried_sessions_are_all_admitted_without_overload() {
     let mut core = core(Nanos(1_000));
     let core = core.as_mut();
     let mut sessions: Vec<Session> = (0..100).map(|slot| open(core, slot)).collect();
@@ -76,7 +76,7 @@ fn a_crowd_is_trusted_by_a_server_without_overload() {
 }
 
 #[test]
-fn trust_comes_back_after_overload() {
+fn untried_sessions_are_admitted_again_after_an_overload() {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
     let mut halves = breakwater.server(&breakwater.params(&[]).unwrap(), &environment).unwrap();
@@ -99,7 +99,7 @@ fn trust_comes_back_after_overload() {
 }
 
 #[test]
-fn a_credit_that_was_taken_back_on_its_way_covers_still() {
+fn a_request_is_covered_by_a_credit_revoked_while_in_flight() {
     let mut core = core(OVERLOAD);
     let core = core.as_mut();
     let mut sessions: Vec<Session> = (0..2).map(|slot| open(core, slot)).collect();
@@ -125,7 +125,7 @@ fn a_credit_that_was_taken_back_on_its_way_covers_still() {
 }
 
 #[test]
-fn a_session_per_core_is_trusted_whatever_the_pool_has() {
+fn one_untried_session_per_core_is_admitted_beyond_the_pool() {
     let mut core = core(OVERLOAD);
     let core = core.as_mut();
     let mut session = open(core, 0);

@@ -152,7 +152,7 @@ fn a_recording_replays() {
 }
 
 #[test]
-fn every_cut_is_noticed_and_what_precedes_it_is_read() {
+fn every_truncation_is_detected_and_the_entries_before_it_are_read() {
     let bytes = sound();
     let whole = read(bytes).0;
     let mut before = 0;
@@ -172,7 +172,7 @@ fn every_cut_is_noticed_and_what_precedes_it_is_read() {
 }
 
 #[test]
-fn what_is_no_recording_is_called_so() {
+fn invalid_recordings_are_reported() {
     let check = |bytes: &[u8], expected: &str| {
         let message = read(bytes).1.unwrap().to_string();
         assert!(message.contains(expected), "{message}");
@@ -191,7 +191,7 @@ fn what_is_no_recording_is_called_so() {
 }
 
 #[test]
-fn places_that_no_plant_has_are_refused() {
+fn impossible_slots_and_cores_are_rejected() {
     let check = |change: &dyn Fn(&mut leeward_recording::SessionEntry), expected: &str| {
         let mut entries = entries(sound());
         let Entry::Session(first) = &mut entries[0] else { panic!("an open comes first") };
@@ -220,7 +220,7 @@ impl Sink for LimitedSink {
 }
 
 #[test]
-fn a_full_sink_ends_the_recording_and_not_the_plant() {
+fn a_full_sink_ends_the_recording_but_not_the_controller() {
     for left in [0, 1, 2, 5] {
         let memory = MemorySink::new(1 << 24);
         let sink = LimitedSink { memory: memory.clone(), left };
@@ -311,9 +311,9 @@ impl ControlLoop for CallLog {
 #[test]
 fn every_method_is_forwarded_and_recorded() {
     let calls = Arc::new(Mutex::new(Vec::new()));
-    let witness = || Box::new(CallLog(Arc::clone(&calls)));
+    let call_log = || Box::new(CallLog(Arc::clone(&calls)));
     let memory = MemorySink::new(1 << 20);
-    let halves = ServerHalves { cores: vec![witness()], control: witness() };
+    let halves = ServerHalves { cores: vec![call_log()], control: call_log() };
     let (mut halves, recorder) = record(halves, &header("none"), Box::new(memory.clone()));
     let all = |halves: &mut ServerHalves| {
         let (core, control) = (halves.cores[0].as_mut(), halves.control.as_mut());
@@ -379,7 +379,7 @@ proptest! {
     })]
 
     #[test]
-    fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..2_000)) {
+    fn random_bytes_are_rejected(noise in prop::collection::vec(any::<u8>(), 0..2_000)) {
         prop_assert!(read(&noise).1.is_some());
         // The same bytes after a valid preamble.
         let (_, error) = read(&[&sound()[..10], &noise].concat());
@@ -389,7 +389,7 @@ proptest! {
     /// Any change of bytes is detected: checksums cover everything but the preamble, which is
     /// compared.
     #[test]
-    fn damage_is_noticed(place in any::<prop::sample::Index>(), with in 1u8..) {
+    fn a_changed_byte_is_detected(place in any::<prop::sample::Index>(), with in 1u8..) {
         let mut bytes = sound().to_vec();
         let place = place.index(bytes.len());
         bytes[place] ^= with;
@@ -398,7 +398,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_that_are_missing_are_noticed(from in any::<prop::sample::Index>(), length in 1usize..400) {
+    fn missing_parts_are_detected(from in any::<prop::sample::Index>(), length in 1usize..400) {
         let bytes = sound();
         let from = from.index(bytes.len());
         let rest = bytes.get(from + length..).unwrap_or_default();
@@ -409,7 +409,7 @@ proptest! {
     /// controller. A controller that panics on impossible sums (in this profile) is caught. The
     /// numbers are those of read entries, exchanged and changed.
     #[test]
-    fn forged_entries_are_harmless(
+    fn forged_entries_do_not_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<[u64; 4]>(), 0u8..8), 1..30),
         algorithm in 0usize..10,
     ) {
@@ -471,7 +471,7 @@ proptest! {
 /// The bytes of version 3. If they change, the version must change too, and old recordings must be
 /// rejected or remain readable.
 #[test]
-fn the_format_is_pinned() {
+fn the_bytes_of_format_version_3_are_unchanged() {
     let mut header = header("codel");
     header.version = "0.1.0".into();
     header.params = vec![("interval".into(), RawParam::Text("80000ns".into()))];
@@ -521,7 +521,7 @@ fn the_format_is_pinned() {
 }
 
 #[test]
-fn a_header_that_asks_for_too_much_is_refused() {
+fn oversized_header_values_are_rejected() {
     let mut many = header("none");
     many.environment = Environment::new(u32::MAX, Nanos(1), Nanos(1));
     let error = read(&Block::recording(&many, &[])).1.unwrap();

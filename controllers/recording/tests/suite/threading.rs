@@ -93,7 +93,7 @@ fn canary_a_changed_decision_is_seen() {
 }
 
 #[test]
-fn damaged_recordings_are_an_answer() {
+fn damaged_threading_recordings_do_not_panic() {
     let (bytes, _) = recorded("utune");
     // Damages single bytes of the recording; a reader rejects the block by its checksum.
     for at in (0..bytes.len()).step_by(bytes.len() / 400) {

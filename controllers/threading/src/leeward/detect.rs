@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_close_in_on_a_steady_load() {
+    fn the_bounds_narrow_under_a_steady_load() {
         let mut detector = Detector::new(1e-4);
         let stamp = |n: u64| Time(n * 1_000_000);
         let mut before = f64::INFINITY;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn another_load_ends_the_memory() {
+    fn a_change_of_load_resets_the_detector() {
         let mut detector = Detector::new(1e-4);
         let mut stamps = vec![Time(0)];
         let mut at = |detector: &mut Detector, gap: u64| {

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_differ_in_one_pool_by_two() {
+    fn neighbours_differ_in_one_pool_by_a_factor_of_two() {
         let check = |a: &str, b: &str, expected: bool| {
             let near = are_neighbours(a.parse().unwrap(), b.parse().unwrap());
             assert_eq!((near, are_neighbours(b.parse().unwrap(), a.parse().unwrap())), (expected, expected), "{a} {b}");

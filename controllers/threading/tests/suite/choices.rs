@@ -12,7 +12,7 @@ fn refuses(text: &str, part: &str) {
 }
 
 #[test]
-fn a_choice_is_a_policy_or_a_setup() {
+fn a_policy_choice_is_a_policy_or_a_setup() {
     for text in ["fm", "ipi", "tbd", "utune", "leeward", "oracle", "rotate", "static:SDB1-50", "static:CORE2"] {
         assert_eq!(text.parse::<PolicyChoice>().unwrap().to_string(), text);
     }
@@ -28,7 +28,7 @@ fn a_choice_is_a_policy_or_a_setup() {
 }
 
 #[test]
-fn missing_curves_are_an_error_that_says_how_to_get_them() {
+fn the_error_for_missing_curves_names_the_train_command() {
     let nothing = ThreadEnvironment::new(None, "SDB1-50".parse().unwrap(), 2);
     for spec in POLICIES {
         let built = spec.build(&spec.params(&[]).unwrap(), &nothing);

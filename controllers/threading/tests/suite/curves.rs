@@ -48,7 +48,7 @@ fn search(curves: &Curves, objective: Objective, margin: f64, load: f64) -> Opti
 
 proptest! {
     #[test]
-    fn the_envelope_is_the_search(curves in any_curves(), cpu in any::<bool>(), max_us in 10u64..2_000, loads in proptest::collection::vec(0.0..40_000.0, 40)) {
+    fn the_envelope_equals_an_exhaustive_search(curves in any_curves(), cpu in any::<bool>(), max_us in 10u64..2_000, loads in proptest::collection::vec(0.0..40_000.0, 40)) {
         let objective = if cpu { Objective::Cpu(TailPercentile::P99, Nanos::from_micros(max_us)) } else { Objective::Latency(TailPercentile::P99) };
         let envelope = Envelope::new(curves.clone(), objective, 0.9);
         let bends: Vec<f64> = envelope.intervals().map(|(from, _)| from.0).collect();
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_predicted_beyond_what_is_sustained(curve in any_curve(), load in prop_oneof![0.0..40_000.0, Just(f64::NAN), Just(f64::INFINITY), Just(-1.0)]) {
+    fn no_latency_is_predicted_beyond_the_sustained_load(curve in any_curve(), load in prop_oneof![0.0..40_000.0, Just(f64::NAN), Just(f64::INFINITY), Just(-1.0)]) {
         let (lowest, highest) = curve.points.iter().fold((f64::MAX, 0.0f64), |(a, b), point| (a.min(point.p99_us), b.max(point.p99_us)));
         match curve.latency(TailPercentile::P99, Rate(load)) {
             Some(latency) => {
@@ -81,7 +81,7 @@ proptest! {
 }
 
 #[test]
-fn the_shape_of_the_paper_is_found() {
+fn the_envelope_orders_the_setups_as_the_paper_does() {
     let sync = curves().with_fanout(leeward_threading::Fanout::Sync).unwrap();
     let envelope = Envelope::new(sync, Objective::Latency(TailPercentile::P99), 1.0);
     let order: Vec<String> = envelope.intervals().map(|(_, curve)| curve.setup.to_string()).collect();
@@ -98,7 +98,7 @@ fn refuses(spoil: impl FnOnce(&mut Curve), part: &str) {
 }
 
 #[test]
-fn curves_that_can_not_be_are_refused() {
+fn impossible_curves_are_rejected() {
     refuses(|curve| curve.points.truncate(1), "SDB1-50: loads: 1; accepted: from 2 to 64 knots");
     refuses(|curve| curve.points.swap(0, 1), "ascending loads");
     refuses(|curve| curve.points[1].load = f64::NAN, "`loads` can't be NaN");

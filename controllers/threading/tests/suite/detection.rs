@@ -88,7 +88,7 @@ fn lag(policy: &str, from: f64, to: f64) -> u64 {
 }
 
 #[test]
-fn leeward_changes_seldom_near_a_crossing() {
+fn leeward_rarely_switches_near_a_crossing() {
     for times in [0.8, 0.9, 1.0, 1.1, 1.25] {
         let counts = POLICIES.map(|policy| changes(policy, CROSSING * times));
         println!("changes per second at {times} x the crossing: {POLICIES:?} {counts:.2?}");
@@ -98,7 +98,7 @@ fn leeward_changes_seldom_near_a_crossing() {
 }
 
 #[test]
-fn a_step_is_seen_in_some_dozen_arrivals() {
+fn a_load_step_is_detected_within_80_arrivals() {
     for (from, to, max) in [(0.5, 2.0, 80), (0.9, 3.6, 40), (0.25, 4.5, 24)] {
         let lags = POLICIES.map(|policy| lag(policy, CROSSING * from, CROSSING * to));
         println!("arrivals until a step from {from} to {to} x the crossing is seen: {POLICIES:?} {lags:?}");

@@ -26,8 +26,8 @@ struct TrialCounts {
     trials: u64,
 }
 
-/// Serves this number of requests at 500 per second; `truth` gives the tail of a setup.
-fn serve(learn: &str, requests: u64, truth: impl Fn(ThreadingSetup) -> Nanos) -> TrialCounts {
+/// Serves this number of requests at 500 per second; `true_latency` gives the tail of a setup.
+fn serve(learn: &str, requests: u64, true_latency: impl Fn(ThreadingSetup) -> Nanos) -> TrialCounts {
     let choice: PolicyChoice = "leeward".parse().unwrap();
     let params = choice.policy.params(&[("learn", RawParam::Text(learn.into()))]).unwrap();
     let mut counts = TrialCounts {
@@ -40,7 +40,7 @@ fn serve(learn: &str, requests: u64, truth: impl Fn(ThreadingSetup) -> Nanos) ->
     for _ in 0..requests {
         counts.plant.steady(500.0, 1);
         let plant = &mut counts.plant;
-        let tail = truth(plant.signals.current);
+        let tail = true_latency(plant.signals.current);
         plant.signals.completions += 1;
         plant.signals.late += u64::from(tail > Nanos::from_millis(5));
         in_window += 1;
@@ -62,7 +62,7 @@ fn serve(learn: &str, requests: u64, truth: impl Fn(ThreadingSetup) -> Nanos) ->
     counts
 }
 
-fn truth(setup: ThreadingSetup) -> Nanos {
+fn true_latency(setup: ThreadingSetup) -> Nanos {
     Nanos::from_micros(match setup.to_string().as_str() {
         "SDB1-8" => 1_600,
         "SDB1-4" => 900,
@@ -71,19 +71,19 @@ fn truth(setup: ThreadingSetup) -> Nanos {
 }
 
 #[test]
-fn what_is_seen_corrects_the_curves() {
-    let off = serve("off", 50_000, truth);
+fn measured_latencies_correct_the_curves() {
+    let off = serve("off", 50_000, true_latency);
     assert_eq!((off.plant.signals.current.to_string().as_str(), off.trials), ("SDB1-8", 0));
     assert!(!off.plant.policy.gauges().stale);
-    let on = serve("on", 50_000, truth);
+    let on = serve("on", 50_000, true_latency);
     assert_eq!(on.plant.signals.current.to_string(), "SDB1-4");
     // Under the setup that matches its curve, the curves are no longer stale.
     assert!(!on.plant.policy.gauges().stale);
 }
 
 #[test]
-fn a_shadow_only_says_so() {
-    let shadow = serve("shadow", 50_000, truth);
+fn shadow_learning_only_reports_the_better_setup() {
+    let shadow = serve("shadow", 50_000, true_latency);
     assert_eq!((shadow.plant.signals.current.to_string().as_str(), shadow.trials), ("SDB1-8", 0));
     assert!(shadow.plant.policy.gauges().stale, "twice the latency for a hundred windows");
     assert_eq!(shadow.plant.policy.gauges().shadow, Some("SDB1-4".parse().unwrap()));
@@ -101,7 +101,7 @@ fn trials_take_one_request_in_a_hundred() {
 }
 
 #[test]
-fn a_trial_that_is_late_ends_at_once() {
+fn a_trial_with_late_responses_ends_at_once() {
     let bad = |setup: ThreadingSetup| {
         if setup.to_string() == "SDB1-4" { Nanos::from_millis(50) } else { Nanos::from_micros(800) }
     };

@@ -78,7 +78,7 @@ fn check_every(phases: &[Phase]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn every_policy_keeps_its_promises(phases in phases()) {
+    fn every_policy_keeps_the_policy_contract(phases in phases()) {
         check_every(&phases)?;
     }
 }
@@ -93,7 +93,7 @@ fn sustains(setup: ThreadingSetup) -> f64 {
 }
 
 #[test]
-fn an_hour_of_silence_then_a_crowd() {
+fn policies_step_down_when_idle_and_up_again_for_a_burst() {
     for (name, policy) in following() {
         let mut plant = Plant::new(policy);
         let lowest = plant.policy.initial();
@@ -117,7 +117,7 @@ fn an_hour_of_silence_then_a_crowd() {
 }
 
 #[test]
-fn a_clock_that_stands_still_changes_nothing() {
+fn a_stopped_clock_causes_no_switch() {
     for (name, policy) in following() {
         let mut plant = Plant::new(policy);
         // Far from every threshold, so that only the clock can cause a change.
@@ -153,7 +153,7 @@ fn equal_stamps_have_a_finite_rate() {
 }
 
 #[test]
-fn nothing_steps_down_under_pressure() {
+fn no_policy_steps_down_during_rejections_or_queueing() {
     for (name, policy) in following() {
         let mut plant = Plant::new(policy);
         plant.steady(13_000.0, 4_000);
@@ -196,7 +196,7 @@ fn locked_in(reports_demand: bool) -> ThreadingSetup {
 }
 
 #[test]
-fn offered_demand_leads_out_of_a_small_pool() {
+fn offered_demand_makes_a_policy_leave_a_small_pool() {
     assert!(sustains(locked_in(true)) >= 12_000.0);
 }
 
@@ -205,7 +205,7 @@ fn canary_admitted_demand_keeps_a_pool_small() {
     assert!(sustains(locked_in(false)) < 12_000.0, "a policy that is told what was admitted must stay stuck here");
 }
 
-fn caught(mistake: Defect) -> Vec<Violation> {
+fn violations_of(mistake: Defect) -> Vec<Violation> {
     let choice: PolicyChoice = "utune".parse().unwrap();
     let inner = choice.policy.build(&choice.policy.params(&[]).unwrap(), &environment()).unwrap();
     let mut plant = Plant::new(Box::new(DefectivePolicy { inner, defect: mistake, polls: 0 }));
@@ -223,9 +223,9 @@ fn caught(mistake: Defect) -> Vec<Violation> {
 }
 
 #[test]
-fn canaries_are_caught() {
+fn defective_policies_are_caught() {
     let has = |defect, expected: fn(&Violation) -> bool| {
-        let violations = caught(defect);
+        let violations = violations_of(defect);
         assert!(violations.iter().any(expected), "{defect:?}: {violations:?}");
     };
     has(Defect::UnknownSetup, |violation| matches!(violation, Violation::Outside(_)));

@@ -32,7 +32,7 @@ fn refuses(text: &str, part: &str) {
 }
 
 #[test]
-fn reads_what_the_paper_writes() {
+fn parses_the_papers_notation() {
     for text in [
         "SIB1", "SIP1", "SDB1-50", "SDP1-20", "AIP1-0-1", "AIB2-0-2", "ADB1-4-4", "ADP1-4-1", "SIP8@4us", "CORE2",
         "CORE1024",
@@ -44,7 +44,7 @@ fn reads_what_the_paper_writes() {
 }
 
 #[test]
-fn errors_say_what_is_accepted() {
+fn errors_name_the_accepted_values() {
     refuses("SIX1", "`B` or `P`");
     refuses("", "`S` or `A`");
     refuses("sip1", "`S` or `A`");
@@ -77,13 +77,13 @@ fn errors_say_what_is_accepted() {
 
 proptest! {
     #[test]
-    fn text_and_setup_are_one(setup in any_setup()) {
+    fn setups_round_trip_through_text(setup in any_setup()) {
         prop_assert_eq!(setup.to_string().parse(), Ok(setup));
         prop_assert_eq!(setup.validate(), Ok(setup));
     }
 
     #[test]
-    fn what_is_read_is_written_the_same(text in "(S|A|C|X)(I|D|O)(B|P|R)[0-9]{1,4}(-[0-9]{1,4}){0,3}(@[0-9.]{1,3}(us|ns|ms)?)?") {
+    fn parsed_setups_print_as_written(text in "(S|A|C|X)(I|D|O)(B|P|R)[0-9]{1,4}(-[0-9]{1,4}){0,3}(@[0-9.]{1,3}(us|ns|ms)?)?") {
         if let Ok(threading) = text.parse::<ThreadingSetup>() {
             // `@0.5us` is `@500ns`: a duration has several texts, the pools have one.
             let again = threading.to_string();
@@ -93,12 +93,12 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_an_answer(text in any::<String>()) {
+    fn parsing_any_text_does_not_panic(text in any::<String>()) {
         let _ = text.parse::<ThreadingSetup>();
     }
 
     #[test]
-    fn every_setup_receives_executes_and_ends_what_is_owed(setup in any_setup(), async_calls in 0..3u32) {
+    fn every_setup_has_roles_for_receiving_executing_and_leftover_work(setup in any_setup(), async_calls in 0..3u32) {
         let all: Vec<Role> = roles(&setup, LeftoverWork { async_calls }).collect();
         let with = |roles| all.iter().filter(|role| role.tasks.contains(roles)).count();
         prop_assert_eq!(with(Tasks::RECEIVE), usize::from(setup.network));

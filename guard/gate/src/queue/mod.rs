@@ -183,7 +183,7 @@ mod model {
 
     /// Two requests for one slot: the second begins after the first, whenever it polls.
     #[test]
-    fn a_slot_is_passed_on() {
+    fn a_slot_passes_to_the_next_request() {
         check(|| {
             let queue = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
             let first = queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
@@ -196,7 +196,7 @@ mod model {
 
     /// A called request that is dropped passes the slot to the next request.
     #[test]
-    fn who_goes_away_keeps_nobody_waiting() {
+    fn a_dropped_request_passes_its_slot_on() {
         check(|| {
             let queue = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
             let mut first = queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");
@@ -214,7 +214,7 @@ mod model {
     /// Canary: the model finds a request that keeps its slot.
     #[test]
     #[should_panic(expected = "deadlock")]
-    fn canary_a_seat_that_is_forgotten_is_found() {
+    fn canary_a_leaked_slot_is_found() {
         check(|| {
             let queue = Arc::new(WaitQueue(Mutex::new(QueueState::new(1, 8))));
             let mut first = queue.enqueue(Time(0), 3, FOREVER, 0).expect("there are places");

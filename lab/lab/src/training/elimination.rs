@@ -301,7 +301,7 @@ impl Elimination<'_> {
             states.into_iter().partition(|state| state.points.len() >= 2);
         if enough.is_empty() {
             let (loads, all) = self.loads;
-            let end = if cut_short { "the budget was over" } else { "that was all" };
+            let end = if cut_short { "the budget was used up" } else { "the training ended" };
             let (late, measured) = (self.late_measurements, self.measurements);
             let why = match late {
                 0 => String::new(),

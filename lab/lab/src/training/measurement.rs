@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_close_in_with_samples() {
+    fn the_bounds_narrow_with_more_samples() {
         let mut before = Nanos::MAX;
         for count in [500, 2_000, 20_000, 2_000_000] {
             let (low, high) = sample(count).bounds(TailPercentile::P99);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handful_has_bounds() {
+    fn a_few_samples_have_bounds() {
         for count in [0, 1, 5, 99] {
             let (low, high) = sample(count).bounds(TailPercentile::P999);
             assert!(low <= high && high <= Nanos::from_micros(500), "{count}: {low} {high}");

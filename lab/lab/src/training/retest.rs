@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advice_that_no_longer_holds_is_seen() {
+    fn a_retest_detects_outdated_advice() {
         let curves = Curves::new(vec![curve("SIP1", 100.0), curve("SDB1-4", 150.0)]).unwrap();
         let (slo, tail) = (Nanos::from_millis(1), TailPercentile::P99);
         let advice = advise(&curves, &AdviceQuery { slo, tail, min_load: Rate(10.0), max_load: Rate(90.0) });

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_draw_is_accepted_and_all_knobs_move() {
+    fn every_sample_is_in_range_and_all_parameters_vary() {
         let registry = leeward_controllers::builtin();
         for algorithm in
             registry.algorithms().filter(|algorithm| algorithm.params.iter().any(|spec| !spec.tuning_values.is_empty()))

@@ -56,7 +56,7 @@ impl MeasuredThreadCosts {
         let cpus = (placement.server.first().copied().unwrap_or(0), placement.load);
         let (mut warnings_text, mut notes) = (Vec::new(), Vec::new());
         if cpus.0 == cpus.1 {
-            warnings_text.push("there is one CPU: nothing that needs another could be measured".into());
+            warnings_text.push("there is only one CPU, so costs that need a second one were not measured".into());
         }
         step("wake-ups");
         let wakes = wakeups::measure_wakeups(&clock, cpus, stop);
@@ -66,7 +66,7 @@ impl MeasuredThreadCosts {
         step("polls");
         let poll_times = memory::poll_costs(&clock, cpus.0)?;
         notes.push(format!(
-            "a look at 1, 64 and 1,000 sockets takes {}, {} and {}",
+            "polling 1, 64 and 1,000 sockets takes {}, {} and {}",
             poll_times[0], poll_times[1], poll_times[2]
         ));
         step("memory");

@@ -93,8 +93,7 @@ impl WakeupSamples {
 
     pub(super) fn warning(&self) -> Option<String> {
         let has_moved = self.half_medians.iter().any(|[first, second]| has_drifted(*first, *second));
-        has_moved
-            .then(|| "wake-ups took another time in the second half than in the first: the machine is not quiet".into())
+        has_moved.then(|| "wake-up times differ between the first and the second half: the machine is not quiet".into())
     }
 }
 

@@ -24,7 +24,7 @@ fn config(rate: f64) -> SimConfig {
 }
 
 #[test]
-fn who_waits_without_a_core_leaves_it_to_others() {
+fn a_wait_without_a_core_leaves_it_to_other_requests() {
     let plain = run(&config(10_000.0), "none");
     let waiting = run(&SimConfig { application: disk(), ..config(10_000.0) }, "none");
     let costs = 1.765 / 100.0;
@@ -34,7 +34,7 @@ fn who_waits_without_a_core_leaves_it_to_others() {
 }
 
 #[test]
-fn a_slow_time_is_slow_while_it_lasts() {
+fn a_slow_period_slows_service_only_while_it_lasts() {
     let slow = |from: u64, until: u64| SlowPeriod {
         start: Nanos::from_millis(from),
         end: Nanos::from_millis(until),
@@ -52,7 +52,7 @@ fn a_slow_time_is_slow_while_it_lasts() {
 }
 
 #[test]
-fn what_pauses_and_a_quota_take_nobody_serves() {
+fn pauses_and_cpu_quotas_reduce_the_capacity() {
     let served = |pauses, quota| {
         let mut config = config(500_000.0);
         (config.server.pauses, config.server.quota) = (pauses, quota);
@@ -71,7 +71,7 @@ fn what_pauses_and_a_quota_take_nobody_serves() {
 /// Half of the requests wait for the disk, which can serve less than a third of them; the others
 /// need only a core.
 #[test]
-fn who_waits_for_nothing_does_not_pay_for_those_who_do() {
+fn requests_without_waits_are_not_limited_by_a_saturated_disk() {
     let served = |methods| {
         let free = Path { share: 0.5, steps: vec![Step::Work(1.0)] };
         let paths = vec![Path { share: 0.5, ..disk().paths[0].clone() }, free];
@@ -90,7 +90,7 @@ fn who_waits_for_nothing_does_not_pay_for_those_who_do() {
 /// An unreachable objective: below the service time on cores, the disk's time, or the round trip.
 /// `auto` still serves as many requests as the bottleneck can, late, for the whole run.
 #[test]
-fn an_objective_that_nobody_can_keep_locks_nobody_out() {
+fn an_unreachable_objective_causes_no_lock_out() {
     let cores = |rate| SimConfig { application: Application::default(), ..config(rate) };
     let waits = |rate| SimConfig { application: disk(), ..config(rate) };
     let constant = |config: SimConfig, slo: u64| {
@@ -121,7 +121,7 @@ fn an_objective_that_nobody_can_keep_locks_nobody_out() {
 /// Random steps with waits and locks, under every controller: the audit checks every lock and
 /// session.
 #[test]
-fn random_paths_keep_their_books() {
+fn random_paths_pass_the_conservation_check() {
     let registry = leeward_controllers::builtin();
     let names: Vec<&str> = registry.names().collect();
     for seed in 0..60u64 {

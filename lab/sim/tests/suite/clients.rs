@@ -21,7 +21,7 @@ fn run(controller: &str, load: f64, clients: ClientModel) -> RunOutcome {
 }
 
 #[test]
-fn nobody_gets_an_answer_after_giving_up() {
+fn no_client_gets_a_response_after_its_timeout() {
     let timeout = Nanos::from_micros(300);
     for algorithm in leeward_controllers::builtin().algorithms() {
         let report = run(algorithm.name, 2.0, ClientModel { timeout: Some(timeout), ..ClientModel::default() });

@@ -55,7 +55,7 @@ fn a_closed_loop_is_the_machine_repair_model() {
 
 /// A rejection ends a request like a response does: its client continues.
 #[test]
-fn clients_go_on_after_drops_and_expiries() {
+fn clients_continue_after_rejections_and_expiries() {
     let config =
         SimConfig { duration: Nanos::from_millis(250), ..closed(1_000, 2.0, Costs::default(), Nanos::from_micros(10)) };
     for controller in ["breakwater", "dagor", "seda", "codel"] {

@@ -53,7 +53,7 @@ fn count_ticks(demand: f64, control: ControlTiming) -> u64 {
 }
 
 #[test]
-fn turns_come_late_when_requests_wait_for_cores() {
+fn control_ticks_are_late_when_requests_wait_for_cores() {
     assert!(count_ticks(2.0, ControlTiming::Ideal) >= 1_990);
     let late = count_ticks(2.0, ControlTiming::Queued);
     assert!(late < 1_000, "{late} of 2,000");

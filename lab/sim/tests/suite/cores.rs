@@ -14,7 +14,7 @@ const SCENARIOS: u64 = 80;
 
 /// The swarm's scenarios, each with an allocator and a balancing policy.
 #[test]
-fn random_scenarios_keep_their_books() {
+fn random_scenarios_pass_the_conservation_check() {
     let registry = leeward_controllers::builtin();
     let balancings: Vec<&str> = NAMES.split(", ").collect();
     for seed in 1..=SCENARIOS {
@@ -79,7 +79,7 @@ fn run_with(scheduling: Scheduling, aqm: Aqm, controller: &str, load: f64) -> Re
 
 /// A core that is granted, finds nothing and parks, all at one instant, would be granted endlessly.
 #[test]
-fn a_run_that_never_moves_on_is_refused_with_the_instant_and_the_policy() {
+fn a_stuck_run_is_reported_with_its_time_and_policy() {
     let policy = registry::find("per-request").unwrap();
     let params = policy.params(&[("search", RawParam::Text("0ns".into()))]).unwrap();
     let scheduling = Scheduling { params, allocation_delay: Nanos::ZERO, ..Scheduling::new("per-request") };
@@ -93,7 +93,7 @@ fn a_run_that_never_moves_on_is_refused_with_the_instant_and_the_policy() {
 /// The poster's simulator has other rules; with each of them the accounting holds and the load is
 /// served.
 #[test]
-fn each_rule_of_the_posters_simulator_keeps_the_books() {
+fn each_rule_of_the_posters_simulator_passes_the_conservation_check() {
     let ours = |allocator: &str| Scheduling::new(allocator);
     for allocator in ["delay", "delay-range", "buffer", "utilization"] {
         let rules = [
@@ -135,7 +135,7 @@ fn a_server_may_begin_with_all_its_cores() {
 /// `utilization` revokes a core whenever the cores are not busy enough; with `idle` it never
 /// revokes a busy one.
 #[test]
-fn busy_cores_are_spared_where_that_is_asked_for() {
+fn busy_cores_are_not_revoked_under_the_idle_policy() {
     let held = |revoke| {
         let scheduling = Scheduling { revoke, ..Scheduling::new("delay-range") };
         let report = run_with(scheduling, Aqm::Head, "none", 0.6).unwrap();
@@ -148,7 +148,7 @@ fn busy_cores_are_spared_where_that_is_asked_for() {
 /// A request rejected on arrival is never received: under overload its rejection costs less and
 /// leaves earlier.
 #[test]
-fn a_decision_on_arrival_spares_the_receiving_of_what_is_rejected() {
+fn rejecting_on_arrival_saves_the_cost_of_receiving() {
     let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 3.0);
     config = SimConfig { warmup: Nanos::from_millis(5), duration: Nanos::from_millis(25), audit: true, ..config };
     let codel = leeward_controllers::builtin().find("codel").unwrap().clone();
@@ -165,7 +165,7 @@ fn a_decision_on_arrival_spares_the_receiving_of_what_is_rejected() {
 }
 
 #[test]
-fn every_pair_serves_half_the_load_and_gives_cores_back() {
+fn every_allocator_and_balancing_serves_half_load_and_releases_cores() {
     for policy in POLICIES {
         for balancing in NAMES.split(", ") {
             let name = format!("{} {balancing}", policy.name);
@@ -186,7 +186,7 @@ fn every_pair_serves_half_the_load_and_gives_cores_back() {
 
 /// With an oracle and instant grants a server holds as many cores as it has requests, up to all.
 #[test]
-fn ideal_holds_what_works() {
+fn the_ideal_allocator_holds_exactly_the_busy_cores() {
     let report = run("ideal", "oracle", 0.5);
     let cores = report.cores.unwrap();
     let busy = report.cpu_utilization * 8.0;

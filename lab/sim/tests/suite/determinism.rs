@@ -26,7 +26,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn every_controller_meets_the_same_requests() {
+fn every_controller_is_offered_the_same_requests() {
     let offered = run("none", 5).totals.offered;
     for algorithm in leeward_controllers::builtin().algorithms() {
         assert_eq!(run(algorithm.name, 5).totals.offered, offered, "{}", algorithm.name);
@@ -89,8 +89,8 @@ fn impossible_configurations_are_refused() {
     let endless_batch =
         SimConfig { server: leeward_sim::config::ServerModel { batch: u32::MAX, ..good.server.clone() }, ..good };
     let no_samples = SimConfig::testbed(ServiceTime::Empirical(Vec::new().into()), 0.5);
-    let wild = SimConfig::testbed(ServiceTime::Lognormal { mean: Nanos(1_000), sigma: f64::INFINITY }, 0.5);
-    for config in [no_clients, no_cores, only_warmup, nan, tiny_windows, endless_batch, no_samples, wild] {
+    let infinite_sigma = SimConfig::testbed(ServiceTime::Lognormal { mean: Nanos(1_000), sigma: f64::INFINITY }, 0.5);
+    for config in [no_clients, no_cores, only_warmup, nan, tiny_windows, endless_batch, no_samples, infinite_sigma] {
         let refused = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap());
         assert!(matches!(refused, Err(SimError::Config(_))), "{config:?}");
     }

@@ -62,7 +62,7 @@ fn a_fan_out_waits_for_the_slowest() {
 }
 
 #[test]
-fn random_graphs_keep_their_books_under_every_controller() {
+fn random_graphs_pass_the_conservation_check_under_every_controller() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         for seed in 0..12 {
             let report = run(&draw(seed), algorithm.name, &[]);
@@ -90,7 +90,7 @@ fn narrow(passing: CallPolicy, seed: u64) -> RunOutcome {
 }
 
 #[test]
-fn reservations_spare_the_work_that_would_be_lost() {
+fn reservations_reduce_wasted_upstream_work() {
     let ours =
         CallPolicy { start: StartCondition::Reserved, downstream: DownstreamReports::On, ..CallPolicy::default() };
     let reserved = narrow(ours, 1);
@@ -128,7 +128,7 @@ fn impossible_graphs_are_refused() {
     let mut coreless = services();
     coreless[1].cores = 0;
     assert!(refused(graph(coreless, vec![call(0, 1)])).contains("1 to 128 cores"));
-    let mut twins = services();
-    twins[1].name = "a".into();
-    assert!(refused(graph(twins, vec![call(0, 1)])).contains("two services are called `a`"));
+    let mut duplicates = services();
+    duplicates[1].name = "a".into();
+    assert!(refused(graph(duplicates, vec![call(0, 1)])).contains("two services are called `a`"));
 }

@@ -59,7 +59,7 @@ const CASES: [(&str, &[(&str, &str)]); 4] =
     [("auto", &[]), ("auto", &[("credits", "off")]), ("breakwater", &[]), ("breakwater", &[("credits", "off")])];
 
 #[test]
-fn nobody_is_refused_at_a_fifth_of_the_capacity_and_below() {
+fn nothing_is_rejected_up_to_a_fifth_of_the_capacity() {
     for (rate, requests) in [(100.0, 5_000.0), (1_000.0, 20_000.0), (10_000.0, 40_000.0)] {
         let config = server(10, |_| rate, requests);
         for (name, set) in CASES {
@@ -70,7 +70,7 @@ fn nobody_is_refused_at_a_fifth_of_the_capacity_and_below() {
 }
 
 #[test]
-fn at_half_load_next_to_nobody_is_refused_and_hardly_anybody_is_later_than_without_control() {
+fn at_half_load_almost_nothing_is_rejected_and_the_tail_latency_stays_low() {
     let config = server(1_000, |capacity| 0.5 * capacity.0, 80_000.0);
     let without = run(&config, "none", &[]).latency.p99;
     for (name, set) in CASES {
@@ -87,7 +87,7 @@ fn at_half_load_next_to_nobody_is_refused_and_hardly_anybody_is_later_than_witho
 /// A shared machine takes the core away for half a millisecond now and then, and rarely for some
 /// milliseconds. The backlog is then worked off.
 #[test]
-fn at_half_load_of_a_shared_machine_next_to_nobody_is_refused() {
+fn at_half_load_of_a_shared_machine_almost_nothing_is_rejected() {
     let mut config = server(1_000, |capacity| 0.5 * capacity.0, 80_000.0);
     config.server.stalls = Some(Stalls { mean_interval: Nanos::from_millis(20), mean_length: Nanos::from_micros(500) });
     let without = run(&config, "none", &[]).latency.p99;

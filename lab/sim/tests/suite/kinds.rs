@@ -15,7 +15,7 @@ fn config(demand: f64, kinds: Vec<RequestKind>) -> SimConfig {
 }
 
 #[test]
-fn names_alone_change_nothing() {
+fn kinds_that_differ_only_in_name_change_nothing() {
     // With kinds, `edge` gets the objective of each request.
     for algorithm in ["none", "breakwater", "dagor", "codel"] {
         let plain = run(&config(1.3, Vec::new()), algorithm);
@@ -55,13 +55,13 @@ fn tenants_classes_and_costs_reach_the_controller() {
     assert!(refused(&outcome, 0) < 0.05 && refused(&outcome, 1) > 0.5, "{:?}", outcome.kinds);
     // Equal request rates of two tenants, one at four times the cost: fewer of its requests are
     // admitted.
-    let dear = RequestKind { cost: Cost(4), ..tenant("dear", 0.5, 1) };
-    let outcome = run(&config(2.0, vec![dear, tenant("cheap", 0.5, 2)]), "edge");
+    let expensive = RequestKind { cost: Cost(4), ..tenant("dear", 0.5, 1) };
+    let outcome = run(&config(2.0, vec![expensive, tenant("cheap", 0.5, 2)]), "edge");
     assert!(refused(&outcome, 0) > refused(&outcome, 1) + 0.2, "{:?}", outcome.kinds);
 }
 
 #[test]
-fn kinds_keep_their_books_on_several_servers() {
+fn kinds_pass_the_conservation_check_on_several_servers() {
     let replicas = Replicas { servers: 2, first: FirstServer::InTurn, credit_timeout: None };
     let kinds = vec![
         RequestKind { class: Some(1), ..RequestKind::new("a", 0.3) },

@@ -52,7 +52,7 @@ fn kept_share(report: &RunOutcome) -> f64 {
 }
 
 #[test]
-fn a_policy_that_hears_of_what_is_held_back_does_not_stay_small() {
+fn a_policy_that_knows_the_offered_demand_leaves_a_small_pool() {
     // The curves promise that one thread suffices for 5,400 requests per second, and admission lets
     // no more arrive.
     let kept = kept_share(&run(&config_with_wrong_curves("leeward", &[]), "breakwater"));
@@ -60,7 +60,7 @@ fn a_policy_that_hears_of_what_is_held_back_does_not_stay_small() {
 }
 
 #[test]
-fn a_policy_that_is_told_what_is_admitted_stays_small() {
+fn canary_a_policy_that_knows_only_admitted_demand_keeps_a_small_pool() {
     // The canary: if this policy recovered by itself, the test above would prove nothing.
     let kept =
         kept_share(&run(&config_with_wrong_curves("utune", &[("hold", RawParam::Text("off".into()))]), "breakwater"));
@@ -68,7 +68,7 @@ fn a_policy_that_is_told_what_is_admitted_stays_small() {
 }
 
 #[test]
-fn every_controller_stands_before_every_tier() {
+fn every_controller_works_with_every_tier() {
     let registry = leeward_controllers::builtin();
     for (seed, algorithm) in (1..).zip(registry.algorithms()) {
         for seed in [seed, seed + 100, seed + 200] {

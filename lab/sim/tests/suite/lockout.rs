@@ -13,7 +13,7 @@ const AWARE: (&str, &str) = ("breakwater aware", "on");
 const SCENARIOS: u64 = 24;
 
 #[test]
-fn with_the_allocator_aware_pool_there_is_no_lock_out() {
+fn the_allocator_aware_pool_causes_no_lock_out() {
     for drawn in (1..=SCENARIOS).map(draw) {
         for allocator in lockout::allocators() {
             let report = run(&drawn, AWARE, allocator);
@@ -85,7 +85,7 @@ fn a_backlog_is_not_hidden_from_a_delay_threshold() {
 /// yet. An AQM without a second chance for the allocator before the backlog is gone got stuck there
 /// (seed 1040, 8 cores).
 #[test]
-fn a_backlog_at_the_very_threshold_gets_a_second_chance() {
+fn a_backlog_exactly_at_the_threshold_gets_a_second_chance() {
     check("at the threshold", &draw(1040), POSTER, "delay");
 }
 
@@ -125,7 +125,7 @@ fn a_server_recovers_from_parked_cores() {
 /// An allocator that never grants the available cores (4 of 32) does not make the queue grow: the
 /// delay exceeds AQM's threshold of 10 us for at most two round trips.
 #[test]
-fn cores_that_never_come_are_not_waited_for() {
+fn the_queue_does_not_grow_for_cores_that_are_never_granted() {
     let drawn = RandomScenario { loads: vec![0.1, 1.2], ..draw(78) };
     let limited = run_with(&drawn, AWARE, "static", &[("cores", RawParam::Integer(4))]);
     let (threshold, objective) = (drawn.target * 2, (Nanos(1_000) + drawn.rtt) * 10);

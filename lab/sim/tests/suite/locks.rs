@@ -53,7 +53,7 @@ fn a_plain_lock_is_always_waited_for() {
 }
 
 #[test]
-fn who_only_tries_never_waits() {
+fn try_acquire_never_waits() {
     for kind in KINDS {
         let report = run(&config(150e3, kind, LockPolicy::Try));
         for lock in &report.locks {
@@ -68,7 +68,7 @@ fn who_only_tries_never_waits() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_time_out() {
+fn no_request_waits_longer_than_the_lock_timeout() {
     for kind in KINDS {
         let after = Nanos::from_micros(70);
         let report = run(&config(300e3, kind, LockPolicy::Timed { timeout: after }));
@@ -105,7 +105,7 @@ fn a_budget_keeps_latency_near_it() {
 }
 
 #[test]
-fn every_controller_meets_the_same_paths() {
+fn every_controller_is_offered_the_same_paths() {
     // At a load at which no controller acts, all of them take each lock equally often.
     let config = config(20e3, LockKind::Mutex, LockPolicy::Plain);
     let taken = |name: &str| {
@@ -149,7 +149,7 @@ impl ControlLoop for DropRecorder {
 }
 
 #[test]
-fn controllers_are_told_of_refusals() {
+fn controllers_receive_lock_rejections() {
     let (drops, lock_drops) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let wrap = |halves: ServerHalves| {

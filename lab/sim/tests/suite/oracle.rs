@@ -24,14 +24,14 @@ fn run(controller: &str, application: Application, rate: f64) -> RunOutcome {
 }
 
 #[test]
-fn nearly_all_that_it_admits_is_in_time_and_nobody_serves_more() {
-    let grounds = [
+fn the_oracle_is_in_time_and_an_upper_bound_of_goodput() {
+    let cases = [
         (Application::default(), 400_000.0),
         (Application::default(), 1_700_000.0),
         (Application::two_locks(0.2), 400_000.0),
         (Application::one_lock(0.2, 0.7), 1_000_000.0),
     ];
-    for (application, rate) in grounds {
+    for (application, rate) in cases {
         let bound = run("oracle", application.clone(), rate);
         assert_eq!(bound.counts.dropped, 0, "it refuses at the client");
         let late = 1.0 - bound.counts.good as f64 / bound.counts.completed as f64;
@@ -55,7 +55,7 @@ fn with_plain_locks_auto_serves_nearly_what_the_lock_allows() {
 }
 
 #[test]
-fn what_ends_at_its_client_after_all_is_under_way_no_longer() {
+fn the_oracle_does_not_count_requests_that_end_at_their_client() {
     // A client sends one request per millisecond and queues up to sixteen more: most admitted
     // requests never leave.
     let service = ServiceTime::Constant(Nanos::from_micros(10));
@@ -69,7 +69,7 @@ fn what_ends_at_its_client_after_all_is_under_way_no_longer() {
 }
 
 #[test]
-fn it_is_refused_where_it_knows_nothing() {
+fn the_oracle_is_rejected_for_unsupported_models() {
     let service = ServiceTime::Constant(Nanos::from_micros(10));
     let graph = Graph { services: Vec::new(), calls: Vec::new(), policy: CallPolicy::default() };
     let config = SimConfig { graph: Some(Arc::new(graph)), ..SimConfig::testbed(service, 1.0) };

@@ -24,7 +24,7 @@ fn recovers_within(name: &str) -> Nanos {
 /// Twice the capacity for half a second, then half of it: after a short time, and until the end,
 /// all load must be served.
 #[test]
-fn every_controller_comes_back_after_overload() {
+fn every_controller_recovers_after_overload() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         let testbed = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
         let capacity = testbed.workload.demand[0].rate.0;

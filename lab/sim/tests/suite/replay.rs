@@ -66,7 +66,7 @@ fn difference(header: &Header, entries: &[Entry]) -> Option<Difference> {
 }
 
 #[test]
-fn every_controller_decides_as_it_did() {
+fn every_controller_replays_its_decisions() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         for cores in [1, 10] {
             let bytes = record_run(&config(cores), algorithm, &Params::default());
@@ -96,7 +96,7 @@ fn every_controller_decides_as_it_did() {
 }
 
 #[test]
-fn every_choice_of_breakwater_decides_as_it_did() {
+fn every_parameter_choice_of_breakwater_replays_its_decisions() {
     let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap();
     let word = |text: &str| RawParam::Text(text.into());
@@ -116,7 +116,7 @@ fn every_choice_of_breakwater_decides_as_it_did() {
 
 /// On one overloaded core, many waiting requests are rejected when they are dequeued.
 #[test]
-fn late_rejections_are_decided_as_they_were() {
+fn late_rejections_replay() {
     let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap();
     let stale = |span: &str| breakwater.params(&[("stale", RawParam::Text(span.into()))]).unwrap();
@@ -152,10 +152,10 @@ fn canary_a_changed_decision_is_found() {
     let breakwater = registry.find("breakwater").unwrap();
     let (header, entries) = entries(&record_run(&config(2), breakwater, &Params::default()));
     let check = |what: &str, change: &dyn Fn(&mut Entry) -> bool| {
-        let (spoilt, place) = corrupt(&entries, change);
+        let (corrupted, place) = corrupt(&entries, change);
         // Converts through bytes, as a replay of a file does.
-        let (_, spoilt) = self::entries(&Block::recording(&header, &spoilt));
-        let found = difference(&header, &spoilt).expect("the change is found");
+        let (_, corrupted) = self::entries(&Block::recording(&header, &corrupted));
+        let found = difference(&header, &corrupted).expect("the change is found");
         assert_eq!((found.entry, found.part), (place, what), "{found}");
     };
     check("answer", &|entry| match entry {
@@ -219,7 +219,7 @@ fn canary_a_changed_decision_is_found() {
 }
 
 #[test]
-fn other_parameters_decide_otherwise() {
+fn other_parameters_give_other_decisions() {
     let registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap();
     let (header, entries) = entries(&record_run(&config(4), breakwater, &Params::default()));
@@ -237,7 +237,7 @@ fn other_parameters_decide_otherwise() {
 /// The accounting of another controller stays consistent although the recorded plant followed other
 /// verdicts.
 #[test]
-fn every_controller_can_be_asked_about_every_recording() {
+fn every_controller_can_replay_every_recording() {
     let registry = leeward_controllers::builtin();
     for recorded_name in ["none", "breakwater", "gradient"] {
         let algorithm = registry.find(recorded_name).unwrap();

@@ -12,15 +12,15 @@ use leeward_sim::{RunOutcome, SimConfig, SimError, service_time::ServiceTime, si
 const SCENARIOS: u64 = 80;
 
 #[test]
-fn random_scenarios_keep_the_books_of_each_server_and_of_the_whole() {
+fn random_scenarios_pass_the_conservation_check_per_server_and_in_total() {
     let registry = leeward_controllers::builtin();
-    let (mut twice, mut thrown_away) = (0, 0);
+    let (mut retried, mut unserved) = (0, 0);
     for seed in seeds() {
         let scenario = scenario::draw_with_replicas(seed, &registry);
         let replicas = scenario.config.replicas.expect("drawn with replicas");
         let checked = checker::check(&scenario).and_then(|report| {
-            twice += report.totals.sent_again;
-            thrown_away += report.totals.dropped + report.totals.client_total();
+            retried += report.totals.sent_again;
+            unserved += report.totals.dropped + report.totals.client_total();
             check_attempts(&report, replicas)
         });
         if let Err(violation) = checked {
@@ -30,7 +30,7 @@ fn random_scenarios_keep_the_books_of_each_server_and_of_the_whole() {
             );
         }
     }
-    assert!(twice > 10_000 && thrown_away > 1_000 || seeds().len() == 1, "{twice} sent again, {thrown_away} in vain");
+    assert!(retried > 10_000 && unserved > 1_000 || seeds().len() == 1, "{retried} sent again, {unserved} in vain");
 }
 
 fn check_attempts(report: &RunOutcome, replicas: Replicas) -> Result<(), String> {
@@ -90,7 +90,7 @@ fn testbed(demand: f64) -> SimConfig {
 }
 
 #[test]
-fn a_server_that_nobody_needs_changes_nothing() {
+fn an_unused_second_server_changes_nothing() {
     let alone = testbed(0.8);
     let (one, two) = (run(&alone, "none"), run(&SimConfig { replicas: Some(PAIR), ..alone }, "none"));
     assert_eq!((one.counts, one.server, one.latency, one.waiting), (two.counts, two.server, two.latency, two.waiting));
@@ -103,7 +103,7 @@ fn a_server_that_nobody_needs_changes_nothing() {
 /// that the first rejects. With nothing between them, the pair is a loss system of two places
 /// (Erlang's formula B).
 #[test]
-fn overflow_is_lost_as_erlang_says() {
+fn overflow_losses_match_erlang_b() {
     let (mean, load) = (Nanos::from_micros(10), 0.8);
     let network = NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO };
     let config = SimConfig {
@@ -133,7 +133,7 @@ fn overflow_is_lost_as_erlang_says() {
 }
 
 #[test]
-fn who_gets_no_credit_in_time_asks_the_other() {
+fn a_client_without_credit_in_time_tries_the_other_server() {
     let patient = testbed(1.6);
     let give_up = Some(Nanos::from_micros(10));
     let config = SimConfig { replicas: Some(Replicas { credit_timeout: give_up, ..PAIR }), ..patient };
@@ -150,7 +150,7 @@ fn who_gets_no_credit_in_time_asks_the_other() {
 }
 
 #[test]
-fn each_server_is_told_its_part_of_the_objective() {
+fn each_server_gets_its_share_of_the_objective() {
     let slo = Nanos::from_micros(220);
     let config = SimConfig { slo, replicas: Some(PAIR), ..testbed(1.2) };
     let report = run(&config, "breakwater");
@@ -160,7 +160,7 @@ fn each_server_is_told_its_part_of_the_objective() {
 }
 
 #[test]
-fn in_turn_both_get_the_same() {
+fn round_robin_splits_the_load_evenly() {
     let config = SimConfig { replicas: Some(Replicas { first: FirstServer::InTurn, ..PAIR }), ..testbed(1.6) };
     let report = run(&config, "none");
     let [first, second] = [0, 1].map(|server| report.replicas[server].totals.offered as f64);
@@ -180,7 +180,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn what_is_not_simulated_together_is_refused() {
+fn unsupported_combinations_are_rejected() {
     let algorithm = leeward_controllers::builtin().find("none").unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
     let good = SimConfig { replicas: Some(PAIR), ..testbed(0.5) };

@@ -43,7 +43,7 @@ fn run_at(load: f64, tier: Tier, requests: f64, seed: u64) -> (RunOutcome, Secon
 }
 
 #[test]
-fn second_calls_cut_the_tail_of_a_slow_leaf() {
+fn hedged_calls_cut_the_tail_of_a_slow_leaf() {
     for (setup, seed) in SETUPS.into_iter().zip(1..) {
         let (with, second) = run_at(0.3, tier(setup, 16, SecondCalls::Budgeted), 10_000.0, seed);
         let (without, once) = run_at(0.3, tier(setup, 16, SecondCalls::Never), 10_000.0, seed);
@@ -62,7 +62,7 @@ fn second_calls_cut_the_tail_of_a_slow_leaf() {
 }
 
 #[test]
-fn second_calls_end_by_themselves_where_all_leaves_have_too_much_to_do() {
+fn hedging_and_retries_stop_when_all_leaves_are_overloaded() {
     for (setup, seed) in SETUPS.into_iter().zip(11..) {
         let drops = |second_calls| {
             let mut tier = tier(setup, 4, second_calls);
@@ -79,7 +79,7 @@ fn second_calls_end_by_themselves_where_all_leaves_have_too_much_to_do() {
 
 /// If rejections are rare, the other copy serves most of the rejected calls.
 #[test]
-fn dropped_calls_are_made_again_within_their_budget() {
+fn rejected_calls_are_retried_within_the_budget() {
     let mut tier = tier("ADB1-2-2", 4, SecondCalls::Budgeted);
     tier.leaves.tails.slow = None;
     // Tolerance for a call that waits a little: below capacity a rejection is rare, and the other
@@ -94,7 +94,7 @@ fn dropped_calls_are_made_again_within_their_budget() {
 
 /// A leaf without a queue loses calls according to Erlang's formula.
 #[test]
-fn a_leaf_without_room_loses_what_erlang_says() {
+fn losses_of_a_leaf_without_a_queue_match_erlang_b() {
     let mut tier = free("AIB1-0-1", ServiceTime::Exponential(Nanos::from_micros(100)));
     tier.leaves.servers = 4;
     tier.leaves.tails.reject_after = Some(Nanos::ZERO);

@@ -43,9 +43,9 @@ fn tenants() -> SimConfig {
 }
 
 fn costs() -> SimConfig {
-    let dear = ServiceTime::Exponential(Nanos::from_micros(100));
+    let expensive = ServiceTime::Exponential(Nanos::from_micros(100));
     let kinds = vec![
-        RequestKind { cost: Cost(10), service: Some(dear), ..RequestKind::new("dear", 0.1) },
+        RequestKind { cost: Cost(10), service: Some(expensive), ..RequestKind::new("dear", 0.1) },
         RequestKind {
             service: Some(ServiceTime::Exponential(Nanos::from_micros(10))),
             ..RequestKind::new("cheap", 0.9)
@@ -59,16 +59,16 @@ fn costs() -> SimConfig {
 }
 
 #[test]
-fn rehearsals_foresee_what_enforcement_refuses() {
+fn shadow_mode_predicts_the_rejections_of_enforcement() {
     for (name, config) in
         [("steady", config(1.5, Vec::new())), ("bursts", bursts()), ("tenants", tenants()), ("costs", costs())]
     {
         let enforced = run("edge", &config).unwrap();
-        let rehearsed = run("edge", &SimConfig { enforced: 0, ..config }).unwrap();
-        assert_eq!((rehearsed.server.rejected, enforced.server.foreseen), (0, 0), "{name}");
+        let shadow = run("edge", &SimConfig { enforced: 0, ..config }).unwrap();
+        assert_eq!((shadow.server.rejected, enforced.server.foreseen), (0, 0), "{name}");
         let share = |part: u64, of: &RunOutcome| part as f64 / of.server.received as f64;
         let refused = share(enforced.server.rejected, &enforced);
-        let foreseen = share(rehearsed.server.foreseen, &rehearsed);
+        let foreseen = share(shadow.server.foreseen, &shadow);
         println!("{name}: {:.1} % refused, {:.1} % foreseen", refused * 100.0, foreseen * 100.0);
         assert!(refused > 0.05, "{name}: no overload");
         assert!((0.8..=1.2).contains(&(foreseen / refused)), "{name}: {foreseen} foreseen, {refused} refused");
@@ -76,7 +76,7 @@ fn rehearsals_foresee_what_enforcement_refuses() {
 }
 
 #[test]
-fn a_share_of_the_clients_is_refused_in_earnest() {
+fn a_percentage_of_the_clients_has_rejections_enforced() {
     let foreseen = |enforced: u8| run("edge", &SimConfig { enforced, ..config(1.5, Vec::new()) }).unwrap().server;
     let (shadow, part) = (foreseen(0), foreseen(30));
     assert!(part.rejected > 0 && part.rejected < part.foreseen, "{part:?}");
@@ -88,7 +88,7 @@ fn a_share_of_the_clients_is_refused_in_earnest() {
 }
 
 #[test]
-fn nothing_is_foreseen_where_nothing_would_be_refused() {
+fn shadow_mode_predicts_no_rejections_without_overload() {
     let outcome = run("edge", &SimConfig { enforced: 0, ..config(0.5, Vec::new()) }).unwrap().server;
     assert!(outcome.foreseen * 1_000 < outcome.received, "{outcome:?}");
 }
@@ -104,5 +104,5 @@ fn what_shadow_mode_cannot_do_is_refused_with_a_message() {
         credit_timeout: None,
     };
     let message = refused("edge", SimConfig { replicas: Some(replicas), ..config(1.0, Vec::new()) });
-    assert!(message.contains("a rehearsal is of one server"), "{message}");
+    assert!(message.contains("shadow mode needs one server"), "{message}");
 }

@@ -25,7 +25,7 @@ fn goodput_of(config: &SimConfig, name: &str, params: &[(&str, RawParam)]) -> f6
 
 /// The papers leave the choice to the operator, and the efficiency signal loses a quarter here.
 #[test]
-fn the_automatic_signal_costs_nothing_where_cores_are_short() {
+fn auto_matches_the_delay_signal_when_cores_are_the_bottleneck() {
     for demand in [0.9, 1.4, 2.0] {
         let (delay, auto) = (goodput("breakwater", demand), goodput("auto", demand));
         println!("at {demand}x: {delay:.0}/s by delay, {auto:.0}/s automatically");
@@ -36,7 +36,7 @@ fn the_automatic_signal_costs_nothing_where_cores_are_short() {
 /// A pool that grows when a core is idle by chance causes rejections. A rejection costs half as
 /// much as a request over loopback TCP (`real-overall`).
 #[test]
-fn on_one_core_with_dear_messages_drops_do_not_eat_what_growth_brings() {
+fn auto_keeps_goodput_on_one_core_with_expensive_messages() {
     for demand in [1.4, 2.0] {
         let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
         config.server.cores = 1;
@@ -56,7 +56,7 @@ fn on_one_core_with_dear_messages_drops_do_not_eat_what_growth_brings() {
 /// Receiving and spawning are work. At 100 ns of service time without a network they take longer
 /// than any target, but are no queueing delay.
 #[test]
-fn work_is_not_waiting() {
+fn receive_and_spawn_costs_are_no_queueing_delay() {
     let registry = leeward_controllers::builtin();
     for name in ["breakwater", "auto"] {
         let algorithm = registry.find(name).unwrap();

@@ -11,7 +11,7 @@ const SCENARIOS: u64 = 150;
 const SOCKETS: SocketCosts = SocketCosts { receive: Nanos(300), send: Nanos(200), batched_write: Nanos(5_000) };
 
 #[test]
-fn random_scenarios_behind_sockets_keep_their_books() {
+fn random_scenarios_with_sockets_pass_the_conservation_check() {
     let registry = leeward_controllers::builtin();
     for seed in 1..=SCENARIOS {
         let mut scenario = scenario::draw(seed, &registry);
@@ -43,7 +43,7 @@ fn per_request_us(report: &RunOutcome) -> f64 {
 }
 
 #[test]
-fn deep_sockets_make_requests_cheaper_by_what_is_shared() {
+fn batched_socket_calls_reduce_the_cost_per_request() {
     // Ten clients with 256 unanswered requests each: the core reads 64 at a time.
     let reading = (2.0 + 63.0 * 0.3) / 64.0;
     // A response after 30 us of work is written at once, in its own write. Others of its session
@@ -62,7 +62,7 @@ fn deep_sockets_make_requests_cheaper_by_what_is_shared() {
 }
 
 #[test]
-fn shallow_sockets_save_nothing() {
+fn unbatched_socket_calls_save_nothing() {
     let service = Nanos::from_micros(10);
     let (with, without) = (run(service, 0.3, 1_000, Some(SOCKETS)), run(service, 0.3, 1_000, None));
     assert_eq!(with.totals.offered, without.totals.offered);

@@ -36,7 +36,7 @@ fn run(config: &SimConfig, stop: &AtomicBool) -> Result<RunOutcome, SimError> {
 }
 
 #[test]
-fn a_run_ends_in_its_middle() {
+fn a_run_can_be_stopped_midway() {
     for (name, config) in plants() {
         let long = SimConfig { duration: LONG, window: None, ..config };
         let stop = AtomicBool::new(false);
@@ -50,7 +50,7 @@ fn a_run_ends_in_its_middle() {
 }
 
 #[test]
-fn a_run_that_nobody_stops_is_the_same() {
+fn a_stop_flag_that_is_never_set_changes_nothing() {
     for (name, config) in plants() {
         let short =
             SimConfig { warmup: Nanos::from_millis(1), duration: Nanos::from_millis(5), window: None, ..config };

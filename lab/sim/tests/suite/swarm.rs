@@ -12,14 +12,14 @@ use leeward_core::units::{Credits, Time};
 const SCENARIOS: u64 = 400;
 
 #[test]
-fn random_scenarios_keep_their_books() {
+fn random_scenarios_pass_the_conservation_check() {
     let registry = leeward_controllers::builtin();
     for seed in seeds() {
         let scenario = scenario::draw(seed, &registry);
         if let Err(violation) = checker::check(&scenario) {
             panic!(
                 "{violation}\nscenario: {}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-sim --test suite swarm \
-                 random_scenarios_keep_their_books",
+                 random_scenarios_pass_the_conservation_check",
                 scenario.description
             );
         }
@@ -66,7 +66,7 @@ impl Admission for LeakyAdmission {
 }
 
 #[test]
-fn the_canary_is_caught() {
+fn canary_a_leaking_controller_is_caught() {
     let mut registry = leeward_controllers::builtin();
     let breakwater = registry.find("breakwater").unwrap().clone();
     let leaky = Algorithm {

@@ -17,7 +17,7 @@ const SETUPS: [&str; 10] =
 
 /// Curves in which every setup is the best at some load: between half of `rate` and twice `rate`
 /// the best setup changes with every tenth.
-fn restless(rate: f64, seed: u64) -> Curves {
+fn random_curves(rate: f64, seed: u64) -> Curves {
     let mut rng = Rng::new(seed, Purpose::Paths);
     let loads: Vec<f64> = (1..=40).map(|step| rate * 0.1 * f64::from(step)).collect();
     let curve = |setup: &&str| {
@@ -47,12 +47,12 @@ fn config(seed: u64, policy: &str, params: &[(&str, RawParam)]) -> SimConfig {
     // No costs besides the wake-ups, because the sustained load of each setup does not matter here.
     tier.cpus = tier.cpus.max(4);
     let params = registry::find(policy).unwrap().params(params).unwrap();
-    tier.policy = Some(PolicyModel { name: policy.into(), params, curves: Some(Arc::new(restless(rate, seed))) });
+    tier.policy = Some(PolicyModel { name: policy.into(), params, curves: Some(Arc::new(random_curves(rate, seed))) });
     config
 }
 
 #[test]
-fn a_restless_policy_loses_nothing() {
+fn a_frequently_switching_policy_loses_no_request() {
     let mut switches = 0;
     for seed in 1..=150 {
         let params = [("window", RawParam::Integer(2)), ("hold", RawParam::Text("off".into()))];
@@ -65,7 +65,7 @@ fn a_restless_policy_loses_nothing() {
 }
 
 #[test]
-fn every_policy_loses_nothing() {
+fn every_policy_loses_no_request() {
     for policy in ["utune", "leeward", "oracle", "tbd", "ipi", "rotate"] {
         for seed in 1..=30 {
             let config = config(seed, policy, &[]);

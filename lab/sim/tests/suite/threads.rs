@@ -61,7 +61,7 @@ fn a_sync_dispatched_tier_is_a_queue_with_as_many_servers_as_workers() {
 }
 
 #[test]
-fn waiting_is_erlangs() {
+fn the_mean_wait_matches_erlang_c() {
     let tier = free("SIB4", ServiceTime::Constant(Nanos(0)));
     let begin = ServiceTime::Exponential(Nanos::from_micros(100));
     let report = run(&config(tier, begin, Arrivals::Poisson, 0.8 * 4.0 / 100e-6, 400_000.0, 11));
@@ -154,7 +154,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn random_tiers_keep_their_books_and_repeat() {
+fn random_tiers_pass_the_conservation_check_and_are_deterministic() {
     for seed in seeds() {
         let config = draw(seed);
         let description = format!("LEEWARD_SWARM_SEED={seed}: {:?}", config.tier);

@@ -57,7 +57,7 @@ impl FromStr for OtlpEndpoint {
             return Err(wrong("longer than 1,024 bytes"));
         }
         if text.starts_with("https://") {
-            return Err(wrong("exports are not encrypted; let a collector on this machine pass them on"));
+            return Err(wrong("exports are not encrypted; let a collector on this machine forward them"));
         }
         let rest = text.strip_prefix("http://").ok_or_else(|| wrong("no http:// at the beginning"))?;
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) || rest.contains(['"', '<', '>', '\\', '#']) {
@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn addresses_are_read_and_others_are_refused_in_a_line() {
+    fn valid_endpoints_are_parsed_and_others_rejected_in_one_line() {
         for (text, read) in [
             ("http://127.0.0.1:4318/v1/metrics", "http://127.0.0.1:4318/v1/metrics"),
             ("http://collector", "http://collector:4318/v1/metrics"),
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_receiver_is_written_as_it_is_read(text in "http://[a-z0-9.:@/\\[\\]]{0,40}") {
+        fn endpoints_round_trip_through_text(text in "http://[a-z0-9.:@/\\[\\]]{0,40}") {
             if let Ok(receiver) = text.parse::<OtlpEndpoint>() {
                 prop_assert_eq!(receiver.to_string().parse::<OtlpEndpoint>().unwrap(), receiver);
             }

@@ -87,7 +87,7 @@ pub(super) fn post(receiver: &OtlpEndpoint, body: &str, limit: Instant) -> Resul
         (Some(answer), _) => answer,
         (None, Err(error)) => Err(ExportError::Unanswered(error_message(&error))),
         (None, Ok(())) if received.is_empty() && time_left(limit).is_err() => {
-            Err(ExportError::Unanswered("time is up".into()))
+            Err(ExportError::Unanswered("timed out".into()))
         }
         (None, Ok(())) if received.is_empty() => Err(ExportError::Unanswered("the connection ended".into())),
         (None, Ok(())) => Err(ExportError::Unanswered("it does not speak HTTP".into())),
@@ -101,7 +101,7 @@ fn time_left(limit: Instant) -> std::io::Result<Duration> {
 
 fn error_message(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "time is up".into(),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "timed out".into(),
         _ => error.to_string(),
     }
 }
@@ -177,15 +177,12 @@ fn parse(received: &[u8]) -> Option<Result<ExportReply, ExportError>> {
     }
     // The missing part may contain the rejected points, unless the response exceeds the limit.
     if is_whole == Some(false) && received.len() < RESPONSE_MAX {
-        return Some(Err(ExportError::Unanswered("it ended within its answer".into())));
+        return Some(Err(ExportError::Unanswered("the connection ended within the response".into())));
     }
     let partial = &body["partialSuccess"];
     let rejected = &partial["rejectedDataPoints"];
     let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or(0);
-    Some(Ok(ExportReply {
-        rejected,
-        message: sanitize(partial["errorMessage"].as_str().unwrap_or("it does not say why")),
-    }))
+    Some(Ok(ExportReply { rejected, message: sanitize(partial["errorMessage"].as_str().unwrap_or("no reason given")) }))
 }
 
 /// Makes the message one printable line.
@@ -200,7 +197,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn answers_are_told_apart() {
+    fn responses_are_classified() {
         let accepted = |rejected, message: &str| Some(Ok(ExportReply { rejected, message: message.into() }));
         let refused = |status, message: &str, rest: Option<u64>| {
             Some(Err(ExportError::Refused {
@@ -209,9 +206,9 @@ mod tests {
                 retry_after: rest.map(Duration::from_secs),
             }))
         };
-        let cut = || Some(Err(ExportError::Unanswered("it ended within its answer".into())));
+        let cut = || Some(Err(ExportError::Unanswered("the connection ended within the response".into())));
         for (answer, meaning) in [
-            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", accepted(0, "it does not say why")),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", accepted(0, "no reason given")),
             (
                 "HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedDataPoints\":\"3\",\"errorMessage\":\"too\\nold\"}}",
                 accepted(3, "too old"),
@@ -219,22 +216,22 @@ mod tests {
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2b\r\n{\"partialSuccess\":{\"rejectedDataPoints\":4}}\
                  \r\n0\r\n\r\n",
-                accepted(4, "it does not say why"),
+                accepted(4, "no reason given"),
             ),
             ("HTTP/1.1 503 Busy\r\nretry-after: 7\r\n\r\n{\"message\":\"full\"}", refused(503, "full", Some(7))),
             ("HTTP/1.1 429 No\r\nRetry-After: Fri, 31 Dec\r\n\r\nlater", refused(429, "later", None)),
             ("HTTP/1.1 301 Moved\r\nlocation: x\r\n\r\n", refused(301, "", None)),
-            ("HTTP/1.1 204 No Content\r\n\r\n", accepted(0, "it does not say why")),
+            ("HTTP/1.1 204 No Content\r\n\r\n", accepted(0, "no reason given")),
             // Interim responses come before the final one.
             (
                 "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-                accepted(0, "it does not say why"),
+                accepted(0, "no reason given"),
             ),
             // A transfer coding overrides the length, and chunks end with their trailers.
             (
                 "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
                  2B ;x=y\r\n{\"partialSuccess\":{\"rejectedDataPoints\":4}}\r\n00\r\na: b\r\n\r\n",
-                accepted(4, "it does not say why"),
+                accepted(4, "no reason given"),
             ),
             ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", cut()),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n", cut()),
@@ -252,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_answer_is_known() {
+    fn the_end_of_a_response_is_detected() {
         for (answer, whole) in [
             ("HTTP/1.1 204 No Content\r\n\r\n", true),
             ("HTTP/1.1 100 Continue\r\n\r\n", false),
@@ -268,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_breaks_it(answer in proptest::collection::vec(any::<u8>(), 0..300), body in ".{0,100}") {
+        fn any_response_is_parsed(answer in proptest::collection::vec(any::<u8>(), 0..300), body in ".{0,100}") {
             let _ = (parse(&answer), is_whole(&answer));
             let chunked = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{body}");
             let _ = (parse(chunked.as_bytes()), is_whole(chunked.as_bytes()));

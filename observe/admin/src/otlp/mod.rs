@@ -137,11 +137,11 @@ impl ExportWorker {
         if taken.rejected > 0 {
             let kind = "partial".to_string();
             if self.last_failure.as_ref() != Some(&kind) {
-                self.report(format!("{} of the points are not taken: {}", taken.rejected, taken.message));
+                self.report(format!("{} of the points were rejected: {}", taken.rejected, taken.message));
             }
             self.last_failure = Some(kind);
         } else if self.last_failure.take().is_some() {
-            self.report("metrics are taken again".into());
+            self.report("metrics are accepted again".into());
         }
     }
 
@@ -149,7 +149,7 @@ impl ExportWorker {
     fn report_failure(&mut self, failed: &ExportError) {
         let kind = failed.kind();
         if self.last_failure.as_ref() != Some(&kind) {
-            self.report(format!("{failed}; the next export comes in its time"));
+            self.report(format!("{failed}; the next export follows as scheduled"));
         }
         self.last_failure = Some(kind);
     }

@@ -1,7 +1,7 @@
-// Charts as SVG: lines or stacked areas over time, with a cursor. Never here: where numbers come from.
+// Charts as SVG: lines or stacked areas over time, with a cursor. Does not contain data (series.js).
 
 const SVG = "http://www.w3.org/2000/svg";
-/** Dashes by the place of a series, so that none is told by its colour alone. */
+/** Dash patterns by the index of a series: series differ in more than their colour. */
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2"];
 
 function svg(name, attributes = {}, ...children) {
@@ -21,20 +21,21 @@ function ticks(top) {
   return marks;
 }
 
-/** Powers of ten around the values, at least two. For values that are all above zero. */
+/** Powers of ten around the values, at least two. All values must be positive. */
 function decades(least, most) {
   const first = Math.floor(Math.log10(least) + 1e-9);
   const last = Math.max(first + 1, Math.ceil(Math.log10(most) - 1e-9));
   return Array.from({ length: last - first + 1 }, (_, place) => 10 ** (first + place));
 }
 
-/** A point's time of day. */
+/** Time of day of a point. */
 function clock(t) {
   return new Date(t * 1000).toLocaleTimeString([], { hour12: false });
 }
 
 class Chart {
-  /** `series`: `{ name, tone, of(point) }`. `format`: of values. `stacked`: areas on each other. `logarithmic`: the scale. */
+  /** `series`: `{ name, tone, of(point) }`. `format`: formats values. `stacked`: stacked areas.
+   * `logarithmic`: logarithmic scale. */
   constructor(title, format, { stacked = false, logarithmic = false } = {}) {
     this.format = format;
     this.stacked = stacked;
@@ -92,7 +93,7 @@ class Chart {
       label.textContent = this.format(mark);
       parts.push(label);
     }
-    // No second is told twice.
+    // At most one label per second, so that no time is shown twice.
     const count = Math.max(1, Math.min(width < 420 ? 2 : 4, Math.floor(end - begin)));
     for (let step = 0; step <= count; step += 1) {
       const t = begin + ((end - begin) * step) / count;
@@ -124,11 +125,11 @@ class Chart {
       let before = null;
       for (const point of points) {
         const found = value(of, point);
-        // Seconds that are missing are a gap and no slope.
+        // Missing seconds are a gap in the line.
         if (before != null && point.t - before > 5) pen = false;
         before = point.t;
         if (found == null) { pen = false; continue; }
-        // A point alone is a dot: a line of no length with round ends.
+        // A single point is a dot: a line of zero length with round ends.
         path += `${pen ? "L" : "M"}${x(point.t).toFixed(1)} ${y(found).toFixed(1)}${pen ? "" : "h0"}`;
         pen = true;
       }

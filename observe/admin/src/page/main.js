@@ -1,17 +1,17 @@
-// Ports that are listened to, and what the reader wants to see. Never here: how a server is drawn.
+// Subscriptions to admin ports, and the view settings. Does not contain drawing (view.js).
 
 const RANGES = [[60, "1 min"], [300, "5 min"], [900, "15 min"], [3600, "1 h"]];
 const STYLES = ["system", "dark", "light"];
 const at = (id) => document.getElementById(id);
 
-/** Servers by their keys, in order of appearance. */
+/** Servers by id, in order of appearance. */
 const servers = new Map();
 const ports = new Map();
 const wish = { range: 300, paused: false, end: 0, chosen: null, style: "system" };
 
-/** Remembers what the reader chose, where the browser lets it. */
+/** Stores a view setting in localStorage, if the browser allows it. */
 function remember(key, value) {
-  try { localStorage.setItem(`leeward.${key}`, value); } catch { /* a private window: nothing is kept */ }
+  try { localStorage.setItem(`leeward.${key}`, value); } catch { /* private window: no storage */ }
 }
 function remembered(key) {
   try { return localStorage.getItem(`leeward.${key}`); } catch { return null; }
@@ -49,7 +49,7 @@ function takePast(origin, seconds) {
   }
 }
 
-/** Listens to a port for as long as the page is there: the browser itself asks again when the port has gone. */
+/** Subscribes to the events of a port. EventSource reconnects by itself after a lost connection. */
 function listen(origin) {
   if (ports.has(origin)) return;
   const port = { origin, is: "waiting", stopping: false };
@@ -63,7 +63,7 @@ function listen(origin) {
       port.is = "lost";
       for (const known of servers.values()) if (known.origin === origin) known.series.gap();
       draw();
-      // A refusal ends the attempts of the browser; ours go on.
+      // After an HTTP error EventSource does not reconnect, so open a new one.
       if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
     });
   };
@@ -80,10 +80,10 @@ function newest() {
   return Math.max(0, ...[...servers.values()].map((known) => known.series.last()?.t || 0));
 }
 
-/** The least window, seconds: a point alone has no width. */
+/** Shortest time range, in seconds: a single point has no width. */
 const LEAST = 2;
 
-/** Beginning of the window: the chosen range, or less while there is less to see. */
+/** Start of the time range: the selected range, or less while there is less data. */
 function beginning(visible, end) {
   const first = Math.min(...visible.map((known) => known.series.first()?.t ?? end));
   return Math.max(end - wish.range, Math.min(first, end - LEAST));
@@ -105,7 +105,7 @@ function tellState() {
   const lost = all.filter((port) => port.is === "lost").map((port) => new URL(port.origin).host);
   const is = lost.length ? "lost" : wish.paused ? "paused" : all.every((port) => port.is === "live") ? "live" : "waiting";
   const words = {
-    lost: `no answer from ${lost.join(", ")}; asking again`,
+    lost: `no answer from ${lost.join(", ")}; retrying`,
     paused: `paused at ${clock(wish.end)}`,
     live: all.some((port) => port.stopping) ? "stopping" : "live",
     waiting: "connecting …",
@@ -145,14 +145,14 @@ function pause() {
   wish.end = newest();
   for (const known of servers.values()) if (!wish.paused && known.latest) known.state = known.latest;
   at("pause").setAttribute("aria-pressed", String(wish.paused));
-  at("pause").textContent = wish.paused ? "Go on" : "Pause";
+  at("pause").textContent = wish.paused ? "Resume" : "Pause";
   draw();
 }
 
 function pan(direction) {
   if (!wish.paused) return;
   const firsts = shown().map((known) => known.series.first()?.t ?? Infinity);
-  // Before the first points there is nothing to see.
+  // There are no data before the first point.
   const least = Math.min(newest(), Math.min(...firsts) + wish.range);
   wish.end = Math.min(newest(), Math.max(least, wish.end + direction * wish.range / 4));
   draw();

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_one_file() {
+    fn the_page_loads_no_external_resources() {
         let page = page();
         assert!(!page.contains("/*STYLE*/") && !page.contains("/*SCRIPT*/"));
         for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_can_not_write_the_policy() {
+    fn a_host_header_cannot_inject_a_security_policy() {
         let of = |host: &str| {
             let request = Request { host: host.into(), ..Request::default() };
             String::from_utf8(response(&request).bytes(false)).unwrap()

@@ -1,37 +1,37 @@
-// Rates out of counters, second by second, and what is kept of them. Never here: the document.
+// Rates from counters, one point per second, kept for an hour. Does not touch the document.
 
-/** An hour, and a little. */
+/** Number of kept points: a little more than an hour. */
 const KEPT = 3700;
 
-/** Sums the counts of refusals by reason. */
+/** Sums the counts of rejections by reason. */
 function byReason(refused) {
   const sums = {};
   for (const { reason, count } of refused || []) sums[reason] = (sums[reason] || 0) + count;
   return sums;
 }
 
-/** Nanoseconds in seconds, where they are known. */
+/** Converts nanoseconds to seconds; an unknown value stays null. */
 function seconds(ns) {
   return ns == null ? null : ns / 1e9;
 }
 
-/** Results after the objective. */
+/** Number of results later than the objective. */
 function late(state) {
   return state.completed - state.in_time - (state.failed || 0);
 }
 
-/** The seconds of one server. A point is what happened since the one before; `null` numbers are gaps. */
+/** Points of one server, one per second. A point has the rates since the previous one, or null. */
 class Series {
   constructor() {
     this.points = [];
     this.raw = null;
   }
 
-  /** Takes a state. Counters that went back are another server's: a gap, and a new beginning. */
+  /** Adds a state. Decreased counters mean a restarted server: its first point has no rates. */
   add(state) {
     const before = this.raw;
     const t = state.unix_ns / 1e9;
-    // Whoever listens anew is told of the past again.
+    // After a reconnect the port sends the past again.
     if (this.points.length && t <= this.last().t) return;
     this.raw = state;
     const refused = byReason(state.refused);
@@ -60,12 +60,12 @@ class Series {
     if (this.points.length > KEPT) this.points.splice(0, this.points.length - KEPT);
   }
 
-  /** A gap: nothing is known of the time since the last point. */
+  /** Starts a gap: the next point has no rates. */
   gap() {
     this.raw = null;
   }
 
-  /** The points from `begin` to `end`, seconds since 1970. */
+  /** Points from `begin` to `end`, in seconds since 1970. */
   between(begin, end) {
     return this.points.filter((point) => point.t >= begin && point.t <= end);
   }
@@ -79,7 +79,7 @@ class Series {
   }
 }
 
-/** A number in at most four digits and a letter. */
+/** Formats a number briefly, such as 1.23k. */
 function short(value) {
   if (value == null || Number.isNaN(value)) return "–";
   for (const [size, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
@@ -88,7 +88,7 @@ function short(value) {
   return Number.isInteger(value) || Math.abs(value) >= 100 ? String(Math.round(value)) : value.toPrecision(2);
 }
 
-/** A span of seconds in the unit that people use. */
+/** Formats a duration, given in seconds, with a readable unit. */
 function span(seconds) {
   if (seconds == null) return "–";
   for (const [size, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) {

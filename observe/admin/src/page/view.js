@@ -1,4 +1,5 @@
-// A server on the page: tiles, charts, locks, the last refusals. Never here: where states come from.
+// View of one server: tiles, charts, locks, leaves and the latest rejections. Does not contain the
+// subscription to its port (main.js).
 
 const TONES = { delay: "c3", level: "c5", concurrency: "c4", lock: "c6", credit: "c7", late: "c3", deadline: "c4", share: "c7", stopping: "c0", cancelled: "c0", other: "c0" };
 
@@ -21,15 +22,15 @@ class View {
     this.tiles = element("div", "tiles");
     this.known = {};
     this.load = new Chart("Demand and goodput, requests per second", short);
-    this.latency = new Chart("Latency of results against the objective", span, { logarithmic: true });
-    this.refusals = new Chart("Refusals by reason, per second", short, { stacked: true });
-    this.delay = new Chart("Standing delay against its target", span);
+    this.latency = new Chart("Latency against the objective", span, { logarithmic: true });
+    this.refusals = new Chart("Rejections by reason, per second", short, { stacked: true });
+    this.delay = new Chart("Standing delay and its target", span);
     this.control = new Chart("Controller", short);
-    this.locks = this.card("Locks, by what was waited for them");
-    this.leaves = this.card("Leaves, by what they are asked");
+    this.locks = this.card("Locks, by total wait time");
+    this.leaves = this.card("Calls to leaves");
     this.leaves.classList.add("leaves");
     this.leaves.hidden = true;
-    this.words = this.card("Last refusals, alike ones together");
+    this.words = this.card("Latest rejections, grouped by kind");
     this.root.append(head, this.tiles, this.load.card, this.latency.card, this.refusals.card, this.delay.card, this.control.card, this.locks, this.leaves, this.words);
   }
 
@@ -39,7 +40,7 @@ class View {
     return card;
   }
 
-  /** A tile is made once and filled again and again: a reader's focus and selection stay. */
+  /** Updates a tile; creates it once, so that focus and text selection survive updates. */
   tile(id, name, value, note, tone) {
     let tile = this.known[id];
     if (!tile) {
@@ -92,16 +93,16 @@ class View {
 
   tell(state, last) {
     this.about.textContent = `${state.service} · ${state.controller} · ${state.setup} · objective ${span(state.slo_ns / 1e9)}` +
-      (state.mode === "shadow" ? " · shadow: nothing is refused" : state.mode === "share" ? " · a share of the clients is refused" : "") + (state.tier ? ` · ${state.tier.threading}, asks ${state.tier.leaves.length} ${state.tier.leaves.length === 1 ? "leaf" : "leaves"}` : "");
+      (state.mode === "shadow" ? " · shadow mode: nothing is rejected" : state.mode === "share" ? " · enforced for a share of the clients" : "") + (state.tier ? ` · ${state.tier.threading}, calls ${state.tier.leaves.length} ${state.tier.leaves.length === 1 ? "leaf" : "leaves"}` : "");
     const refusals = state.refused.reduce((sum, refused) => sum + refused.count, 0);
     const rate = Object.values(last.refusals || {}).reduce((sum, each) => sum + each, 0);
     const share = last.demand > 0 ? last.goodput / last.demand : null;
-    this.tile("demand", "Demand /s", short(last.demand), `${state.arrived.toLocaleString("en")} in all`);
-    this.tile("goodput", "In time /s", short(last.goodput), `${state.in_time.toLocaleString("en")} in all`, share != null && share < 0.5 ? "bad" : "good");
-    this.tile("late", "Late /s", short(last.late), `${late(state).toLocaleString("en")} in all`, last.late > 0.05 * last.demand ? "bad" : "");
-    if (state.failed > 0) this.tile("failed", "Failed /s", short(last.failed), `${state.failed.toLocaleString("en")} in all`, last.failed > 0 ? "bad" : "");
+    this.tile("demand", "Demand /s", short(last.demand), `${state.arrived.toLocaleString("en")} in total`);
+    this.tile("goodput", "In time /s", short(last.goodput), `${state.in_time.toLocaleString("en")} in total`, share != null && share < 0.5 ? "bad" : "good");
+    this.tile("late", "Late /s", short(last.late), `${late(state).toLocaleString("en")} in total`, last.late > 0.05 * last.demand ? "bad" : "");
+    if (state.failed > 0) this.tile("failed", "Failed /s", short(last.failed), `${state.failed.toLocaleString("en")} in total`, last.failed > 0 ? "bad" : "");
     else this.hide("failed");
-    this.tile("refused", state.mode === "enforce" ? "Refused /s" : "Foreseen or refused /s", short(last.demand == null ? null : rate), `${refusals.toLocaleString("en")} in all`);
+    this.tile("refused", state.mode === "enforce" ? "Rejected /s" : "Rejected or foreseen /s", short(last.demand == null ? null : rate), `${refusals.toLocaleString("en")} in total`);
     this.tellLatency(state);
     const over = state.target_ns != null && state.standing_ns > state.target_ns;
     this.tile("standing", "Standing delay", span(state.standing_ns / 1e9), state.target_ns == null ? "no target" : `target ${span(state.target_ns / 1e9)}`, over ? "bad" : "good");
@@ -111,7 +112,7 @@ class View {
     } else this.hide("credits");
     if (state.level != null) this.tile("level", "Level", short(state.level), "of 128; lower is stricter");
     else this.hide("level");
-    if (state.concurrency_limit != null) this.tile("limit", "Limit", short(state.concurrency_limit), "under way at once");
+    if (state.concurrency_limit != null) this.tile("limit", "Limit", short(state.concurrency_limit), "concurrent requests");
     else this.hide("limit");
     this.tile("setup", "Threads", state.setup, last.busy == null ? "" : `${Math.round(last.busy * 100)} % busy`);
     this.tellLocks(state.locks);
@@ -136,7 +137,7 @@ class View {
     if (!waited.length) return place.replaceChildren(element("p", "none", "No request has waited for a lock."));
     const table = element("table");
     const head = element("tr");
-    for (const name of ["lock", "kind", "taken", "waited", "refused", "p99 of waits", "longest"]) head.append(element("th", "", name));
+    for (const name of ["lock", "kind", "taken", "waited", "rejected", "p99 of waits", "longest"]) head.append(element("th", "", name));
     table.append(head);
     for (const lock of waited) {
       const row = element("tr");
@@ -147,7 +148,7 @@ class View {
     place.replaceChildren(table);
   }
 
-  /** The servers behind a tier, and how many of its calls there have been since the state before. */
+  /** Table of a tier's leaves, with the rate of calls since the previous state. */
   tellLeaves({ tier, unix_ns: now }) {
     this.leaves.hidden = !tier;
     if (!tier) return;
@@ -161,28 +162,28 @@ class View {
     tier.leaves.forEach((leaf, place) => {
       const row = element("tr", leaf.connections ? "" : "bad");
       const more = seconds > 0 ? leaf.calls - (before.calls[place] || 0) : -1;
-      // Fewer calls than before: another server has begun.
+      // Fewer calls than before: the server has restarted.
       const rate = more >= 0 ? short(more / seconds) : "–";
       const credits = leaf.credits == null ? "–" : short(leaf.credits);
       const there = leaf.connections ? short(leaf.connections) : "none";
       for (const text of [leaf.address, rate, leaf.calls.toLocaleString("en"), there, credits]) row.append(element("td", "", text));
       table.append(row);
     });
-    const sums = `${short(tier.gathers)} requests of leaves, ${short(tier.waiting)} waiting; ${short(tier.hedged)} calls made again for they took long, ` +
-      `${short(tier.retried)} for they were rejected; ${short(tier.cancelled)} given up; ${short(tier.late)} replies came late; ${short(tier.switches)} changes of setup`;
+    const sums = `${short(tier.gathers)} requests with calls to leaves, ${short(tier.waiting)} waiting; ${short(tier.hedged)} calls hedged, ` +
+      `${short(tier.retried)} retried after a rejection, ${short(tier.cancelled)} cancelled; ${short(tier.late)} late replies; ${short(tier.switches)} changes of setup`;
     this.leaves.lastChild.replaceChildren(table, element("p", "none", sums));
   }
 
   tellWords(refusals) {
     const place = this.words.lastChild;
-    if (!refusals.length) return place.replaceChildren(element("p", "none", "Nothing was refused lately."));
+    if (!refusals.length) return place.replaceChildren(element("p", "none", "No recent rejections."));
     const list = element("ul", "words");
     for (const refusal of refusals) {
       const item = element("li", TONES[refusal.reason] || "c0");
       const [first, last] = [clock(refusal.first_unix_ms / 1e3), clock(refusal.unix_ms / 1e3)];
       const times = first === last ? `at ${last}` : `between ${first} and ${last}`;
       const count = element("b", "", `${refusal.count.toLocaleString("en")} × `);
-      const note = element("small", "", `${times}; ${refusal.count > 1 ? "the last one: " : ""}leeward why `);
+      const note = element("small", "", `${times}; ${refusal.count > 1 ? "newest: " : ""}leeward why `);
       note.append(element("code", "", refusal.id));
       item.append(count, refusal.sentence, note);
       list.append(item);

@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_header_has_a_format(accept in ".{0,200}") {
+        fn any_accept_header_gives_a_format(accept in ".{0,200}") {
             let _ = Format::from_accept(&accept);
         }
     }

@@ -38,7 +38,7 @@ fn decisions(of: &[Snapshot], text: &mut dyn Sink) {
     text.begin_family(
         NAME,
         MetricKind::Counter,
-        "Requests admitted on arrival, and requests refused on arrival or later, by reason.",
+        "Requests admitted on arrival, and requests rejected on arrival or later, by reason.",
     );
     for snapshot in of {
         let (port, mode) = (("port", snapshot.port.as_str()), ("mode", snapshot.mode));
@@ -87,14 +87,14 @@ fn gauge(
 }
 
 fn requests(of: &[Snapshot], text: &mut dyn Sink) {
-    counter(of, text, "leeward_requests_arrived", "Requests that have come.", |of| of.arrived);
+    counter(of, text, "leeward_requests_arrived", "Requests that have arrived.", |of| of.arrived);
     let help = "Results within the objective, as far as the server sees it.";
     answers(of, text, "leeward_requests_in_time", help, |of| of.in_time, |of| of.in_time);
-    let help = "Results after the objective, as far as the server sees it.";
+    let help = "Results later than the objective, as far as the server sees it.";
     answers(of, text, "leeward_requests_late", help, Snapshot::late, |of| of.late);
     let help = "Requests that were answered with a failure, however fast.";
     answers(of, text, "leeward_requests_failed", help, |of| of.failed, |of| of.failed);
-    let help = "Requests without an answer, for their connection ended first.";
+    let help = "Requests without a response, because their connection ended first.";
     counter(of, text, "leeward_requests_abandoned", help, |of| of.abandoned);
     latencies(of, text);
     in_flight(of, text);
@@ -103,7 +103,7 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     let help = "Threads that execute requests.";
     gauge(of, text, "leeward_cores", help, |of| Some(of.cores as f64));
     const IDLE: &str = "leeward_core_idle_seconds";
-    text.begin_family(IDLE, MetricKind::Counter, "Time in which those threads had nothing to do, all together.");
+    text.begin_family(IDLE, MetricKind::Counter, "Idle time of the threads that execute requests, in total.");
     for snapshot in of {
         text.counter(IDLE, &[("port", &snapshot.port)], seconds(snapshot.idle_ns));
     }
@@ -148,7 +148,7 @@ fn answers(
 
 fn in_flight(of: &[Snapshot], text: &mut dyn Sink) {
     const NAME: &str = "leeward_requests_in_flight";
-    text.begin_family(NAME, MetricKind::Gauge, "Requests admitted and not ended.");
+    text.begin_family(NAME, MetricKind::Gauge, "Requests admitted and not finished.");
     for snapshot in of {
         let port = ("port", snapshot.port.as_str());
         if snapshot.in_flight_by_class.is_empty() {
@@ -179,9 +179,9 @@ fn costs(of: &[Snapshot], text: &mut dyn Sink) {
             text.histogram(COST, &labels, &mut within, over, seconds(cost.costs.sum_ns));
         }
     }
-    let help = "Estimated time of requests that were admitted, by tenant: the 20 greatest and the others.";
+    let help = "Estimated time of requests that were admitted, by tenant: the 20 largest and the others.";
     tenants(of, text, "leeward_tenant_admitted_seconds", help, |of| of.usage.admitted_ns);
-    let help = "Estimated time of requests that were refused, by tenant: the 20 greatest and the others.";
+    let help = "Estimated time of requests that were rejected, by tenant: the 20 largest and the others.";
     tenants(of, text, "leeward_tenant_refused_seconds", help, |of| of.usage.refused_ns);
 }
 
@@ -200,23 +200,22 @@ fn controller(of: &[Snapshot], text: &mut dyn Sink) {
     gauge(of, text, "leeward_slo_seconds", "The objective.", |of| Some(seconds(of.slo_ns)));
     let help = "The queueing delay that the controller aims at.";
     gauge(of, text, "leeward_queue_target_seconds", help, |of| of.target_ns.map(seconds));
-    gauge(of, text, "leeward_admission_level", "Less important requests than this are refused; 128: none.", |of| {
-        of.level
-    });
-    let help = "Requests that the controller lets be under way at once.";
+    let help = "Requests with less important priorities than this are rejected; 128: none.";
+    gauge(of, text, "leeward_admission_level", help, |of| of.level);
+    let help = "Concurrent requests that the controller allows.";
     gauge(of, text, "leeward_admission_concurrency_limit", help, |of| of.concurrency_limit);
     let whole = |count: Option<i64>| count.map(|count| count as f64);
-    gauge(of, text, "leeward_credit_pool", "Credits that there are.", |of| whole(of.credit_pool));
+    gauge(of, text, "leeward_credit_pool", "Credits in the pool.", |of| whole(of.credit_pool));
     gauge(of, text, "leeward_credit_issued", "Credits that clients hold.", |of| whole(of.credits_issued));
     gauge(of, text, "leeward_sessions", "Registered sessions.", |of| whole(of.sessions));
 }
 
 fn delays(of: &[Snapshot], text: &mut dyn Sink) {
-    let help = "The queueing delay that stands: the least of a short while.";
+    let help = "The standing queueing delay: the minimum of a short interval.";
     gauge(of, text, "leeward_queue_standing_delay_seconds", help, |of| Some(seconds(of.standing_ns)));
     const NAME: &str = "leeward_queue_delay_seconds";
     if of.iter().any(|snapshot| !snapshot.waits.is_empty()) {
-        text.begin_family(NAME, MetricKind::Histogram, "Waits of requests, by where they waited.");
+        text.begin_family(NAME, MetricKind::Histogram, "Waiting times of requests, by the place of the wait.");
     }
     for snapshot in of {
         for stage in &snapshot.waits {
@@ -247,7 +246,7 @@ fn locks(of: &[Snapshot], text: &mut dyn Sink) {
         return;
     }
     const WAIT: &str = "leeward_lock_wait_seconds";
-    text.begin_family(WAIT, MetricKind::Histogram, "Waits for locks, of those that waited.");
+    text.begin_family(WAIT, MetricKind::Histogram, "Waiting times for locks, of requests that waited.");
     for lock in &locks {
         let shown = |index: &usize| LOCK_BUCKETS.contains(index);
         let below: u64 = lock.waits.iter().take(LOCK_BUCKETS.start).sum();
@@ -263,7 +262,7 @@ fn locks(of: &[Snapshot], text: &mut dyn Sink) {
     text.begin_family(
         REFUSALS,
         MetricKind::Counter,
-        "Requests that a lock refused, for their budget would not have lasted.",
+        "Requests rejected at a lock, because the wait would have exceeded their budget.",
     );
     for lock in &locks {
         text.counter(REFUSALS, &[("lock", &lock.name), ("kind", lock.kind)], lock.refused as f64);
@@ -281,7 +280,7 @@ fn tls(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
     text.begin_family(
         DONE,
         MetricKind::Counter,
-        "Handshakes that were done, in full or by taking up an earlier session.",
+        "Completed handshakes, in full or as a resumption of an earlier session.",
     );
     for (port, tls) in &counts {
         text.counter(DONE, &[("port", port), ("kind", "full")], tls.done.saturating_sub(tls.resumed) as f64);
@@ -293,13 +292,13 @@ fn tls(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
         text.counter(IDENTIFIED, &[("port", port)], tls.identified as f64);
     }
     const WAITING: &str = "leeward_tls_handshakes_waiting";
-    text.begin_family(WAITING, MetricKind::Gauge, "Handshakes that are under way or wait for their turn.");
+    text.begin_family(WAITING, MetricKind::Gauge, "Handshakes in progress or waiting.");
     for (port, tls) in &counts {
         text.gauge(WAITING, &[("port", port)], tls.waiting as f64);
     }
     const REFUSED: &str = "leeward_tls_refusals";
     if counts.iter().any(|(_, tls)| !tls.refused.is_empty()) {
-        text.begin_family(REFUSED, MetricKind::Counter, "Handshakes that were refused or given up, by reason.");
+        text.begin_family(REFUSED, MetricKind::Counter, "Handshakes that were rejected or abandoned, by reason.");
     }
     for (port, tls) in &counts {
         for (reason, count) in &tls.refused {
@@ -307,7 +306,7 @@ fn tls(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
         }
     }
     const RENEWED: &str = "leeward_tls_renewals";
-    text.begin_family(RENEWED, MetricKind::Counter, "New certificates that were taken since the start.");
+    text.begin_family(RENEWED, MetricKind::Counter, "New certificates that were loaded since the start.");
     for (port, tls) in &counts {
         text.counter(RENEWED, &[("port", port)], tls.renewed as f64);
     }
@@ -316,7 +315,7 @@ fn tls(of: &[Snapshot], process: &ProcessMetrics, text: &mut dyn Sink) {
 fn exports(process: &ProcessMetrics, text: &mut dyn Sink) {
     let Some(exports) = process.exports else { return };
     const NAME: &str = "leeward_otlp_exports";
-    text.begin_family(NAME, MetricKind::Counter, "Exports by OTLP, by what became of them.");
+    text.begin_family(NAME, MetricKind::Counter, "Exports by OTLP, by their result.");
     let results = [
         ("accepted", exports.accepted),
         ("refused", exports.refused),
@@ -327,7 +326,7 @@ fn exports(process: &ProcessMetrics, text: &mut dyn Sink) {
         text.counter(NAME, &[("result", result)], count as f64);
     }
     const REJECTED: &str = "leeward_otlp_rejected_points";
-    text.begin_family(REJECTED, MetricKind::Counter, "Points of accepted exports that the receiver did not take.");
+    text.begin_family(REJECTED, MetricKind::Counter, "Points of accepted exports that the receiver rejected.");
     text.counter(REJECTED, &[], exports.rejected_points as f64);
 }
 
@@ -426,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_names_a_decision_beside_what_counts_it() {
+    fn openmetrics_samples_carry_exemplars() {
         let text = render(&[server(), gate()], &process(), Format::OpenMetrics);
         let example = " # {decision=\"8f3a\"} 0.000015 1700000000.250";
         for sample in [
@@ -483,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn every_family_has_one_head_and_every_sample_a_family() {
+    fn every_family_has_one_type_line_and_every_sample_a_family() {
         let twice = [server(), Snapshot { port: "memcached".into(), ..server() }, gate()];
         for format in [Format::Prometheus, Format::OpenMetrics] {
             let text = render(&twice, &process(), format);

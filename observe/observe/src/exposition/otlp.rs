@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_gauges_and_histograms_are_as_the_mapping_wants_them() {
+    fn counters_gauges_and_histograms_follow_the_otlp_mapping() {
         let body = render_json(&[server(5_000, 1_000)], &mut StartTimes::default());
         let resource = &body["resourceMetrics"][0]["resource"]["attributes"][0];
         assert_eq!(*resource, json!({ "key": "service.name", "value": { "stringValue": "kv \"x\"" } }));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_stays_until_the_server_is_another() {
+    fn the_start_time_is_kept_until_the_server_restarts() {
         let mut beginnings = StartTimes::default();
         let began = |snapshot: Snapshot, beginnings: &mut StartTimes| {
             let body = render_json(&[snapshot], beginnings);

@@ -146,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn both_formats_have_their_own_heads_and_ends() {
+    fn each_format_has_its_own_metadata_and_terminator() {
         let render = |format| {
             let mut text = TextSink::new(format);
             text.begin_family("a_requests", MetricKind::Counter, "Requests.");
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_label_breaks_a_line(value in any::<String>()) {
+        fn label_values_never_break_a_line(value in any::<String>()) {
             let mut text = TextSink::new(Format::Prometheus);
             text.gauge("a", &[("l", &value)], 1.0);
             let text = text.finish();

@@ -32,7 +32,7 @@ fn calls_are_answered_once_and_executed_once() {
 
 /// The canary: a server that forgets its answers executes a call twice.
 #[test]
-fn a_server_that_forgets_is_caught() {
+fn a_server_that_forgets_its_answers_is_caught() {
     let caught = (0..20).filter(|seed| {
         let mut harness = Harness::new(*seed, Faults { loss: 100, duplication: 100, reordering: 0 });
         harness.forgets = true;
@@ -44,7 +44,7 @@ fn a_server_that_forgets_is_caught() {
 
 /// Silence of the network ends the link.
 #[test]
-fn silence_ends_a_link() {
+fn a_link_ends_when_the_network_falls_silent() {
     let mut harness = Harness::new(1, Faults { loss: 0, duplication: 0, reordering: 0 });
     harness.run(10, 1);
     assert_eq!(harness.answered.len(), 10);

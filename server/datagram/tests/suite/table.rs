@@ -16,7 +16,7 @@ fn frame_of(bytes: &[u8], from: Side) -> Frame<'_> {
 }
 
 #[test]
-fn fields_are_where_the_encoder_puts_them() {
+fn frame_fields_are_read_at_the_encoders_offsets() {
     let call = call(0x1_0000_0002, b"abc");
     assert_eq!(frame::length(&call), Some(67));
     assert!(frame::is_whole(&call) && !frame::is_whole(&call[..66]));
@@ -38,7 +38,7 @@ fn fields_are_where_the_encoder_puts_them() {
 }
 
 #[test]
-fn a_wait_is_taken_off_a_limited_budget_alone() {
+fn waiting_time_reduces_only_a_limited_budget() {
     let budget = |bytes: &[u8]| match frame_of(bytes, Side::Client) {
         Frame::Call(call) => call.budget.remaining(),
         _ => None,

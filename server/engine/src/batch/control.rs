@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_and_a_count_are_found_in_any_order() {
+    fn timestamp_and_drop_count_are_parsed_in_any_order() {
         let time = [32, word(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS), 5, 7];
         let count = [20, word(libc::SOL_SOCKET, libc::SO_RXQ_OVFL), word(9, 0)];
         let both = (Some(Duration::new(5, 7)), Some(9));
@@ -56,7 +56,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(control in prop::collection::vec(prop_oneof![any::<u64>(), 0..40_u64], 0..10)) {
+        fn any_control_bytes_parse_without_panic(control in prop::collection::vec(prop_oneof![any::<u64>(), 0..40_u64], 0..10)) {
             let _ = parse(&control);
         }
     }

@@ -20,7 +20,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     /// Returns the bytes that a socket accepts while its peer reads nothing.
-    fn goes_in(lowat: Option<u32>) -> usize {
+    fn accepted_bytes(lowat: Option<u32>) -> usize {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut stream, _) = listener.accept().unwrap();
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn less_waits_in_the_kernel() {
-        assert!(goes_in(Some(1 << 14)) < goes_in(None));
+    fn a_low_water_mark_limits_unsent_bytes_in_the_kernel() {
+        assert!(accepted_bytes(Some(1 << 14)) < accepted_bytes(None));
     }
 }

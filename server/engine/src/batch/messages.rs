@@ -257,7 +257,7 @@ mod tests {
 
     const LONGEST: usize = 1400;
 
-    fn there_and_back(address: &str) {
+    fn check_round_trip(address: &str) {
         let Ok(server) = UdpSocket::bind(address) else { return };
         let peers: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind(address).unwrap()).collect();
         let (mut incoming, mut outgoing) = (Incoming::new(LONGEST), Outgoing::new(LONGEST));
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_several_goes_back_to_each() {
-        there_and_back("127.0.0.1:0");
-        there_and_back("[::1]:0");
+    fn datagrams_of_several_peers_are_answered_to_each() {
+        check_round_trip("127.0.0.1:0");
+        check_round_trip("[::1]:0");
     }
 
     #[test]
-    fn a_full_house_takes_no_more_until_it_is_sent() {
+    fn a_full_batch_accepts_no_datagram_until_it_is_sent() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
         let mut outgoing = Outgoing::new(LONGEST);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_resets_and_full_sockets_are_told_apart() {
+    fn ends_resets_and_full_sockets_are_distinguished() {
         let Some(mut batch) = batch() else { return };
         let (ended, at_its_end) = pair();
         drop(ended);

@@ -25,7 +25,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_stamp_is_one() {
+    fn only_a_timestamp_message_is_parsed_as_one() {
         let stamp = kind(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
         assert_eq!(parse(&[64, stamp, 5, 7, 0, 0]), Some(Duration::new(5, 7)));
         for other in [

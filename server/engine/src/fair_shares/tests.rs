@@ -31,7 +31,7 @@ fn idle_client(shares: &mut FairShares) -> Share {
 }
 
 #[test]
-fn one_idle_client_has_the_core_s_idle_reads_and_is_paused_beyond_them() {
+fn one_idle_client_may_use_all_idle_reads_and_is_then_paused() {
     let (mut shares, mut share) = (FairShares::new(64), Share::new());
     assert_eq!(idle_reads(&mut shares, &mut share, 5_000), IDLE_READS + 1);
     shares.reset();
@@ -40,7 +40,7 @@ fn one_idle_client_has_the_core_s_idle_reads_and_is_paused_beyond_them() {
 }
 
 #[test]
-fn a_paused_client_goes_on_with_one_read_per_sweep_while_the_core_has_none_left() {
+fn a_paused_client_gets_one_read_per_sweep_while_the_quota_is_used_up() {
     let mut shares = FairShares::new(64);
     let (mut share, mut other) = (idle_client(&mut shares), Share::new());
     for _ in 0..3 {
@@ -58,7 +58,7 @@ fn a_paused_client_goes_on_with_one_read_per_sweep_while_the_core_has_none_left(
 }
 
 #[test]
-fn a_request_in_pieces_does_not_pay_for_idle_clients() {
+fn a_fragmented_request_is_not_limited_by_idle_clients() {
     let mut shares = FairShares::new(64);
     let mut crowd: Vec<Share> = (0..200).map(|_| Share::new()).collect();
     for share in &mut crowd {
@@ -73,7 +73,7 @@ fn a_request_in_pieces_does_not_pay_for_idle_clients() {
 }
 
 #[test]
-fn a_request_takes_the_idle_reads_before_it_back() {
+fn a_request_refunds_the_idle_reads_before_it() {
     let (mut shares, mut share) = (FairShares::new(64), Share::new());
     for _ in 0..3 * IDLE_READS {
         shares.count_read(&mut share, 1);
@@ -84,7 +84,7 @@ fn a_request_takes_the_idle_reads_before_it_back() {
 }
 
 #[test]
-fn long_reads_are_free_and_messages_are_not() {
+fn long_reads_are_not_charged_and_messages_are() {
     let (mut shares, mut share) = (FairShares::new(64), Share::new());
     for _ in 0..2 * IDLE_READS {
         shares.count_read(&mut share, IDLE_READ);
@@ -117,7 +117,7 @@ fn a_poll_reads_one_idle_client_and_then_others_for_20_us() {
 }
 
 #[test]
-fn violations_end_a_turn_and_pause_all_that_go_on() {
+fn violations_end_a_quantum_and_pause_repeat_offenders() {
     let (mut shares, mut honest) = (FairShares::new(64), Share::new());
     let mut abusive = [Share::new(), Share::new()];
     let mut sum = 0;
@@ -141,7 +141,7 @@ fn violations_end_a_turn_and_pause_all_that_go_on() {
 }
 
 #[test]
-fn refusals_pause_a_connection_that_asks_again_and_again() {
+fn repeated_rejections_pause_a_connection() {
     let mut share = Share::new();
     for _ in 0..2 {
         (1..REFUSALS).for_each(|_| share.refuse());
@@ -153,7 +153,7 @@ fn refusals_pause_a_connection_that_asks_again_and_again() {
 }
 
 #[test]
-fn requests_of_one_connection_go_on_for_20_us_between_polls() {
+fn one_connections_requests_run_for_20_us_between_polls() {
     assert!(!FairShares::is_poll_due(Nanos(POLL.0 - 1)) && FairShares::is_poll_due(POLL));
 }
 
@@ -184,7 +184,7 @@ fn handshakes_have_a_sixteenth_of_a_busy_core_and_all_of_a_quiet_one() {
 }
 
 #[test]
-fn connections_pay_from_both_quotas_while_the_core_is_busy() {
+fn accepting_charges_both_quotas_while_the_core_is_busy() {
     let mut shares = FairShares::new(64);
     let now = Time::ZERO + Nanos::from_secs(1);
     shares.note_answer(now);

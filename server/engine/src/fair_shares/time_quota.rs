@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_the_time_is_there_and_some_is_saved() {
+    fn a_quota_is_a_share_of_the_time_with_a_bounded_reserve() {
         let mut quota = TimeQuota::connecting();
         let mut now = Time::ZERO;
         let spend_all = |quota: &mut TimeQuota| (0..SAVED.0 / MOST.0).for_each(|_| quota.spend(MOST));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_was_put_aside_does_not_pay_for_it() {
+    fn the_time_of_a_descheduled_core_is_not_charged() {
         let mut quota = TimeQuota::connecting();
         let now = Time::ZERO;
         assert!(quota.is_there(now));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_that_cost_more_than_there_was_is_paid_for() {
+    fn a_handshake_over_its_quota_is_paid_back() {
         let mut quota = TimeQuota::handshaking();
         let step = Nanos::from_micros(300);
         let (mut now, mut steps) = (Time::ZERO, 0u64);

@@ -83,7 +83,7 @@ mod tests {
     use leeward_observe::Answer;
 
     #[test]
-    fn a_request_takes_its_handlers_time_and_what_comes_with_it() {
+    fn a_requests_cost_includes_its_share_of_overhead() {
         let watch = Watch::new(2, 16);
         let mut work = CostEstimator::default();
         assert_eq!(work.time(0, Method(1), Some(&watch)), Nanos::ZERO);

@@ -200,7 +200,7 @@ fn shadow_mode_foresees_what_enforcement_rejects() {
 }
 
 #[test]
-fn refusals_happen_to_a_share_and_to_the_same() {
+fn rejections_are_enforced_for_a_fixed_share_of_sessions() {
     let requests = requests(STEADY, PLAIN, 1.0);
     let part = simulate("edge", &requests, Some(30));
     let share = part.refused as f64 / (part.refused + part.shadow_rejected) as f64;
@@ -210,7 +210,7 @@ fn refusals_happen_to_a_share_and_to_the_same() {
 }
 
 #[test]
-fn nothing_is_foreseen_where_nothing_would_be_refused() {
+fn no_rejections_are_foreseen_without_overload() {
     let requests = requests(|_| 0.5, PLAIN, 1.0);
     for name in ["edge", "auto"] {
         let ends = simulate(name, &requests, Some(0));
@@ -219,7 +219,7 @@ fn nothing_is_foreseen_where_nothing_would_be_refused() {
 }
 
 #[test]
-fn a_session_that_has_gone_is_no_concern_of_the_next_in_its_place() {
+fn a_closed_session_does_not_affect_the_next_one_in_its_slot() {
     let registry = leeward_controllers::builtin();
     let environment = Environment::new(1, Nanos::from_micros(10), SLO);
     let halves = registry.find("auto").unwrap().server(&Params::default(), &environment).unwrap();

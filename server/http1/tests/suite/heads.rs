@@ -18,7 +18,7 @@ fn answer(bytes: &[u8]) -> Option<(u16, bool)> {
 }
 
 #[test]
-fn each_row_is_answered_by_its_status() {
+fn each_request_head_gets_its_status() {
     for (bytes, statuses, goes_on) in rows() {
         let text = String::from_utf8_lossy(&bytes);
         assert_eq!(answer(&bytes), Some((statuses[0], goes_on || statuses.len() > 1)), "{text:?}");
@@ -26,7 +26,7 @@ fn each_row_is_answered_by_its_status() {
 }
 
 #[test]
-fn pieces_are_answered_as_the_whole() {
+fn fragmented_heads_get_the_same_response() {
     for (bytes, ..) in rows().into_iter().filter(|(bytes, ..)| bytes.len() < 1_000) {
         let whole = answer(&bytes);
         let first = (0..=bytes.len()).find_map(|cut| answer(&bytes[..cut]));
@@ -77,7 +77,7 @@ fn check(head: &[u8], request: &Request<'_, '_>) {
 }
 
 #[test]
-fn mutants_of_the_rows_are_framed_without_doubt() {
+fn mutated_heads_are_framed_unambiguously() {
     let rows: Vec<Vec<u8>> = rows().into_iter().map(|(bytes, ..)| bytes).filter(|bytes| bytes.len() < 1_000).collect();
     let findings = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let search = FuzzSearch { name: "http1", findings, iterations: 200_000 };

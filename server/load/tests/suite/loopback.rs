@@ -78,7 +78,7 @@ fn every_request_is_offered_and_counted_once() {
 }
 
 #[test]
-fn a_stall_shows_in_every_request_that_was_due_in_it() {
+fn a_stall_delays_every_request_scheduled_during_it() {
     let stall = Duration::from_millis(50);
     let server = Server::start(Behaviour { stall: Some((200, stall)), ..Behaviour::default() });
     // One connection, so that no answer overtakes the stall; its queue is longer than the number of
@@ -94,7 +94,7 @@ fn a_stall_shows_in_every_request_that_was_due_in_it() {
 }
 
 #[test]
-fn a_client_that_may_not_send_waits_from_the_intended_time_on() {
+fn the_latency_of_a_blocked_request_counts_from_its_intended_time() {
     // A window of one: during the stall requests wait at the client, which latency from the sending
     // would not show.
     let stall = Duration::from_millis(50);
@@ -117,7 +117,7 @@ fn a_client_that_may_not_send_waits_from_the_intended_time_on() {
 }
 
 #[test]
-fn a_generator_that_is_late_says_so_and_skips_nothing() {
+fn a_late_generator_reports_it_and_skips_no_request() {
     let server = Server::start(Behaviour::default());
     let plan = open(4, 2_000.0, 300);
     let stall = Duration::from_millis(50);
@@ -139,7 +139,7 @@ fn a_generator_that_is_late_says_so_and_skips_nothing() {
 }
 
 #[test]
-fn a_trace_is_replayed_on_a_cpu_of_ones_own() {
+fn a_trace_is_replayed_on_a_pinned_cpu() {
     let before = rustix::thread::sched_getaffinity(None).unwrap();
     let cpu = (0..1024).find(|cpu| before.is_set(*cpu)).unwrap();
     let server = Server::start(Behaviour::default());
@@ -154,7 +154,7 @@ fn a_trace_is_replayed_on_a_cpu_of_ones_own() {
 }
 
 #[test]
-fn a_killed_server_ends_everything_at_once() {
+fn a_killed_server_ends_all_requests_at_once() {
     let server = Server::start(Behaviour { die_after: Some(500), ..Behaviour::default() });
     // The run would take an hour.
     let plan = Plan::Closed {
@@ -185,7 +185,7 @@ fn a_server_that_never_answers_leaves_unfinished_requests() {
 }
 
 #[test]
-fn a_stopped_run_still_balances() {
+fn a_stopped_run_accounts_for_every_request() {
     let server = Server::start(Behaviour::default());
     let stop = AtomicBool::new(false);
     let plan = open(4, 1_000.0, 20_000);
@@ -206,7 +206,7 @@ fn a_stopped_run_still_balances() {
 }
 
 #[test]
-fn progress_goes_on_while_no_answer_comes() {
+fn progress_is_reported_without_responses() {
     // A window ends even without a response in it.
     let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
     let length = Nanos::from_millis(20);
@@ -225,7 +225,7 @@ fn progress_goes_on_while_no_answer_comes() {
 }
 
 #[test]
-fn the_algorithms_client_ends_requests_too() {
+fn requests_expire_or_overflow_in_the_algorithms_client() {
     // The window stays 0: a request that leaves the queue has expired or overflowed.
     let server = Server::start(Behaviour { regime: Regime::Credits, window: 0, ..Behaviour::default() });
     let plan = open(2, 2_000.0, 200);
@@ -244,7 +244,7 @@ fn the_algorithms_client_ends_requests_too() {
 }
 
 #[test]
-fn a_closed_loop_keeps_its_requests_under_way() {
+fn a_closed_loop_keeps_its_requests_in_flight() {
     let server = Server::start(Behaviour { drop_every: 7, ..Behaviour::default() });
     let plan = Plan::Closed {
         connections: 4,
@@ -260,7 +260,7 @@ fn a_closed_loop_keeps_its_requests_under_way() {
 }
 
 #[test]
-fn a_closed_loop_has_as_many_under_way_as_it_says_and_payloads_of_any_length() {
+fn a_closed_loop_keeps_its_number_in_flight_with_payloads_of_any_length() {
     for (outstanding, payload) in [(1, 8), (3, 64), (40, 8), (40, 5_000)] {
         // The server never answers, so its received calls are the calls in flight.
         let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
@@ -302,7 +302,7 @@ fn a_multiple_of_the_capacity_is_offered_over_the_connections_that_measured_it()
 }
 
 #[test]
-fn what_can_not_be_measured_is_said() {
+fn an_unmeasurable_capacity_is_an_error() {
     let service = ServiceTime::Constant(Nanos::from_micros(1));
     let closed = Plan::Closed { connections: 2, outstanding: 1, service, seed: 1, duration: Nanos::from_millis(100) };
     let never = AtomicBool::new(false);
@@ -369,7 +369,7 @@ impl ClientHalf for ThrottlingHalf {
 }
 
 #[test]
-fn a_client_of_a_closed_loop_rests_after_an_end_of_its_own() {
+fn a_closed_loop_client_pauses_after_a_throttled_request() {
     let server = Server::start(Behaviour::default());
     let plan = Plan::Closed {
         connections: 3,
@@ -393,7 +393,7 @@ fn a_thousand_connections() {
 }
 
 #[test]
-fn what_keeps_a_run_from_beginning_is_said() {
+fn start_errors_of_a_run_are_reported() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let never = AtomicBool::new(false);
     let plan = open(2, 100.0, 10);

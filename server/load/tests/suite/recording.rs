@@ -183,7 +183,7 @@ fn a_slow_disk_does_not_hold_up_the_server() {
 }
 
 #[test]
-fn a_full_disk_is_said_at_the_end() {
+fn a_full_disk_is_reported_at_the_end() {
     let recording = Recording::to(FullDisk).unwrap();
     let received = run_recorded("breakwater", 1, &recording, |_| assert!(!recording.is_recording()));
     assert!(received > 0, "it serves");
@@ -191,7 +191,7 @@ fn a_full_disk_is_said_at_the_end() {
 }
 
 #[test]
-fn a_recording_is_of_one_server() {
+fn a_recording_belongs_to_one_server() {
     let recording = Recording::to(File::default()).unwrap();
     let start = || {
         let reply = |_: &Request<'_>, _: &mut Vec<u8>| -> Result<(), HandlerError> { Ok(()) };

@@ -51,7 +51,7 @@ pub enum BuildError {
     Tls(#[from] leeward_tls::LoadError),
     /// The replica uses datagrams, which are never encrypted.
     #[cfg(feature = "tls")]
-    #[error("`{address}` is asked by datagrams, which TLS does not encrypt: ask it over TCP, or without TLS")]
+    #[error("`{address}` uses datagrams, which TLS does not encrypt: use TCP, or no TLS")]
     Unencrypted {
         /// The given address.
         address: String,
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_not_be_called_is_refused() {
+    fn invalid_client_settings_are_rejected() {
         assert!(matches!(Client::builder().build(), Err(BuildError::Replicas { count: 0 })));
         for address in ["", "nowhere", "127.0.0.1", "127.0.0.1:99999"] {
             let result = Client::builder().replica(address).build();

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_what_matters_to_whoever_reads_a_log() {
+    fn call_errors_have_informative_messages() {
         let waited = Nanos::from_micros(120);
         for (error, text) in [
             (
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_not_begun_is_safe_to_repeat() {
+    fn only_unexecuted_calls_are_safe_to_retry() {
         let rejected =
             |reason| CallError::Rejected { reason, message: String::new(), retry_after: None, waited: Nanos::ZERO };
         assert_eq!(rejected(RejectCode::Delay).effect(), Effect::Excluded);

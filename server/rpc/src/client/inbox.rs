@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_is_under_way_and_none_after_the_end() {
+    fn submissions_are_limited_and_rejected_after_the_close() {
         let inbox = Inbox::new(2, NoWaker);
         assert_eq!(inbox.submit(|number| number), Ok(0));
         assert_eq!(inbox.submit(|number| number), Ok(1));
@@ -181,7 +181,7 @@ mod model {
     /// Two callers, and a thread that sleeps after an empty take: the thread finds every accepted
     /// call in time. A lost wake-up would be a deadlock, which loom reports.
     #[test]
-    fn what_is_put_in_is_found_and_nothing_sleeps_beside_it() {
+    fn no_submitted_call_is_missed_by_a_sleeping_thread() {
         loom::model(|| {
             let bell = Arc::new(Notify::new());
             let inbox = Arc::new(Inbox::new(8, Bell(Arc::clone(&bell))));
@@ -209,7 +209,7 @@ mod model {
     /// The limit holds for any order of callers, and a call that has ended frees its slot before
     /// its caller knows.
     #[test]
-    fn the_limit_holds() {
+    fn the_limit_holds_for_concurrent_callers() {
         loom::model(|| {
             let inbox = Arc::new(Inbox::new(1, Bell(Arc::new(Notify::new()))));
             let other = {
@@ -227,12 +227,12 @@ mod model {
     /// A call races with the close: it is rejected, taken, or dropped with the remaining commands;
     /// never forgotten.
     #[test]
-    fn a_call_that_meets_the_end_is_not_forgotten() {
+    fn a_call_that_races_with_the_close_is_not_lost() {
         loom::model(|| {
             let inbox = Arc::new(Inbox::new(8, Bell(Arc::new(Notify::new()))));
-            let fate = Arc::new(());
+            let tracked = Arc::new(());
             let caller = {
-                let (inbox, held) = (Arc::clone(&inbox), Arc::clone(&fate));
+                let (inbox, held) = (Arc::clone(&inbox), Arc::clone(&tracked));
                 thread::spawn(move || inbox.submit(|_| held).is_ok())
             };
             let mut commands = Vec::new();
@@ -240,7 +240,7 @@ mod model {
             inbox.close(InboxMode::Closed);
             caller.join().unwrap();
             commands.clear();
-            assert_eq!(Arc::strong_count(&fate), 1, "a call lies where nobody looks");
+            assert_eq!(Arc::strong_count(&tracked), 1, "a call lies where nobody looks");
         });
     }
 }

@@ -67,8 +67,8 @@ impl<T: Read + Write> Read for TlsStream<T> {
             }
             match received {
                 Ok(0) if self.session.is_handshaking() => {
-                    let message = "the server has closed the connection within the TLS handshake: it has no room or no time \
-                                 for one more, or another server stands there";
+                    let message = "the server closed the connection within the TLS handshake: it has reached a limit, or \
+                                 another program listens there";
                     return Err(io::Error::new(ErrorKind::ConnectionAborted, message));
                 }
                 Ok(0) => return Ok(0),

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_finds_no_room() {
+    fn the_number_of_cancelled_calls_is_limited() {
         let cancels = CancelledCalls::default();
         assert!((1..=CANCELLED_MAX as u64).all(|request| cancels.note(mark(1, request))));
         assert!(!cancels.note(mark(1, 9_999)));

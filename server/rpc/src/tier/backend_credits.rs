@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_narrowest_leaf_is_told_once() {
+    fn the_narrowest_leaf_is_reported_once() {
         let credits = BackendCredits::new(3);
         assert_eq!(credits.take_narrowest(), None);
         credits.change(0, None, Some(8));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_who_notices_a_loss_tells_for_all() {
+    fn a_loss_of_several_connections_is_counted_once() {
         let leaf = LeafConnections::default();
         let epochs = [leaf.add(), leaf.add(), leaf.add()];
         assert_eq!((leaf.connections(), epochs), (3, [0; 3]));

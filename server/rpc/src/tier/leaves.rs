@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_that_can_not_be_asked_are_refused() {
+    fn invalid_leaf_addresses_are_rejected() {
         check(&[], "0 leaves; accepted: 1 to 255");
         check(&["127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7001"], "`127.0.0.1:7001` is there twice");
         check(&[""], "accepted: HOST:PORT");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_may_have_addresses_of_either_kind() {
+    fn leaves_may_have_ipv4_and_ipv6_addresses() {
         let leaves = Leaves::resolve(["[::1]:7001", "127.0.0.1:7001"]).unwrap();
         assert_eq!(leaves.count(), 2);
         assert!(leaves.0.leaves[0].addresses[0].is_ipv6());

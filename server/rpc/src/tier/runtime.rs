@@ -213,7 +213,7 @@ impl<M: MidTier> TierRuntime<M> {
             self.count(&state.calls);
             let Some(shard) = &mut state.shard else {
                 return self
-                    .finish(gather, Err(HandlerError::Message("this server has no connections to give".into())));
+                    .finish(gather, Err(HandlerError::Message("this server has no connections to its leaves".into())));
             };
             let mut result = shard.start(gather, &state.calls, enough);
             self.gathering.fetch_add(1, Ordering::Relaxed);

@@ -57,7 +57,7 @@ pub enum TierError {
         most: u32,
     },
     /// A running tier can't switch between cores and setups.
-    #[error("{asked} while {running} runs; accepted: setups instead of setups")]
+    #[error("a tier that runs {running} can't change to {asked}; accepted: changes between setups, without CORE")]
     Kind {
         /// Requested model.
         asked: ThreadingSetup,

@@ -282,13 +282,13 @@ pub enum LeafError {
     #[error("the leaf has no result: {0:?}")]
     Failed(FailureCode),
     /// The call has not left: it waited too long for credit, or too many calls waited.
-    #[error("the call has not left")]
+    #[error("the call was not sent")]
     NotSent,
     /// The connection is missing or was lost.
     #[error("no connection to the leaf")]
     Disconnected,
     /// The argument is longer than the leaf accepts, the leaf is unknown, or there are too many
     /// calls.
-    #[error("a call that can't be made")]
+    #[error("the call can't be made")]
     Invalid,
 }

@@ -61,7 +61,7 @@ impl LeafValidation {
         let Some(state) = &self.0 else { return Ok(()) };
         let verdict = match about {
             Some(about) => state.validator.validate(leaf, about),
-            None => Err(format!("leaf {} does not tell what it serves", leaf + 1)),
+            None => Err(format!("leaf {} does not report its service", leaf + 1)),
         };
         let (message, verdict) = match verdict {
             Ok(warning) => (warning, Ok(())),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_told_once() {
+    fn an_unchanged_validation_report_is_given_once() {
         let validation = LeafValidation::new(Arc::new(EvenLeaves));
         let about = |part| ServiceInfo { part: Some((part, 9)), ..ServiceInfo::default() };
         assert_eq!(validation.validate(1, Some(&about(2))), Ok(()));
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(validation.take_reports(), ["leaf 1 is odd", "leaf 0 is four"]);
         assert!(validation.validate(1, None).is_err() && validation.validate(1, Some(&about(2))).is_ok());
         assert!(validation.validate(1, Some(&about(3))).is_err());
-        assert_eq!(validation.take_reports(), ["leaf 2 does not tell what it serves", "leaf 1 is odd"]);
+        assert_eq!(validation.take_reports(), ["leaf 2 does not report its service", "leaf 1 is odd"]);
         assert!(LeafValidation::default().validate(7, None).is_ok() && !LeafValidation::default().is_enabled());
     }
 }

@@ -118,7 +118,7 @@ async fn sleeper(request: OwnedRequest) -> Result<Vec<u8>, HandlerError> {
 }
 
 #[test]
-fn sleeping_is_answered_with_every_idle_policy_and_number_of_cores() {
+fn sleeping_handlers_answer_under_every_idle_policy_and_core_count() {
     for (cores, idle) in [1, 3].into_iter().flat_map(|cores| IDLES.map(|idle| (cores, idle))) {
         let server = start(cores, idle, sleeper);
         let mut peers: Vec<RawClient> = (0..4).map(|_| RawClient::registered(&server)).collect();
@@ -136,7 +136,7 @@ fn sleeping_is_answered_with_every_idle_policy_and_number_of_cores() {
 }
 
 #[test]
-fn more_cores_than_the_machine_has() {
+fn a_server_may_have_more_cores_than_the_machine() {
     let server = start(std::thread::available_parallelism().map_or(4, |cpus| cpus.get() * 2), IDLES[1], sleeper);
     let mut peers: Vec<RawClient> = (0..10).map(|_| RawClient::registered(&server)).collect();
     for _ in 0..10 {
@@ -147,7 +147,7 @@ fn more_cores_than_the_machine_has() {
 }
 
 #[test]
-fn every_controller_takes_tasks() {
+fn every_controller_serves_async_handlers() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         let params = algorithm.params(&[]).unwrap();
         let server = builder(3, IdlePolicy::Block).admission(algorithm, params).serve_async(sleeper).unwrap();
@@ -174,7 +174,7 @@ fn every_controller_takes_tasks() {
 }
 
 #[test]
-fn one_that_yields_keeps_no_one_from_the_network() {
+fn a_yielding_task_does_not_block_the_network() {
     for (cores, idle) in [(1, IdlePolicy::Spin), (1, IdlePolicy::Block), (3, IdlePolicy::Block)] {
         let flag = AtomicBool::new(false);
         let flag = Arc::new(flag);
@@ -256,7 +256,7 @@ fn tasks_wake_each_other_across_cores() {
 }
 
 #[test]
-fn a_time_out_drops_what_took_too_long() {
+fn a_timeout_drops_a_slow_future() {
     let alive = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&alive);
     let server = start(1, IdlePolicy::Block, move |_: OwnedRequest| {
@@ -333,7 +333,7 @@ fn a_panic_fails_one_request() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_its_tasks_along() {
+fn a_disconnect_cancels_the_clients_tasks() {
     for (cores, idle) in [(1, IdlePolicy::Spin), (1, IdlePolicy::Block), (3, IdlePolicy::Block)] {
         let alive = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&alive);
@@ -423,7 +423,7 @@ fn a_stop_drops_tasks_that_never_end() {
 }
 
 #[test]
-fn a_sleep_may_be_waited_for_on_another_thread() {
+fn a_sleep_may_be_awaited_on_another_thread() {
     let server = start(1, IdlePolicy::Block, |request: OwnedRequest| async move {
         let gate = Arc::new(Signal::default());
         let opener = Arc::clone(&gate);
@@ -449,7 +449,7 @@ fn a_sleep_may_be_waited_for_on_another_thread() {
 }
 
 #[test]
-fn a_plain_handler_may_wait_too_though_it_should_not() {
+fn a_plain_handler_may_block_on_a_sleep() {
     let handler = |_: &leeward_rpc::server::Request<'_>, reply: &mut Vec<u8>| {
         block_on(sleep(Nanos::from_millis(1)));
         reply.push(u8::from(current_core().is_none()));
@@ -463,13 +463,13 @@ fn a_plain_handler_may_wait_too_though_it_should_not() {
 }
 
 #[test]
-fn a_request_that_waited_too_long_is_dropped_when_its_turn_has_come() {
+fn a_request_that_waited_too_long_is_rejected_when_it_is_dequeued() {
     let answers = answers_after_a_wait(true);
     assert_eq!((answers.served, answers.dropped), (1, 2));
 }
 
 #[test]
-fn a_first_request_waits_like_any_other() {
+fn the_wait_of_a_first_request_counts_like_any_other() {
     // A busy core defers connections that have sent only messages so far, and reads one of them per
     // poll.
     let answers = answers_after_a_wait(false);

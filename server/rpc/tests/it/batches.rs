@@ -20,7 +20,7 @@ fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), HandlerError> 
 }
 
 #[test]
-fn answers_are_their_callers_with_and_without_io_uring() {
+fn each_caller_gets_its_own_answer_with_and_without_io_uring() {
     let executor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     for (io_uring, cores) in [(IoUring::Auto, 1), (IoUring::Off, 1), (IoUring::Auto, 2)] {
         let server = Server::builder().io_uring(io_uring).cores(cores).idle(IdlePolicy::Block);

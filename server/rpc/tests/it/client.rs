@@ -142,7 +142,7 @@ fn every_caller_gets_its_own_answer_once_under_every_controller() {
 }
 
 #[test]
-fn plain_threads_and_other_executors_are_as_good() {
+fn calls_work_from_plain_threads_and_other_executors() {
     let server = serve("breakwater", &[], "127.0.0.1:0");
     let client = client("breakwater", &[&server]);
     assert_eq!(client.call_blocking(ECHO, "plain").unwrap().payload, b"plain");
@@ -163,7 +163,7 @@ fn plain_threads_and_other_executors_are_as_good() {
 }
 
 #[test]
-fn the_handlers_words_and_limits_come_back_as_errors() {
+fn handler_messages_and_exceeded_limits_are_returned_as_errors() {
     let server = serve("none", &[], "127.0.0.1:0");
     let client = builder("none").replica_over(place(&server)).payload_limit(PayloadLimit::new(60_000)).build().unwrap();
     let failed = CallError::Failed { message: "no such luck".into() };
@@ -181,7 +181,7 @@ fn the_handlers_words_and_limits_come_back_as_errors() {
 }
 
 #[test]
-fn a_budget_reaches_the_server_less_what_was_spent() {
+fn a_budget_reaches_the_server_less_the_time_spent() {
     let server = serve("none", &[], "127.0.0.1:0");
     let client = client("none", &[&server]);
     let budget = Nanos::from_secs(4);
@@ -230,7 +230,7 @@ fn a_server_that_comes_back_is_found_again() {
 }
 
 #[test]
-fn of_two_replicas_one_may_be_down_or_go_down() {
+fn calls_survive_the_loss_of_one_of_two_replicas() {
     let first = serve("breakwater", &[], "127.0.0.1:0");
     let second = serve("breakwater", &[], "127.0.0.1:0");
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -277,7 +277,7 @@ fn dropped_futures_cost_no_credit_and_disturb_nobody() {
 }
 
 #[test]
-fn the_last_clone_lets_calls_end_and_takes_the_thread_with_it() {
+fn dropping_the_last_clone_lets_calls_end_and_stops_the_thread() {
     let thread_lives = |name: &str| {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         tasks
@@ -302,7 +302,7 @@ fn the_last_clone_lets_calls_end_and_takes_the_thread_with_it() {
 }
 
 #[test]
-fn a_shut_down_ends_everything_at_once() {
+fn a_shutdown_ends_all_calls_at_once() {
     let server = serve("none", &[], "127.0.0.1:0");
     let client = client("none", &[&server]);
     client.call_blocking(ECHO, "warm").unwrap();

@@ -79,7 +79,7 @@ fn without_credit_a_call_expires_and_a_full_queue_ends_the_oldest() {
 }
 
 #[test]
-fn more_than_all_queues_hold_is_refused_at_once() {
+fn calls_beyond_all_queues_are_rejected_at_once() {
     let server = mute(0);
     let limits = [("client_queue", RawParam::Integer(2)), ("max_outstanding", RawParam::Integer(3))];
     let none = leeward_controllers::builtin().find("none").unwrap().clone();
@@ -112,7 +112,7 @@ fn a_time_out_says_whether_the_call_was_sent() {
 }
 
 #[test]
-fn nobody_to_connect_to_ends_a_call_when_patience_does() {
+fn a_call_without_a_server_fails_after_the_connection_wait() {
     let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client =
         builder(&[]).replica(vacant.to_string()).connection_wait(Nanos::from_millis(50)).queue(3).build().unwrap();
@@ -130,7 +130,7 @@ fn nobody_to_connect_to_ends_a_call_when_patience_does() {
 }
 
 #[test]
-fn a_server_that_never_welcomes_is_left_for_another_attempt() {
+fn a_connection_without_a_welcome_is_abandoned_for_another_attempt() {
     let server = ScriptedServer::start(|mut peer| {
         if peer.number < 2 {
             while peer.receive().is_some() {}
@@ -156,7 +156,7 @@ fn a_server_that_falls_silent_is_given_up() {
     let client = builder(&[&server]).keep_alive(Nanos::from_millis(10), Nanos::from_millis(500)).build().unwrap();
     match client.call_blocking(ECHO, "x") {
         Err(CallError::Disconnected { effect: Effect::Possible, reason }) => {
-            assert!(reason.contains("sign of life"), "{reason}");
+            assert!(reason.contains("respond to pings"), "{reason}");
         }
         other => panic!("{other:?}"),
     }
@@ -175,7 +175,7 @@ fn an_idle_connection_is_kept_alive() {
 }
 
 #[test]
-fn a_lost_connection_ends_what_was_sent_and_moves_what_waited() {
+fn a_lost_connection_fails_sent_calls_and_moves_queued_ones() {
     let server = ScriptedServer::start(|mut peer| {
         if peer.number > 0 {
             return echo(peer);
@@ -204,7 +204,7 @@ fn garbage_from_the_server_is_an_error_and_the_next_connection_serves() {
         peer.respond(&ReceivedCall { timestamp, ..call.clone() }, 8, b"not my call");
     };
     type Misbehavior = Box<dyn Fn(&mut ServerPeer, &ReceivedCall) + Send + Sync>;
-    let sayings: Vec<Misbehavior> = vec![
+    let misbehaviors: Vec<Misbehavior> = vec![
         Box::new(|peer, _| peer.send_bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
         Box::new(|peer, _| peer.send_bytes(&[0; 64])),
         Box::new(stray),
@@ -216,9 +216,9 @@ fn garbage_from_the_server_is_an_error_and_the_next_connection_serves() {
         // Sends half a frame and closes the connection.
         Box::new(|peer, _| peer.send_bytes(b"LW\x01\x04")),
     ];
-    let count = sayings.len();
+    let count = misbehaviors.len();
     let server = ScriptedServer::start(move |mut peer| {
-        let Some(misbehave) = sayings.get(peer.number) else { return echo(peer) };
+        let Some(misbehave) = misbehaviors.get(peer.number) else { return echo(peer) };
         peer.welcome(8, Regime::Credits);
         let Some(call) = peer.call() else { return };
         misbehave(&mut peer, &call);
@@ -273,7 +273,7 @@ fn a_rejected_call_is_served_by_the_other_replica() {
 }
 
 #[test]
-fn what_may_have_begun_and_what_should_wait_is_not_retried() {
+fn possibly_executed_and_deferred_calls_are_not_retried() {
     for (reason, retry_after, effect) in [
         (RejectCode::Other, 0, Effect::Possible),
         (RejectCode::Lock, 0, Effect::Possible),
@@ -321,18 +321,18 @@ fn a_server_that_is_stopping_is_avoided() {
 }
 
 #[test]
-fn a_dropped_future_frees_its_place_and_is_never_sent() {
+fn a_dropped_future_frees_its_queue_slot_and_is_never_sent() {
     let (sender, receiver) = mpsc::channel();
     let sender = Mutex::new(sender);
-    let (go, goes) = mpsc::channel::<()>();
-    let goes = Mutex::new(goes);
+    let (resume, resumed) = mpsc::channel::<()>();
+    let resumed = Mutex::new(resumed);
     let server = ScriptedServer::start(move |mut peer| {
         peer.welcome(1, Regime::Credits);
         let mut first = true;
         while let Some(call) = peer.call() {
             sender.lock().unwrap().send(String::from_utf8(call.payload.clone()).unwrap()).unwrap();
             if std::mem::take(&mut first) {
-                let _ = goes.lock().unwrap().recv();
+                let _ = resumed.lock().unwrap().recv();
             }
             peer.respond(&call, 1, &call.payload);
         }
@@ -348,14 +348,14 @@ fn a_dropped_future_frees_its_place_and_is_never_sent() {
     // Dropped after it was sent: its response is discarded, and its credit returns with it.
     drop(first);
     until("so is the first", || client.counts().cancelled == 2);
-    go.send(()).unwrap();
+    resume.send(()).unwrap();
     assert_eq!(pollster::block_on(last).unwrap().payload, b"last");
     assert_eq!(receiver.recv().unwrap(), "last");
     assert_eq!((client.counts().queue_full, client.counts().connects), (0, 1));
 }
 
 #[test]
-fn the_end_says_goodbye() {
+fn closing_the_client_deregisters_it() {
     let (sender, receiver) = mpsc::channel();
     let sender = Mutex::new(sender);
     let server = ScriptedServer::start(move |mut peer| {
@@ -371,7 +371,7 @@ fn the_end_says_goodbye() {
 }
 
 /// A server that treats each connection and call in a random way, drawn from a seed.
-fn moody(mut peer: ServerPeer, seed: u64) {
+fn erratic(mut peer: ServerPeer, seed: u64) {
     let mut random = Xorshift(seed ^ (peer.number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     match random.below(12) {
         // Never welcomes, or wrongly.
@@ -422,10 +422,10 @@ impl Xorshift {
 #[test]
 fn every_call_ends_once_whatever_the_servers_do() {
     for seed in [0x5eed_0001, 0x5eed_0002, 0x5eed_0003] {
-        let puppets: Vec<ScriptedServer> =
-            (0..3_u64).map(|which| ScriptedServer::start(move |peer| moody(peer, seed * 10 + which))).collect();
-        let puppets: Vec<&ScriptedServer> = puppets.iter().collect();
-        let client = builder(&puppets)
+        let servers: Vec<ScriptedServer> =
+            (0..3_u64).map(|which| ScriptedServer::start(move |peer| erratic(peer, seed * 10 + which))).collect();
+        let servers: Vec<&ScriptedServer> = servers.iter().collect();
+        let client = builder(&servers)
             .connections(2)
             .seed(seed)
             .expiry(Nanos::from_millis(20))

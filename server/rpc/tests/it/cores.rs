@@ -93,7 +93,7 @@ fn every_policy_serves_every_connection() {
 }
 
 #[test]
-fn cores_come_under_load_and_go_without_it() {
+fn cores_are_granted_under_load_and_revoked_without_it() {
     for idle in IDLES {
         let policy = [("threshold", "1us"), ("search", "100us")];
         let server = allocated(builder("breakwater", 3).idle(idle), "delay", &policy).serve(work).unwrap();
@@ -128,7 +128,7 @@ fn cores_come_under_load_and_go_without_it() {
 }
 
 #[test]
-fn a_server_of_parked_cores_stops_in_good_order() {
+fn a_server_with_parked_cores_stops_cleanly() {
     for stopped_after_ms in [0, 1, 5, 20] {
         let server = allocated(builder("none", 4), "per-request", &[("search", "0ns")]).serve(work).unwrap();
         let mut peers: Vec<Peer> = (0..8).map(|_| Peer::registered(&server)).collect();
@@ -166,7 +166,7 @@ impl AsyncHandler for SleepyHandler {
 }
 
 #[test]
-fn tasks_go_on_when_their_core_has_gone() {
+fn tasks_continue_when_their_core_is_revoked() {
     for (policy, params) in POLICIES {
         let server = allocated(builder("none", 3), policy, params).serve_async(SleepyHandler).unwrap();
         let sent = bursts(&server, 30);
@@ -176,7 +176,7 @@ fn tasks_go_on_when_their_core_has_gone() {
 }
 
 #[test]
-fn the_first_core_alone_serves_those_that_connect_and_leave() {
+fn the_first_core_alone_serves_short_connections() {
     let server = allocated(builder("breakwater", 4), "delay", &[("threshold", "1s")]);
     let server = server.serve(work).unwrap();
     for round in 0..50 {
@@ -191,7 +191,7 @@ fn the_first_core_alone_serves_those_that_connect_and_leave() {
 }
 
 #[test]
-fn what_the_simulator_alone_can_do_is_refused() {
+fn simulator_only_policies_and_parameters_are_rejected() {
     let result = allocated(builder("none", 2), "ideal", &[]).serve(work);
     assert!(matches!(result, Err(ServerError::Params(_))));
     let policy = registry::find("delay").unwrap();

@@ -25,7 +25,7 @@ const LOST: Nanos = Nanos::from_secs(30);
 /// Executions per argument.
 type Executed = Arc<Mutex<HashMap<Vec<u8>, u32>>>;
 
-fn serve_at(door: &str, cores: usize, admission: &str, executed: &Executed) -> Server {
+fn serve_at(address: &str, cores: usize, admission: &str, executed: &Executed) -> Server {
     let registry = leeward_controllers::builtin();
     let algorithm = registry.find(admission).unwrap();
     let executed = Arc::clone(executed);
@@ -34,7 +34,7 @@ fn serve_at(door: &str, cores: usize, admission: &str, executed: &Executed) -> S
         .objective(Nanos::from_micros(10), Nanos::from_secs(30))
         .idle(IdlePolicy::Block)
         .cores(cores)
-        .udp(door)
+        .udp(address)
         .serve(move |request: &Request<'_>, reply: &mut Vec<u8>| {
             *executed.lock().unwrap().entry(request.payload.to_vec()).or_default() += 1;
             match request.method {
@@ -61,7 +61,7 @@ fn client(admission: &str, address: impl ToString, connections: usize) -> Client
     builder.connections(connections).udp(address.to_string()).build().unwrap()
 }
 
-fn door(server: &Server) -> std::net::SocketAddr {
+fn udp_address(server: &Server) -> std::net::SocketAddr {
     server.datagram_address().unwrap()
 }
 
@@ -88,7 +88,7 @@ fn ask_many(client: &Client, threads: usize, calls: usize) -> usize {
 fn calls_are_answered_under_every_controller() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         let (server, executed) = serve(2, algorithm.name);
-        let client = client(algorithm.name, door(&server), 3);
+        let client = client(algorithm.name, udp_address(&server), 3);
         // Some controllers reject calls if other tests keep the machine busy.
         let answered = ask_many(&client, 4, 200) as u64;
         assert!(answered > 0, "{}", algorithm.name);
@@ -104,7 +104,7 @@ fn calls_are_answered_under_every_controller() {
 fn every_call_ends_once_over_a_network_with_faults() {
     for admission in ["none", "breakwater"] {
         let (server, executed) = serve(2, admission);
-        let relay = Relay::to(door(&server), 5);
+        let relay = Relay::to(udp_address(&server), 5);
         let client = client(admission, relay.address, 3);
         assert_eq!(ask_many(&client, 8, 300), 2_400);
         assert!(executed.lock().unwrap().values().all(|times| *times == 1), "executed twice");
@@ -118,9 +118,9 @@ fn every_call_ends_once_over_a_network_with_faults() {
 }
 
 #[test]
-fn a_long_answer_and_a_long_call_end_in_words() {
+fn too_long_calls_and_responses_fail_with_an_error() {
     let (server, _) = serve(1, "none");
-    let client = client("none", door(&server), 1);
+    let client = client("none", udp_address(&server), 1);
     let failed = client.call_blocking(LONG, b"").unwrap_err();
     assert!(matches!(failed, CallError::ResponseTooLarge), "{failed:?}");
     let failed = client.call_blocking(ECHO, [0; 1_297]).unwrap_err();
@@ -131,12 +131,12 @@ fn a_long_answer_and_a_long_call_end_in_words() {
 
 fn builder(server: &Server) -> leeward_rpc::client::Builder {
     let builder = Client::builder().objective(Nanos::from_micros(10), LOST).connection_wait(LOST).timeout(LOST).seed(1);
-    builder.udp(door(server).to_string())
+    builder.udp(udp_address(server).to_string())
 }
 
 /// A fallback carries oversized payloads, and nothing else.
 #[test]
-fn a_fallback_carries_what_does_not_fit_a_datagram() {
+fn a_fallback_carries_oversized_payloads() {
     let (server, executed) = serve(1, "none");
     let client = builder(&server).fallback(server.address().to_string()).build().unwrap();
     for round in 0..20_u8 {
@@ -154,7 +154,7 @@ fn a_fallback_carries_what_does_not_fit_a_datagram() {
 
 /// If datagrams do not arrive, all calls go over the fallback.
 #[test]
-fn a_fallback_carries_everything_where_datagrams_do_not_pass() {
+fn a_fallback_carries_all_calls_when_datagrams_are_lost() {
     let (server, _) = serve(1, "breakwater");
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().unwrap().to_string();
@@ -168,7 +168,7 @@ fn a_fallback_carries_everything_where_datagrams_do_not_pass() {
 
 /// The smaller size of both ends holds, in both directions.
 #[test]
-fn the_smaller_size_of_a_datagram_holds() {
+fn the_smaller_datagram_size_of_both_ends_applies() {
     for (server_size, client_size) in [(8_972, 8_972), (8_972, 1_200), (1_200, 8_972)] {
         let size = |bytes| DatagramSize::new(bytes).unwrap();
         let server = Server::builder().datagram_size(size(server_size)).idle(IdlePolicy::Block).udp("127.0.0.1:0");
@@ -196,7 +196,7 @@ fn the_smaller_size_of_a_datagram_holds() {
 #[test]
 fn a_call_that_takes_long_is_executed_once() {
     let (server, executed) = serve(1, "none");
-    let client = client("none", door(&server), 1);
+    let client = client("none", udp_address(&server), 1);
     for _ in 0..3 {
         client.call_blocking(ECHO, b"quick").unwrap();
     }
@@ -207,10 +207,10 @@ fn a_call_that_takes_long_is_executed_once() {
 }
 
 #[test]
-fn a_restart_of_the_server_ends_calls_truthfully_and_the_client_comes_back() {
+fn a_server_restart_ends_calls_truthfully_and_the_client_reconnects() {
     let executed = Executed::default();
     let server = serve_at("127.0.0.1:0", 1, "none", &executed);
-    let address = door(&server);
+    let address = udp_address(&server);
     let client = client("none", address, 1);
     assert_eq!(ask_many(&client, 2, 20), 40);
     server.stop().unwrap();
@@ -242,10 +242,10 @@ fn a_restart_of_the_server_ends_calls_truthfully_and_the_client_comes_back() {
 }
 
 #[test]
-fn a_client_that_goes_gives_its_session_back() {
+fn a_closed_client_frees_its_session() {
     let (server, _) = serve(1, "breakwater");
     for _ in 0..20 {
-        let client = client("breakwater", door(&server), 1);
+        let client = client("breakwater", udp_address(&server), 1);
         client.call_blocking(ECHO, b"hello").unwrap();
     }
     until("no session is left", || server.counts().connections == 0);
@@ -255,9 +255,9 @@ fn a_client_that_goes_gives_its_session_back() {
 
 /// Replies to unvalidated clients are never longer than their datagrams, and valid calls continue.
 #[test]
-fn foreign_datagrams_are_told_nothing() {
+fn replies_to_unvalidated_clients_are_never_longer_than_their_datagrams() {
     let (server, _) = serve(1, "breakwater");
-    let client = client("breakwater", door(&server), 1);
+    let client = client("breakwater", udp_address(&server), 1);
     client.call_blocking(ECHO, b"hello").unwrap();
     let foreign = UdpSocket::bind("127.0.0.1:0").unwrap();
     foreign.set_nonblocking(true).unwrap();
@@ -266,7 +266,7 @@ fn foreign_datagrams_are_told_nothing() {
         let mut bytes = vec![0; 40 + (number % 100) as usize];
         bytes[..4].copy_from_slice(&[b'L', b'U', 1, (number % 12) as u8]);
         bytes[16..20].copy_from_slice(&number.to_le_bytes());
-        sent += foreign.send_to(&bytes, door(&server)).unwrap_or(0);
+        sent += foreign.send_to(&bytes, udp_address(&server)).unwrap_or(0);
         if number % 100 == 0 {
             assert_eq!(client.call_blocking(ECHO, b"hello").unwrap().payload, b"hello");
         }
@@ -281,13 +281,13 @@ fn foreign_datagrams_are_told_nothing() {
 
 /// The server ignores datagrams of other protocols' clients, and executes nothing of theirs.
 #[test]
-fn datagrams_of_other_protocols_are_told_nothing() {
+fn datagrams_of_other_protocols_are_ignored() {
     let (server, executed) = serve(1, "breakwater");
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "Leeward's protocol over UDP") {
         let foreign = UdpSocket::bind("127.0.0.1:0").unwrap();
-        foreign.send_to(bytes, door(&server)).unwrap();
+        foreign.send_to(bytes, udp_address(&server)).unwrap();
         // The server handles this call after the foreign datagram.
-        let client = client("breakwater", door(&server), 1);
+        let client = client("breakwater", udp_address(&server), 1);
         client.call_blocking(ECHO, b"hello").unwrap();
         foreign.set_nonblocking(true).unwrap();
         let received = foreign.recv(&mut [0; 2048]).map_err(|error| error.kind());

@@ -68,7 +68,7 @@ fn a_client_that_ends_together_with_its_last_bytes() {
 }
 
 #[test]
-fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
+fn a_client_that_deregisters_and_closes_its_half_gets_its_pending_answers() {
     let server = builder("breakwater", 1).serve(slow).unwrap();
     let mut peer = Peer::connect(&server);
     peer.stream.write_all(&[encode(&register()), encode(&call(1, b"")), encode(&Frame::Deregister)].concat()).unwrap();
@@ -82,7 +82,7 @@ fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
 }
 
 #[test]
-fn a_peer_that_has_gone_silently() {
+fn a_silently_vanished_peer_is_closed_after_the_idle_timeout() {
     let server =
         builder("breakwater", 1).timeouts(Nanos::from_secs(1), Nanos::from_secs(10)).serve(peer::echo).unwrap();
     let mut silent = Peer::registered(&server);
@@ -113,7 +113,7 @@ fn a_peer_that_has_gone_silently() {
 }
 
 /// Bytes of pongs that `count` sessions get in a fixed time, after more pings than allowed.
-fn pongs_of_a_crowd(count: usize) -> usize {
+fn count_pongs(count: usize) -> usize {
     let server = builder("breakwater", 1).serve(peer::echo).unwrap();
     let flood = encode(&Frame::Ping(Ping { timestamp: Timestamp(3) })).repeat(8 * 1024);
     let mut crowd: Vec<Peer> = (0..count).map(|_| Peer::registered(&server)).collect();
@@ -129,11 +129,11 @@ fn pongs_of_a_crowd(count: usize) -> usize {
 }
 
 #[test]
-fn a_crowd_has_one_quota_of_messages() {
+fn many_sessions_share_one_quota_of_messages() {
     // Each session has a quota, too: without the core's quota the larger crowd would get four times
     // as much. On a slow machine quotas may be renewed meanwhile, but not every time.
     for attempt in 1.. {
-        let (few, many) = (pongs_of_a_crowd(20), pongs_of_a_crowd(80));
+        let (few, many) = (count_pongs(20), count_pongs(80));
         if few > 0 && many < 2 * few {
             return;
         }
@@ -142,7 +142,7 @@ fn a_crowd_has_one_quota_of_messages() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
+fn a_client_that_never_reads_is_read_up_to_a_limit_and_then_closed() {
     let server = builder("none", 1)
         .timeouts(Nanos::from_secs(300), Nanos::from_millis(300))
         .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
@@ -214,7 +214,7 @@ fn a_stop_while_clients_do_not_stop() {
 }
 
 #[test]
-fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
+fn a_client_that_sends_without_pause_does_not_starve_others() {
     let server = start("breakwater", 1);
     let mut flooder = Peer::registered(&server);
     // A large call first: afterwards the server reads as much at once.
@@ -244,7 +244,7 @@ fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
 }
 
 #[test]
-fn an_error_is_heard_by_a_client_that_goes_on_talking() {
+fn a_client_that_keeps_sending_still_receives_the_final_error() {
     let server = start("none", 1);
     for _ in 0..20 {
         let mut peer = Peer::connect(&server);
@@ -262,7 +262,7 @@ fn an_error_is_heard_by_a_client_that_goes_on_talking() {
 }
 
 #[test]
-fn clients_that_do_not_end_after_an_error_are_ended() {
+fn clients_that_stay_open_after_an_error_are_closed() {
     let server = start("breakwater", 1);
     let mut peers: Vec<Peer> = (0..300).map(|_| Peer::registered(&server)).collect();
     for peer in &mut peers {
@@ -317,7 +317,7 @@ fn a_client_that_resets_its_connection_while_it_is_not_read() {
 
 /// All messages of clients in the wire format's corpus, valid and hostile.
 #[test]
-fn whatever_a_client_says_it_has_an_end() {
+fn the_connection_ends_after_any_message_of_the_corpus() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/corpus");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("client-"));
@@ -341,7 +341,7 @@ fn whatever_a_client_says_it_has_an_end() {
 
 /// Sends as if it had a window of `outstanding`, until the server closes the connection. Returns
 /// the server's last message.
-fn cheat(server: &Server, outstanding: u64, going_on: &AtomicBool) -> Option<String> {
+fn exceed_window(server: &Server, outstanding: u64, going_on: &AtomicBool) -> Option<String> {
     let mut peer = Peer::connect(server);
     peer.send(&register());
     let mut next = 0;
@@ -365,9 +365,9 @@ fn cheat(server: &Server, outstanding: u64, going_on: &AtomicBool) -> Option<Str
 }
 
 #[test]
-fn a_cheater_is_refused_then_slowed_then_sent_away() {
+fn a_client_over_its_credits_is_rejected_then_slowed_then_disconnected() {
     let server = start("breakwater", 1);
-    let last = cheat(&server, 100, &AtomicBool::new(true)).unwrap();
+    let last = exceed_window(&server, 100, &AtomicBool::new(true)).unwrap();
     assert!(last.starts_with("Error") && last.contains("Unexpected") && last.contains("without credit"), "{last}");
     is_settled(&server);
     let counts = server.counts();

@@ -78,7 +78,7 @@ fn client(server: &Server) -> Client {
 }
 
 #[test]
-fn a_refused_request_is_a_drop_with_the_locks_name() {
+fn a_request_refused_by_a_lock_is_rejected_with_the_locks_name() {
     for start in [plain, with_tasks] {
         let account: Balance = Arc::new(Mutex::new("accounts", 0));
         let server = start(builder().cores(2), &account);
@@ -140,7 +140,7 @@ fn a_request_has_its_own_budget_or_the_servers() {
 
 /// Acknowledged changes have happened, rejected ones have not, and no request waits forever.
 #[test]
-fn requests_that_contend_end_in_one_way_or_the_other() {
+fn contending_requests_are_completed_or_rejected() {
     const CLIENTS: usize = 4;
     const CALLS: usize = 1_000;
     for start in [plain, with_tasks] {
@@ -182,7 +182,7 @@ fn requests_that_contend_end_in_one_way_or_the_other() {
 }
 
 #[test]
-fn a_server_tells_of_its_locks_and_drops() {
+fn a_server_reports_its_locks_and_rejections() {
     for start in [plain, with_tasks] {
         let account: Balance = Arc::new(Mutex::new("told of", 0));
         let server = start(builder().cores(2), &account);

@@ -29,7 +29,7 @@ fn leaf() -> Server {
 }
 
 #[test]
-fn answers_come_through_the_cores_that_poll() {
+fn responses_arrive_through_the_polling_cores() {
     for idle in IDLES {
         let leaf = leaf();
         let (leaf_client, polled) = client(&leaf).build_polled().unwrap();
@@ -64,7 +64,7 @@ fn answers_come_through_the_cores_that_poll() {
 }
 
 #[test]
-fn calls_end_with_the_server_that_polls() {
+fn calls_end_when_the_polling_server_stops() {
     let leaf = leaf();
     let (leaf_client, polled) = client(&leaf).build_polled().unwrap();
     let echo = |request: OwnedRequest| async move { Ok(request.payload) };

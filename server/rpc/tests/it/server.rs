@@ -33,7 +33,7 @@ fn every_controller_answers() {
 }
 
 #[test]
-fn a_call_on_trust_rides_on_the_registration() {
+fn one_call_may_be_sent_with_the_registration() {
     let server = start("breakwater", 1);
     let mut peer = Peer::connect(&server);
     peer.stream.write_all(&[encode(&register()), encode(&call(1, b"x"))].concat()).unwrap();
@@ -60,7 +60,7 @@ fn failures_end_one_request_only() {
 }
 
 #[test]
-fn a_byte_at_a_time_is_as_good() {
+fn single_bytes_are_reassembled_into_frames() {
     let server = start("breakwater", 1);
     let mut peer = Peer::connect(&server);
     for byte in [encode(&register()), encode(&call(1, b"slow"))].concat() {
@@ -97,7 +97,7 @@ fn garbage_ends_the_connection_with_the_reason() {
 /// A client of another protocol gets an error that names its protocol, even if it sends little and
 /// waits. Nothing is executed.
 #[test]
-fn clients_of_other_protocols_are_told_so() {
+fn clients_of_other_protocols_get_an_error_that_names_their_protocol() {
     let server = start("breakwater", 1);
     let short: [(&str, &[u8]); 2] = [("memcached's text protocol", b"mn\r\n"), ("the protocol of Redis", b"*1")];
     for (name, bytes) in GREETINGS.into_iter().chain(short).filter(|(name, _)| *name != "Leeward's protocol") {
@@ -114,7 +114,7 @@ fn clients_of_other_protocols_are_told_so() {
 /// The server sends grant ids for the efficiency signal, and calls may return them. A wrong id does
 /// no harm.
 #[test]
-fn grants_have_names_where_the_controller_measures_them() {
+fn credits_have_ids_if_the_controller_measures_efficiency() {
     for (controller, named) in [("breakwater", false), ("efficiency", true), ("auto", true)] {
         let server = start(controller, 1);
         let mut peer = Peer::registered(&server);
@@ -134,7 +134,7 @@ fn grants_have_names_where_the_controller_measures_them() {
 }
 
 #[test]
-fn credit_comes_back_from_every_end() {
+fn every_way_to_disconnect_returns_the_credit() {
     let server = start("breakwater", 2);
     let mut peers: Vec<Peer> = (0..40).map(|_| Peer::registered(&server)).collect();
     for (index, peer) in peers.iter_mut().enumerate() {
@@ -157,7 +157,7 @@ fn credit_comes_back_from_every_end() {
 }
 
 #[test]
-fn a_peer_that_never_reads_costs_no_one_else() {
+fn a_peer_that_never_reads_does_not_affect_others() {
     let server = Server::builder()
         .idle(IdlePolicy::Block)
         .timeouts(Nanos::from_secs(300), Nanos::from_millis(200))
@@ -166,11 +166,11 @@ fn a_peer_that_never_reads_costs_no_one_else() {
             Ok(())
         })
         .unwrap();
-    let mut deaf = Peer::registered(&server);
-    deaf.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut unreading = Peer::registered(&server);
+    unreading.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     for request in 1..=2_000 {
         // The server stops reading the connection, and then closes it.
-        if deaf.stream.write_all(&encode(&call(request, b""))).is_err() {
+        if unreading.stream.write_all(&encode(&call(request, b""))).is_err() {
             break;
         }
     }
@@ -180,7 +180,7 @@ fn a_peer_that_never_reads_costs_no_one_else() {
 }
 
 #[test]
-fn more_connections_than_the_limit_are_told_so() {
+fn connections_over_the_limit_get_an_error() {
     let server = Server::builder().idle(IdlePolicy::Block).connection_limit(2).serve(echo).unwrap();
     let _first = Peer::registered(&server);
     let _second = Peer::registered(&server);
@@ -191,7 +191,7 @@ fn more_connections_than_the_limit_are_told_so() {
 }
 
 #[test]
-fn a_stop_answers_what_is_owed_and_says_goodbye() {
+fn a_stop_answers_pending_calls_and_announces_the_shutdown() {
     let server = Server::builder()
         .idle(IdlePolicy::Block)
         .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
@@ -222,7 +222,7 @@ fn an_address_in_use_is_an_error() {
 }
 
 #[test]
-fn drops_are_answered_too() {
+fn every_rejection_is_answered() {
     let algorithm = leeward_controllers::builtin().find("gradient").unwrap().clone();
     let params = algorithm.params(&[("min_limit", RawParam::Integer(1)), ("max_limit", RawParam::Integer(1))]).unwrap();
     let server = Server::builder()
@@ -244,7 +244,7 @@ fn drops_are_answered_too() {
 }
 
 #[test]
-fn sleeping_cores_still_hand_out_credit() {
+fn sleeping_cores_still_grant_credits() {
     let algorithm = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
     let server = Server::builder().admission(&algorithm, params).idle(IdlePolicy::Block).serve(echo).unwrap();

@@ -171,7 +171,7 @@ fn drops(client: &mut PipelinedClient, requests: u64) -> u64 {
 }
 
 #[test]
-fn without_a_credit_no_work_is_begun() {
+fn no_request_starts_without_leaf_credits() {
     for setup in MODELS {
         let (generous, limited) = (FixedWindowLeaf::start(100), FixedWindowLeaf::start(100));
         let (tier, begun, held) = tier(&[&generous, &limited], setup, Nanos::from_millis(20), true);
@@ -201,7 +201,7 @@ fn without_a_credit_no_work_is_begun() {
 }
 
 #[test]
-fn a_request_that_waits_begins_when_credits_come() {
+fn a_waiting_request_starts_when_credits_arrive() {
     for setup in MODELS {
         let limited = FixedWindowLeaf::start(100);
         let (tier, _, held) = tier(&[&limited], setup, Nanos::from_secs(60), true);
@@ -220,7 +220,7 @@ fn a_request_that_waits_begins_when_credits_come() {
 }
 
 #[test]
-fn a_tier_that_does_not_reserve_works_for_nothing() {
+fn a_tier_without_reservation_wastes_work() {
     let limited = FixedWindowLeaf::start(100);
     let (tier, begun, held) = tier(&[&limited], "SDB1-3", Nanos::from_millis(20), false);
     let mut client = PipelinedClient::new(&tier);
@@ -239,7 +239,7 @@ fn a_tier_that_does_not_reserve_works_for_nothing() {
 }
 
 #[test]
-fn leaves_that_are_away_hold_nobody_back() {
+fn unreachable_leaves_do_not_block_requests() {
     let gone = [crate::fanout_service::echo()];
     let away = leaves(&gone);
     let [gone] = gone;

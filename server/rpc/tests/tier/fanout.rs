@@ -1,6 +1,6 @@
 //! Fan-outs that tolerate tails: copies, second calls, cancelling, good-enough results.
 
-use crate::fanout_service::{echo, leaves, patient, server, start, threading};
+use crate::fanout_service::{delayed_leaf, echo, leaves, server, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{OwnedRequest, Server};
@@ -25,7 +25,7 @@ fn stop(tier: Tier, servers: impl IntoIterator<Item = Server>) {
 }
 
 /// A leaf with an adjustable service time.
-fn moody() -> (Server, Arc<AtomicU64>) {
+fn adjustable_leaf() -> (Server, Arc<AtomicU64>) {
     let takes = Arc::new(AtomicU64::new(0));
     let service_time = Arc::clone(&takes);
     let handler = move |request: OwnedRequest| {
@@ -39,9 +39,9 @@ fn moody() -> (Server, Arc<AtomicU64>) {
 }
 
 #[test]
-fn a_call_that_takes_long_is_made_at_another_copy_and_the_first_is_cancelled() {
+fn a_slow_call_is_hedged_at_another_copy_and_the_first_is_cancelled() {
     for setup in MODELS {
-        let (first, takes) = moody();
+        let (first, takes) = adjustable_leaf();
         let servers = [first, echo()];
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
         let mut client = PipelinedClient::new(&tier);
@@ -71,9 +71,9 @@ fn a_call_that_takes_long_is_made_at_another_copy_and_the_first_is_cancelled() {
 }
 
 #[test]
-fn what_is_not_needed_any_more_is_cancelled_if_it_may_be() {
+fn unneeded_calls_are_cancelled_if_allowed() {
     for setup in MODELS {
-        let servers = [echo(), patient(Nanos::from_millis(300))];
+        let servers = [echo(), delayed_leaf(Nanos::from_millis(300))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
         let mut client = PipelinedClient::new(&tier);
         assert_eq!(answered(&client.ask(1, 1, b"all")), 2, "{setup}");
@@ -89,16 +89,16 @@ fn what_is_not_needed_any_more_is_cancelled_if_it_may_be() {
 }
 
 #[test]
-fn half_is_good_enough_and_less_is_waited_for() {
+fn a_response_waits_for_half_of_the_leaves() {
     for setup in ["SDB1-1", "ADB1-1-1", "CORE1"] {
-        let servers = [echo(), patient(Nanos::from_millis(300)), patient(Nanos::from_millis(100)), echo()];
+        let servers = [echo(), delayed_leaf(Nanos::from_millis(300)), delayed_leaf(Nanos::from_millis(100)), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
         let mut client = PipelinedClient::new(&tier);
         assert_eq!(answered(&client.ask(1, 8, b"all")), 4, "{setup}");
         let half = answered(&client.ask(2, 9, b"half"));
         assert!((2..=3).contains(&half), "{setup}: {half}");
         stop(tier, servers);
-        let servers = [patient(Nanos::from_millis(300)), patient(Nanos::from_millis(100))];
+        let servers = [delayed_leaf(Nanos::from_millis(300)), delayed_leaf(Nanos::from_millis(100))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
         let mut client = PipelinedClient::new(&tier);
         assert_eq!(answered(&client.ask(1, 8, b"all")), 2, "{setup}");
@@ -108,7 +108,7 @@ fn half_is_good_enough_and_less_is_waited_for() {
 }
 
 #[test]
-fn a_copy_less_costs_nothing() {
+fn losing_one_copy_costs_no_results() {
     for setup in ["SDB1-2", "ADB1-1-1", "CORE1"] {
         let mut servers = vec![echo(), echo(), echo(), echo()];
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
@@ -125,7 +125,7 @@ fn a_copy_less_costs_nothing() {
 }
 
 #[test]
-fn copies_divide_the_leaves() {
+fn the_number_of_copies_must_divide_the_leaves() {
     let servers = [echo(), echo(), echo()];
     let error = leaves(&servers).copies(2).map(|_| ()).unwrap_err().to_string();
     assert_eq!(error, "3 leaves can't have 2 copies of each part; accepted: a number that divides them");

@@ -108,7 +108,7 @@ pub(crate) fn echo() -> Server {
 }
 
 /// A leaf with this service time.
-pub(crate) fn patient(time: Nanos) -> Server {
+pub(crate) fn delayed_leaf(time: Nanos) -> Server {
     let echo = move |request: OwnedRequest| async move {
         sleep(time).await;
         Ok(request.payload)

@@ -1,6 +1,6 @@
 //! Leaves that are missing, that stop, and that are slow.
 
-use crate::fanout_service::{echo, leaves, patient, server, start, threading};
+use crate::fanout_service::{delayed_leaf, echo, leaves, server, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::server::Request;
@@ -21,7 +21,7 @@ fn answered(result: &CallResult) -> u8 {
 }
 
 #[test]
-fn a_leaf_that_is_lost_costs_its_part_of_the_answer() {
+fn a_lost_leaf_costs_only_its_part_of_the_response() {
     for setup in MODELS {
         let mut servers = vec![echo(), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
@@ -38,10 +38,10 @@ fn a_leaf_that_is_lost_costs_its_part_of_the_answer() {
 }
 
 #[test]
-fn a_leaf_that_has_come_back_is_asked_by_the_first_request_of_each_thread() {
+fn a_recovered_leaf_is_called_by_the_first_request_of_each_thread() {
     // Each of the four threads has its own connections, and polls them when it has a request.
     let threads = 4;
-    let mut servers = vec![echo(), echo(), patient(Nanos::from_millis(30))];
+    let mut servers = vec![echo(), echo(), delayed_leaf(Nanos::from_millis(30))];
     let addresses: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     // Attempts soon after a loss, with a longer timeout.
     let leaves = leaves(&servers).timeout(Nanos::from_secs(10));
@@ -73,9 +73,9 @@ fn a_leaf_that_has_come_back_is_asked_by_the_first_request_of_each_thread() {
 }
 
 #[test]
-fn slow_leaves_are_waited_for_as_long_as_is_said() {
+fn slow_leaves_are_awaited_up_to_the_timeout() {
     for setup in MODELS {
-        let servers = [echo(), patient(Nanos::from_millis(200))];
+        let servers = [echo(), delayed_leaf(Nanos::from_millis(200))];
         let tier = start(Options::new(leaves(&servers), threading(setup)));
         let mut client = PipelinedClient::new(&tier);
         // Connect first: until then no leaf is fast.
@@ -92,7 +92,7 @@ fn slow_leaves_are_waited_for_as_long_as_is_said() {
 }
 
 #[test]
-fn a_silent_leaf_is_asked_no_more_until_it_says_something() {
+fn a_silent_leaf_is_not_called_until_it_responds() {
     let fixed: fn(Leaves) -> Leaves = |leaves| leaves.timeout(Nanos::from_millis(50));
     // If requests wait for less than the objective allows, a hundred are over before the leaf
     // counts as unreachable.
@@ -130,9 +130,9 @@ fn a_silent_leaf_is_asked_no_more_until_it_says_something() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn a_tier_answers_after_the_timeout_without_its_leaf() {
     for setup in MODELS {
-        let servers = [patient(Nanos::from_secs(30))];
+        let servers = [delayed_leaf(Nanos::from_secs(30))];
         let leaves = leaves(&servers).timeout(Nanos::from_millis(20));
         let tier = start(Options::new(leaves, threading(setup)));
         let mut client = PipelinedClient::new(&tier);

@@ -49,22 +49,22 @@ enum Fault {
 const FAULTS: [Fault; 3] = [Fault::Is(LeafCondition::Slow), Fault::Is(LeafCondition::Garbage), Fault::Replaced];
 
 /// A leaf that responds at once, under the same controller.
-fn well() -> Server {
+fn healthy_leaf() -> Server {
     let echo = |request: &Request<'_>, reply: &mut Vec<u8>| {
         reply.extend_from_slice(request.payload);
         Ok(())
     };
-    governed().start("127.0.0.1:0", echo).unwrap()
+    controlled().start("127.0.0.1:0", echo).unwrap()
 }
 
-fn governed() -> Builder {
+fn controlled() -> Builder {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     server().admission(&breakwater, breakwater.params(&[]).unwrap()).objective(RTT, SLO)
 }
 
 /// A leaf with one thread, which sleeps in a request: its capacity needs no CPU. A controller keeps
 /// its queue short.
-fn frail(address: &str, condition: &Arc<AtomicU8>) -> Server {
+fn faulty_leaf(address: &str, condition: &Arc<AtomicU8>) -> Server {
     let condition = Arc::clone(condition);
     let handler = move |request: &Request<'_>, reply: &mut Vec<u8>| {
         thread::sleep(CALL);
@@ -76,7 +76,7 @@ fn frail(address: &str, condition: &Arc<AtomicU8>) -> Server {
         reply.extend_from_slice(if is(LeafCondition::Garbage) { &b"garbage"[..] } else { request.payload });
         Ok(())
     };
-    governed().start(address, handler).unwrap()
+    controlled().start(address, handler).unwrap()
 }
 
 /// Number of right parts of a response.
@@ -131,7 +131,7 @@ impl Load {
 }
 
 /// Time between requests that the faulty leaf can just sustain: one after the other.
-fn bearable(client: &mut PipelinedClient) -> Duration {
+fn sustainable_gap(client: &mut PipelinedClient) -> Duration {
     const ROUNDS: u32 = 20;
     let started = Instant::now();
     (0..u64::from(ROUNDS)).for_each(|round| _ = parts(&client.ask(1_000 + round, 1, b"both parts")));
@@ -140,11 +140,11 @@ fn bearable(client: &mut PipelinedClient) -> Duration {
 
 /// Runs a tier before, during and after a fault of its faulty leaf, at `load` times that leaf's
 /// capacity.
-fn bears(setup: &str, fault: Fault, load: f64) {
+fn check_fault(setup: &str, fault: Fault, load: f64) {
     let case = format!("{setup}, {fault:?}, {load} x");
     let condition = Arc::new(AtomicU8::new(LeafCondition::Well as u8));
     let set = |to: LeafCondition| condition.store(to as u8, Ordering::SeqCst);
-    let servers = [well(), frail("127.0.0.1:0", &condition)];
+    let servers = [healthy_leaf(), faulty_leaf("127.0.0.1:0", &condition)];
     let address = servers[1].address().to_string();
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let leaf_settings =
@@ -156,7 +156,7 @@ fn bears(setup: &str, fault: Fault, load: f64) {
     while parts(&tier_client.ask(1, 1, b"until both links are up")) < 2 {
         assert!(started.elapsed() < SOON, "{case}: no whole answer at first");
     }
-    let gap = bearable(&mut tier_client).div_f64(load);
+    let gap = sustainable_gap(&mut tier_client).div_f64(load);
     let mut load = Load { client: tier_client, next: 2_000, gap };
     let before = load.run(Duration::from_millis(300));
     assert!(before.whole > 0, "{case}: {before:?}");
@@ -177,7 +177,7 @@ fn bears(setup: &str, fault: Fault, load: f64) {
     if let Some((_, ends, thread)) = other_program {
         ends.store(true, Ordering::SeqCst);
         thread.join().unwrap();
-        other = Some(frail(&address, &condition));
+        other = Some(faulty_leaf(&address, &condition));
     }
     let back = Instant::now();
     while load.run(Duration::from_millis(50)).whole == 0 {
@@ -189,15 +189,15 @@ fn bears(setup: &str, fault: Fault, load: f64) {
 }
 
 #[test]
-fn a_frail_leaf_costs_its_part_below_its_capacity() {
+fn a_faulty_leaf_costs_only_its_part_below_its_capacity() {
     for setup in ASYNC.into_iter().chain([SYNC]) {
-        FAULTS.into_iter().for_each(|fault| bears(setup, fault, 0.5));
+        FAULTS.into_iter().for_each(|fault| check_fault(setup, fault, 0.5));
     }
 }
 
 #[test]
-fn a_frail_leaf_costs_its_part_above_its_capacity() {
+fn a_faulty_leaf_costs_only_its_part_above_its_capacity() {
     for setup in ASYNC {
-        FAULTS.into_iter().for_each(|fault| bears(setup, fault, 1.5));
+        FAULTS.into_iter().for_each(|fault| check_fault(setup, fault, 1.5));
     }
 }

@@ -42,7 +42,7 @@ impl ThreadingPolicy for CyclingPolicy {
 }
 
 #[test]
-fn a_tier_does_what_its_policy_wants() {
+fn a_tier_follows_its_policy() {
     let servers = [echo()];
     let options = Options::with_policy(leaves(&servers), Box::new(CyclingPolicy(0)), 2);
     let tier = server().start_tier("127.0.0.1:0", options, FanoutService).unwrap();
@@ -59,11 +59,11 @@ fn a_tier_does_what_its_policy_wants() {
 
 #[test]
 fn every_policy_serves() {
-    let knot =
+    let point =
         |load| CurvePoint { load, p50_us: 50.0, p99_us: 90.0, p999_us: 100.0, cpu: 1.0, samples: 2_000, spread: 0.1 };
     let curve = |setup: &str, sustains| {
-        let knots = vec![knot(1.0), knot(sustains)];
-        Curve { setup: threading(setup), points: knots, max_load: sustains }
+        let curve_points = vec![point(1.0), point(sustains)];
+        Curve { setup: threading(setup), points: curve_points, max_load: sustains }
     };
     let curves = Curves::new(vec![curve("SIB1", 100.0), curve("SDB1-4", 100_000.0)]).unwrap();
     let servers = [echo()];

@@ -33,7 +33,7 @@ struct SlowLeaf {
 }
 
 /// A leaf that is occasionally slow, while allowed.
-fn moody(slow_leaf: &Arc<SlowLeaf>) -> Server {
+fn unsteady_leaf(slow_leaf: &Arc<SlowLeaf>) -> Server {
     let (count, slow_leaf) = (AtomicU64::new(0), Arc::clone(slow_leaf));
     let handler = move |request: OwnedRequest| {
         let may_be = slow_leaf.may_be_slow.load(Ordering::SeqCst);
@@ -58,17 +58,17 @@ fn ask(client: &mut PipelinedClient, request: u64, method: u32) -> Duration {
 }
 
 /// Second calls and calls so far.
-fn so_far(tier: &Tier) -> (u64, u64) {
+fn call_counts(tier: &Tier) -> (u64, u64) {
     let counts = tier.switch().counts();
     (counts.hedged, counts.calls)
 }
 
 #[test]
-fn second_calls_rescue_most_requests_from_a_slow_leaf_for_a_twentieth_more() {
+fn hedging_rescues_most_requests_from_a_slow_leaf_for_a_twentieth_more() {
     for setup in ["SDB1-1", "ADB1-1-1"] {
         let slow_leaf = Arc::new(SlowLeaf::default());
         let mut servers: Vec<Server> = (0..PARTS * 2).map(|_| echo()).collect();
-        servers[0] = moody(&slow_leaf);
+        servers[0] = unsteady_leaf(&slow_leaf);
         let tier = start(Options::new(leaves(&servers).copies(2).unwrap(), threading(setup)));
         let mut client = PipelinedClient::new(&tier);
         // Until every leaf's tail is known.
@@ -83,7 +83,7 @@ fn second_calls_rescue_most_requests_from_a_slow_leaf_for_a_twentieth_more() {
             ask(&mut client, request + 10_000, ONCE);
         }
         let slow = slow_leaf.slow.load(Ordering::SeqCst);
-        let (hedged, calls) = so_far(&tier);
+        let (hedged, calls) = call_counts(&tier);
         assert!(slow > 0 && waited * 2 <= slow, "{setup}: {slow} slow answers, and {waited} requests waited for one");
         assert!(hedged * 20 <= calls + 20 * SAVED, "{setup}: {hedged} of {calls}");
         tier.stop().unwrap();
@@ -92,7 +92,7 @@ fn second_calls_rescue_most_requests_from_a_slow_leaf_for_a_twentieth_more() {
 }
 
 #[test]
-fn second_calls_end_where_all_leaves_are_overloaded() {
+fn hedging_stops_when_all_leaves_are_overloaded() {
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let params = breakwater.params(&[]).unwrap();
     let (rtt, slo) = (Nanos::from_micros(50), Nanos::from_millis(10));
@@ -127,9 +127,9 @@ fn second_calls_end_where_all_leaves_are_overloaded() {
         // that run four at once.
         load(1, 1, 400);
         load(1 << 32, 64, 1_000);
-        let before = so_far(&tier);
+        let before = call_counts(&tier);
         load(1 << 33, 64, 3_000);
-        let after = so_far(&tier);
+        let after = call_counts(&tier);
         let (hedged, calls) = (after.0 - before.0, after.1 - before.1);
         assert!(hedged * 200 <= calls, "{setup}: {hedged} of {calls}");
         tier.stop().unwrap();

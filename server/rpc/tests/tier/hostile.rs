@@ -72,7 +72,7 @@ fn answered(result: &CallResult) -> u8 {
 }
 
 #[test]
-fn an_impostor_costs_its_part_and_no_more_than_the_time_out() {
+fn a_misbehaving_leaf_costs_its_part_and_at_most_the_timeout() {
     for (index, misbehavior) in
         [LeafMisbehavior::Mute, LeafMisbehavior::Nonsense, LeafMisbehavior::WrongFrame].into_iter().enumerate()
     {
@@ -101,7 +101,7 @@ fn an_impostor_costs_its_part_and_no_more_than_the_time_out() {
 }
 
 #[test]
-fn a_leaf_that_comes_back_is_asked_within_two_seconds() {
+fn a_recovered_leaf_is_called_within_two_seconds() {
     for setup in MODELS {
         let (well, other) = (echo(), echo());
         let address = other.address().to_string();

@@ -55,7 +55,7 @@ fn response_threads_may_share_their_connections() {
 }
 
 #[test]
-fn a_first_call_may_be_longer_than_what_any_leaf_takes_unasked() {
+fn a_first_call_may_exceed_the_payload_limit_before_a_welcome() {
     for setup in ["SIP1", "SDB1-2", "AIB1-0-1", "ADB1-2-1", "CORE1"] {
         let servers = [echo(), echo()];
         let tier = start(Options::new(leaves(&servers), threading(setup)));

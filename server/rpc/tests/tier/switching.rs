@@ -127,8 +127,8 @@ fn run(seed: u64, longest: Duration, span: Duration) -> Outcome {
     // The smallest setup: all threads except one must park.
     tier.switch().change(threading("SIB1")).unwrap();
     for _ in 0..30_000 {
-        let census = tier.switch().thread_counts().unwrap();
-        outcome.not_parked = census.threads - census.parked - 1 + census.open;
+        let counts = tier.switch().thread_counts().unwrap();
+        outcome.not_parked = counts.threads - counts.parked - 1 + counts.open;
         if outcome.not_parked == 0 {
             break;
         }

@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read_once_and_in_order(
+    fn every_byte_is_read_once_in_order(
         cuts in prop::collection::vec(prop_oneof![Just(0usize), 1usize..40, 1usize..20_000], 0..200),
         ask in 1usize..60_000,
         answer in 1usize..60_000,
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_wait_for_more(bytes in prop::collection::vec(any::<u8>(), 1..300), like in any::<bool>()) {
+    fn any_handshake_bytes_are_an_error_or_incomplete(bytes in prop::collection::vec(any::<u8>(), 1..300), like in any::<bool>()) {
         let (_, server, _) = &*ENDS;
         let mut session = server.accept().unwrap();
         let bytes = if like { [&[0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3][..], &bytes].concat() } else { bytes };

@@ -18,7 +18,7 @@ fn check(server: &Server, tls: Option<ClientTls>, message: &str, reason: &str) {
 }
 
 #[test]
-fn a_client_without_a_certificate_is_told_to_show_one() {
+fn a_client_without_a_certificate_is_rejected_with_a_hint() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let server = start(builder(authority.server(Some(&clients))));
     check(&server, Some(authority.client(None)), "wants a certificate (--tls-cert, --tls-key)", "no-certificate");
@@ -26,23 +26,23 @@ fn a_client_without_a_certificate_is_told_to_show_one() {
 }
 
 #[test]
-fn certificates_of_others_and_expired_ones_are_refused() {
+fn foreign_and_expired_certificates_are_rejected() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let server = start(builder(authority.server(Some(&clients))));
     let foreign = authority.issue("foreign", vec![dns("client.example")], Validity::Now);
-    check(&server, Some(authority.client(Some(foreign))), "does not trust whoever signed", "unknown-issuer");
+    check(&server, Some(authority.client(Some(foreign))), "does not trust the authority of", "unknown-issuer");
     let expired = clients.issue("expired", vec![dns("client.example")], Validity::LongAgo);
-    check(&server, Some(authority.client(Some(expired))), "shown to it has expired", "expired");
+    check(&server, Some(authority.client(Some(expired))), "certificate has expired", "expired");
     server.stop().unwrap();
 }
 
 #[test]
-fn a_client_refuses_servers_that_it_does_not_know() {
+fn a_client_rejects_untrusted_servers() {
     let (authority, other) = (Authority::new(), Authority::new());
     let server = start(builder(authority.server(None)));
-    check(&server, Some(other.client(None)), "signed by nobody whom this side trusts", "refused-by-peer");
+    check(&server, Some(other.client(None)), "not signed by a trusted authority", "refused-by-peer");
     let files = ClientFiles { ca: authority.ca(), identity: None, name: Some("elsewhere.example".into()) };
-    check(&server, Some(ClientTls::open(files).unwrap()), "--tls-name says which name", "refused-by-peer");
+    check(&server, Some(ClientTls::open(files).unwrap()), "--tls-name sets the expected name", "refused-by-peer");
     server.stop().unwrap();
 
     let (cert, key) = authority.issue("old", vec![dns("localhost")], Validity::LongAgo);
@@ -53,7 +53,7 @@ fn a_client_refuses_servers_that_it_does_not_know() {
 }
 
 #[test]
-fn a_client_without_tls_is_told_in_its_own_words() {
+fn a_plaintext_client_gets_an_error_in_its_protocol() {
     let authority = Authority::new();
     let server = start(builder(authority.server(None)));
     check(&server, None, "this port speaks TLS alone", "plaintext");
@@ -62,7 +62,7 @@ fn a_client_without_tls_is_told_in_its_own_words() {
 }
 
 #[test]
-fn a_client_with_tls_is_told_by_a_server_without() {
+fn a_tls_client_of_a_plaintext_server_gets_a_clear_error() {
     let authority = Authority::new();
     let server = Server::builder().idle(IdlePolicy::Block).start("127.0.0.1:0", echo).unwrap();
     let error = refused(&server, Some(authority.client(None)));
@@ -102,7 +102,7 @@ fn garbage_ends_a_connection_at_once() {
 /// Clients of other protocols get an error that names TLS, and the server executes nothing of
 /// theirs.
 #[test]
-fn clients_of_other_protocols_are_told_to_speak_tls() {
+fn clients_of_other_protocols_get_an_error_that_names_tls() {
     let authority = Authority::new();
     let server = start(builder(authority.server(None)));
     for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "TLS") {
@@ -118,7 +118,7 @@ fn clients_of_other_protocols_are_told_to_speak_tls() {
 }
 
 #[test]
-fn files_that_can_not_be_used_are_named() {
+fn unusable_certificate_files_are_named() {
     let authority = Authority::new();
     let (cert, key) = authority.localhost();
     let (_, other_key) = authority.issue("other", vec![dns("other.example")], Validity::Now);

@@ -27,7 +27,7 @@ fn calls_go_through_tls_and_long_ones_too() {
 }
 
 #[test]
-fn many_clients_at_once_get_in() {
+fn many_simultaneous_handshakes_succeed() {
     let authority = Authority::new();
     let server = start(builder(authority.server(None)).cores(2));
     let tls = authority.client(None);
@@ -41,7 +41,7 @@ fn many_clients_at_once_get_in() {
 }
 
 #[test]
-fn a_client_that_comes_back_takes_up_its_session() {
+fn a_reconnecting_client_resumes_its_session() {
     let authority = Authority::new();
     let server = start(builder(authority.server(None)));
     let tls = authority.client(None);
@@ -55,7 +55,7 @@ fn a_client_that_comes_back_takes_up_its_session() {
 }
 
 #[test]
-fn a_service_knows_who_asks() {
+fn a_handler_sees_the_clients_identity() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let server = start(builder(authority.server(Some(&clients))));
     let names = vec![dns("client.example"), uri("spiffe://example/batch"), uri("spiffe://example/second")];
@@ -76,7 +76,7 @@ fn a_service_knows_who_asks() {
 }
 
 #[test]
-fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
+fn an_identity_is_one_tenant_on_all_its_connections() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let server = start(builder(authority.server(Some(&clients))).watched(true));
     let source = server.source().unwrap();
@@ -116,7 +116,7 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
 }
 
 #[test]
-fn an_asynchronous_service_knows_it_too() {
+fn an_async_handler_sees_the_clients_identity() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let identify =
         |request: OwnedRequest| async move { Ok(request.peer.map_or(vec![], |peer| peer.to_string().into())) };
@@ -128,7 +128,7 @@ fn an_asynchronous_service_knows_it_too() {
 }
 
 #[test]
-fn new_files_are_taken_and_broken_ones_are_not() {
+fn a_reload_accepts_new_files_and_ignores_broken_ones() {
     let (old, new) = (Authority::new(), Authority::new());
     let (cert, key) = old.localhost();
     let tls = ServerTls::open(ServerFiles { cert: cert.clone(), key: key.clone(), client_ca: None }).unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
-fn silent_newcomers_are_given_up_and_keep_nobody_out() {
+fn silent_handshakes_time_out_and_block_no_other_client() {
     let authority = Authority::new();
     let server = start(builder(authority.server(None)).handshake_limit(Nanos::from_secs(1)));
     let tls = authority.client(None);
@@ -34,7 +34,7 @@ fn silent_newcomers_are_given_up_and_keep_nobody_out() {
 }
 
 #[test]
-fn a_full_server_pays_for_no_handshake() {
+fn a_full_server_does_no_handshake() {
     let authority = Authority::new();
     let server = start(builder(authority.server(None)).connection_limit(1));
     let tls = authority.client(None);
@@ -59,7 +59,7 @@ fn a_server_that_stops_waits_for_no_handshake() {
 
 /// A byte now and then is no progress: trickling clients free their slots like silent ones.
 #[test]
-fn trickling_newcomers_keep_nobody_out() {
+fn trickling_handshakes_block_no_other_client() {
     let authority = Authority::new();
     // No handshake reaches its time limit.
     let server = start(builder(authority.server(None)).handshake_limit(Nanos::from_secs(600)));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_given_and_what_has_a_long_line_is_refused() {
+    fn a_free_resource_is_acquired_and_a_long_queue_rejects() {
         let queue = AcquireQueue::new("line: refused");
         let mut spent = micros(0);
         assert_eq!(poll(&mut spent, &mut Box::pin(queue.acquire(std::future::ready(7)))), Poll::Ready(Ok(7)));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_is_given_back() {
+    fn a_resource_acquired_too_late_is_released() {
         let queue = AcquireQueue::new("line: late");
         let (mut hurried, mut patient) = (micros(500), micros(60_000_000));
         let mut slow = Box::pin(queue.acquire(crate::tasks::yield_now()));

@@ -29,7 +29,7 @@ fn count(cell: &Cell<u32>) {
 }
 
 #[test]
-fn a_mutex_has_one_holder_and_nobody_waits_for_ever() {
+fn a_mutex_has_one_holder_and_no_waiter_is_forgotten() {
     check(4, || {
         let mutex = Arc::new(Mutex::new("model", Cell::new(0)));
         let other = Arc::clone(&mutex);
@@ -44,7 +44,7 @@ fn a_mutex_has_one_holder_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn three_contend_for_a_mutex() {
+fn three_threads_contend_for_a_mutex() {
     check(2, || {
         let mutex = Arc::new(Mutex::new("model", Cell::new(0)));
         let threads: Vec<_> = (0..2)
@@ -61,7 +61,7 @@ fn three_contend_for_a_mutex() {
 
 /// A waiter that is dropped passes its grant on to the next waiter.
 #[test]
-fn who_gives_up_waiting_for_a_mutex_takes_nothing_along() {
+fn a_dropped_mutex_waiter_passes_its_grant_on() {
     check(3, || {
         let mutex = Arc::new(Mutex::new("model", Cell::new(0)));
         let (fickle, patient) = (Arc::clone(&mutex), Arc::clone(&mutex));
@@ -81,7 +81,7 @@ fn who_gives_up_waiting_for_a_mutex_takes_nothing_along() {
 
 /// A waiter that is served too late, or just in time, leaves the lock to the next waiter.
 #[test]
-fn who_is_too_late_for_a_mutex_is_told_so_and_the_next_has_it() {
+fn a_late_mutex_waiter_is_rejected_and_the_next_gets_the_lock() {
     check(3, || {
         super::time::set_now(Time(1));
         let mutex = Arc::new(Mutex::new("model", Cell::new(0)));
@@ -125,7 +125,7 @@ fn waiters_of_a_mutex_keep_their_order() {
 }
 
 #[test]
-fn a_writer_is_alone() {
+fn a_writer_has_exclusive_access() {
     check(2, || {
         let lock = Arc::new(RwLock::new("model", RaceCell::default()));
         let (writer, reader) = (Arc::clone(&lock), Arc::clone(&lock));
@@ -180,7 +180,7 @@ impl RaceCell {
 }
 
 #[test]
-fn a_semaphore_lets_so_many_in() {
+fn a_semaphore_admits_at_most_its_permits() {
     check(2, || {
         let semaphore = Arc::new(Semaphore::new("model", 2));
         let threads: Vec<_> = (0..2)
@@ -197,7 +197,7 @@ fn a_semaphore_lets_so_many_in() {
 }
 
 #[test]
-fn a_notification_reaches_who_waits() {
+fn a_notification_reaches_a_waiter() {
     check(3, || {
         let state = Arc::new((Mutex::new("model", Cell::new(0)), Condvar::new("model")));
         let other = Arc::clone(&state);
@@ -217,7 +217,7 @@ fn a_notification_reaches_who_waits() {
 /// A waiter that is dropped while another is notified passes the notification on, if it had
 /// received it.
 #[test]
-fn who_gives_up_passes_its_notification_on() {
+fn a_dropped_waiter_passes_its_notification_on() {
     check(3, || {
         let state = Arc::new((Mutex::new("model", Cell::new(0)), Condvar::new("model")));
         let other = Arc::clone(&state);
@@ -244,7 +244,7 @@ fn who_gives_up_passes_its_notification_on() {
 }
 
 #[test]
-fn what_is_sent_is_received_and_the_end_is_seen() {
+fn a_sent_value_is_received_and_the_close_is_seen() {
     check(2, || {
         let (sender, receiver) = channel("model", 1);
         let thread = thread::spawn(move || {
@@ -259,7 +259,7 @@ fn what_is_sent_is_received_and_the_end_is_seen() {
 }
 
 #[test]
-fn a_channel_that_closes_keeps_nothing() {
+fn a_closed_channel_keeps_no_value() {
     check(3, || {
         let (sender, receiver) = channel("model", 1);
         let value = std::sync::Arc::new(());
@@ -280,7 +280,7 @@ fn a_channel_that_closes_keeps_nothing() {
 /// Two threads join a queue and leave it, one of them without the resource. The queue is empty and
 /// has no age afterwards.
 #[test]
-fn a_line_that_was_left_has_no_age() {
+fn an_abandoned_queue_has_no_age() {
     check(3, || {
         let queue = Arc::new(super::AcquireQueue::new("model"));
         let other = Arc::clone(&queue);

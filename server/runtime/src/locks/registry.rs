@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_names_share_one() {
+    fn names_beyond_the_limit_share_one() {
         let mut names = Names::new();
         let name = |n: usize| -> &'static str { format!("lock {n}").leak() };
         let live: Vec<_> = (0..NAMES).map(|n| find_or_add(&mut names, name(n), LockKind::Mutex)).collect();

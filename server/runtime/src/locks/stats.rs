@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_add_up() {
+    fn batched_counts_add_up() {
         let counts = LockCounts::new("tested", LockKind::Mutex);
         let own = UncontendedCount::new();
         for n in 1..=1_000 {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_of_those_that_waited() {
+    fn quantile_covers_only_acquisitions_that_waited() {
         let counts = LockCounts::new("tested", LockKind::Mutex);
         counts.count_uncontended(1_000);
         assert_eq!(counts.read().quantile(0.99), Nanos::ZERO);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_that_took_it_most_may_not_have_waited() {
+    fn quantile_of_all_includes_uncontended_acquisitions() {
         let counts = LockCounts::new("tested", LockKind::Mutex);
         assert_eq!(counts.read().quantile_of_all(0.99), Nanos::ZERO);
         counts.count_uncontended(98);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_the_difference() {
+    fn since_gives_the_difference_of_two_snapshots() {
         let counts = LockCounts::new("tested", LockKind::Mutex);
         counts.count_uncontended(10);
         counts.count_wait(Nanos(1_000));

@@ -209,7 +209,7 @@ mod tests {
         /// Compares the list with a plain queue of numbers: the order is the same, whichever waiter
         /// leaves from any position. Slots are reused.
         #[test]
-        fn is_a_queue_that_one_can_leave(steps in prop::collection::vec((0u8..4, 0usize..8), 0..300)) {
+        fn waiters_may_leave_from_any_position_and_keep_their_order(steps in prop::collection::vec((0u8..4, 0usize..8), 0..300)) {
             let mut list = WaitList::default();
             let mut expected: VecDeque<(WaiterId, u64)> = VecDeque::new();
             let mut resolved: Vec<WaiterId> = Vec::new();

@@ -38,7 +38,7 @@ async fn once(waker: Arc<Mutex<Option<Waker>>>) -> u8 {
 }
 
 #[test]
-fn a_woken_task_goes_to_its_last_core_with_a_fresh_time() {
+fn a_woken_task_is_queued_at_its_last_core_with_a_new_time() {
     let (cores, woken) = cores(3);
     let (waker, outcome) = (Arc::default(), Arc::new(Mutex::new(None)));
     let result = Arc::clone(&outcome);
@@ -56,7 +56,7 @@ fn a_woken_task_goes_to_its_last_core_with_a_fresh_time() {
 }
 
 #[test]
-fn a_sleeping_core_is_woken_for_a_task_and_another_for_a_busy_one() {
+fn waking_a_task_wakes_its_core_or_another_if_it_is_busy() {
     for (asleep, expected) in [(vec![0, 1, 2], 1), (vec![2], 2)] {
         let (cores, woken) = cores(3);
         let waker = Arc::default();
@@ -79,14 +79,14 @@ impl Drop for PanicOnDrop {
 }
 
 #[test]
-fn a_task_that_ends_early_takes_its_future_along_panics_and_all() {
+fn a_task_that_ends_early_drops_its_future_even_if_the_drop_panics() {
     // Rejected, cancelled before it runs or while it waits, or left when the cores end.
     for case in 0..5 {
         let (cores, _) = cores(1);
         let gone = Arc::new(AtomicBool::new(false));
-        let grenade = PanicOnDrop(Arc::clone(&gone));
+        let panic_on_drop = PanicOnDrop(Arc::clone(&gone));
         let future = async move {
-            let _grenade = grenade;
+            let _panic_on_drop = panic_on_drop;
             std::future::pending::<()>().await;
         };
         let (task, handle) = Spawner::new(&cores).spawn(future, |_| panic!("it has no outcome"));
@@ -118,7 +118,7 @@ fn a_task_that_ends_early_takes_its_future_along_panics_and_all() {
 }
 
 #[test]
-fn a_panic_is_an_outcome() {
+fn a_panic_is_the_outcome_of_its_task() {
     let (cores, _) = cores(1);
     let outcome = Arc::new(Mutex::new(None));
     let result = Arc::clone(&outcome);

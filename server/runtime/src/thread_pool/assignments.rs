@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_take_the_needed_slots_first_and_rest_when_there_is_none() {
+    fn threads_claim_needed_slots_first_and_park_without_one() {
         let mut table = AssignmentTable::new(5, &setup("ADB1-2-1"));
         assert_eq!(roles(&mut table, 4), Some(Tasks::RECEIVE));
         assert_eq!(roles(&mut table, 2), Some(Tasks::AWAIT_LEAVES));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_fanout_frees_those_that_execute() {
+    fn a_change_to_async_fanout_frees_the_executing_threads() {
         let mut table = AssignmentTable::new(6, &setup("SDB1-2"));
         (0..6).for_each(|thread| _ = table.claim(thread));
         let mut wake = Vec::new();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_owed_keep_a_thread() {
+    fn outstanding_async_calls_keep_a_thread() {
         let mut table = AssignmentTable::new(4, &setup("AIB1-0-1"));
         (0..4).for_each(|thread| _ = table.claim(thread));
         let mut wake = Vec::new();
@@ -231,7 +231,7 @@ mod tests {
         /// thread one slot. Every free slot has a thread that is awake or woken for it. The needed
         /// slots exist.
         #[test]
-        fn a_plan_strands_nobody(
+        fn a_plan_strands_no_thread(
             threads in 1..20usize,
             plans in prop::collection::vec((any_setup(), any::<bool>(), prop::collection::vec(any::<prop::sample::Index>(), 0..20)), 1..20),
         ) {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_opened_in_order_by_whoever_has_the_lease() {
+    fn messages_are_handled_in_order_by_the_holder_of_the_claim() {
         let claim = ExclusiveClaim::new(Opened::default());
         claim.send(1);
         let seen = claim.try_with(|handler| {

@@ -74,7 +74,7 @@ impl ThreadPool {
                 let _will = StopOnPanic(Arc::clone(&worker.control));
                 worker.work();
             };
-            match std::thread::Builder::new().name(format!("leeward-crew-{thread}")).spawn(run) {
+            match std::thread::Builder::new().name(format!("leeward-pool-{thread}")).spawn(run) {
                 Ok(handle) => pool.threads.push(handle),
                 Err(error) => {
                     pool.control.stop();

@@ -51,13 +51,13 @@ fn check_parking(park: fn(&PoolControl, Epoch)) {
 }
 
 #[test]
-fn a_parking_thread_hears_of_the_new_plan() {
+fn a_parking_thread_notices_the_new_plan() {
     check(|| check_parking(|control, epoch| control.park(1, epoch)));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn canary_a_thread_that_looks_before_it_says_so() {
+fn canary_a_thread_that_checks_the_plan_before_it_announces_its_sleep() {
     check(|| {
         check_parking(|control, epoch| {
             if control.plan.epoch() == epoch {
@@ -90,7 +90,7 @@ fn check_worker_wakeup(prepare: fn(&PoolControl)) {
 }
 
 #[test]
-fn a_pushed_request_finds_a_worker() {
+fn a_pushed_request_wakes_a_worker() {
     check(|| check_worker_wakeup(|control| control.sleepers.prepare_sleep(1, Tasks::EXECUTE, SleepKind::Parked)));
 }
 
@@ -196,13 +196,13 @@ fn check_handover(tells: bool) {
 }
 
 #[test]
-fn unread_bytes_are_read_by_whoever_has_the_front_next() {
+fn unread_bytes_are_read_by_the_next_receiver() {
     check(|| check_handover(true));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn canary_a_front_that_forgets_what_it_has_not_read() {
+fn canary_a_receiver_that_forgets_its_unread_bytes() {
     check(|| check_handover(false));
 }
 
@@ -228,13 +228,13 @@ fn check_message(hold: fn(&ExclusiveClaim<MessageSum, u32>)) {
 }
 
 #[test]
-fn an_answer_goes_out_whoever_has_the_front() {
+fn an_answer_left_during_a_release_is_handled() {
     check(|| check_message(|claim| _ = claim.try_with(|_| ())));
 }
 
 #[test]
 #[should_panic(expected = "mailbox")]
-fn canary_a_holder_that_does_not_look_again() {
+fn canary_a_holder_that_does_not_recheck_its_messages() {
     check(|| check_message(|claim| _ = claim.try_with_unchecked(|_| ())));
 }
 
@@ -252,18 +252,18 @@ fn calls(begin: fn(&PoolControl)) {
 }
 
 #[test]
-fn a_call_that_leaves_is_waited_for_under_any_plan() {
+fn an_outgoing_call_is_awaited_under_any_plan() {
     check(|| calls(PoolControl::begin_calls));
 }
 
 #[test]
 #[should_panic(expected = "nobody waits")]
-fn canary_a_call_that_does_not_look_at_the_plan() {
+fn canary_a_call_that_does_not_check_the_plan() {
     check(|| calls(PoolControl::begin_calls_unchecked));
 }
 
 #[test]
-fn the_last_reply_lets_the_thread_go() {
+fn the_last_reply_releases_the_thread() {
     check(|| {
         let control = control(2, "AIB1-0-1");
         control.begin_calls();

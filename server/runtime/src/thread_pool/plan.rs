@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_read_as_it_was_stored() {
+    fn plans_round_trip() {
         let setups = [
             "SIB1",
             "SIP1024",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_go_round_and_never_meet_the_one_of_no_plan() {
+    fn epochs_wrap_around_and_never_equal_the_epoch_of_no_plan() {
         assert_eq!(Epoch(EPOCHS - 1).next(), Epoch::FIRST);
         assert_ne!(Epoch(EPOCHS - 1), Epoch::NONE);
     }

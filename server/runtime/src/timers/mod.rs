@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_is_no_tasks_sleeps_too() {
+    fn sleep_works_outside_of_tasks() {
         let began = Instant::now();
         poll_until_ready(sleep(Nanos::from_millis(2)));
         assert!(began.elapsed() >= Duration::from_millis(2));
@@ -184,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn code_that_is_no_tasks_has_neither_core_nor_clock() {
+    fn code_outside_of_tasks_has_no_core_and_no_clock() {
         assert_eq!((current_core(), now()), (None, None));
         poll_until_ready(sleep_until(Time::NEVER));
     }
 
     #[test]
-    fn a_sleep_asks_to_be_polled_again_where_nothing_else_would() {
+    fn a_sleep_outside_of_tasks_wakes_itself() {
         struct Woken(std::sync::atomic::AtomicBool);
         impl std::task::Wake for Woken {
             fn wake(self: Arc<Self>) {

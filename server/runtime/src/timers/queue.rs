@@ -162,7 +162,7 @@ mod tests {
         /// Compares with a plain list: the same timers fire, in the order of deadline and then of
         /// setting.
         #[test]
-        fn goes_off_in_order(steps in prop::collection::vec((0u8..5, 0usize..20, 0u64..50), 0..200)) {
+        fn timers_fire_in_order(steps in prop::collection::vec((0u8..5, 0usize..20, 0u64..50), 0..200)) {
             let queue = TimerQueue::new();
             let log = Arc::new(Mutex::new(Vec::new()));
             let mut keys: Vec<Option<TimerKey>> = vec![None; 20];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_wakes_everyone_and_keeps_no_one() {
+    fn closing_wakes_all_timers_and_keeps_none() {
         struct CountingWaker(AtomicUsize);
         impl Wake for CountingWaker {
             fn wake(self: Arc<Self>) {

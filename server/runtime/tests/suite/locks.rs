@@ -67,7 +67,7 @@ fn let_time_pass(delay: impl Fn() -> Nanos) {
 }
 
 #[test]
-fn guards_go_where_their_values_may() {
+fn guards_are_send_if_their_values_are() {
     fn sends<T: Send>(_: &T) {}
     let mutex = Mutex::new("sent", 1);
     sends(&mutex.lock());
@@ -101,7 +101,7 @@ fn waiters_of_a_mutex_are_served_in_order() {
 }
 
 #[test]
-fn a_waiter_is_overtaken_once() {
+fn a_waiter_is_overtaken_at_most_once() {
     let mutex = Mutex::new("overtaken", 0);
     let held = mutex.try_lock().unwrap();
     let (mut first, mut second) = (PolledFuture::new(mutex.lock()), PolledFuture::new(mutex.lock()));
@@ -118,7 +118,7 @@ fn a_waiter_is_overtaken_once() {
 }
 
 #[test]
-fn a_dropped_future_leaves_nothing_behind_and_passes_on() {
+fn a_dropped_waiter_leaves_no_state_and_wakes_the_next() {
     // Case 0: the dropped waiter is in the middle of the queue. Case 1: it is woken. Case 2: it is
     // handed the lock.
     for case in 0..3 {
@@ -154,7 +154,7 @@ fn a_dropped_future_leaves_nothing_behind_and_passes_on() {
 }
 
 #[test]
-fn who_can_not_wait_that_long_is_refused_at_once() {
+fn a_request_without_enough_budget_is_rejected_at_once() {
     let mutex = Mutex::new("congested", ());
     let rejected = Err(Congested { lock: "congested" });
     let outcome = |left| with_budget(left, || mutex.lock_blocking_unless_congested().map(drop));
@@ -296,7 +296,7 @@ fn readers_go_on_when_the_writer_before_them_gives_up() {
 }
 
 #[test]
-fn a_semaphore_serves_large_wishes_in_their_turn() {
+fn a_semaphore_serves_large_acquisitions_in_order() {
     let semaphore = Semaphore::new("wishes", 3);
     let held = semaphore.try_acquire().unwrap();
     let mut large = PolledFuture::new(semaphore.acquire_many(3));
@@ -348,7 +348,7 @@ fn a_notification_is_not_lost_with_its_waiter() {
 }
 
 #[test]
-fn everyone_is_notified_in_order_and_the_congested_are_refused() {
+fn all_waiters_are_notified_in_order_and_congested_ones_rejected() {
     let (mutex, condvar) = (Mutex::new("all", ()), Condvar::new("notified"));
     let mut waiters = Vec::new();
     for _ in 0..3 {
@@ -369,7 +369,7 @@ fn everyone_is_notified_in_order_and_the_congested_are_refused() {
 }
 
 #[test]
-fn values_come_in_order_and_end_with_their_senders() {
+fn values_arrive_in_order_and_end_with_the_last_sender() {
     let (sender, receiver) = channel("values", 2);
     let mut sends: Vec<_> = (0..4).map(|n| PolledFuture::new(sender.send(n))).collect();
     let sent = sends.iter_mut().filter_map(|send| if send.poll().is_ready() { Some(()) } else { None }).count();
@@ -386,7 +386,7 @@ fn values_come_in_order_and_end_with_their_senders() {
 }
 
 #[test]
-fn a_channel_without_receivers_takes_nothing() {
+fn a_channel_without_receivers_rejects_values() {
     let (sender, receiver) = channel("abandoned", 1);
     let value = Arc::new(());
     sender.try_send(Arc::clone(&value)).unwrap();
@@ -422,7 +422,7 @@ fn a_value_that_is_dropped_with_its_channel_may_send() {
 }
 
 #[test]
-fn a_channel_refuses_by_the_age_of_what_is_under_way() {
+fn a_channel_rejects_by_the_age_of_its_oldest_value() {
     let (sender, receiver) = channel("aged", 8);
     assert!(with_budget(Nanos(10), || sender.send_blocking_unless_congested(1)).is_ok());
     let_time_pass(|| sender.delay());
@@ -434,7 +434,7 @@ fn a_channel_refuses_by_the_age_of_what_is_under_way() {
 }
 
 #[test]
-fn threads_that_contend_lose_no_turn() {
+fn contending_threads_lose_no_increment() {
     const THREADS: usize = 4;
     const TIMES: usize = 5_000;
     let mutex = Mutex::new("contended by threads", 0);
@@ -468,7 +468,7 @@ fn threads_that_contend_lose_no_turn() {
 /// Threads mix acquisitions that wait, that may be rejected, and that drop their future after one
 /// poll. No thread is left waiting, and no increment is lost.
 #[test]
-fn the_hurried_the_fickle_and_the_patient_get_along() {
+fn waiting_rejectable_and_dropped_acquisitions_mix_without_loss() {
     const THREADS: usize = 6;
     const TIMES: usize = 3_000;
     let mutex = Mutex::new("contended by the hurried", 0);
@@ -506,7 +506,7 @@ fn the_hurried_the_fickle_and_the_patient_get_along() {
 }
 
 #[test]
-fn a_relay_of_threads_and_a_condvar_comes_to_its_end() {
+fn a_relay_over_a_condvar_and_a_channel_completes() {
     const THREADS: usize = 3;
     const ROUNDS: usize = 500;
     let (turn, changed) = (Mutex::new("relay", 0), Condvar::new("relay"));

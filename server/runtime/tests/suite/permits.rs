@@ -73,7 +73,7 @@ const BUDGET: Nanos = Nanos(2_000);
 
 proptest! {
     #[test]
-    fn nobody_is_overtaken_in_the_line_or_left_in_it(steps in steps()) {
+    fn semaphore_waiters_are_served_in_order_and_none_is_left(steps in steps()) {
         let semaphore = Semaphore::new("under test", PERMITS);
         let mut waiting: Vec<Waiter<'_>> = Vec::new();
         let mut held: Vec<(u32, Permit<'_>)> = Vec::new();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_closes_what_the_half_would_open() {
+    fn the_in_flight_limit_closes_an_open_gate() {
         let cap = InFlightLimit::new();
         let mut half = cap.wrap(Box::new(Open));
         assert_eq!(half.gate(Time(0), 0), Gate::Open);

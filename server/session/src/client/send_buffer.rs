@@ -70,7 +70,7 @@ mod tests {
     use leeward_wire::{PayloadLimit, Ping, Timestamp};
 
     #[test]
-    fn memory_follows_what_waits() {
+    fn memory_shrinks_with_the_buffered_bytes() {
         let encoder = Encoder::new(PayloadLimit::DEFAULT);
         let mut buffer = SendBuffer::new(2 * HEADER_LEN);
         let ping = Frame::Ping(Ping { timestamp: Timestamp(1) });

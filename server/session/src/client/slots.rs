@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_once_and_only_for_what_was_sent() {
+    fn an_answer_completes_only_a_sent_request_and_only_once() {
         let mut slots = Slots::new();
         let (first, id) = slots.insert('a', Method(1), b"x", None);
         assert_eq!(slots.call(first).0, id);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_shrinks_with_the_wait_and_is_never_unlimited_by_it() {
+    fn a_budget_shrinks_with_the_wait_and_never_becomes_unlimited() {
         let mut slots = Slots::new();
         let budget = Budget::of(Nanos(50));
         let (index, _) = slots.insert((), Method(1), b"", Some((budget, Time(100))));

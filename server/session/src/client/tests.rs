@@ -224,7 +224,7 @@ fn feedback(window: u32) -> Feedback {
 }
 
 #[test]
-fn one_call_goes_on_trust_and_the_rest_with_the_window() {
+fn one_call_is_sent_before_the_welcome_and_the_rest_within_the_window() {
     let mut server = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
     for token in 1..=3 {
         server.submit(token);
@@ -273,7 +273,7 @@ fn the_registration_carries_the_demand_and_later_changes_are_announced() {
 }
 
 #[test]
-fn every_end_reaches_the_application() {
+fn every_outcome_reaches_the_application() {
     let mut server = TestServer::ready(Box::new(WindowHalf(0)), 2, Regime::Credits);
     for token in 1..=6 {
         server.submit(token);
@@ -308,7 +308,7 @@ fn before_the_welcome_only_short_payloads_are_taken() {
 }
 
 #[test]
-fn a_disconnect_ends_what_waits_and_what_was_sent() {
+fn a_disconnect_ends_queued_and_sent_requests() {
     let mut server = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
     server.submit(1);
     server.submit(2);
@@ -323,7 +323,7 @@ fn a_disconnect_ends_what_waits_and_what_was_sent() {
 }
 
 #[test]
-fn deregistering_waits_for_the_answers_owed() {
+fn deregistering_waits_for_pending_answers() {
     let mut server = TestServer::ready(Box::new(WindowHalf(0)), 1, Regime::Credits);
     server.submit(1);
     server.submit(2);
@@ -340,7 +340,7 @@ fn deregistering_waits_for_the_answers_owed() {
 }
 
 #[test]
-fn an_answer_to_nothing_is_fatal() {
+fn an_answer_without_a_request_is_fatal() {
     for case in ["twice", "stray", "echo"] {
         let mut server = TestServer::ready(Box::new(OpenHalf), 4, Regime::Credits);
         server.submit(1);
@@ -369,7 +369,7 @@ fn an_answer_to_nothing_is_fatal() {
 }
 
 #[test]
-fn frames_at_the_wrong_moment_are_fatal() {
+fn unexpected_frames_are_fatal() {
     let mut server = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
     server.flush(usize::MAX);
     let credit = Frame::Credit(Credit { feedback: feedback(1) });
@@ -408,7 +408,7 @@ fn a_full_outbox_closes_the_gate() {
 }
 
 #[test]
-fn pings_are_answered_but_not_without_end() {
+fn pings_are_answered_up_to_a_limit() {
     let mut server = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
     server.send_frame(&Frame::Ping(Ping { timestamp: Timestamp(77) })).unwrap();
     server.flush(usize::MAX);
@@ -451,7 +451,7 @@ fn a_cancelled_request_frees_its_place_and_keeps_its_credit_until_the_answer() {
 }
 
 #[test]
-fn a_pong_is_taken_once_and_only_if_asked_for() {
+fn a_pong_is_accepted_once_and_only_after_a_ping() {
     let mut server = TestServer::ready(Box::new(OpenHalf), 1, Regime::Open);
     assert!(server.connection.ping(Time(2_000)));
     assert!(!server.connection.ping(Time(2_001)), "one is open");
@@ -581,7 +581,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), after_welcome in any::<bool>()) {
+    fn no_bytes_make_the_client_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), after_welcome in any::<bool>()) {
         let mut server = TestServer::new(Box::new(OpenHalf), ConnectionConfig::default());
         server.flush(usize::MAX);
         if after_welcome {

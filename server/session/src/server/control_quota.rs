@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_words_is_read_until_the_account_is_empty_and_again_after_a_sweep() {
+    fn control_frames_are_read_until_the_quota_is_used_up_and_after_a_refill() {
         let mut quota = ControlQuota::new();
         for _ in 0..QUOTA {
             assert!(!quota.is_exhausted());
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_pay_for_what_belongs_to_them() {
+    fn each_call_refunds_its_control_frames() {
         let mut quota = ControlQuota::new();
         for _ in 0..10 * QUOTA {
             // A client that sends its demand before and after each call.

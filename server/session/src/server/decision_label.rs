@@ -34,7 +34,7 @@ mod tests {
     use super::DecisionLabel;
 
     #[test]
-    fn every_number_fits() {
+    fn every_decision_id_fits() {
         assert_eq!(DecisionLabel::default().as_str(), "");
         assert_eq!(DecisionLabel::new(0x8f3a).as_str(), "decision 8f3a");
         assert_eq!(DecisionLabel::new(u64::MAX).as_str(), "decision ffffffffffffffff");

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_later_than_the_fastest_is_old() {
+    fn an_age_is_the_delay_beyond_the_fastest_call() {
         // Clocks that began years apart, either way.
         for began in [0, 1 << 40, u64::MAX / MS - 5] {
             let sent = |at: u64| began.wrapping_add(at);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_none_tells_no_age() {
+    fn an_invalid_clock_gives_no_age() {
         assert_eq!(ages(&[(1, 7), (500, 7), (9_000, 7)]), [0, 0, 0], "always the same");
         let mut clock = SenderClock::default();
         let micros = (0..100).map(|at| clock.age(Time(at * 10 * MS), Timestamp(at * 10_000)));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_drift_apart_make_nothing_old() {
+    fn clock_drift_creates_no_age() {
         let mut clock = SenderClock::default();
         // 100 ppm slow, for an hour.
         let ages = (0..36_000_u64).map(|at| clock.age(Time(at * 100 * MS), Timestamp(at * 100 * MS / 10_000 * 9_999)));
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_clock_breaks_it(calls in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..50)) {
+        fn ages_are_bounded_for_any_clock(calls in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..50)) {
             let mut clock = SenderClock::default();
             for (read, sent) in calls {
                 prop_assert!(clock.age(Time(read), Timestamp(sent)) <= OLDEST);

@@ -63,7 +63,7 @@ fn requests_end_once_and_are_executed_at_most_once() {
 }
 
 #[test]
-fn a_server_that_forgets_is_found_out() {
+fn a_server_that_forgets_its_answers_is_caught() {
     let detected = (1..=20).filter(|seed| {
         let executed = ExecutionCounts::default();
         let mut pair = start("none", *seed, Faults::each(100), &executed);

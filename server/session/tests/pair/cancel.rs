@@ -68,7 +68,7 @@ fn a_client_of_version_1_is_served_and_cancels_nothing() {
 }
 
 #[test]
-fn a_server_of_version_1_refuses_the_newest_and_serves_its_own() {
+fn a_version_1_server_rejects_the_newest_version_and_serves_its_own() {
     let mut pair = slow(Version::One);
     let client = pair.connect();
     let trusted = pair.submit(client, b"on trust");

@@ -103,7 +103,7 @@ fn the_servers_final_error_is_the_reason() {
 }
 
 #[test]
-fn a_lost_connection_tells_what_was_sent_from_what_waited() {
+fn a_lost_connection_distinguishes_sent_from_queued_requests() {
     for cut in [Cut::Reset, Cut::ServerHalf] {
         let mut pair = pair("breakwater", PairConfig::default(), Box::new(|_, _| Work::Hang));
         let client = pair.connect();
@@ -119,7 +119,7 @@ fn a_lost_connection_tells_what_was_sent_from_what_waited() {
 }
 
 #[test]
-fn a_server_that_falls_silent_is_asked_for_a_sign_of_life() {
+fn a_silent_server_is_pinged() {
     let mut pair = start("breakwater");
     let client = pair.connect();
     pair.submit(client, b"x");
@@ -140,7 +140,7 @@ fn a_server_that_falls_silent_is_asked_for_a_sign_of_life() {
 }
 
 #[test]
-fn requests_end_as_their_work_does() {
+fn requests_end_with_the_outcome_of_their_handler() {
     if crate::DATAGRAMS.is_some() {
         // Tampers with bytes of a stream, or needs more than a datagram.
         return;
@@ -188,7 +188,7 @@ fn a_cancelled_request_is_never_sent_and_one_that_was_keeps_its_credit() {
 }
 
 #[test]
-fn swapped_chunks_are_an_offence_and_everything_settles() {
+fn swapped_chunks_are_a_violation_and_every_request_ends() {
     if crate::DATAGRAMS.is_some() {
         // Tampers with bytes of a stream, or needs more than a datagram.
         return;
@@ -245,7 +245,7 @@ fn a_budget_that_is_spent_in_the_queue_ends_the_request_unsent_or_dropped() {
 }
 
 #[test]
-fn a_client_that_is_not_heard_keeps_its_output_bounded() {
+fn a_client_whose_server_does_not_read_has_bounded_output() {
     let limits = [("client_queue", RawParam::Integer(8)), ("max_outstanding", RawParam::Integer(16))];
     let config = PairConfig { write_timeout: Nanos::from_millis(100), ..PairConfig::default() };
     let mut pair = pair_with("none", &limits, relaxed_slo(), config, echo(Nanos(1_000)));

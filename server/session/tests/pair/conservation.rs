@@ -112,7 +112,7 @@ fn an_answer_that_comes_twice_is_caught() {
 }
 
 #[test]
-fn a_call_that_its_client_had_no_credit_for_is_caught() {
+fn a_call_without_credit_is_caught() {
     let mut pair = start("breakwater");
     let client = pair.connect();
     pair.submit(client, b"x");

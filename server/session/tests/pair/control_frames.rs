@@ -29,7 +29,7 @@ fn count_pongs(pair: &mut Pair, client: leeward_pair::ClientId, span: Nanos) -> 
 }
 
 #[test]
-fn a_flood_of_words_is_read_a_little_at_a_time() {
+fn a_flood_of_control_frames_is_read_in_small_portions() {
     for frame in [Frame::Ping(Ping { timestamp: Timestamp(3) }), Frame::Demand(Demand { demand: 0 })] {
         let mut pair = pair("breakwater", engine_config(), echo(Nanos::from_micros(10)));
         let client = pair.connect_registered();
@@ -45,7 +45,7 @@ fn a_flood_of_words_is_read_a_little_at_a_time() {
 }
 
 #[test]
-fn words_in_single_packets_are_all_answered() {
+fn pings_in_separate_packets_are_all_answered() {
     let mut pair = pair("breakwater", engine_config(), echo(Nanos::from_micros(10)));
     let client = pair.connect_registered();
     let mut answers = 0;
@@ -92,7 +92,7 @@ fn statistics_call(request: u64) -> Frame<'static> {
 }
 
 #[test]
-fn questions_about_the_server_need_no_credit_and_give_none() {
+fn statistics_calls_need_no_credit_and_grant_none() {
     let mut pair = pair("breakwater", engine_config(), echo(Nanos::from_millis(10)));
     let client = pair.connect_registered();
     for request in 1..=500 {

@@ -38,7 +38,7 @@ fn crowd(controller: &str, clients: usize, span: Nanos) {
 }
 
 #[test]
-fn three_hundred_of_every_controller() {
+fn three_hundred_clients_of_every_controller() {
     for algorithm in leeward_controllers::builtin().algorithms() {
         crowd(algorithm.name, 300, Nanos::from_millis(20));
     }
@@ -46,6 +46,6 @@ fn three_hundred_of_every_controller() {
 
 #[test]
 #[ignore = "takes a minute"]
-fn five_thousand() {
+fn five_thousand_clients() {
     crowd("breakwater", 5_000, Nanos::from_millis(100));
 }

@@ -86,7 +86,7 @@ impl AbusiveClient {
 }
 
 #[test]
-fn a_cheater_is_refused_then_slowed_then_sent_away() {
+fn a_client_over_its_credits_is_rejected_then_slowed_then_disconnected() {
     let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos::from_micros(10)));
     let mut abuser = AbusiveClient::new(&mut pair, 100);
@@ -176,7 +176,7 @@ fn goodput(pair: &mut Pair, with_abuser: bool) -> u64 {
 }
 
 #[test]
-fn a_cheater_costs_honest_clients_nothing() {
+fn an_abusive_client_does_not_slow_honest_clients() {
     // The clients need about half of the worker. The abusive client's 200 unanswered calls, if
     // admitted, would delay each request by 200 ms.
     let environment = Environment::new(1, RTT, SLO);

@@ -43,7 +43,7 @@ fn a_client_that_is_cut_off_mid_request() {
 }
 
 #[test]
-fn a_client_that_is_cut_off_before_its_request_has_come() {
+fn a_client_that_is_cut_off_before_its_request_arrives() {
     let mut pair = slow("breakwater");
     for cut in [Cut::Reset, Cut::ClientHalf, Cut::ServerHalf].into_iter().cycle().take(30) {
         let client = pair.connect_registered();
@@ -79,7 +79,7 @@ fn a_client_that_ends_together_with_half_a_frame() {
 }
 
 #[test]
-fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
+fn a_client_that_deregisters_and_closes_its_half_gets_its_pending_answers() {
     let mut pair = slow("breakwater");
     let frames = pair.exchange(&[encode(&register()), encode(&call(1, b"")), encode(&Frame::Deregister)].concat());
     assert!(frames[0].starts_with("Welcome") && frames[1].starts_with("Response"), "{frames:?}");
@@ -99,7 +99,7 @@ fn a_call_after_the_final_error_is_a_violation() {
 }
 
 #[test]
-fn a_second_registration_and_a_call_before_the_first_are_offences() {
+fn a_second_registration_and_a_call_before_the_first_are_violations() {
     let mut pair = start("breakwater");
     for bytes in [encode(&register()).repeat(2), encode(&call(1, b"")), encode(&ping()), encode(&Frame::Deregister)] {
         ends_with(&pair.exchange(&bytes), ErrorCode::Unexpected);
@@ -109,7 +109,7 @@ fn a_second_registration_and_a_call_before_the_first_are_offences() {
 }
 
 #[test]
-fn a_peer_that_has_gone_silently() {
+fn a_silently_vanished_peer_is_closed_after_the_idle_timeout() {
     let config = PairConfig { idle_timeout: Nanos::from_secs(1), wire: fragmenting_wire(), ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos(1_000)));
     let silent = pair.connect_registered();
@@ -133,7 +133,7 @@ fn a_peer_that_has_gone_silently() {
 }
 
 #[test]
-fn senders_of_single_bytes_among_others() {
+fn senders_of_single_bytes_are_served_among_others() {
     let mut pair = start("breakwater");
     let senders: Vec<_> = (0..3).map(|_| pair.connect_raw()).collect();
     let other = pair.connect_registered();
@@ -156,7 +156,7 @@ fn senders_of_single_bytes_among_others() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
+fn a_client_that_never_reads_is_read_up_to_a_limit_and_then_closed() {
     let wire = WireModel { buffer_max: 64 * 1024, ..fragmenting_wire() };
     let config = PairConfig { write_timeout: Nanos::from_millis(300), wire, ..PairConfig::default() };
     let mut pair = pair("none", config, Box::new(|_, _| Work::Result(Nanos(1_000), vec![1; 50_000])));
@@ -195,7 +195,7 @@ fn a_client_that_reads_slowly_gets_everything() {
 }
 
 #[test]
-fn garbage() {
+fn garbage_ends_the_connection() {
     let mut pair = start("breakwater");
     for round in 0..200 {
         let mut garbage: Vec<u8> = Vec::new();
@@ -216,14 +216,14 @@ fn garbage() {
 }
 
 #[test]
-fn another_protocol() {
+fn another_protocol_is_rejected() {
     let mut pair = start("none");
     ends_with(&pair.exchange(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorCode::Malformed);
     pair.assert_settled();
 }
 
 #[test]
-fn a_wrong_version() {
+fn a_wrong_version_is_rejected() {
     let mut pair = start("none");
     let mut version = encode(&register());
     version[2] = 9;
@@ -232,7 +232,7 @@ fn a_wrong_version() {
 }
 
 #[test]
-fn an_oversized_length() {
+fn an_oversized_length_is_rejected() {
     let mut pair = start("none");
     for length in [(1 << 20) + 1, 1 << 30, u32::MAX] {
         let mut oversized = encode(&call(1, b""));
@@ -243,7 +243,7 @@ fn an_oversized_length() {
 }
 
 #[test]
-fn a_request_id_in_use() {
+fn a_request_id_in_use_is_rejected() {
     let mut pair = slow("none");
     let twice = [encode(&register()), encode(&call(1, b"a")), encode(&call(1, b"a"))].concat();
     let frames = pair.exchange(&twice);
@@ -320,7 +320,7 @@ fn calls_that_come_while_the_server_stops_are_dropped_and_say_why() {
 }
 
 #[test]
-fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
+fn a_client_that_sends_without_pause_does_not_starve_others() {
     let mut pair = start("breakwater");
     let flooder = pair.connect_registered();
     // A large call first: it enlarges the buffer, and so each later read.
@@ -337,7 +337,7 @@ fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
 }
 
 #[test]
-fn an_error_is_heard_by_a_client_that_goes_on_talking() {
+fn a_client_that_keeps_sending_still_receives_the_final_error() {
     let mut pair = start("none");
     for _ in 0..20 {
         let client = pair.connect_raw();
@@ -354,7 +354,7 @@ fn an_error_is_heard_by_a_client_that_goes_on_talking() {
 }
 
 #[test]
-fn clients_that_do_not_end_after_an_error_are_ended() {
+fn clients_that_stay_open_after_an_error_are_closed() {
     let mut pair = start("breakwater");
     let clients: Vec<_> = (0..300).map(|_| pair.connect_registered()).collect();
     for client in &clients {
@@ -396,7 +396,7 @@ fn a_client_that_resets_its_connection_while_it_is_not_read() {
 }
 
 #[test]
-fn more_connections_than_the_server_takes() {
+fn connections_over_the_limit_are_rejected() {
     let config = PairConfig { connections_max: 2, ..PairConfig::default() };
     let mut pair = pair("breakwater", config, echo(Nanos(1_000)));
     let (first, second) = (pair.connect_registered(), pair.connect_registered());

@@ -71,7 +71,7 @@ fn submitted_less_than(ends: &[u32; 8], submitted: usize) -> bool {
 }
 
 #[test]
-fn what_a_client_makes_of_it() {
+fn fuzz_client_with_mutated_frames() {
     fuzz_corpus("client", "server", 10_000, client);
 }
 
@@ -98,7 +98,7 @@ fn server(pair: &mut Pair, random: &mut Random, mutant: &[u8]) {
 }
 
 #[test]
-fn what_a_server_makes_of_it() {
+fn fuzz_server_with_mutated_frames() {
     for controller in ["breakwater", "none", "dagor"] {
         let config = PairConfig { wire: fragmenting_wire(), ..PairConfig::default() };
         let pair = RefCell::new(pair(controller, config, echo(Nanos::from_micros(10))));

@@ -288,7 +288,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn random_scenarios_keep_their_books() {
+fn random_scenarios_pass_the_conservation_checks() {
     let (seeds, mut counts) = (seeds(), Vec::new());
     for seed in &seeds {
         match Swarm::draw(*seed).run() {
@@ -311,7 +311,7 @@ fn random_scenarios_keep_their_books() {
 }
 
 #[test]
-fn a_scenario_is_its_seed() {
+fn equal_seeds_give_equal_scenarios() {
     for seed in 1..=20 {
         let once = Swarm::draw(seed).run().unwrap();
         assert_eq!(Swarm::draw(seed).run().unwrap(), once, "seed {seed}");

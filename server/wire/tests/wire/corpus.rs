@@ -115,7 +115,7 @@ fn expect(name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn every_file_does_what_its_name_says() {
+fn every_corpus_file_matches_its_name() {
     let files: Vec<_> = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap()).collect();
     assert!(files.len() >= 60, "{} files", files.len());
     for file in files {

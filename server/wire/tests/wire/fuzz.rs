@@ -19,11 +19,11 @@ fn decoder(side: Side, random: &mut Random, bytes: &[u8]) {
 }
 
 #[test]
-fn what_a_server_decodes() {
+fn fuzz_the_decoder_of_a_server() {
     fuzz_corpus("decoder", "client", 20_000, |random, bytes| decoder(Side::Client, random, bytes));
 }
 
 #[test]
-fn what_a_client_decodes() {
+fn fuzz_the_decoder_of_a_client() {
     fuzz_corpus("decoder", "server", 20_000, |random, bytes| decoder(Side::Server, random, bytes));
 }

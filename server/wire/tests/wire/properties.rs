@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_encoded_comes_back((from, frames) in streams()) {
+    fn frames_round_trip((from, frames) in streams()) {
         for owned in &frames {
             let frame = owned.frame();
             let bytes = encoded_in(Version::Two, &frame);
@@ -137,14 +137,14 @@ proptest! {
     }
 
     #[test]
-    fn however_a_stream_is_cut_it_says_the_same((from, frames) in streams(), chunks in chunks()) {
+    fn any_split_of_a_stream_gives_the_same_frames((from, frames) in streams(), chunks in chunks()) {
         let bytes = stream(&frames);
         let expected = DecodeOutcome { frames: frames.iter().map(|owned| encoded_in(Version::Two, &owned.frame())).collect(), end: Ok(()) };
         prop_assert_eq!(decode_chunks(&bytes, &chunks, from, PayloadLimit::DEFAULT), expected);
     }
 
     #[test]
-    fn damage_is_survived_and_found_alike(
+    fn damage_gives_the_same_result_for_any_split(
         (from, frames) in streams(),
         damages in prop::collection::vec(damages(), 1..4),
         chunks in chunks(),
@@ -160,13 +160,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(from in sides(), bytes in prop::collection::vec(any::<u8>(), 0..300), chunks in chunks()) {
+    fn any_bytes_decode_without_panic(from in sides(), bytes in prop::collection::vec(any::<u8>(), 0..300), chunks in chunks()) {
         let outcome = decode_chunks(&bytes, &chunks, from, PayloadLimit::MIN);
         prop_assert_eq!(outcome, oracle(&bytes, from, PayloadLimit::MIN));
     }
 
     #[test]
-    fn any_header_behind_a_good_beginning_is_survived(
+    fn any_header_after_a_valid_prefix_decodes_without_panic(
         from in sides(),
         kind in 1..=12_u8,
         length in prop_oneof![Just(0), 0..2_000_u32, any::<u32>()],
@@ -182,7 +182,7 @@ proptest! {
     /// The decoder finds the frames after a skipped one, for every split of the stream, and the
     /// skipped frame takes no memory.
     #[test]
-    fn a_frame_that_is_skipped_hides_nothing(
+    fn a_skipped_frame_does_not_hide_later_ones(
         lengths in prop::collection::vec(0..200_000_usize, 1..6),
         chunks in prop::collection::vec(1..30_000_usize, 1..20),
     ) {
@@ -224,7 +224,7 @@ proptest! {
 
     /// A caller that doesn't take all frames between reads still gets all of them.
     #[test]
-    fn a_lazy_caller_loses_nothing((from, frames) in streams(), chunk in 1..5_000_usize, frames_per_read in 1..3_usize) {
+    fn a_caller_that_drains_late_loses_no_frame((from, frames) in streams(), chunk in 1..5_000_usize, frames_per_read in 1..3_usize) {
         let bytes = stream(&frames);
         let mut decoder = Decoder::new(from, PayloadLimit::DEFAULT);
         let (mut rest, mut got) = (&bytes[..], Vec::new());

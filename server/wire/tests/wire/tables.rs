@@ -13,7 +13,7 @@ fn decoded(bytes: &[u8], from: Side) -> Result<DecodeStatus<'_>, WireError> {
 }
 
 #[test]
-fn every_kind_has_an_example_and_comes_back() {
+fn every_kind_has_an_example_that_round_trips() {
     let examples = examples();
     let mut kinds: Vec<Kind> = examples.iter().map(|(_, frame)| frame.kind()).collect();
     // Some kinds have more than one example.
@@ -27,7 +27,7 @@ fn every_kind_has_an_example_and_comes_back() {
 
 /// Sets each unused byte of every example's header to 1: the decoder must reject it.
 #[test]
-fn no_unused_byte_goes_unchecked() {
+fn unused_header_bytes_must_be_zero() {
     for (name, frame) in examples() {
         let used: Vec<usize> = [Field::Magic, Field::Version, Field::Kind]
             .iter()
@@ -53,7 +53,7 @@ fn no_unused_byte_goes_unchecked() {
 }
 
 #[test]
-fn only_the_right_side_is_heard() {
+fn frames_from_the_wrong_side_are_rejected() {
     for (name, frame) in examples() {
         for from in [Side::Client, Side::Server] {
             let bytes = encoded(&frame);
@@ -89,7 +89,7 @@ fn a_stream_has_one_version() {
 }
 
 #[test]
-fn version_1_has_no_cancelling() {
+fn version_1_has_no_cancel_frame() {
     let cancel = encoded(&examples().into_iter().find(|(name, _)| *name == "cancel").unwrap().1);
     let mut first = cancel.clone();
     first[2] = 1;
@@ -115,7 +115,7 @@ fn with(frame: &Frame<'_>, at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn each_decoding_error_is_named() {
     let find = |name: &str| examples().into_iter().find(|(other, _)| *other == name).unwrap().1;
     let (call, response, register) = (find("call"), find("response"), find("register"));
     let check = |frame: &Frame<'_>, at: usize, bytes: &[u8], error: WireError, code: ErrorCode| {
@@ -155,7 +155,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn too_much_is_refused_by_the_first_eight_bytes() {
+fn an_oversized_payload_is_rejected_after_eight_bytes() {
     let too_large = |kind, length, limit| Err(WireError::PayloadTooLarge { kind, length, limit });
     let prefix = |kind: Kind, length: u32| {
         let mut bytes = vec![b'L', b'W', 1, kind.number()];
@@ -199,7 +199,7 @@ fn frames_before_an_error_are_delivered_and_nothing_after_it() {
 }
 
 #[test]
-fn an_end_inside_a_frame_is_no_end() {
+fn an_end_inside_a_frame_is_a_truncation() {
     let bytes = encoded(&Frame::Call(call()));
     for (cut, needed) in [(1, 8), (8, 64), (63, 64), (64, 69), (68, 69)] {
         let outcome = decode_chunks(&bytes[..cut], &[], Side::Client, PayloadLimit::DEFAULT);
@@ -252,7 +252,7 @@ fn an_encoder_refuses_what_the_peer_would() {
 }
 
 #[test]
-fn what_the_controllers_say_arrives_unchanged() {
+fn controller_feedback_is_encoded_unchanged() {
     let feedback = Feedback {
         window: leeward_core::units::Credits(u32::MAX),
         threshold: Priority::HIGHEST,
@@ -292,7 +292,7 @@ fn memory_is_given_back_only_between_frames() {
 
 #[test]
 #[should_panic(expected = "more bytes than there was room for")]
-fn filling_more_than_there_is_room_for_is_a_mistake() {
+fn advancing_past_the_buffer_panics() {
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
     let available = decoder.spare().len();
     decoder.advance(available + 1);

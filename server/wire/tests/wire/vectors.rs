@@ -73,7 +73,7 @@ fn hostile_vectors_are_refused_as_written() {
 }
 
 #[test]
-fn the_table_of_bytes_is_the_code() {
+fn the_documented_table_of_bytes_matches_the_code() {
     let rows = table(&document(), "offset");
     let written: Vec<_> = rows.iter().map(|row| (row[0].clone(), row[1].clone(), row[2].clone())).collect();
     let coded: Vec<_> = Field::ALL
@@ -84,7 +84,7 @@ fn the_table_of_bytes_is_the_code() {
 }
 
 #[test]
-fn the_table_of_kinds_is_the_code() {
+fn the_documented_table_of_kinds_matches_the_code() {
     let rows = table(&document(), "kind");
     assert_eq!(rows.len(), Kind::ALL.len());
     for (row, kind) in rows.iter().zip(Kind::ALL) {
@@ -100,7 +100,7 @@ fn the_table_of_kinds_is_the_code() {
 }
 
 #[test]
-fn the_tables_of_codes_are_the_code() {
+fn the_documented_tables_of_codes_match_the_code() {
     fn check<T: std::fmt::Debug>(first: &str, all: &[T], number: impl Fn(&T) -> u8) {
         let written: Vec<_> =
             table(&document(), first).into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();

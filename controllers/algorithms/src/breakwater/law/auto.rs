@@ -260,7 +260,7 @@ mod tests {
         /// If only CPUs are a bottleneck, the pool equals that of the delay signal to the last
         /// credit.
         #[test]
-        fn without_locks_it_is_the_delay_signal(ticks in prop::collection::vec((0u64..200, 0u64..50, 0u64..50), 1..400)) {
+        fn auto_equals_the_delay_signal_without_lock_rejections(ticks in prop::collection::vec((0u64..200, 0u64..50, 0u64..50), 1..400)) {
             let mut world = Fixture::new();
             let (mut delay, alone) = (DelayLaw::new(&config(PoolSignal::Delay)), pool());
             for (delay_us, arrivals, completions) in ticks {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_locks_stop_the_delay_signals_growth() {
+    fn lock_rejections_stop_the_growth_by_the_delay_signal() {
         let mut world = Fixture::new();
         assert_eq!(world.advance(100, 0, Nanos::ZERO), 100, "the delay signal alone: one per round trip");
         world.advance(10, 2, Nanos::ZERO);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn one_refusal_in_a_hundred_is_within_the_objective() {
+    fn half_a_percent_of_lock_rejections_does_not_stop_growth() {
         let mut world = Fixture::new();
         world.advance(100, 0, Nanos::ZERO);
         let before = world.pool.total();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_for_cpus_take_the_pool_back_at_once() {
+    fn a_cpu_queue_shrinks_the_pool_and_ends_the_lock_mode_at_once() {
         let mut world = Fixture::new();
         world.advance(100, 2, Nanos::ZERO);
         assert!(world.pool.reclaims_last_credit());
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_locks_are_free_again_growth_doubles_until_it_is_the_delay_signals() {
+    fn growth_doubles_after_lock_contention_until_the_delay_signal_resumes() {
         let mut world = Fixture::new();
         world.advance(100, 2, Nanos::ZERO);
         let mut steps = Vec::new();

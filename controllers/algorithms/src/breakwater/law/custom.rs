@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_law_says_stays_within_the_bounds() {
+    fn the_pool_of_a_custom_law_is_clamped_to_its_bounds() {
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
         let pairs = [("min_pool", RawParam::Integer(4)), ("max_window", RawParam::Integer(10))];
         let params = Params::read(DELAY, &pairs).unwrap();

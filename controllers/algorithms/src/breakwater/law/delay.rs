@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_adds_at_least_one() {
+    fn the_at_least_one_step_adds_one_credit() {
         let mut law = DelayLaw::new(&config(&[("additive", RawParam::Text("at_least_one".into()))]));
         let pool = pool(50, 100);
         law.step(&pool, Nanos::ZERO);

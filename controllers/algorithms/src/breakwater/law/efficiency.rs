@@ -188,7 +188,7 @@ mod tests {
     /// Verdicts of the thesis and of Hoover on the iteration after 1,000 requests and 800 responses
     /// in 100 µs.
     #[test]
-    fn what_more_or_less_load_has_brought() {
+    fn the_efficiency_verdicts_match_the_thesis_and_hoover() {
         use PoolStep::{Grow, Shrink};
         for (next, thesis, hoover, why) in [
             (counted(100, 1_100, 890, 0), Grow, Grow, "more for more"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_adds_alpha_per_session_and_takes_beta_or_as_much() {
+    fn a_step_adds_alpha_per_session_and_removes_beta_or_the_same_amount() {
         let moved = |sessions: u32, from: i64, gain, decrease| {
             let mut efficiency = efficiency(&[]);
             let pool = Pool::new(from);

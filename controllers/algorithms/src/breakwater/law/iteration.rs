@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_round_trip_is_not_counted() {
+    fn an_iteration_skips_its_first_round_trip() {
         let (mut iterations, _) = iterations();
         let (end, done) = counted(run(&mut iterations, 0, 5));
         assert_eq!((end, done.received, done.duration), (40, 15, Nanos::from_micros(30)));
     }
 
     #[test]
-    fn too_few_requests_extend_it_while_others_are_in_the_server() {
+    fn too_few_requests_extend_an_iteration_while_the_server_is_occupied() {
         let (mut iterations, sampler) = iterations();
         (0..4).for_each(|_| sampler.record_arrival(Method::DEFAULT));
         for us in 0..50 {
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn too_few_requests_are_a_lull_when_nothing_is_in_the_server() {
+    fn too_few_requests_end_an_iteration_as_idle_when_the_server_is_empty() {
         let (mut iterations, _) = iterations();
         assert_eq!(run(&mut iterations, 0, 0), (40, IterationEnd::Idle));
         assert_eq!(run(&mut iterations, 50, 0), (80, IterationEnd::Idle));
     }
 
     #[test]
-    fn a_burst_before_it_does_not_hide_a_lull() {
+    fn a_burst_before_an_iteration_does_not_hide_that_it_is_idle() {
         let (mut iterations, _) = iterations();
         assert_eq!(iterations.tick(&pool(), &at(0, 0)), None);
         assert_eq!(iterations.tick(&pool(), &at(10, 50)), None);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_long_as_its_own_round_trips() {
+    fn an_iteration_lasts_as_long_as_its_own_round_trips() {
         let (mut iterations, mut sampler) = iterations();
         let mut served = |now_us: u64, elapsed_us: u64| {
             sampler.record_departure(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_after_a_long_pause_does_not_count_nothing() {
+    fn a_tick_after_a_long_pause_does_not_end_an_empty_iteration() {
         let (mut iterations, _) = iterations();
         assert_eq!(iterations.tick(&pool(), &at(0, 50)), None);
         assert_eq!(iterations.tick(&pool(), &at(5_000_000, 50)), None);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// Twenty requests of each method per round trip, with a hundred of the slow one in the server.
-    fn beside_a_slow_one(round_trips: u32) -> Fixture {
+    fn with_a_slow_method(round_trips: u32) -> Fixture {
         let mut world = Fixture::new();
         (0..100).for_each(|_| world.sampler.record_arrival(SLOW));
         for _ in 0..round_trips {
@@ -260,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_method_that_waits_is_bounded() {
-        let world = beside_a_slow_one(2_000);
+    fn only_the_slow_method_is_bounded() {
+        let world = with_a_slow_method(2_000);
         assert!(world.bound(SLOW).is_some());
         assert_eq!(world.bound(FREE), None);
         assert!(!world.pool.try_enter(2), "a hundred are more than the bound");
@@ -270,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_no_evidence_while_a_method_is_open() {
-        let mut world = beside_a_slow_one(2_000);
+    fn rejections_of_a_bounded_method_do_not_count_while_another_method_is_open() {
+        let mut world = with_a_slow_method(2_000);
         assert_eq!(world.methods.take_rejections(), 0);
         (0..7).for_each(|_| assert!(!world.pool.try_enter(2)));
         world.serve(FREE, 20, Nanos::from_micros(20));
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_method_without_sessions_is_not_locked_out() {
-        let mut world = beside_a_slow_one(2_000);
+        let mut world = with_a_slow_method(2_000);
         // Each closed session takes its request along.
         for _ in 0..1_000 {
             (0..100).for_each(|_| world.sampler.record_arrival(SLOW));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_by_the_thousand_share_the_classes() {
+    fn a_thousand_methods_share_a_fixed_number_of_classes() {
         let mut world = Fixture::new();
         for round in 0..200u32 {
             (0..1_000).for_each(|method| world.serve(Method(method), 1, Nanos::from_micros(20)));

@@ -79,7 +79,7 @@ mod tests {
 
     /// Feeds batches of ten responses with sojourn times spread evenly from 0 to `most`; the
     /// objective is 100 us.
-    fn stay(percentile: &mut SojournPercentile, batches: u32, most: f64, is_idle: bool) {
+    fn learn_batches(percentile: &mut SojournPercentile, batches: u32, most: f64, is_idle: bool) {
         let mut number = 0u32;
         for _ in 0..batches {
             let mut new = Totals { served: 10, ..Totals::default() };
@@ -95,29 +95,29 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_percentile_that_may_not_be_late() {
+    fn the_estimate_converges_to_the_percentile_of_the_sojourns() {
         for most in [10_000.0, 60_000.0, 150_000.0] {
             let mut percentile = SojournPercentile::new(100_000.0);
-            stay(&mut percentile, 5_000, most, false);
+            learn_batches(&mut percentile, 5_000, most, false);
             let ratio = percentile.span / (most * (1.0 - LATE_ALLOWED));
             assert!((0.87..1.15).contains(&ratio), "{} of {most}", percentile.span);
         }
     }
 
     #[test]
-    fn what_is_late_in_an_idle_server_does_not_count() {
+    fn late_responses_of_an_idle_server_do_not_count() {
         let mut percentile = SojournPercentile::new(100_000.0);
-        stay(&mut percentile, 5_000, 125_000.0, true);
+        learn_batches(&mut percentile, 5_000, 125_000.0, true);
         assert!(percentile.in_objectives() < 0.85, "a fifth is late whatever one does: {}", percentile.in_objectives());
     }
 
     #[test]
-    fn it_comes_back() {
+    fn the_estimate_recovers_after_an_extreme_value() {
         let mut percentile = SojournPercentile::new(100_000.0);
-        stay(&mut percentile, 1_000, 10_000_000.0, false);
+        learn_batches(&mut percentile, 1_000, 10_000_000.0, false);
         assert!((percentile.in_objectives() - LONGEST).abs() < 1e-9);
         let memory = (LEAST_MEMORY / 10.0) as u32;
-        stay(&mut percentile, memory, 1_000.0, false);
+        learn_batches(&mut percentile, memory, 1_000.0, false);
         assert!(percentile.in_objectives() < 1.0, "one memory later: {}", percentile.in_objectives());
     }
 }

@@ -172,21 +172,21 @@ mod tests {
     }
 
     #[test]
-    fn the_emptier_the_server_the_larger_the_step() {
+    fn an_emptier_server_takes_larger_steps() {
         for (inside, expected) in [(0, 160), (1, 160), (2, 160), (3, 53), (4, 10), (100, 10)] {
             assert_eq!(steps(inside, 0), [vec![0; 4], vec![expected; 6]].concat(), "with {inside} inside");
         }
     }
 
     #[test]
-    fn a_server_that_refuses_now_and_then_grows_carefully_though_it_is_empty() {
+    fn a_server_with_occasional_lock_rejections_grows_by_small_steps() {
         assert_eq!(steps(0, 1), [vec![0; 4], vec![10; 6]].concat());
         assert_eq!(steps(0, 50), [vec![0; 4], vec![10; 6]].concat());
         assert_eq!(steps(0, 100), [vec![0; 4], vec![160; 6]].concat());
     }
 
     #[test]
-    fn no_step_is_larger_than_what_has_come() {
+    fn a_step_is_bounded_by_the_requests_received() {
         let grown = |received: u64, inside: u64| {
             let mut world = Fixture::new();
             let step = |_| {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_all_wait_fill_the_server_though_nobody_is_answered() {
+    fn regrowth_continues_when_no_response_has_left_yet() {
         let mut world = Fixture::new();
         world.totals.received = 40;
         let mut grown = 0;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_or_credits_left_over_end_it() {
+    fn a_queue_or_unused_credits_end_regrowth() {
         let mut world = Fixture::new();
         world.advance(0, &quiet());
         let mut step = |issued: i64, delay: Nanos| {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn with_as_many_inside_as_there_are_cores_the_last_credit_is_waited_for() {
+    fn with_every_core_busy_regrowth_waits_until_all_credits_are_issued() {
         let mut world = Fixture::new();
         world.pool.issue(-1);
         world.advance(15, &quiet());

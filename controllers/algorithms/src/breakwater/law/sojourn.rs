@@ -234,12 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn a_server_in_time_knows_no_bound() {
+    fn no_bound_applies_while_responses_are_in_time() {
         assert_eq!(Fixture::new().advance(1_000, 20, 0, 300), None);
     }
 
     #[test]
-    fn the_bound_is_the_responses_of_a_part_of_the_objective() {
+    fn the_bound_is_the_number_of_responses_in_part_of_the_objective() {
         let mut world = Fixture::new();
         world.advance(200, 20, 0, 30);
         let bound = world.advance(20, 20, 2, 30).expect("a tenth is late");
@@ -248,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_for_ever_leaves_a_request_for_every_second_core() {
+    fn the_lowest_bound_is_one_request_per_two_cores() {
         let mut world = Fixture::new();
         world.advance(10_000, 20, 20, 7);
         assert_eq!(world.sojourn.bound(), Some(5));
     }
 
     #[test]
-    fn queues_for_cores_and_locks_that_refuse_are_no_reason_for_a_bound() {
+    fn core_queues_and_lock_rejections_set_no_bound() {
         let at_cores = Signals { run_delay: Nanos::from_millis(1), ..Signals::idle(Time::ZERO) };
         assert_eq!(Fixture::new().advance_with(&at_cores, 1_000, 20, 4, 300), None);
         let rejected = Signals { lock_rejections: 5, ..Signals::idle(Time::ZERO) };
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_that_a_queue_for_cores_has_made_late_are_no_reason_for_a_bound() {
+    fn responses_made_late_by_a_core_queue_set_no_bound() {
         let with_waits = |waited: u64| {
             let mut world = Fixture::new();
             (0..1_000).for_each(|_| {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_of_others_do_not_explain_what_is_late_by_itself() {
+    fn core_waits_of_other_methods_do_not_excuse_late_responses() {
         let mut world = Fixture::new();
         // One in ten of all requests is bounded, and all of these are late. A few of the others
         // wait for a core.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_without_a_response_lose_no_wait() {
+    fn core_waits_survive_ticks_without_a_response() {
         let mut world = Fixture::new();
         for _ in 0..3_000 {
             world.totals.long_waits += 4;
@@ -305,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_in_an_idle_server_is_no_reason_for_a_bound() {
+    fn late_responses_of_an_idle_server_set_no_bound() {
         let mut world = Fixture::new();
         assert!(world.advance(20, 20, 20, 300).is_some());
         assert_eq!(world.advance(30_000, 20, 20, 2), None);
     }
 
     #[test]
-    fn it_sleeps_again_when_all_are_in_time() {
+    fn the_bound_is_lifted_when_all_responses_are_in_time() {
         let mut world = Fixture::new();
         assert!(world.advance(5_000, 20, 20, 300).is_some());
         let mut round_trips = 0;
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stillness_changes_nothing() {
+    fn a_pause_without_requests_changes_nothing() {
         let mut world = Fixture::new();
         let before = world.advance(100, 20, 2, 30).map(|_| world.sojourn.share);
         world.advance(100_000, 0, 0, 30);

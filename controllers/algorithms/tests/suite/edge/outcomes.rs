@@ -35,7 +35,7 @@ fn twice_the_capacity_is_served_at_capacity_with_half_the_objective_to_spare() {
 }
 
 #[test]
-fn bursts_are_worked_off_and_cores_do_not_idle_for_them() {
+fn bursts_within_the_capacity_are_served_in_time() {
     let (server, service) = (server(1), Nanos::from_micros(500));
     // 30 requests at once every 20 ms: 0.78 of the capacity, and each burst is over within the
     // objective.
@@ -54,7 +54,7 @@ fn bursts_are_worked_off_and_cores_do_not_idle_for_them() {
 }
 
 #[test]
-fn a_service_that_becomes_three_times_slower_is_followed_both_ways() {
+fn a_threefold_change_of_the_service_time_is_followed_both_ways() {
     let server = server(1);
     let (fast, slow) = (Nanos::from_micros(400), Nanos::from_micros(1_200));
     let mut requests = Vec::new();
@@ -73,7 +73,7 @@ fn a_service_that_becomes_three_times_slower_is_followed_both_ways() {
 }
 
 #[test]
-fn after_an_overload_refusals_end_within_a_second() {
+fn rejections_end_within_a_second_after_an_overload() {
     let (server, service) = (server(1), Nanos::from_micros(500));
     let mut plant = Plant::new(&edge::ALGORITHM, &[], server, 1);
     plant.run(&poisson(&server, service, 5.0, MS(0), MS(10_000), 5, |_, _| {}));
@@ -89,7 +89,7 @@ fn after_an_overload_refusals_end_within_a_second() {
 }
 
 #[test]
-fn the_highest_of_three_classes_is_hardly_refused_at_twice_the_capacity() {
+fn the_highest_of_three_classes_is_rarely_rejected_at_twice_the_capacity() {
     let (server, service) = (server(2), Nanos::from_micros(500));
     let classes = [0u8, 3, 6];
     let requests = poisson(&server, service, 2.0, MS(0), MS(6_000), 11, |request, draw| {
@@ -110,7 +110,7 @@ fn the_highest_of_three_classes_is_hardly_refused_at_twice_the_capacity() {
 }
 
 #[test]
-fn nine_modest_tenants_keep_what_they_had_alone() {
+fn nine_light_tenants_keep_their_goodput_beside_a_heavy_one() {
     let (server, service) = (server(1), Nanos::from_micros(500));
     let requests = poisson(&server, service, 2.0, MS(0), MS(6_000), 13, |request, draw| {
         request.tenant = if draw.bits() % 10 < 9 { 0 } else { 1 + (draw.bits() % 9) as u32 };

@@ -242,32 +242,32 @@ fn starts_open(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
 }
 
 #[test]
-fn whoever_is_less_important_is_refused_too() {
+fn rejecting_a_priority_rejects_all_lower_priorities() {
     check(importance);
     check_canary(importance, &canaries::UPSIDE_DOWN);
 }
 
 #[test]
-fn nobody_is_locked_out() {
+fn the_gate_reopens_after_an_overload() {
     check(reopens);
     check_canary(reopens, &canaries::LOCKS_OUT);
 }
 
 #[test]
-fn nothing_is_refused_beside_a_free_worker() {
+fn no_request_is_rejected_while_a_worker_is_free() {
     check(free_workers);
     check_canary(free_workers, &canaries::REJECTS_WHEN_FREE);
 }
 
 #[test]
-fn tenants_that_always_ask_get_equal_shares_of_cost() {
+fn backlogged_tenants_get_equal_shares_of_cost() {
     check(shares);
     check_canary(shares, &canaries::NO_SHARES);
     check_canary(shares, &canaries::NO_COSTS);
 }
 
 #[test]
-fn deadlines_are_kept() {
+fn no_request_is_admitted_past_its_deadline() {
     check(deadlines);
     check_canary(deadlines, &canaries::ADMITS_LATE);
 }
@@ -290,7 +290,7 @@ fn a_budget_never_grows_along_a_path() {
 }
 
 #[test]
-fn it_starts_open() {
+fn everything_is_admitted_at_the_start() {
     check(starts_open);
     check_canary(starts_open, &canaries::STARTS_CLOSED);
 }

@@ -37,14 +37,14 @@ struct Request {
     class: u8,
     until: u64,
     place: Option<QueueKey>,
-    fate: RequestState,
+    state: RequestState,
     /// The request waited at its last poll and was not woken since.
     sleeps: bool,
 }
 
 impl Request {
     fn is_out(&self) -> bool {
-        !matches!(self.fate, RequestState::Waits | RequestState::Called | RequestState::Begun)
+        !matches!(self.state, RequestState::Waits | RequestState::Called | RequestState::Begun)
     }
 }
 
@@ -122,8 +122,8 @@ impl History {
         let ahead = self.below(5);
         self.order.set_ahead(ahead);
         let entered = self.order.enqueue(now, (seen_class, Time(until)), &mut wakes);
-        let fate = if entered.is_ok() { RequestState::Waits } else { RequestState::Full };
-        self.requests.push(Request { class, until, place: entered.ok(), fate, sleeps: false });
+        let state = if entered.is_ok() { RequestState::Waits } else { RequestState::Full };
+        self.requests.push(Request { class, until, place: entered.ok(), state, sleeps: false });
         self.check(wakes)?;
         let index = self.requests.len() - 1;
         if entered.is_err() {
@@ -137,10 +137,10 @@ impl History {
     fn poll(&mut self, index: usize) -> CheckResult {
         let request = self.requests[index];
         let (Some(key), now) = (request.place, Time(self.now)) else { return Ok(()) };
-        if request.fate == RequestState::Begun {
+        if request.state == RequestState::Begun {
             let mut wakes = Vec::new();
             self.order.end(&mut wakes);
-            self.requests[index].fate = RequestState::Done;
+            self.requests[index].state = RequestState::Done;
             return self.check(wakes);
         }
         let late = self.now >= request.until;
@@ -156,7 +156,7 @@ impl History {
                 let begins = self.order.begin(seen_time, key, &mut wakes);
                 ensure(!(begins == BeginOutcome::Started && late), "begun too late")?;
                 self.requests[index].sleeps = false;
-                self.requests[index].fate = match begins {
+                self.requests[index].state = match begins {
                     BeginOutcome::Started => RequestState::Begun,
                     BeginOutcome::Requeued => RequestState::Waits,
                     BeginOutcome::Removed => RequestState::Late,
@@ -164,7 +164,7 @@ impl History {
                 self.check(wakes)
             }
             _ => {
-                self.requests[index].fate = if late { RequestState::Late } else { RequestState::Full };
+                self.requests[index].state = if late { RequestState::Late } else { RequestState::Full };
                 self.gives_up(index)
             }
         }
@@ -172,10 +172,10 @@ impl History {
 
     /// Drops a future.
     fn leave(&mut self, index: usize) -> CheckResult {
-        if self.requests[index].fate == RequestState::Begun {
+        if self.requests[index].state == RequestState::Begun {
             return self.poll(index);
         }
-        self.requests[index].fate = RequestState::Gone;
+        self.requests[index].state = RequestState::Gone;
         self.gives_up(index)
     }
 
@@ -190,7 +190,7 @@ impl History {
     }
 
     fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.requests.len()).filter(|index| self.requests[*index].fate == RequestState::Waits)
+        (0..self.requests.len()).filter(|index| self.requests[*index].state == RequestState::Waits)
     }
 
     fn before(&self, one: usize, other: usize) -> bool {
@@ -205,21 +205,21 @@ impl History {
         }
         let (mut called, mut evicted) = (Vec::new(), Vec::new());
         for index in 0..self.requests.len() {
-            let Request { fate: RequestState::Waits, place: Some(key), until, sleeps, .. } = self.requests[index]
+            let Request { state: RequestState::Waits, place: Some(key), until, sleeps, .. } = self.requests[index]
             else {
                 continue;
             };
             match self.order.poll(Time(self.now), key).0 {
                 WaiterState::Queued => continue,
                 WaiterState::Called => {
-                    self.requests[index].fate = RequestState::Called;
+                    self.requests[index].state = RequestState::Called;
                     called.push(index);
                 }
                 WaiterState::Removed if self.now < until => {
-                    self.requests[index].fate = RequestState::Called;
+                    self.requests[index].state = RequestState::Called;
                     evicted.push(index);
                 }
-                WaiterState::Removed => self.requests[index].fate = RequestState::Called,
+                WaiterState::Removed => self.requests[index].state = RequestState::Called,
             }
             ensure(!sleeps, format!("request {index} stands elsewhere, and sleeps"))?;
         }
@@ -230,7 +230,7 @@ impl History {
         for index in evicted {
             ensure(waits().all(|other| self.before(other, index)), format!("{index} had to go for a worse one"))?;
         }
-        let begun = self.requests.iter().filter(|request| request.fate == RequestState::Begun).count();
+        let begun = self.requests.iter().filter(|request| request.state == RequestState::Begun).count();
         ensure(begun <= self.slots, "more have begun than there are slots")?;
         ensure(order.called.len() <= self.slots + 4, "more were called than may be")?;
         ensure(order.queue.is_empty() || order.free() == 0, "somebody waits beside a free slot")?;
@@ -265,13 +265,13 @@ proptest! {
     /// Each request ends once. Requests begin in order and never exceed the slots. A state change
     /// wakes the request.
     #[test]
-    fn a_room_keeps_its_promises(seed: u64) {
+    fn the_wait_queue_keeps_its_invariants(seed: u64) {
         prop_assert_eq!(History::play(seed, Defect::None), Ok(()));
     }
 }
 
 #[test]
-fn canaries_are_seen() {
+fn canaries_are_caught() {
     for flaw in [Defect::KeepsSlot, Defect::Unordered, Defect::OneMore, Defect::Silent, Defect::Begins] {
         let seen = (1..=50).filter(|seed| History::play(*seed, flaw).is_err()).count();
         assert!(seen >= 10, "{flaw:?} was seen in {seen} of 50 histories");
@@ -279,7 +279,7 @@ fn canaries_are_seen() {
 }
 
 #[test]
-fn a_slot_that_nobody_polls_is_taken_back_in_the_end() {
+fn a_slot_of_an_unpolled_request_is_reclaimed() {
     let (mut order, mut wakes) = (QueueState::<Option<usize>>::new(1, 8), Vec::new());
     let held = order.enqueue(Time(0), (0, Time(100)), &mut wakes).unwrap();
     let second = order.enqueue(Time(0), (0, Time(500)), &mut wakes).unwrap();

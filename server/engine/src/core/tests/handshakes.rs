@@ -107,55 +107,55 @@ fn encrypted(limits: Limits) -> TestServer {
     TestServer::build(limits, |time| Some(Arc::new(PlainEncryption(time.clone()))))
 }
 
-fn refused(world: &TestServer) -> Vec<(String, u64)> {
-    world.handle.engine.handshakes.statistics(&PlainEncryption(world.time.clone())).refused.into_iter().collect()
+fn refused(server: &TestServer) -> Vec<(String, u64)> {
+    server.handle.engine.handshakes.statistics(&PlainEncryption(server.time.clone())).refused.into_iter().collect()
 }
 
 #[test]
-fn a_handshake_leads_to_answers_and_a_first_request_may_come_with_it() {
-    let mut world = encrypted(Limits::default());
-    let (fast, slow) = (world.connect(), world.connect());
+fn a_request_is_served_after_or_together_with_its_handshake() {
+    let mut server = encrypted(Limits::default());
+    let (fast, slow) = (server.connect(), server.connect());
     fast.send("hhhc");
     for _ in 0..3 {
         slow.send("h");
-        world.settle();
+        server.settle();
     }
     slow.send("c");
-    world.settle();
+    server.settle();
     assert_eq!((fast.take().as_slice(), slow.take().as_slice()), (&b"ka"[..], &b"ka"[..]));
-    assert_eq!(world.handle.counts().connections, 2);
+    assert_eq!(server.handle.counts().connections, 2);
 }
 
 #[test]
-fn one_handshake_takes_a_step_per_poll() {
-    let mut world = encrypted(Limits::default());
-    let clients: Vec<_> = (0..10).map(|_| world.connect()).collect();
+fn one_handshake_advances_per_poll() {
+    let mut server = encrypted(Limits::default());
+    let clients: Vec<_> = (0..10).map(|_| server.connect()).collect();
     clients.iter().for_each(|client| client.send("hhh"));
     for done in 1..=10 {
-        world.poll();
-        assert_eq!(world.handle.counts().connections, done);
+        server.poll();
+        assert_eq!(server.handle.counts().connections, done);
     }
 }
 
 #[test]
 fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
-    let mut world = encrypted(Limits { handshake_timeout: Nanos::from_secs(60), ..Limits::default() });
-    let caller = world.connect();
+    let mut server = encrypted(Limits { handshake_timeout: Nanos::from_secs(60), ..Limits::default() });
+    let caller = server.connect();
     caller.send("hhh");
-    world.settle();
+    server.settle();
     caller.take();
-    let crowd: Vec<_> = (0..200).map(|_| world.connect()).collect();
+    let crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
     crowd.iter().for_each(|client| client.send("hhh"));
     let mut call = || {
-        let sent = world.now();
+        let sent = server.now();
         caller.send("c");
         while caller.take().is_empty() {
-            assert!(world.now().since(sent) < Nanos::from_millis(50), "no answer");
-            world.poll();
-            world.run();
-            world.time.advance(Nanos(1_000));
+            assert!(server.now().since(sent) < Nanos::from_millis(50), "no answer");
+            server.poll();
+            server.run();
+            server.time.advance(Nanos(1_000));
         }
-        (world.now(), world.now().since(sent), world.handle.counts().connections)
+        (server.now(), server.now().since(sent), server.handle.counts().connections)
     };
     // The core is quiet before its first response.
     let (began, _, before) = call();
@@ -178,30 +178,30 @@ fn handshakes_have_a_sixteenth_of_the_time_while_calls_are_answered() {
 }
 
 #[test]
-fn handshakes_that_lead_nowhere_are_given_up() {
-    let mut world = encrypted(Limits { handshake_timeout: Nanos::from_secs(1), ..Limits::default() });
-    let [stalled, foreign, garbage, left] = std::array::from_fn(|_| world.connect());
+fn incomplete_handshakes_are_abandoned() {
+    let mut server = encrypted(Limits { handshake_timeout: Nanos::from_secs(1), ..Limits::default() });
+    let [stalled, foreign, garbage, left] = std::array::from_fn(|_| server.connect());
     stalled.send("h");
     foreign.send("c");
     garbage.send("hx");
     left.end();
-    world.pass(Nanos::from_millis(500));
+    server.pass(Nanos::from_millis(500));
     assert_eq!(foreign.take(), b"Unencrypted");
     assert!(garbage.is_shut() && left.is_closed() && !stalled.is_closed());
-    world.pass(Nanos::from_millis(1_200));
+    server.pass(Nanos::from_millis(1_200));
     assert!([&stalled, &foreign, &garbage].iter().all(|client| client.is_closed()));
     let reasons = ["garbage", "left", "plaintext", "stalled"].map(|reason| (reason.to_string(), 1));
-    assert_eq!(refused(&world), reasons);
-    assert_eq!(world.handle.engine.handshakes.statistics(&PlainEncryption(world.time.clone())).waiting, 0);
+    assert_eq!(refused(&server), reasons);
+    assert_eq!(server.handle.engine.handshakes.statistics(&PlainEncryption(server.time.clone())).waiting, 0);
 }
 
 #[test]
-fn a_full_server_pays_for_no_handshake() {
-    let mut world = encrypted(Limits { connections: 1, ..Limits::default() });
-    let first = world.connect();
+fn a_full_server_does_no_handshake() {
+    let mut server = encrypted(Limits { connections: 1, ..Limits::default() });
+    let first = server.connect();
     first.send("hhh");
-    world.settle();
-    let second = world.connect();
+    server.settle();
+    let second = server.connect();
     assert!(second.is_closed());
-    assert_eq!(refused(&world), [("full".to_string(), 1)]);
+    assert_eq!(refused(&server), [("full".to_string(), 1)]);
 }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_bound_and_begin_anew() {
+    fn backoff_doubles_up_to_a_limit_and_resets() {
         let mut random = Random::new(7);
         let mut backoff = Backoff::new((Nanos(100), Nanos(1_000)));
         for span in [100, 200, 400, 800, 1_000, 1_000, 1_000] {
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_itself_and_two_differ() {
+    fn equal_seeds_give_equal_backoffs_and_different_seeds_differ() {
         let waits = |seed| {
             let (mut random, mut backoff) = (Random::new(seed), Backoff::new((Nanos(1_000_000), Nanos::MAX)));
             (0..8).map(|_| backoff.next(&mut random)).collect::<Vec<_>>()

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_share_and_the_worst_of_all_gets_nothing() {
+    fn equal_connections_share_calls_and_the_worst_gets_none() {
         assert!(shares([IDLE; 4]).iter().all(|share| (200..300).contains(share)));
         let busy = LinkRank { headroom: Reverse(1), ..IDLE };
         assert_eq!(shares([IDLE, IDLE, busy, IDLE])[2], 0, "one of two is always better");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_is_found_wherever_it_lies() {
+    fn the_only_connection_with_credit_is_chosen() {
         let held = LinkRank { held: true, waiting: 1, ..IDLE };
         assert_eq!(shares([held, held, held, IDLE]), [0, 0, 0, 1_000]);
         let avoided = LinkRank { is_avoided: true, ..IDLE };
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_one_is_taken_and_none_is_none() {
+    fn a_single_connection_is_always_chosen() {
         let mut random = Random::new(1);
         let held = LinkRank { held: true, is_avoided: true, ..IDLE };
         assert_eq!(choose(&[7], &mut random, |_| held), Some(7));

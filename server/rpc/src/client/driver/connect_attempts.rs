@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_addresses_are_tried_before_the_wait() {
+    fn all_addresses_are_tried_before_backing_off() {
         let (mut attempts, mut random) = (ConnectAttempts::new((Nanos(100), Nanos(1_000))), Random::new(1));
         for round in 0..3_u32 {
             let now = attempts.next_at();

@@ -131,7 +131,7 @@ fn is_connected(socket: &TcpStream) -> Result<bool, ConnectionFailure> {
         // On loopback, the system may give a port without a listener to the very socket that
         // connects to it. The socket then talks to itself and keeps the server from coming back.
         Ok(peer) if socket.local_addr().is_ok_and(|local| local == peer) => {
-            Err(ConnectionFailure::Lost("nobody listens".into()))
+            Err(ConnectionFailure::Lost("no server listens".into()))
         }
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),

@@ -195,7 +195,7 @@ impl<T> SocketConnection<T> {
             }
             (Stage::Ready, Some(sent_at)) if self.last_received >= sent_at => self.ping_sent = None,
             (Stage::Ready, Some(sent_at)) if now.since(sent_at) >= reply_limit => {
-                return Err(ConnectionFailure::Lost("the server gives no sign of life".into()));
+                return Err(ConnectionFailure::Lost("the server does not respond to pings".into()));
             }
             (Stage::Ready, None) if now.since(self.last_received) >= interval => {
                 self.writer().ping(now);
@@ -316,7 +316,7 @@ impl<T> SocketConnection<T> {
                 return Ok(());
             }
             match self.socket.write(now, output) {
-                Ok(0) => return Err(ConnectionFailure::Lost("the socket takes nothing any more".into())),
+                Ok(0) => return Err(ConnectionFailure::Lost("the socket accepts no more data".into())),
                 Ok(count) => self.connection.consume(now, count, events),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.socket.finish();
@@ -365,7 +365,7 @@ mod tests {
     /// A server that accepts and sends nothing: its connection is no success, however long it
     /// lasts, and ends at its limit.
     #[test]
-    fn a_mute_server_has_not_held() {
+    fn a_connection_to_a_mute_server_is_no_success() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (mut poll, clock) = (Poll::new().unwrap(), Clock::start());
         let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_millis(1));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_come_in_order_once_and_only_for_the_living() {
+    fn deadlines_expire_once_in_order_and_only_for_open_calls() {
         let mut table = CallTable::default();
         for (number, deadline) in [(1, 30), (2, 10), (3, 20)] {
             table.insert(number, Time(deadline), call());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_of_the_dead_take_no_room() {
+    fn deadlines_of_ended_calls_are_removed() {
         let mut table = CallTable::default();
         for number in 0..100_000 {
             table.insert(number, Time(u64::MAX - number), call());

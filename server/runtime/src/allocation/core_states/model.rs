@@ -21,7 +21,7 @@ fn no_grant_is_lost() {
 
 /// A core parks while all cores must end. It does not park, or wakes again.
 #[test]
-fn nobody_rests_when_all_end() {
+fn no_core_stays_parked_at_shutdown() {
     loom::model(|| {
         let states = Arc::new(core_states(CoreChange::Grant(1), 2, 1));
         states.tick(Time(10), || NO_LOAD, |_| ());
@@ -120,7 +120,7 @@ impl Cores {
 
 /// The first core does the work that a parking core has put off, or does not sleep over it.
 #[test]
-fn what_is_put_off_is_not_forgotten() {
+fn deferred_work_is_not_lost() {
     loom::model(|| {
         let cores = Cores::new(1);
         let other = Arc::clone(&cores);

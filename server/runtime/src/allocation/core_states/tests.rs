@@ -39,7 +39,7 @@ impl Allocator for ScriptedAllocator {
 }
 
 #[test]
-fn an_idle_core_leaves_before_one_at_work() {
+fn an_idle_core_is_revoked_before_a_busy_one() {
     let allocator = Box::new(ScriptedAllocator(vec![
         CoreChange::Grant(3),
         CoreChange::Revoke(1),
@@ -63,7 +63,7 @@ fn an_idle_core_leaves_before_one_at_work() {
 }
 
 #[test]
-fn an_allocator_is_told_what_happened_since_it_was_asked_last() {
+fn an_allocator_gets_the_signals_since_its_last_decision() {
     struct RecordingAllocator(Arc<Mutex<Vec<CoreSignals>>>);
     impl Allocator for RecordingAllocator {
         fn poll_schedule(&self) -> PollSchedule {
@@ -100,7 +100,7 @@ fn an_allocator_is_told_what_happened_since_it_was_asked_last() {
 }
 
 #[test]
-fn every_policy_that_is_asked_for_ever_keeps_the_books() {
+fn core_counts_balance_under_every_policy() {
     for policy in registry::POLICIES {
         let params = policy.params(&[]).unwrap();
         let limits = CoreLimits::new(1, 5);
@@ -138,7 +138,7 @@ fn every_policy_that_is_asked_for_ever_keeps_the_books() {
 }
 
 #[test]
-fn those_that_rest_come_when_all_end() {
+fn parked_cores_wake_at_shutdown() {
     let states = Arc::new(core_states(CoreChange::Keep, 3, 1));
     let resting: Vec<_> = (1..3)
         .map(|core| {

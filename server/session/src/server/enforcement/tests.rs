@@ -193,7 +193,7 @@ proptest! {
     /// it. The window must be sent by now, and no earlier than the last window that the client is
     /// known to have received.
     #[test]
-    fn the_edge_is_the_definition(events in prop::collection::vec((0..3_u8, 0..12_u32), 0..300)) {
+    fn the_window_end_matches_its_definition(events in prop::collection::vec((0..3_u8, 0..12_u32), 0..300)) {
         let mut enforcement = Enforcement::binding();
         let (mut calls, mut answers) = (0_u64, 0_u64);
         let mut windows = vec![(0_u64, 1_u64)];
@@ -234,7 +234,7 @@ proptest! {
 
 /// The canary: the same harness detects a client that takes one credit too many.
 #[test]
-fn one_credit_too_many_is_noticed() {
+fn one_credit_too_many_is_detected() {
     let mut harness = Harness::new(parts("none", &[]));
     harness.excess = 1;
     let mut violation = None;
@@ -257,7 +257,7 @@ fn one_credit_too_many_is_noticed() {
 }
 
 #[test]
-fn the_call_on_trust_is_lawful_even_if_the_welcome_brings_nothing() {
+fn the_first_call_is_valid_even_if_the_welcome_grants_no_credit() {
     let mut enforcement = Enforcement::binding();
     enforcement.on_window_sent(Credits(0));
     assert_eq!(enforcement.on_call(), CallCheck::WithinWindow);
@@ -265,7 +265,7 @@ fn the_call_on_trust_is_lawful_even_if_the_welcome_brings_nothing() {
 }
 
 #[test]
-fn credits_that_cross_their_revocation_are_lawful_once() {
+fn credits_that_cross_their_revocation_are_valid_once() {
     let mut enforcement = Enforcement::binding();
     enforcement.on_window_sent(Credits(5));
     enforcement.on_window_sent(Credits(0));
@@ -283,7 +283,7 @@ fn credits_that_cross_their_revocation_are_lawful_once() {
 }
 
 #[test]
-fn advice_binds_nobody() {
+fn advisory_enforcement_rejects_no_call() {
     let mut enforcement = Enforcement::advisory();
     for _ in 0..10_000 {
         enforcement.on_window_sent(Credits(0));
@@ -309,7 +309,7 @@ fn violate(enforcement: &mut Enforcement) -> (CallCheck, u32) {
 }
 
 #[test]
-fn who_goes_on_is_paused_longer_and_longer_and_then_sent_away() {
+fn repeated_violations_pause_a_client_longer_and_then_disconnect_it() {
     let mut enforcement = Enforcement::binding();
     let _ = enforcement.on_call();
     for _ in 0..TOLERATED_VIOLATIONS {
@@ -326,7 +326,7 @@ fn who_goes_on_is_paused_longer_and_longer_and_then_sent_away() {
 }
 
 #[test]
-fn long_good_conduct_is_rewarded() {
+fn violations_are_forgiven_after_many_valid_calls() {
     let mut enforcement = Enforcement::binding();
     let _ = enforcement.on_call();
     for _ in 0..TOLERATED_VIOLATIONS + 1 {
