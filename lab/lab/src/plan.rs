@@ -166,11 +166,11 @@ pub fn plan<'a>(
 const MIN_WINDOWS: u32 = 100;
 /// Requests per client before the first decision: client halves adapt to the responses of their own
 /// client, SEDA's after a hundred.
-const REQUESTS_PER_CLIENT: f64 = 1_000.0;
+const REQUESTS_PER_CLIENT: f64 = 500.0;
 /// Requests before the first decision that suffice in any case, if each client has issued
 /// `LEAST_REQUESTS_PER_CLIENT`.
-const REQUESTS: f64 = 3e6;
-const LEAST_REQUESTS_PER_CLIENT: f64 = 300.0;
+const REQUESTS: f64 = 1.5e6;
+const LEAST_REQUESTS_PER_CLIENT: f64 = 200.0;
 /// Objectives before the first decision: control loops act on delays of about an objective.
 const OBJECTIVES: u64 = 500;
 /// Windows of a run with fixed times.

@@ -71,6 +71,7 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
         offered: counts.offered,
         unfinished: report.totals.unfinished,
         settled: report.settling.map(|settling| settling.settled),
+        throughput_settled: report.settling.map(|settling| settling.throughput_settled),
         settled_s: report.settling.map(|settling| round(settling.from.as_secs_f64(), 6)),
         measured_s: round(report.measured.as_secs_f64(), 6),
         goodput_error: report.settling.and_then(|settling| Some(round(settling.half_width?, 6))),

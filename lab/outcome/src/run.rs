@@ -11,8 +11,12 @@ use serde::{Serialize, Serializer};
 /// Whether and when a run settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SettlingOutcome {
-    /// Whether the run was stationary from the start of the measurement on.
+    /// Whether goodput and the controller's state were stationary from the start of the measurement
+    /// on.
     pub settled: bool,
+    /// Whether throughput was. Without control, at just the capacity, the queue and so goodput
+    /// never settle, and throughput does.
+    pub throughput_settled: bool,
     /// Start of the measurement.
     pub from: Nanos,
     /// Half-width of the 95 % confidence interval of goodput within this run, as a share of

@@ -137,7 +137,7 @@ mod tests {
     fn check<T: TableRow + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(table: Table) {
         let value = |name: &&str| match (table.value_type(name), *name) {
             (Some(ValueType::Text), _) => serde_json::Value::from("text"),
-            (_, "recovered" | "settled") => serde_json::Value::from(true),
+            (_, "recovered" | "settled" | "throughput_settled") => serde_json::Value::from(true),
             _ => serde_json::Value::from(1),
         };
         let all = T::NAMES.iter().map(|name| (name.to_string(), value(name)));

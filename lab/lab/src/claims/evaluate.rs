@@ -15,27 +15,41 @@ impl Expression {
         scalar(&self.node, results, seed)
     }
 
-    /// The runs of one seed whose rows the expression uses, possibly several times.
-    pub fn runs<'a>(&self, results: &'a Results, seed: u64) -> Vec<&'a PointRow> {
+    /// The runs of one seed whose rows the expression uses, possibly several times, each with
+    /// whether it had settled in what the expression uses; `None` if nothing observed it.
+    pub fn runs<'a>(&self, results: &'a Results, seed: u64) -> Vec<(&'a PointRow, Option<bool>)> {
         let mut runs = Vec::new();
         collect_runs(&self.node, results, seed, &mut runs);
         runs
     }
 }
 
-fn collect_runs<'a>(node: &Node, results: &'a Results, seed: u64, runs: &mut Vec<&'a PointRow>) {
+fn collect_runs<'a>(node: &Node, results: &'a Results, seed: u64, runs: &mut Vec<(&'a PointRow, Option<bool>)>) {
     match node {
         Node::Number(_) => {}
         Node::Negate(inner) => collect_runs(inner, results, seed, runs),
         Node::Select(selection) => {
             let used: Vec<Row<'a>> = rows(selection, results, seed).collect();
-            runs.extend(results.points.iter().filter(|point| used.iter().any(|row| is_of_run(*row, point))));
+            let points = results.points.iter().filter(|point| used.iter().any(|row| is_of_run(*row, point)));
+            runs.extend(points.map(|point| (point, has_settled(&selection.field, point))));
         }
         Node::Binary(_, left, right) => {
             collect_runs(left, results, seed, runs);
             collect_runs(right, results, seed, runs);
         }
         Node::Call(_, arguments) => arguments.iter().for_each(|node| collect_runs(node, results, seed, runs)),
+    }
+}
+
+/// Whether a run had settled in `field`.
+fn has_settled(field: &str, point: &PointRow) -> Option<bool> {
+    match field {
+        "throughput_rps" | "cpu_utilization" => point.throughput_settled,
+        // Given, not measured.
+        "capacity_rps" | "slo_us" | "service_mean_us" | "rtt_us" | "demand_rps" | "demand_ratio" | "offered" => {
+            point.settled.map(|_| true)
+        }
+        _ => point.settled,
     }
 }
 

@@ -49,8 +49,8 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
 /// When each variant that the claim compares had settled: the latest of its runs.
 fn settling(spec: &ClaimSpec, results: &Results, seeds: &[u64]) -> Vec<Settling> {
     let mut sides: Vec<Settling> = Vec::new();
-    for point in seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed)) {
-        let (Some(settled), Some(after_s)) = (point.settled, point.settled_s) else { continue };
+    for (point, settled) in seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed)) {
+        let (Some(settled), Some(after_s)) = (settled, point.settled_s) else { continue };
         match sides.iter_mut().find(|side| side.label == point.run.label) {
             None => sides.push(Settling { label: point.run.label.clone(), settled, after_s }),
             Some(side) => {

@@ -101,6 +101,8 @@ table! {
         /// Whether the run was stationary from the start of the measurement on; absent if nothing
         /// observed it.
         settled: Option<bool>, Name "Settled";
+        /// Whether throughput was.
+        throughput_settled: Option<bool>, Name "Throughput settled";
         /// Start of the measurement, s.
         settled_s: Option<f64>, Seconds "Measured from";
         /// Length of the measurement, s.

@@ -203,6 +203,7 @@ impl Settling {
             return Decision::Continue;
         }
         self.outcome.settled &= !drifts;
+        self.outcome.throughput_settled = throughput_is_steady(measured);
         self.outcome.half_width = half_width;
         self.phase = Phase::Ended;
         Decision::EndAt(next)
@@ -217,6 +218,7 @@ impl Settling {
         let second_half = &samples[samples.len() / 2..];
         SettlingOutcome {
             settled: !drifts(second_half),
+            throughput_settled: throughput_is_steady(second_half),
             from: measured_from,
             half_width: relative_half_width(&samples[first..]),
         }
@@ -235,6 +237,13 @@ fn is_settled(samples: &[WindowSample]) -> bool {
 /// True if the mean of a series differs between the halves of `samples`.
 fn drifts(samples: &[WindowSample]) -> bool {
     series(samples).iter().any(|series| series.drifts_from(0))
+}
+
+/// True if the mean of the throughput is the same in both halves of `samples`.
+fn throughput_is_steady(samples: &[WindowSample]) -> bool {
+    let completed: Vec<f64> = samples.iter().map(|sample| sample.completed).collect();
+    let mean = completed.iter().sum::<f64>() / completed.len().max(1) as f64;
+    !batches::halves_differ(&completed, GOODPUT_TOLERANCE * mean)
 }
 
 /// Half-width of the 95 % confidence interval of the mean goodput, over the mean; `None` with too
@@ -330,6 +339,20 @@ mod tests {
         let (outcome, end) = play(StoppingRule { settle_within: Nanos::from_secs(2), ..rule() }, |at| at * 100.0);
         assert!(!outcome.settled, "{outcome:?}");
         assert!(end.0 <= 4_000_000_000, "{end:?}");
+    }
+
+    #[test]
+    fn throughput_may_settle_where_goodput_does_not() {
+        let mut settling = Settling::new(StoppingRule { settle_within: Nanos::from_secs(2), ..rule() });
+        for index in 1..=1_000u64 {
+            let good = index as f64;
+            let sample = WindowSample { offered: 2_000.0, good, completed: 1_500.0, ..WindowSample::default() };
+            if let Decision::EndAt(_) = settling.observe(Time::ZERO + WINDOW * index, sample) {
+                break;
+            }
+        }
+        let outcome = settling.outcome();
+        assert!(!outcome.settled && outcome.throughput_settled, "{outcome:?}");
     }
 
     #[test]
