@@ -27,9 +27,9 @@ use crate::terminal;
 /// Overload a server on this machine, with and without control, and watch
 ///
 /// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured,
-/// then demand is half of its capacity, all of it, twice as much, and a spike, each without control,
-/// under the default controller `auto` and under Breakwater. Takes a good minute. In a terminal there is a live view; elsewhere, or
-/// with NO_COLOR set, plain lines.
+/// then demand is half of its capacity, all of it, twice as much, and a spike. Each demand is run
+/// without control, under the default controller `auto` and under Breakwater. Takes a good minute.
+/// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
 ///
 /// With --service all tiers of that service are started on this machine, a process each, under
 /// Breakwater, and are shown under the same demands.

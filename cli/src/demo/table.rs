@@ -6,7 +6,7 @@ use crate::table::{Align, Table};
 
 /// Headings of [`steady`].
 pub(crate) const STEADY: [&str; 8] =
-    ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "rejected", "expired"];
+    ["demand", "control", "k/s in time", "capacity", "p99", "in time?", "rejected", "expired"];
 /// Headings of [`spike`].
 pub(crate) const SPIKE: [&str; 6] =
     ["spike", "control", "k/s in time", "goodput back after", "after its end", "highest p99"];

@@ -1,4 +1,4 @@
-/* 200 calls that each use 2 ms of CPU time; prints how long half of them took at most by an exact clock, in nanoseconds. */
+/* 200 calls of 2 ms of CPU time each; prints their median duration by an exact clock, in ns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -154,7 +154,7 @@ fn a_missing_file_is_reported_once() {
 
 /// A scenario whose simulated time does not advance is an error, and does not hang.
 #[test]
-fn a_run_whose_simulated_time_stands_still_is_rejected() {
+fn a_run_is_rejected_if_its_simulated_time_stands_still() {
     let folder = tempfile::tempdir().unwrap();
     let allocator =
         "[server.allocator]\npolicy = \"per-request\"\ndelay = \"0ns\"\nparams = { search = \"0ns\" }\n\n[run]";

@@ -133,5 +133,5 @@ fn incompatible_tls_flags_are_rejected_with_a_message() {
     check(&["serve", "--tls-cert", "missing.pem", "--tls-key", "server.key"], "can't read missing.pem");
     check(&["load", "--udp", "127.0.0.1:1", "--tls-ca", "ca.pem"], "datagrams are not encrypted");
     check(&["load", "127.0.0.1:1", "--tls-name", "leeward.example"], "--tls-ca");
-    check(&["load", "127.0.0.1:1", "--tls-ca", "server.key"], "has no certificate in it");
+    check(&["load", "127.0.0.1:1", "--tls-ca", "server.key"], "contains no certificate in PEM");
 }

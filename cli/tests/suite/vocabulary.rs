@@ -209,7 +209,8 @@ fn comments_fit_in_their_columns() {
             }
         };
         let lines = source.lines().enumerate().filter(|(_, line)| is_comment(line));
-        let wide = lines.filter(|(_, line)| line.chars().count() > COLUMNS);
+        // A comment in a macro of C ends with a backslash in a far column.
+        let wide = lines.filter(|(_, line)| line.trim_end_matches('\\').trim_end().chars().count() > COLUMNS);
         found.extend(wide.map(|(number, line)| format!("{path}:{}: {} columns", number + 1, line.chars().count())));
     }
     assert!(found.is_empty(), "comments have at most {COLUMNS} columns:\n{}", found.join("\n"));

@@ -249,8 +249,8 @@ fn throughput_is_steady(samples: &[WindowSample]) -> bool {
 /// Half-width of the 95 % confidence interval of the mean goodput, over the mean; `None` with too
 /// few windows, or if the batches still depend on each other.
 ///
-/// Below capacity goodput follows the arrivals. Their noise is the same for all controllers, because
-/// all meet the same arrivals, so there the share of the offered requests counts.
+/// Below capacity goodput follows the arrivals. Their noise is the same for all controllers,
+/// because all meet the same arrivals, so there the share of the offered requests counts.
 fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
     let sum = |of: fn(&WindowSample) -> f64| samples.iter().map(of).sum::<f64>();
     let share = sum(|sample| sample.good) / sum(|sample| sample.offered).max(1.0);

@@ -6,14 +6,15 @@
 //! batch that minimises the marginal standard error of the mean of the rest,
 //! `Σ (z_i − z̄)² / (k − d)²`. An end beyond the first half says that the series is too short.
 //!
-//! In a long series the batches are larger than five, so that a swing of a control loop, which takes
-//! many windows, is noise and no transient.
+//! In a long series the batches are larger than five, so that a swing of a control loop, which
+//! takes many windows, is noise and no transient.
 
 /// Values per batch.
 pub(super) const BATCH: usize = 5;
 /// Most batches of a series.
 const BATCHES_MAX: usize = 60;
-/// Last batches that are not tried as the end: the error of a few similar values is small by chance.
+/// Last batches that are not tried as the end: the error of a few similar values is small by
+/// chance.
 const TAIL: usize = 5;
 
 /// Number of values in the transient; `None` if the series has too few values.

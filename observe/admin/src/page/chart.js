@@ -1,4 +1,4 @@
-// Charts as SVG: lines or stacked areas over time, with a cursor. Does not contain data (series.js).
+// Charts as SVG: lines or stacked areas over time, with a cursor. Data: series.js.
 
 const SVG = "http://www.w3.org/2000/svg";
 /** Dash patterns by the index of a series: series differ in more than their colour. */

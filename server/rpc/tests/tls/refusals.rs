@@ -127,8 +127,8 @@ fn unusable_certificate_files_are_named() {
         ServerTls::open(files).unwrap_err().to_string()
     };
     assert!(open(&cert, &other_key).contains("is not that of the certificate in"), "{}", open(&cert, &other_key));
-    assert!(open(&key, &key).contains("has no certificate in it"), "{}", open(&key, &key));
-    assert!(open(&cert, &cert).contains("has no private key in it"), "{}", open(&cert, &cert));
+    assert!(open(&key, &key).contains("contains no certificate in PEM"), "{}", open(&key, &key));
+    assert!(open(&cert, &cert).contains("contains no private key in PEM"), "{}", open(&cert, &cert));
 }
 
 #[test]

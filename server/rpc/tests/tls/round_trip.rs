@@ -141,7 +141,7 @@ fn a_reload_accepts_new_files_and_ignores_broken_ones() {
         tls.check_files();
         tls.last_error().is_some()
     });
-    assert!(server.statistics().tls.unwrap().trouble.unwrap().contains("has no certificate in it"));
+    assert!(server.statistics().tls.unwrap().trouble.unwrap().contains("contains no certificate in PEM"));
     assert!(tls.take_messages().pop().unwrap().contains("the old certificates stay"));
     let meanwhile = client(&server, Some(old.client(None)));
     assert_eq!(ask(&meanwhile, b"meanwhile").unwrap(), b"meanwhile");

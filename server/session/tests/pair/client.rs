@@ -245,7 +245,7 @@ fn a_budget_that_is_spent_in_the_queue_ends_the_request_unsent_or_dropped() {
 }
 
 #[test]
-fn a_client_whose_server_does_not_read_has_bounded_output() {
+fn output_is_bounded_while_the_server_does_not_read() {
     let limits = [("client_queue", RawParam::Integer(8)), ("max_outstanding", RawParam::Integer(16))];
     let config = PairConfig { write_timeout: Nanos::from_millis(100), ..PairConfig::default() };
     let mut pair = pair_with("none", &limits, relaxed_slo(), config, echo(Nanos(1_000)));
