@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
+.PHONY: help demo verdicts hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -14,6 +14,7 @@ help:
 	@echo "make loom              the model checker's tests of concurrent structures"
 	@echo "make lint              formatting, clippy, documentation"
 	@echo "make bench             nanoseconds per decision, events per second"
+	@echo "make verdicts          the papers' claims, all of them in full: hours (ARGS='--part 1/8 --continue --out DIR' for a part that goes on when called again)"
 	@echo "make hostile           attacks on both ports, beside an honest client (HOSTILE=--help tells more)"
 	@echo "make hostile-short     the attacks that have broken something before, once each"
 	@echo "make browser           the dashboard in a real browser; pictures go to target/browser"
@@ -63,6 +64,11 @@ lint:
 
 bench: setup
 	cargo bench --locked -p leeward-controllers -p leeward-recording -p leeward-threading -p leeward-sim
+
+# Verdicts of record: the program names its commit.
+verdicts: export LEEWARD_COMMIT = $(shell git describe --always --dirty)
+verdicts: setup
+	cargo run --release --locked -p leeward -- verdicts --seeds 5 $(ARGS)
 
 # A workspace of its own (see compare/Cargo.toml), in a folder of its own.
 compare: setup

@@ -21,7 +21,7 @@ pub(crate) struct ScenarioArgs {
     /// Base seed: the n-th run of each point adds n
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     pub(crate) seed: u64,
-    /// Run fewer and shorter points, as the scenario's `quick` section defines
+    /// Run fewer points and measure them less precisely, as the scenario's `quick` section defines
     #[arg(long)]
     pub(crate) quick: bool,
     /// Change one value of the scenario, such as run.seeds=5; may be repeated

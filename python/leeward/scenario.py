@@ -61,7 +61,7 @@ class Scenario:
         return [label for label in native.labels if self.only is None or label in self.only]
 
     def quick(self) -> Scenario:
-        """The scenario with fewer and shorter points, by its section `quick`, as with `--quick`."""
+        """The scenario with fewer points, measured less precisely, as with `--quick`."""
         return replace(self, is_quick=True)._checked()
 
     def set(self, path: str | Mapping[str, Any], value: Any = None) -> Scenario:

@@ -37,7 +37,7 @@ pub(crate) struct LeagueArgs {
     /// Seed of the runs, and of the first random scenario
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
-    /// Two points of each scenario, and shorter runs
+    /// Two points of each scenario, measured less precisely
     #[arg(long)]
     quick: bool,
     /// Folder for league.md and league.json; both are updated during the run

@@ -56,7 +56,7 @@ fn parse_plant(word: &str) -> Result<String, String> {
 const RUN: &str = "\
 Examples:
   leeward run bw-overall                              the whole figure
-  leeward run bw-overall --quick                      fewer and shorter runs
+  leeward run bw-overall --quick                      fewer points, less precisely
   leeward run mine.toml --seed 7 --out /tmp/mine      a scenario of your own
   leeward run bw-overall --set workload.clients=200   one value changed, by its key in the file
   leeward run bw-overall --quick --sweep clients=100,1000 --sweep rtt=10us,30us

@@ -257,6 +257,7 @@ pub(crate) fn claims(results: &Results) -> String {
         let numbers =
             format!("{expected}: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
         text += &wrap(&numbers, 6, WIDTH);
+        text += &claim.unsettled().map_or(String::new(), |labels| wrap(&labels, 6, WIDTH));
         if !claim.note.is_empty() && claim.verdict != Verdict::Reproduced {
             text += &wrap(&format!("note: {}", claim.note), 6, WIDTH);
         }

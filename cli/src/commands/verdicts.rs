@@ -2,7 +2,9 @@
 //! and checks for changed verdicts.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use leeward_lab::BuiltinScenario;
@@ -12,8 +14,9 @@ use leeward_lab::verdicts::{
     sensitivity,
 };
 use leeward_outcome::sensitivity::{ScenarioSensitivity, Sensitivity};
-use leeward_outcome::verdicts::{ScenarioVerdicts, VerdictCounts, Verdicts};
+use leeward_outcome::verdicts::{Provenance, ScenarioVerdicts, VerdictCounts, Verdicts};
 use serde::de::DeserializeOwned;
+use time::OffsetDateTime;
 
 use super::output_files;
 use crate::failure::Failure;
@@ -27,9 +30,11 @@ use crate::stdout;
 /// Every scenario runs twice: with the algorithms as published, by which the papers' claims are
 /// judged, and with our additions, for comparison. A verdict depends on all seeds: `reproduced` if
 /// the 95 % interval of the median lies within the accepted range, `not reproduced` if it lies
-/// outside, `undecided` if it crosses a bound.
+/// outside, `undecided` if it crosses a bound or a run had not settled.
 ///
-/// Scenarios that are not selected keep their earlier verdicts in the folder.
+/// Scenarios that are not selected keep their earlier verdicts in the folder. A long run can be
+/// divided: `--part 1/8` to `--part 8/8`, on one machine or several, each to a folder of its own,
+/// then `--join` them. An interrupted run goes on with `--continue`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERDICTS)]
 pub(crate) struct VerdictsArgs {
@@ -39,10 +44,19 @@ pub(crate) struct VerdictsArgs {
     /// Seeds per point
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) seeds: u32,
+    /// Judge only one part of the selected scenarios, such as 3/8
+    #[arg(long, value_name = "K/N")]
+    pub(crate) part: Option<Part>,
+    /// Keep the folder's verdicts of scenarios that this version judged by the same command
+    #[arg(long = "continue", conflicts_with_all = ["check", "record", "sensitivity", "redraw", "join"])]
+    pub(crate) go_on: bool,
+    /// Run nothing: add the verdicts of this folder to those in --out; may be repeated
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["scenarios", "part", "quick", "overrides", "check", "record", "sensitivity", "redraw"])]
+    pub(crate) join: Vec<PathBuf>,
     /// First seed; baselines were tuned on seeds from 1, and are judged on other seeds
-    #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    #[arg(long, value_name = "N", default_value_t = FIRST_SEED, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     pub(crate) seed: u64,
-    /// Run fewer and shorter points, as the scenarios' `quick` sections define
+    /// Run fewer points and measure them less precisely, as the scenarios' `quick` sections define
     #[arg(long)]
     pub(crate) quick: bool,
     /// Change one value of every scenario, such as server.costs.reject=100ns; may be repeated
@@ -52,7 +66,7 @@ pub(crate) struct VerdictsArgs {
     #[arg(long, value_name = "DIR", default_value = "docs")]
     pub(crate) out: PathBuf,
     /// Run the scenarios of this file, and fail if a verdict differs from it; writes nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenarios", "quick", "overrides", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenarios", "part", "quick", "overrides", "record"])]
     pub(crate) check: Option<PathBuf>,
     /// Write the verdicts of a quick run to this file, for --check
     #[arg(long, value_name = "FILE")]
@@ -62,18 +76,23 @@ pub(crate) struct VerdictsArgs {
     #[arg(long, conflicts_with_all = ["check", "record", "overrides"])]
     pub(crate) sensitivity: bool,
     /// Run nothing: rewrite the table and the page from the verdicts in the folder
-    #[arg(long, conflicts_with_all = ["scenarios", "check", "record", "overrides", "sensitivity"])]
+    #[arg(long, conflicts_with_all = ["scenarios", "part", "check", "record", "overrides", "sensitivity"])]
     pub(crate) redraw: bool,
     /// Threads to run on; by default one per CPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 }
 
+/// Default of `--seed`.
+const FIRST_SEED: u64 = 101;
+
 const VERDICTS: &str = "\
 Examples:
   leeward verdicts                                     all scenarios in full, ten seeds: hours
-  leeward verdicts --quick                             the same, shortened
+  leeward verdicts --quick                             fewer points, less precisely
   leeward verdicts --scenario bw-overall --seeds 20    one scenario; the others' rows stay
+  leeward verdicts --part 1/8 --continue --out part-1  an eighth of all; called again, it goes on
+  leeward verdicts --join part-1 --join part-2         the table of these parts, in docs
   leeward verdicts --set server.costs.reject=100ns --quick --out /tmp/dear-rejects
                                                        which verdicts depend on a cost
   leeward verdicts --sensitivity --quick --seeds 5 --scenario bw-overall
@@ -82,11 +101,31 @@ Examples:
   leeward verdicts --check experiments/verdicts-quick.txt
                                                        what CI runs: any flip fails, with exit code 1";
 
+/// Part `number` of `of` parts, from 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    number: usize,
+    of: usize,
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Part, String> {
+        let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        match numbers {
+            Some((number, of)) if (1..=of).contains(&number) => Ok(Part { number, of }),
+            _ => Err("expected a part and the number of parts, such as 3/8".into()),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen(StopMode::Prompt)?;
     match (&args.check, &args.record) {
         _ if args.redraw => redraw(args),
+        _ if !args.join.is_empty() => join(args),
         _ if args.sensitivity => run_sensitivity(args, &interrupt),
         (Some(file), _) => check(file, args, &interrupt),
         (None, Some(file)) => record(file, args, &interrupt),
@@ -97,13 +136,52 @@ pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
 /// Judges the scenarios, and writes the table and the page.
 fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     output_files::check_folder(&args.out)?;
-    let picked = pick_scenarios(args)?;
     let kept: Verdicts = load_json(&args.out, "verdicts.json")?;
+    let mut picked = pick_scenarios(args)?;
+    if args.go_on {
+        let is_judged = |id: &str| {
+            let judged = kept.scenarios.iter().find(|scenario| scenario.id == id).map(|found| &found.provenance);
+            judged.is_some_and(|made| made.version == version() && made.command == scenario_command(args, id))
+        };
+        picked.retain(|builtin| !is_judged(builtin.id));
+    }
     let extent = extent(args, args.quick);
     let judged = judge(&picked, &extent, interrupt, |so_far| save(args, &kept, so_far))?;
     interrupt.finish()?;
-    let all = save(args, &kept, &judged)?;
-    let tally = VerdictCounts::count(&all, |_| true);
+    print_counts(args, &save(args, &kept, &judged)?)
+}
+
+/// Adds the verdicts of other folders to those in `--out`.
+fn join(args: &VerdictsArgs) -> Result<(), Failure> {
+    output_files::check_folder(&args.out)?;
+    let mut joined: Vec<ScenarioVerdicts> = Vec::new();
+    let mut command = String::new();
+    for folder in &args.join {
+        let part: Verdicts = load_json(folder, "verdicts.json")?;
+        let Some(first) = part.scenarios.first() else {
+            return Err(Failure::Input(anyhow!("{} has no verdicts.json", folder.display())));
+        };
+        let refuse = |why: String| Err(Failure::Input(anyhow!("--join {}: {why}", folder.display())));
+        if let Some(other) = joined.first()
+            && (other.seeds, other.quick) != (first.seeds, first.quick)
+        {
+            return refuse(
+                "its runs have other seeds than those of the folders before, or only one side is quick".into(),
+            );
+        }
+        if let Some(twice) = part.scenarios.iter().find(|one| joined.iter().any(|other| other.id == one.id)) {
+            return refuse(format!("`{}` is in an earlier folder, too", twice.id));
+        }
+        command = part.command;
+        joined.extend(part.scenarios);
+    }
+    let kept: Verdicts = load_json(&args.out, "verdicts.json")?;
+    let scenarios = merge_newest(&joined, &kept.scenarios, |one| &one.id);
+    print_counts(args, &write(&args.out, Verdicts { command, scenarios })?)
+}
+
+fn print_counts(args: &VerdictsArgs, all: &Verdicts) -> Result<(), Failure> {
+    let tally = VerdictCounts::count(all, |_| true);
     stdout::print(&format!(
         "{} claims: {} reproduced, {} not reproduced, {} undecided, {} not measured\nTable in {}\n",
         tally.total(),
@@ -228,7 +306,9 @@ fn pick_scenarios(args: &VerdictsArgs) -> Result<Vec<&'static BuiltinScenario>, 
     if picked.is_empty() {
         return Err(Failure::Input(anyhow!("no scenario has that in its id (`leeward list` shows all)")));
     }
-    Ok(picked)
+    // In turns: neighbours are of one figure, and of similar length.
+    let Part { number, of } = args.part.unwrap_or(Part { number: 1, of: 1 });
+    Ok(picked.into_iter().skip(number - 1).step_by(of).collect())
 }
 
 /// Judges the scenarios; calls `save` after each with the verdicts so far.
@@ -242,8 +322,16 @@ fn judge(
     let mut judged = Vec::new();
     for (index, builtin) in picked.iter().enumerate() {
         let bar = Bar::new(&format!("{} ({} of {})", builtin.id, index + 1, picked.len()), interrupt);
+        let start = cpu_time();
         let one = judge_scenario(builtin, extent, &registry, &|progress| bar.show(progress), interrupt.flag());
-        judged.push(one.map_err(failure)?);
+        let mut one = one.map_err(failure)?;
+        one.provenance = Provenance {
+            command: extent_command(extent) + " --scenario " + builtin.id,
+            version: version(),
+            date: OffsetDateTime::now_utc().date().to_string(),
+            cpu_s: (cpu_time() - start).as_secs_f64().round(),
+        };
+        judged.push(one);
         save(&judged)?;
     }
     Ok(judged)
@@ -293,13 +381,38 @@ fn command(args: &VerdictsArgs, kept: &Verdicts, judged: &[ScenarioVerdicts]) ->
 }
 
 fn command_line(args: &VerdictsArgs, quick: bool) -> String {
+    extent_command(&extent(args, quick))
+}
+
+/// Command line that judges one scenario with the options of `args`.
+fn scenario_command(args: &VerdictsArgs, id: &str) -> String {
+    command_line(args, args.quick) + " --scenario " + id
+}
+
+/// Command line that judges to this extent.
+fn extent_command(extent: &Extent) -> String {
     let mut text = String::from("leeward verdicts");
-    if quick {
+    if extent.quick {
         text += " --quick";
     }
-    if args.seeds != 10 {
-        text += &format!(" --seeds {}", args.seeds);
+    if extent.seeds != 10 {
+        text += &format!(" --seeds {}", extent.seeds);
     }
-    args.overrides.iter().for_each(|given| text += &format!(" --set {given}"));
+    if extent.seed != FIRST_SEED {
+        text += &format!(" --seed {}", extent.seed);
+    }
+    extent.overrides.iter().for_each(|given| text += &format!(" --set {given}"));
     text
+}
+
+/// Version of this program, with the commit if the build has named it.
+fn version() -> String {
+    let commit = option_env!("LEEWARD_COMMIT").map_or(String::new(), |commit| format!(" ({commit})"));
+    format!("leeward {}{commit}", env!("CARGO_PKG_VERSION"))
+}
+
+/// CPU time of this process so far.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(now).unwrap_or_default()
 }

@@ -173,6 +173,8 @@ const REQUESTS: f64 = 1.5e6;
 const LEAST_REQUESTS_PER_CLIENT: f64 = 200.0;
 /// Objectives before the first decision: control loops act on delays of about an objective.
 const OBJECTIVES: u64 = 500;
+/// Most windows of a run: each is kept.
+const MAX_WINDOWS: u64 = 100_000;
 /// Windows of a run with fixed times.
 const FIXED_WINDOWS: u64 = 200;
 
@@ -194,9 +196,10 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
             let requests = (REQUESTS_PER_CLIENT * clients).min(REQUESTS.max(LEAST_REQUESTS_PER_CLIENT * clients));
             let objectives = scenario.slo(&service.service) * OBJECTIVES;
             let least = Nanos::from_secs_f64(requests / only.rate.0.max(1e-9)).max(objectives).min(settle / 2);
+            let window = (least / u64::from(MIN_WINDOWS)).max(run.longest_at(only.rate) / MAX_WINDOWS);
             StoppingRule {
                 observation: Observation::Adaptive,
-                window: (least / u64::from(MIN_WINDOWS)).max(Nanos(1_000)),
+                window: window.max(Nanos(1_000)),
                 measure_within: settle.max(run.min_span(only.rate)),
                 settle_within: settle,
                 ..fixed(run.duration)

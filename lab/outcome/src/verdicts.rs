@@ -35,6 +35,9 @@ pub struct ScenarioVerdicts {
     /// Reason for not running the scenario; empty if it was run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_run: String,
+    /// How and when the verdicts were made.
+    #[serde(default, skip_serializing_if = "Provenance::is_unknown")]
+    pub provenance: Provenance,
     /// The claims.
     pub claims: Vec<ClaimVerdicts>,
     /// Comparison of our additions with the algorithm as published, per controller.
@@ -44,6 +47,26 @@ pub struct ScenarioVerdicts {
     /// published.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub panels: Vec<Panel>,
+}
+
+/// How and when the verdicts of a scenario were made. It never influences them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Command that judges this scenario in the same way.
+    pub command: String,
+    /// Version of the program, with the commit if it was built by `make`.
+    pub version: String,
+    /// Date (UTC), such as `2026-11-27`.
+    pub date: String,
+    /// CPU time that the runs took, in seconds.
+    pub cpu_s: f64,
+}
+
+impl Provenance {
+    /// Whether nothing is known: the verdicts are older than this record.
+    pub fn is_unknown(&self) -> bool {
+        *self == Provenance::default()
+    }
 }
 
 /// Panel of a paper's figure: our curves, and the numbers in the paper's text.

@@ -47,6 +47,9 @@ fn section(scenario: &ScenarioVerdicts) -> Markup {
         section id=(scenario.id) {
             h2 { (scenario.id) ": " (scenario.title) }
             p.explain { (scenario.source) ". " (scenario.seeds) " seeds" @if scenario.quick { ", quick" } "." }
+            @if !scenario.provenance.is_unknown() {
+                p.explain { code { (scenario.provenance.command) } " by " (scenario.provenance.version) " on " (scenario.provenance.date) "." }
+            }
             @if !scenario.machine.is_empty() {
                 p.explain { "As published: on a machine with the values that the paper reports (" code { (scenario.machine) } ")." }
             }
@@ -99,6 +102,7 @@ fn row(scenario: &ScenarioVerdicts, claim: &ClaimVerdicts, extended_heading: &st
             td.verdict { (badge(main_claim.verdict)) }
             th scope="row" {
                 (non_breaking(&main_claim.text))
+                @if !main_claim.settling.is_empty() { p.note { "Settled after: " (main_claim.settled_after()) "." } }
                 @if !main_claim.note.is_empty() { p.note { (main_claim.note) } }
             }
             td data-name="Paper" { @if claim.ours { "ours: " } (non_breaking(&main_claim.paper)) }

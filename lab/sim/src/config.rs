@@ -154,12 +154,11 @@ pub struct StoppingRule {
 pub enum Observation {
     /// When the measurement begins and ends.
     Adaptive,
-    /// Nothing: the times are fixed, and the outcome says whether the run had settled. Windows
-    /// after `until` are ignored: the demand shifts then.
+    /// Nothing: the times are fixed, and the outcome says whether the run had settled.
     FixedTimes {
         /// Start of the measurement.
         measured_from: Nanos,
-        /// End of the judged part.
+        /// End of the observation: the end of the run, or the first shift of the demand.
         until: Nanos,
     },
 }

@@ -7,7 +7,7 @@
 
 use crate::SimError;
 use crate::audit::Audit;
-use crate::config::{FirstServer, MeasuredInterval, Replicas, RequestKinds, SimConfig, StoppingRule};
+use crate::config::{FirstServer, MeasuredInterval, Replicas, RequestKinds, SimConfig};
 use crate::event_queue::EventQueue;
 use crate::requests::{Attempt, EndedRequest, Request, RequestId, RequestOutcome, Requests};
 use crate::run::Run;
@@ -34,6 +34,7 @@ pub(crate) fn simulate(
     let mut servers = Vec::with_capacity(configs.len());
     for config in &configs {
         let halves = algorithm.server(params, &config.environment())?;
+        // The service observes the run, and tells its servers the measured interval.
         servers.push(Run::new(config, algorithm, params, halves, None, stop)?.observed_by_caller());
     }
     ReplicatedService::new(config, replicas, servers).finish()
@@ -47,8 +48,6 @@ fn server_config(config: &SimConfig, replicas: Replicas, server: u32) -> SimConf
         kind.deadline = kind.deadline.map(|deadline| replicas.objective(deadline));
     }
     SimConfig {
-        // The service observes the run, and tells its servers the measured interval.
-        stopping: config.stopping.filter(StoppingRule::is_adaptive),
         slo: replicas.objective(config.slo),
         kinds,
         // The offset keeps the seed apart from those that people choose and those of the cores
@@ -141,7 +140,7 @@ impl<'a> ReplicatedService<'a> {
         }
     }
 
-    /// Runs until the configured end.
+    /// Runs until the end of the measurement.
     fn finish(mut self) -> Result<RunOutcome, SimError> {
         let interval = self.stats.interval();
         self.event_queue.schedule(interval.from, Event::WarmedUp);

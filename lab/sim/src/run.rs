@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// Runs until the configured end.
+    /// Runs until the end of the measurement.
     pub(crate) fn finish(mut self) -> Result<RunOutcome, SimError> {
         self.start();
         while self.step(self.stats.interval().to)? {}

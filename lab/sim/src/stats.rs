@@ -1,6 +1,6 @@
 //! Statistics of a run and their report. They never influence the run.
 
-use crate::config::{MeasuredInterval, SimConfig, StoppingRule};
+use crate::config::{MeasuredInterval, SimConfig};
 use crate::kinds::KindStats;
 use crate::requests::Request;
 use crate::settling::{Decision, Settling, WindowSample};
@@ -106,7 +106,6 @@ pub(crate) struct Stats {
 
 /// Observation of the run in windows.
 struct Observer {
-    rule: StoppingRule,
     settling: Settling,
     at_window: RequestCounts,
 }
@@ -122,11 +121,9 @@ impl Stats {
     pub(crate) fn new(config: &SimConfig) -> Self {
         Stats {
             interval: MeasuredInterval::of(config),
-            observer: config.stopping.map(|rule| Observer {
-                rule,
-                settling: Settling::new(rule),
-                at_window: RequestCounts::default(),
-            }),
+            observer: config
+                .stopping
+                .map(|rule| Observer { settling: Settling::new(rule), at_window: RequestCounts::default() }),
             slo: config.slo,
             counts: RunCounts::default(),
             at_warmup: RunCounts::default(),
@@ -168,9 +165,9 @@ impl Stats {
         self.interval = interval;
     }
 
-    /// End of the observed window after `now`; `NEVER` if nothing observes the run.
+    /// End of the observed window after `now`; `NEVER` if nothing observes the run any more.
     pub(crate) fn next_observation(&self, now: Time) -> Time {
-        self.observer.as_ref().map_or(Time::NEVER, |observer| now + observer.rule.window)
+        self.observer.as_ref().map_or(Time::NEVER, |observer| observer.settling.next_window(now))
     }
 
     /// Ends an observed window. Returns true if the measured interval has changed.

@@ -29,9 +29,13 @@ fn collect_runs<'a>(node: &Node, results: &'a Results, seed: u64, runs: &mut Vec
         Node::Number(_) => {}
         Node::Negate(inner) => collect_runs(inner, results, seed, runs),
         Node::Select(selection) => {
-            let used: Vec<Row<'a>> = rows(selection, results, seed).collect();
-            let points = results.points.iter().filter(|point| used.iter().any(|row| is_of_run(*row, point)));
-            runs.extend(points.map(|point| (point, has_settled(&selection.field, point))));
+            let mut add = |point| runs.push((point, has_settled(&selection.field, point)));
+            for row in rows(selection, results, seed) {
+                match row {
+                    Row::PointRow(point) => add(point),
+                    row => results.points.iter().filter(|point| is_of_run(row, point)).for_each(&mut add),
+                }
+            }
         }
         Node::Binary(_, left, right) => {
             collect_runs(left, results, seed, runs);

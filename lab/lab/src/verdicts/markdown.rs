@@ -5,8 +5,8 @@
 
 use super::figures::figures;
 use super::run::scenarios;
-use leeward_outcome::results::{Claim, Settling, Verdict};
-use leeward_outcome::verdicts::{ClaimVerdicts, Gain, ScenarioVerdicts, VerdictCounts, Verdicts};
+use leeward_outcome::results::Verdict;
+use leeward_outcome::verdicts::{ClaimVerdicts, Gain, Provenance, ScenarioVerdicts, VerdictCounts, Verdicts};
 use std::fmt::Write;
 
 /// Returns the page.
@@ -53,7 +53,21 @@ fn summary(verdicts: &Verdicts) -> String {
     };
     text += &row("of the papers, as published", VerdictCounts::count(verdicts, |claim| !claim.ours));
     text += &row("our own", VerdictCounts::count(verdicts, |claim| claim.ours));
-    text + &row("together", VerdictCounts::count(verdicts, |_| true))
+    text + &row("together", VerdictCounts::count(verdicts, |_| true)) + &cost(verdicts)
+}
+
+/// CPU time of all scenarios, and the longest ones.
+fn cost(verdicts: &Verdicts) -> String {
+    let mut times: Vec<(f64, &str)> =
+        verdicts.scenarios.iter().map(|scenario| (scenario.provenance.cpu_s, scenario.id.as_str())).collect();
+    let total: f64 = times.iter().map(|(cpu, _)| cpu).sum();
+    if total == 0.0 {
+        return String::new();
+    }
+    times.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let longest: Vec<String> =
+        times.iter().take(3).map(|(cpu, id)| format!("`{id}` {:.0} %", 100.0 * cpu / total)).collect();
+    format!("\nThe runs took {:.1} hours of one CPU; most of it: {}.\n", total / 3600.0, longest.join(", "))
 }
 
 fn claims(scenario: &ScenarioVerdicts) -> String {
@@ -65,6 +79,10 @@ fn claims(scenario: &ScenarioVerdicts) -> String {
         cell(&scenario.title),
         scenario.seeds
     );
+    let Provenance { command, version, date, cpu_s } = &scenario.provenance;
+    if !scenario.provenance.is_unknown() {
+        let _ = writeln!(text, "\n`{command}` by {version} on {date}, {cpu_s:.0} s of CPU.");
+    }
     if !scenario.machine.is_empty() {
         let _ = writeln!(
             text,
@@ -113,18 +131,9 @@ fn row(claim: &ClaimVerdicts) -> String {
         cell(published),
         cell(&counted.accepted),
         counted.verdict.label(),
-        cell(&settling(counted)),
+        cell(&counted.settled_after()),
         cell(note)
     )
-}
-
-/// When each side of a claim had settled.
-fn settling(claim: &Claim) -> String {
-    let side = |side: &Settling| {
-        let bound = if side.settled { "" } else { "**did not settle** in " };
-        format!("{}: {bound}{:.2} s", side.label, side.after_s)
-    };
-    claim.settling.iter().map(side).collect::<Vec<_>>().join(", ")
 }
 
 fn additions(verdicts: &Verdicts) -> String {

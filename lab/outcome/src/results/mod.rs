@@ -124,6 +124,24 @@ pub struct Claim {
     pub settling: Vec<Settling>,
 }
 
+impl Claim {
+    /// When each compared variant had settled, for readers; empty without compared variants.
+    pub fn settled_after(&self) -> String {
+        let side = |side: &Settling| {
+            let bound = if side.settled { "" } else { "did not settle in " };
+            format!("{}: {bound}{:.2} s", side.label, side.after_s)
+        };
+        self.settling.iter().map(side).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Names the compared variants that had not settled, for readers; `None` if all had.
+    pub fn unsettled(&self) -> Option<String> {
+        let unsettled = self.settling.iter().filter(|side| !side.settled);
+        let labels: Vec<&str> = unsettled.map(|side| side.label.as_str()).collect();
+        (!labels.is_empty()).then(|| format!("did not settle: {}", labels.join(", ")))
+    }
+}
+
 /// When the runs of a variant had settled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settling {

@@ -68,7 +68,7 @@ pub(super) struct ServiceStats {
 }
 
 impl Run<'_> {
-    /// Runs until the configured end.
+    /// Runs until the end of the measurement.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
         self.event_queue.schedule(self.stats.interval().from, Event::WarmedUp);
         self.event_queue.schedule(self.stats.next_observation(Time::ZERO), Event::Observe);

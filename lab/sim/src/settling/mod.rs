@@ -51,6 +51,18 @@ const COLLAPSED_TOLERANCE: f64 = 0.01;
 /// matters; the state only tells whether a ramp is in progress.
 const STATE_TOLERANCE: f64 = 0.2;
 
+/// A value of a window.
+type Field = fn(&WindowSample) -> f64;
+
+fn values(samples: &[WindowSample], of: Field) -> Vec<f64> {
+    samples.iter().map(of).collect()
+}
+
+/// Mean over the windows; zero without windows.
+fn mean(samples: &[WindowSample], of: Field) -> f64 {
+    samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
+}
+
 /// A series that must be stationary.
 struct Series {
     values: Vec<f64>,
@@ -65,19 +77,17 @@ struct Series {
 /// A pool that holds nothing back may grow for minutes at a light load. It does not matter then.
 fn series(samples: &[WindowSample]) -> Vec<Series> {
     let recent = &samples[samples.len() / 2..];
-    let mean = |of: fn(&WindowSample) -> f64| recent.iter().map(of).sum::<f64>() / recent.len().max(1) as f64;
-    let offered = mean(|sample| sample.offered);
-    let values = |of: fn(&WindowSample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
-    let state = |of: fn(&WindowSample) -> f64, floor: f64| Series {
-        values: values(of),
-        tolerance: STATE_TOLERANCE * mean(of).max(floor),
+    let offered = mean(recent, |sample| sample.offered);
+    let state = |of: Field, floor: f64| Series {
+        values: values(samples, of),
+        tolerance: STATE_TOLERANCE * mean(recent, of).max(floor),
         is_state: true,
     };
-    let good = mean(|sample| sample.good);
+    let good = mean(recent, |sample| sample.good);
     let tolerance = if good < COLLAPSED * offered { COLLAPSED_TOLERANCE * offered } else { GOODPUT_TOLERANCE * good };
-    let goodput = Series { values: values(|sample| sample.good), tolerance, is_state: false };
+    let goodput = Series { values: values(samples, |sample| sample.good), tolerance, is_state: false };
     let mut all = vec![goodput, state(|sample| sample.at_clients, COLLAPSED * offered)];
-    if mean(|sample| sample.at_clients + sample.rejected) >= BINDING * offered {
+    if mean(recent, |sample| sample.at_clients + sample.rejected) >= BINDING * offered {
         all.push(state(|sample| sample.pool, 0.0));
     }
     all
@@ -142,6 +152,16 @@ impl Settling {
             next_check: rule.min_windows as usize,
             least: rule.min_windows as usize,
             outcome: SettlingOutcome::default(),
+        }
+    }
+
+    /// End of the next window after `now`; `NEVER` once nothing is left to observe.
+    pub(crate) fn next_window(&self, now: Time) -> Time {
+        let next = now + self.rule.window;
+        match self.rule.observation {
+            Observation::FixedTimes { until, .. } if next.since(Time::ZERO) > until => Time::NEVER,
+            _ if self.phase == Phase::Ended => Time::NEVER,
+            _ => next,
         }
     }
 
@@ -211,16 +231,14 @@ impl Settling {
 
     /// The outcome, at the end of the run.
     pub(crate) fn outcome(&self) -> SettlingOutcome {
-        let Observation::FixedTimes { measured_from, until } = self.rule.observation else { return self.outcome };
-        let windows = (until.0 / self.rule.window.0.max(1)) as usize;
-        let samples = &self.samples[..windows.min(self.samples.len())];
-        let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(samples.len());
-        let second_half = &samples[samples.len() / 2..];
+        let Observation::FixedTimes { measured_from, .. } = self.rule.observation else { return self.outcome };
+        let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(self.samples.len());
+        let second_half = &self.samples[self.samples.len() / 2..];
         SettlingOutcome {
             settled: !drifts(second_half),
             throughput_settled: throughput_is_steady(second_half),
             from: measured_from,
-            half_width: relative_half_width(&samples[first..]),
+            half_width: relative_half_width(&self.samples[first..]),
         }
     }
 }
@@ -241,9 +259,8 @@ fn drifts(samples: &[WindowSample]) -> bool {
 
 /// True if the mean of the throughput is the same in both halves of `samples`.
 fn throughput_is_steady(samples: &[WindowSample]) -> bool {
-    let completed: Vec<f64> = samples.iter().map(|sample| sample.completed).collect();
-    let mean = completed.iter().sum::<f64>() / completed.len().max(1) as f64;
-    !batches::halves_differ(&completed, GOODPUT_TOLERANCE * mean)
+    let completed: Field = |sample| sample.completed;
+    !batches::halves_differ(&values(samples, completed), GOODPUT_TOLERANCE * mean(samples, completed))
 }
 
 /// Half-width of the 95 % confidence interval of the mean goodput, over the mean; `None` with too
@@ -252,24 +269,18 @@ fn throughput_is_steady(samples: &[WindowSample]) -> bool {
 /// Below capacity goodput follows the arrivals. Their noise is the same for all controllers,
 /// because all meet the same arrivals, so there the share of the offered requests counts.
 fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
-    let sum = |of: fn(&WindowSample) -> f64| samples.iter().map(of).sum::<f64>();
-    let share = sum(|sample| sample.good) / sum(|sample| sample.offered).max(1.0);
-    let good: Vec<f64> = samples.iter().map(|sample| sample.good).collect();
-    let residual: Vec<f64> = samples.iter().map(|sample| sample.good - share * sample.offered).collect();
-    let level = (good.iter().sum::<f64>() / good.len().max(1) as f64).max(floor(samples));
+    let (good, offered) = (mean(samples, |sample| sample.good), mean(samples, |sample| sample.offered));
+    let level = good.max(COLLAPSED * offered);
     if level <= 0.0 {
-        return (!good.is_empty()).then_some(0.0);
+        return (!samples.is_empty()).then_some(0.0);
     }
-    let widths = [good, residual].map(|series| {
+    let share = if offered > 0.0 { good / offered } else { 0.0 };
+    let residual = samples.iter().map(|sample| sample.good - share * sample.offered).collect();
+    let widths = [values(samples, |sample| sample.good), residual].map(|series: Vec<f64>| {
         let means = BatchMeans::of(&series)?;
         (!means.is_correlated).then_some(means.half_width / level)
     });
     widths.into_iter().flatten().reduce(f64::min)
-}
-
-/// Rate per window below which goodput has collapsed.
-fn floor(samples: &[WindowSample]) -> f64 {
-    COLLAPSED * samples.iter().map(|sample| sample.offered).sum::<f64>() / samples.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -367,6 +378,16 @@ mod tests {
         let swing = |at: f64| 1_000.0 + 300.0 * (at * std::f64::consts::PI).sin();
         let (outcome, end) = play(StoppingRule { measure_within: Nanos::from_secs(5), ..rule() }, swing);
         assert!(end.since(Time::ZERO + outcome.from) <= Nanos::from_secs(5) + WINDOW, "{outcome:?} {end:?}");
+    }
+
+    #[test]
+    fn nothing_is_observed_after_the_demand_shifts() {
+        let until = Nanos::from_millis(105);
+        let observation = Observation::FixedTimes { measured_from: Nanos::ZERO, until };
+        let settling = Settling::new(StoppingRule { observation, ..rule() });
+        assert_eq!(settling.next_window(Time::ZERO), Time::ZERO + WINDOW);
+        assert_eq!(settling.next_window(Time::ZERO + WINDOW * 9), Time::ZERO + WINDOW * 10);
+        assert_eq!(settling.next_window(Time::ZERO + WINDOW * 10), Time::NEVER);
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
         self.parked.push(id);
     }
 
-    /// Runs until the configured end.
+    /// Runs until the end of the measurement.
     pub(super) fn finish(mut self) -> Result<RunOutcome, SimError> {
         self.event_queue.schedule(self.stats.interval().from, Event::WarmedUp);
         self.event_queue.schedule(self.stats.next_observation(Time::ZERO), Event::Observe);

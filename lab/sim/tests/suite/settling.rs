@@ -1,11 +1,9 @@
 //! Runs that decide themselves when to measure have the outcome of a run with those times fixed,
 //! on every plant, also after a measurement was discarded.
 
-use crate::common::{graphs, scenario, tier};
+use crate::common::{plants, scenario};
 use leeward_core::units::{Nanos, Rate};
-use leeward_sim::config::{Arrivals, FirstServer, Observation, Replicas, Segment, StoppingRule};
-use leeward_sim::graph::model::{CallPolicy, Graph};
-use leeward_sim::service_time::ServiceTime;
+use leeward_sim::config::{Observation, Segment, StoppingRule};
 use leeward_sim::{RunOutcome, SimConfig, simulate};
 
 const WINDOW: Nanos = Nanos::from_micros(500);
@@ -46,24 +44,6 @@ fn check(name: &str, config: &SimConfig, controller: &str) -> Nanos {
     };
     assert_eq!(comparable(adaptive), comparable(fixed), "{name}");
     warmup
-}
-
-fn service() -> ServiceTime {
-    ServiceTime::Exponential(Nanos::from_micros(10))
-}
-
-fn plants() -> Vec<(&'static str, SimConfig)> {
-    let server = SimConfig::testbed(service(), 0.5);
-    let pair = Replicas { servers: 2, first: FirstServer::Primary, credit_timeout: None };
-    let services = vec![graphs::free("a", 1, service()), graphs::free("b", 1, service())];
-    let graph = Graph { services, calls: vec![graphs::call(0, 1)], policy: CallPolicy::default() };
-    let threads = tier::config(tier::free("SIB4", service()), service(), Arrivals::Poisson, 10_000.0, 1_000.0, 3);
-    vec![
-        ("a server", server.clone()),
-        ("replicas", SimConfig { replicas: Some(pair), ..server }),
-        ("a graph", graphs::config(graph, 10, 10_000.0, Nanos::from_secs(1), 1_000, 3)),
-        ("a tier", threads),
-    ]
 }
 
 #[test]

@@ -7,6 +7,10 @@ pub(crate) mod queueing;
 pub(crate) mod scenario;
 pub(crate) mod tier;
 
+use leeward_core::units::Nanos;
+use leeward_sim::config::{Arrivals, FirstServer, Replicas};
+use leeward_sim::graph::model::{CallPolicy, Graph};
+use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, SimConfig, simulate};
 
 /// Runs a controller with its defaults and checks the invariants.
@@ -16,4 +20,20 @@ pub(crate) fn run(config: &SimConfig, controller: &str) -> RunOutcome {
     let outcome = simulate(config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
     assert!(outcome.violations.is_empty(), "{controller}: {:?}", outcome.violations);
     outcome
+}
+
+/// A configuration of each kind of simulated plant: a server, replicas, a graph and a tier.
+pub(crate) fn plants() -> Vec<(&'static str, SimConfig)> {
+    let service = ServiceTime::Exponential(Nanos::from_micros(10));
+    let server = SimConfig::testbed(service.clone(), 0.5);
+    let pair = Replicas { servers: 2, first: FirstServer::Primary, credit_timeout: None };
+    let services = vec![graphs::free("a", 1, service.clone()), graphs::free("b", 1, service.clone())];
+    let graph = Graph { services, calls: vec![graphs::call(0, 1)], policy: CallPolicy::default() };
+    let threads = tier::config(tier::free("SIB4", service.clone()), service, Arrivals::Poisson, 10_000.0, 1_000.0, 3);
+    vec![
+        ("a server", server.clone()),
+        ("replicas", SimConfig { replicas: Some(pair), ..server }),
+        ("a graph", graphs::config(graph, 10, 10_000.0, Nanos::from_secs(1), 1_000, 3)),
+        ("a tier", threads),
+    ]
 }
