@@ -37,8 +37,8 @@ class Claim:
     `paper` is the paper's number, `accepted` the values that confirm it. `measured` is our number
     with its unit, `value` the number alone; None if it could not be computed. `interval` contains
     the median over the seeds with 95 % probability; None for one seed. `settling` has a row for each
-    variant that the claim compares; empty on the real plant. `note` explains a failure or a
-    difference.
+    variant that the claim compares; empty on the real plant. There, `late` names the variants with a
+    run whose load was late. `note` explains a failure or a difference.
     """
 
     id: str
@@ -51,14 +51,17 @@ class Claim:
     value: float | None = None
     interval: tuple[float, float] | None = None
     settling: tuple[Settling, ...] = ()
+    late: tuple[str, ...] = ()
 
 
 def _claim(fields: dict[str, Any]) -> Claim:
     interval, settling = fields.pop("interval", None), fields.pop("settling", [])
+    late = fields.pop("late", [])
     return Claim(
         **fields,
         interval=None if interval is None else (interval[0], interval[1]),
         settling=tuple(Settling(**side) for side in settling),
+        late=tuple(late),
     )
 
 

@@ -87,7 +87,7 @@ pub(crate) fn machines(machines: &[Machine]) -> String {
 pub(crate) fn predictions(points: &[PointRow]) -> String {
     let mut errors: Vec<(f64, String)> = Vec::new();
     for group in groups(points) {
-        if group.iter().any(|point| point.predicted_goodput_rps.is_none()) {
+        if group.iter().any(|point| point.predicted_goodput_rps.is_none() || point.late_us.is_some()) {
             continue;
         }
         let measured = median(&group, |point| point.goodput_rps);
@@ -257,7 +257,7 @@ pub(crate) fn claims(results: &Results) -> String {
         let numbers =
             format!("{expected}: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
         text += &wrap(&numbers, 6, WIDTH);
-        text += &claim.unsettled().map_or(String::new(), |labels| wrap(&labels, 6, WIDTH));
+        text += &claim.unmeasured().map_or(String::new(), |reason| wrap(&reason, 6, WIDTH));
         if !claim.note.is_empty() && claim.verdict != Verdict::Reproduced {
             text += &wrap(&format!("note: {}", claim.note), 6, WIDTH);
         }
@@ -299,6 +299,7 @@ mod tests {
             verdict,
             note: "the model has no cache".into(),
             settling: Vec::new(),
+            late: Vec::new(),
         };
         let results = |source: &str| Results {
             source: source.into(),

@@ -38,10 +38,8 @@ impl Rows {
     }
 }
 
-/// Row of a run.
-pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
-    let (counts, server) = (&report.counts, &report.server);
-    let second = report.threads.and_then(|threads| threads.second_calls);
+/// The columns of a run's row that are known before it.
+pub(crate) fn setup(run: &PlannedRun<'_>) -> PointRow {
     let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup?.setup());
     PointRow {
         run: run.run_key(),
@@ -49,6 +47,23 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
         service_mean_us: micros(run.config.kinds.mean(&run.service.service)),
         capacity_rps: rate(run.capacity.0),
         slo_us: micros(run.config.slo),
+        rtt_us: micros(run.config.network.rtt),
+        allocator: run.config.server.scheduling.as_ref().map(|model| model.allocator.clone()),
+        balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()),
+        arrivals: run.config.tier.as_ref().map(|_| run.arrivals().into()),
+        threading: run.variant.threading.as_ref().map(|threading| threading.text.clone()),
+        fanout: fixed.map(|setup| if setup.fanout == Fanout::Sync { "sync".into() } else { "async".into() }),
+        model: fixed.map(|setup| setup.to_string().chars().take(3).collect()),
+        pool: fixed.map(|setup| u32::from(setup.network.max(setup.worker).max(setup.response))),
+        ..PointRow::default()
+    }
+}
+
+/// Row of a run.
+pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
+    let (counts, server) = (&report.counts, &report.server);
+    let second = report.threads.and_then(|threads| threads.second_calls);
+    PointRow {
         throughput_rps: per_second(counts.completed, report.measured),
         goodput_rps: per_second(counts.good, report.measured),
         p50_us: micros(report.latency.p50),
@@ -75,16 +90,9 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
         settled_s: report.settling.map(|settling| round(settling.from.as_secs_f64(), 6)),
         measured_s: round(report.measured.as_secs_f64(), 6),
         goodput_error: report.settling.and_then(|settling| Some(round(settling.half_width?, 6))),
-        rtt_us: micros(run.config.network.rtt),
-        allocator: run.config.server.scheduling.as_ref().map(|model| model.allocator.clone()),
-        balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()),
+        late_us: report.lateness.as_ref().map(|late| micros(late.p99)),
         cores_mean: report.cores.map(|cores| round(cores.mean_cores, 4)),
         best_effort_share: report.cores.map(|cores| round(cores.best_effort_share, 6)),
-        arrivals: run.config.tier.as_ref().map(|_| run.arrivals().into()),
-        threading: run.variant.threading.as_ref().map(|threading| threading.text.clone()),
-        fanout: fixed.map(|setup| if setup.fanout == Fanout::Sync { "sync".into() } else { "async".into() }),
-        model: fixed.map(|setup| setup.to_string().chars().take(3).collect()),
-        pool: fixed.map(|setup| u32::from(setup.network.max(setup.worker).max(setup.response))),
         switches: report.threads.map(|threads| threads.switches),
         wakeups_per_request: report.threads.and_then(|threads| Some(ratio(threads.wakeups?, counts.completed))),
         context_switches_per_request: report
@@ -99,9 +107,7 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
         partial_rate: second.map(|second| ratio(second.partial, second.answered)),
         wasted_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_cpu, 6)),
         wasted_upstream_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_upstream_cpu, 6)),
-        predicted_goodput_rps: None,
-        predicted_p50_us: None,
-        predicted_p99_us: None,
+        ..setup(run)
     }
 }
 

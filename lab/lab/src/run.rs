@@ -8,10 +8,10 @@ pub use crate::options::{Options, Progress};
 use crate::plan::plan;
 use crate::policy_curves;
 use crate::real;
-use crate::rows::Rows;
+use crate::rows::{Rows, setup};
 use crate::scenario::Scenario;
 use leeward_core::registry::Registry;
-use leeward_outcome::results::Results;
+use leeward_outcome::results::{PointRow, Results};
 use std::sync::atomic::AtomicBool;
 
 /// Simulates all runs of a scenario. Calls `progress` after each run, from any thread. Once
@@ -26,6 +26,22 @@ pub fn run(
     progress: &(dyn Fn(Progress) + Sync),
     cancel: &AtomicBool,
 ) -> Result<Results, RunError> {
+    run_selected(scenario, registry, options, &|_| true, progress, cancel)
+}
+
+/// Simulates those runs of a scenario that `is_needed` selects, by the columns of their row that
+/// are known before. Otherwise like [`run`].
+///
+/// # Errors
+/// See [`RunError`].
+pub(crate) fn run_selected(
+    scenario: &Scenario,
+    registry: &Registry,
+    options: &Options,
+    is_needed: &dyn Fn(&PointRow) -> bool,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Results, RunError> {
     match options.plant.as_str() {
         "sim" => {}
         "real" => return real::run(scenario, registry, options, progress, &|_| {}, cancel),
@@ -33,6 +49,7 @@ pub fn run(
     }
     check_services(scenario)?;
     let mut planned = plan(scenario, registry, options.seed)?;
+    planned.retain(|run| is_needed(&setup(run)));
     policy_curves::train_simulated(scenario, &mut planned, options, cancel)?;
     let rows =
         run_parallel(&planned, options, progress, cancel, |run| Ok(Rows::from_outcome(run, &simulate(run, cancel)?)))?;

@@ -33,7 +33,7 @@ fn row(claim: &Claim, expected: &str) -> Markup {
             td.verdict { (badge(claim.verdict)) }
             th scope="row" {
                 (non_breaking(&claim.text))
-                @if let Some(labels) = claim.unsettled() { p.note { (labels) } }
+                @if let Some(reason) = claim.unmeasured() { p.note { (reason) } }
                 @if !claim.note.is_empty() { p.note { (claim.note) } }
             }
             td data-name=(expected) { (non_breaking(&claim.paper)) }
@@ -80,7 +80,7 @@ fn tally(claims: &[Claim]) -> Markup {
     let undecided = count(Verdict::Undecided);
     html! {
         strong { (yes) " of " (yes + no) } " decided " (if yes + no == 1 { "claim" } else { "claims" }) " reproduced"
-        @if undecided > 0 { "; " (undecided) " undecided: results vary too much between seeds, or a run had not settled" }
+        @if undecided > 0 { "; " (undecided) " undecided: results vary too much between seeds, a run had not settled, or its load was late" }
         @if open > 0 { "; " (open) " not measured by this run" }
         "."
     }

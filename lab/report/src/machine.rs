@@ -137,7 +137,7 @@ fn compare(points: &[PointRow]) -> Vec<Comparison<'_>> {
         let workload = |point: &PointRow| (point.workload.clients, point.workload.demand_rps.to_bits());
         a.run.label == b.run.label && a.workload.service == b.workload.service && workload(a) == workload(b)
     };
-    for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some()) {
+    for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some() && point.late_us.is_none()) {
         match groups.iter_mut().find(|group| same(group[0], point)) {
             Some(group) => group.push(point),
             None => groups.push(vec![point]),

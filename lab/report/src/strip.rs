@@ -121,6 +121,7 @@ mod tests {
             verdict: Verdict::Reproduced,
             note: String::new(),
             settling: Vec::new(),
+            late: Vec::new(),
         };
         ClaimVerdicts { ours: false, bounds, published: one.clone(), extended: one }
     }

@@ -3,7 +3,7 @@
 use super::{Comparison, Condition, Expression, Function, Node, Operand, Operator, Selection};
 use crate::numbers::median;
 use leeward_outcome::results::{PointRow, Results};
-use leeward_outcome::table::{Cell, Row};
+use leeward_outcome::table::{Cell, Row, Table};
 
 /// Relative difference below which two numbers are equal: demands are computed from capacities that
 /// are not round.
@@ -22,6 +22,16 @@ impl Expression {
         collect_runs(&self.node, results, seed, &mut runs);
         runs
     }
+}
+
+/// Whether `selection` may match rows of the run of which the columns `setup` are known.
+pub(super) fn may_select(selection: &Selection, setup: &PointRow) -> bool {
+    let is_known = |condition: &&Condition| match selection.table {
+        Table::Points => GIVEN.contains(&condition.field.as_str()),
+        _ => WORKLOAD.contains(&condition.field.as_str()) && condition.field != "service",
+    };
+    selection.label.as_deref().is_none_or(|label| setup.run.label == label)
+        && selection.conditions.iter().filter(is_known).all(|condition| matches(condition, Row::PointRow(setup)))
 }
 
 fn collect_runs<'a>(node: &Node, results: &'a Results, seed: u64, runs: &mut Vec<(&'a PointRow, Option<bool>)>) {
@@ -49,13 +59,33 @@ fn collect_runs<'a>(node: &Node, results: &'a Results, seed: u64, runs: &mut Vec
 fn has_settled(field: &str, point: &PointRow) -> Option<bool> {
     match field {
         "throughput_rps" | "cpu_utilization" => point.throughput_settled,
-        // Given, not measured.
-        "capacity_rps" | "slo_us" | "service_mean_us" | "rtt_us" | "demand_rps" | "demand_ratio" | "offered" => {
-            point.settled.map(|_| true)
-        }
+        "offered" => point.settled.map(|_| true),
+        field if GIVEN.contains(&field) => point.settled.map(|_| true),
         _ => point.settled,
     }
 }
+
+/// Fields that are known before a run.
+const GIVEN: [&str; 18] = [
+    "controller",
+    "label",
+    "seed",
+    "service",
+    "demand_rps",
+    "demand_ratio",
+    "clients",
+    "p",
+    "r",
+    "service_mean_us",
+    "capacity_rps",
+    "slo_us",
+    "rtt_us",
+    "allocator",
+    "balancing",
+    "arrivals",
+    "threading",
+    "model",
+];
 
 /// Fields by which rows of other tables name the workload of their run.
 const WORKLOAD: [&str; 5] = ["service", "demand_ratio", "clients", "p", "r"];

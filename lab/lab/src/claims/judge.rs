@@ -22,6 +22,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
         verdict: Verdict::NotApplicable,
         note: spec.note.clone(),
         settling: Vec::new(),
+        late: Vec::new(),
     };
     if values.is_empty() {
         let why = if evaluated.is_empty() { "not measured in this run" } else { "not a number (zero by zero)" };
@@ -29,12 +30,10 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     }
     let interval = bootstrap(&values);
     let value = median_with_infinities(&mut values);
-    let settling = settling(spec, results, &seeds);
-    let verdict = if values.len() < seeds.len() || settling.iter().any(|side| !side.settled) {
-        Verdict::Undecided // seeds without a number, and runs that still change, could have any value
-    } else {
-        verdict(spec, interval)
-    };
+    let (settling, late) = (settling(spec, results, &seeds), late(spec, results, &seeds));
+    let is_measured = values.len() == seeds.len() && late.is_empty() && settling.iter().all(|side| side.settled);
+    // Seeds without a number, and runs that still change or had a late load, could have any value.
+    let verdict = if is_measured { verdict(spec, interval) } else { Verdict::Undecided };
     let rounded = |value: f64| value.is_finite().then(|| round(value, 6));
     Claim {
         measured: describe_measured(value, &values, interval, seeds.len(), &spec.unit),
@@ -42,6 +41,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
         interval: (values.len() > 1).then(|| rounded(interval.0).zip(rounded(interval.1))).flatten(),
         verdict,
         settling,
+        late,
         ..claim
     }
 }
@@ -60,6 +60,16 @@ fn settling(spec: &ClaimSpec, results: &Results, seeds: &[u64]) -> Vec<Settling>
         }
     }
     sides
+}
+
+/// Variants of the claim with a run whose load was late.
+fn late(spec: &ClaimSpec, results: &Results, seeds: &[u64]) -> Vec<String> {
+    let runs = seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed));
+    let mut labels: Vec<String> =
+        runs.filter(|(point, _)| point.late_us.is_some()).map(|(point, _)| point.run.label.clone()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    labels
 }
 
 fn verdict(spec: &ClaimSpec, (low, high): (f64, f64)) -> Verdict {

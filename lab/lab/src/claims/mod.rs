@@ -19,6 +19,7 @@ pub use judge::judge;
 pub use parse::ExpressionError;
 pub(crate) use parse::read_number;
 
+use leeward_outcome::results::PointRow;
 use leeward_outcome::table::Table;
 
 /// A parsed expression.
@@ -97,6 +98,13 @@ impl Expression {
     /// ```
     pub fn parse(text: &str) -> Result<Expression, ExpressionError> {
         parse::expression(text).map(|node| Expression { node })
+    }
+
+    /// Whether the expression may use rows of the run of which the columns `setup` are known.
+    pub(crate) fn may_use(&self, setup: &PointRow) -> bool {
+        let mut is_used = false;
+        visit(&self.node, &mut |selection| is_used |= evaluate::may_select(selection, setup));
+        is_used
     }
 
     /// Labels in the expression, alone or as `label=…`.

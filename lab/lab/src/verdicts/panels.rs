@@ -279,6 +279,15 @@ pub(super) fn panel_figures() -> impl Iterator<Item = (&'static str, &'static st
     PANELS.iter().map(|panel| (panel.scenario, panel.figure))
 }
 
+/// Whether a panel of the scenario draws the run of which the columns `setup` are known.
+pub(super) fn is_drawn(scenario: &str, setup: &PointRow) -> bool {
+    let label = setup.run.label.as_str();
+    let draws = |panel: &PanelSpec| {
+        (panel.labels.is_empty() || panel.labels.contains(&label)) && panel.matches(Row::PointRow(setup))
+    };
+    PANELS.iter().filter(|panel| panel.scenario == scenario).any(draws)
+}
+
 impl PanelSpec {
     fn panel(&self, results: &Results) -> Panel {
         let stated = |value: &PaperValueSpec| PaperValue {

@@ -2,12 +2,12 @@
 //! of the verdicts (`claims`).
 
 use super::forms::Forms;
-use super::panels::panels;
+use super::panels::{is_drawn, panels};
 use crate::claims::judge;
 use crate::error::RunError;
 use crate::numbers::{median, round};
 use crate::options::{Options, Progress};
-use crate::run::run;
+use crate::run::run_selected;
 use crate::scenario::{ClaimSpec, Scenario, ScenarioError};
 use crate::{BuiltinScenario, builtin_scenarios};
 use leeward_core::registry::Registry;
@@ -65,7 +65,8 @@ pub fn scenarios(filters: &[String]) -> Vec<&'static BuiltinScenario> {
     builtin_scenarios().iter().filter(|builtin| picked(builtin.id)).collect()
 }
 
-/// Judges the claims of one built-in scenario.
+/// Judges the claims of one built-in scenario. Only runs that a claim or a figure of a paper needs
+/// are simulated.
 ///
 /// # Errors
 /// A rejected override, or a failed run.
@@ -93,12 +94,13 @@ pub fn judge_scenario(
         let claims = claims(scenario, &nothing, &nothing);
         return Ok(ScenarioVerdicts { not_run: reason, claims, ..blank });
     }
-    let extended = run(scenario, registry, &options, progress, cancel)?;
+    let is_needed = |setup: &PointRow| is_judged(scenario, setup) || is_drawn(&scenario.id, setup);
+    let extended = run_selected(scenario, registry, &options, &is_needed, progress, cancel)?;
     let Some(form) = forms.differing_scenario() else {
         let panels = panels(&scenario.id, &extended);
         return Ok(ScenarioVerdicts { claims: claims(scenario, &extended, &extended), panels, ..blank });
     };
-    let differing = run(&form, registry, &options, progress, cancel)?;
+    let differing = run_selected(&form, registry, &options, &is_needed, progress, cancel)?;
     // On different machines, our additions can't be compared.
     let gains = if scenario.published.is_empty() { gains(&extended, &differing) } else { Vec::new() };
     let published = replace_variants(&extended, differing);
@@ -123,7 +125,9 @@ pub(super) fn judge_counted(
     let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
     let results = |form: &Scenario, ours: bool| {
         let is_run = skip_reason(form).is_none() && own.claims.iter().any(|claim| is_own_claim(own, claim) == ours);
-        if is_run { run(form, registry, &options, progress, cancel) } else { Ok(Results::default()) }
+        let is_needed = |setup: &PointRow| is_judged(own, setup);
+        let run = || run_selected(form, registry, &options, &is_needed, progress, cancel);
+        if is_run { run() } else { Ok(Results::default()) }
     };
     let (published, extended) = (results(form, false)?, results(own, true)?);
     let judged = |claim| {
@@ -131,6 +135,11 @@ pub(super) fn judge_counted(
         (ours, judge(claim, if ours { &extended } else { &published }))
     };
     Ok(own.claims.iter().map(judged).collect())
+}
+
+/// Whether a claim may need the run.
+fn is_judged(scenario: &Scenario, setup: &PointRow) -> bool {
+    scenario.claims.iter().any(|claim| claim.measure.may_use(setup))
 }
 
 fn skip_reason(scenario: &Scenario) -> Option<String> {
@@ -208,4 +217,39 @@ fn gains(extended: &Results, published: &Results) -> Vec<Gain> {
         extended_p99_us: at_most(extended, label, |point| point.p99_us),
     };
     labels.into_iter().map(gain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::plan;
+    use crate::rows::setup;
+
+    /// Rows of all runs, with numbers of their own in place of measured ones.
+    fn numbered_rows(scenario: &Scenario) -> Vec<PointRow> {
+        let registry = crate::registry();
+        let planned = plan(scenario, &registry, 101).unwrap();
+        let row = |(index, run)| {
+            let number = 1.0 + index as f64;
+            PointRow { goodput_rps: number, throughput_rps: number, p99_us: number, drop_rate: number, ..setup(run) }
+        };
+        planned.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn runs_that_no_claim_needs_do_not_change_a_claim() {
+        let (mut all, mut needed) = (0, 0);
+        for builtin in scenarios(&[]) {
+            let scenario = Scenario::builtin(builtin.id, &["run.seeds=1".into()], false).unwrap();
+            let every = Results { points: numbered_rows(&scenario), ..Results::default() };
+            let mut some = every.clone();
+            some.points.retain(|point| is_judged(&scenario, point));
+            for claim in &scenario.claims {
+                let values = [&every, &some].map(|results| claim.measure.evaluate(results, 101).map(f64::to_bits));
+                assert_eq!(values[0], values[1], "{}: {}", scenario.id, claim.id);
+            }
+            (all, needed) = (all + every.points.len(), needed + some.points.len());
+        }
+        assert!(needed * 4 < all * 3, "{needed} of {all} runs are needed");
+    }
 }

@@ -105,21 +105,38 @@ fn invalid_expressions_are_rejected() {
     }
 }
 
+fn spec(measure: &str, min: Option<f64>, max: Option<f64>) -> ClaimSpec {
+    ClaimSpec {
+        id: "c".into(),
+        text: String::new(),
+        paper: String::new(),
+        measure: Expression::parse(measure).unwrap(),
+        unit: "x".into(),
+        ours: false,
+        number: None,
+        min,
+        max,
+        note: String::new(),
+    }
+}
+
+#[test]
+fn a_claim_that_needs_a_point_with_late_load_is_undecided() {
+    let mut results = results();
+    let point = results.points.iter_mut().find(|point| point.run.label == "b" && point.run.seed == 2).unwrap();
+    point.late_us = Some(900.0);
+    let ratio = "goodput_rps{a, demand_ratio=2} / goodput_rps{b}";
+    let claim = judge(&spec(ratio, Some(2.0), None), &results);
+    assert_eq!((claim.verdict, claim.late.as_slice()), (Verdict::Undecided, ["b".to_string()].as_slice()));
+    assert_eq!(claim.unmeasured().as_deref(), Some("the load generator was late: b"));
+    let other = judge(&spec("goodput_rps{a, demand_ratio=2}", Some(900.0), None), &results);
+    assert_eq!((other.verdict, other.unmeasured()), (Verdict::Reproduced, None));
+}
+
 #[test]
 fn verdicts() {
     let judged = |measure: &str, min: Option<f64>, max: Option<f64>| {
-        let spec = ClaimSpec {
-            id: "c".into(),
-            text: String::new(),
-            paper: String::new(),
-            measure: Expression::parse(measure).unwrap(),
-            unit: "x".into(),
-            ours: false,
-            number: None,
-            min,
-            max,
-            note: String::new(),
-        };
+        let spec = spec(measure, min, max);
         let claim = judge(&spec, &results());
         (claim.verdict, claim.value, claim.measured, claim.accepted)
     };

@@ -122,6 +122,9 @@ pub struct Claim {
     /// of older versions, and of the real plant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settling: Vec<Settling>,
+    /// Compared variants with a run of the real plant in which the load generator was late.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<String>,
 }
 
 impl Claim {
@@ -134,11 +137,15 @@ impl Claim {
         self.settling.iter().map(side).collect::<Vec<_>>().join(", ")
     }
 
-    /// Names the compared variants that had not settled, for readers; `None` if all had.
-    pub fn unsettled(&self) -> Option<String> {
-        let unsettled = self.settling.iter().filter(|side| !side.settled);
-        let labels: Vec<&str> = unsettled.map(|side| side.label.as_str()).collect();
-        (!labels.is_empty()).then(|| format!("did not settle: {}", labels.join(", ")))
+    /// Reason for which no verdict could depend on the numbers, for readers: variants that had not
+    /// settled, or whose load was late. `None` without such variants.
+    pub fn unmeasured(&self) -> Option<String> {
+        let unsettled: Vec<String> =
+            self.settling.iter().filter(|side| !side.settled).map(|side| side.label.clone()).collect();
+        let parts = [("did not settle", &unsettled), ("the load generator was late", &self.late)];
+        let texts = parts.into_iter().filter(|(_, labels)| !labels.is_empty());
+        let texts: Vec<String> = texts.map(|(reason, labels)| format!("{reason}: {}", labels.join(", "))).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 

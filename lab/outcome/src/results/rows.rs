@@ -111,6 +111,9 @@ table! {
         /// Half-width of the 95 % confidence interval of goodput within the run, over goodput;
         /// absent if the run was too short to tell.
         goodput_error: Option<f64>, Share "Error of goodput";
+        /// How late the load generator sent 1 in 100 requests or more, µs, on the real plant;
+        /// absent if it kept its schedule. A row with it does not measure the server.
+        late_us: Option<f64>, Micros "Lateness of the load";
         /// Network round trip without queueing, µs.
         #[serde(default)]
         rtt_us: f64, Micros "Round trip";

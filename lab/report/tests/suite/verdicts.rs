@@ -19,6 +19,7 @@ fn verdicts() -> Verdicts {
         verdict: Verdict::Reproduced,
         note: String::new(),
         settling: Vec::new(),
+        late: Vec::new(),
     };
     let sample = |x, median| Sample { x, median, low: median * 0.99, high: median * 1.01 };
     let stated = |x, y, says: &str| PaperValue { series: "Breakwater".into(), x, y, says: says.into() };

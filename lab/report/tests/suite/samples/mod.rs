@@ -48,6 +48,7 @@ fn claim(id: &str, text: &str, numbers: [&str; 3], verdict: Verdict, note: &str)
         verdict,
         note: note.into(),
         settling: Vec::new(),
+        late: Vec::new(),
     }
 }
 
