@@ -16,9 +16,10 @@ const CANDIDATES_SHOWN: usize = 10;
 
 /// Search for the best parameters of a controller in a scenario
 ///
-/// Tries the values that the controller declares for tuning (see `leeward list --controllers`), and
-/// prints the best ones as TOML for the scenario. The best parameters have the highest goodput over
-/// the scenario's demands.
+/// Tries sets of parameters, drawn over all of the controller's durations and numbers and then
+/// around the best set, and prints the best one as TOML for the scenario. Every controller gets the
+/// same number of sets. The best parameters have the highest goodput over the scenario's demands at
+/// and above capacity.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TUNE)]
 pub(crate) struct TuneArgs {
@@ -27,10 +28,9 @@ pub(crate) struct TuneArgs {
     /// Label of the controller in the scenario
     #[arg(long, value_name = "LABEL")]
     pub(crate) controller: String,
-    /// Try this many random sets of parameters, drawn over all durations and numbers, after the
-    /// scenario's own set: the same budget for every controller
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    pub(crate) draws: Option<u32>,
+    /// Number of sets to try for each service and number of clients, the scenario's own included
+    #[arg(long, value_name = "N", default_value_t = tune::DRAWS, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) draws: u32,
     /// Print all tried sets as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -39,8 +39,8 @@ pub(crate) struct TuneArgs {
 const TUNE: &str = "\
 Examples:
   leeward tune bw-overall --controller seda --quick
-  leeward tune bw-overall --controller breakwater --quick --draws 60
-                                                       the same budget as for every other controller
+  leeward tune bw-overall --controller breakwater --quick --draws 200
+                                                       a longer search
   leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
 
 /// Runs the command.
@@ -52,12 +52,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
         let options = scenario::options(&args.what, "sim");
         let progress = |progress| bar.show(progress);
         let (registry, stop) = (leeward_lab::registry(), interrupt.flag());
-        match args.draws {
-            None => tune::tune(&scenario, &registry, &args.controller, &options, &progress, stop)?,
-            Some(draws) => {
-                tune::random_search(&scenario, &registry, (&args.controller, draws), &options, &progress, stop)?
-            }
-        }
+        tune::tune(&scenario, &registry, (&args.controller, args.draws), &options, &progress, stop)?
     };
     interrupt.finish()?;
     if args.json {
@@ -81,13 +76,15 @@ fn best_first(workload: &TunedWorkload) -> String {
         Table::new(&[("goodput/capacity", Align::Right), ("p99 us", Align::Right), ("parameters", Align::Left)]);
     let mut order: Vec<usize> = (0..workload.candidates.len()).collect();
     let goodput = |index: &usize| workload.candidates[*index].goodput_ratio;
-    order.sort_by(|a, b| (*b == workload.best).cmp(&(*a == workload.best)).then(goodput(b).total_cmp(&goodput(a))));
+    let key = |index: &usize| (*index == workload.best, workload.candidates[*index].settled);
+    order.sort_by(|a, b| key(b).cmp(&key(a)).then(goodput(b).total_cmp(&goodput(a))));
     for candidate in order.iter().take(CANDIDATES_SHOWN).map(|index| &workload.candidates[*index]) {
         let params: Vec<String> = candidate.params.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let settled = if candidate.settled { "" } else { "did not settle: " };
         table.row(vec![
             format!("{:.4}", candidate.goodput_ratio),
             format!("{:.1}", candidate.p99_us),
-            params.join(", "),
+            settled.to_string() + &params.join(", "),
         ]);
     }
     table.to_string()
@@ -112,7 +109,7 @@ fn as_json(tuning: &Tuning) -> Value {
 fn candidate(candidate: &Candidate) -> Value {
     let params: Map<String, Value> =
         candidate.params.iter().map(|(name, value)| (name.clone(), raw_json(value))).collect();
-    json!({ "params": params, "goodput_ratio": candidate.goodput_ratio, "p99_us": candidate.p99_us })
+    json!({ "params": params, "goodput_ratio": candidate.goodput_ratio, "p99_us": candidate.p99_us, "settled": candidate.settled })
 }
 
 fn raw_json(value: &RawParam) -> Value {

@@ -171,6 +171,9 @@ const REQUESTS_PER_CLIENT: f64 = 500.0;
 /// `LEAST_REQUESTS_PER_CLIENT`.
 const REQUESTS: f64 = 1.5e6;
 const LEAST_REQUESTS_PER_CLIENT: f64 = 200.0;
+/// Share of these requests whose responses or rejections must have come: at twice the capacity, a
+/// client gets a response to half of its requests.
+const ANSWERED: f64 = 0.5;
 /// Objectives before the first decision: control loops act on delays of about an objective.
 const OBJECTIVES: u64 = 500;
 /// Most windows of a run: each is kept.
@@ -185,6 +188,7 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
         observation: Observation::FixedTimes { measured_from: run.warmup, until },
         window: (until / FIXED_WINDOWS).max(Nanos(1_000)),
         min_windows: MIN_WINDOWS,
+        min_answers: 0,
         settle_within: run.warmup,
         measure_within: run.duration,
         precision: run.precision,
@@ -200,6 +204,7 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
             StoppingRule {
                 observation: Observation::Adaptive,
                 window: window.max(Nanos(1_000)),
+                min_answers: (only.rate.events_in(least) * ANSWERED) as u32,
                 measure_within: settle.max(run.min_span(only.rate)),
                 settle_within: settle,
                 ..fixed(run.duration)

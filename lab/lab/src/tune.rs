@@ -9,9 +9,9 @@ use crate::options::{Options, Progress};
 use crate::plan::plan;
 use crate::rows::point;
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
-use leeward_core::params::{ParamKind, ParamSpec, RawParam};
-use leeward_core::registry::{Algorithm, Environment, Registry};
-use leeward_core::units::{Nanos, parse_duration, parse_number};
+use leeward_core::params::RawParam;
+use leeward_core::registry::{Environment, Registry};
+use leeward_core::units::Nanos;
 use leeward_outcome::results::PointRow;
 use sampling::ParamSampler;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -51,6 +51,8 @@ pub struct Candidate {
     pub goodput_ratio: f64,
     /// Mean 99th percentile over the searched demands, µs.
     pub p99_us: f64,
+    /// Whether all runs had settled; others are never the best while one has.
+    pub settled: bool,
 }
 
 impl Tuning {
@@ -80,51 +82,27 @@ fn toml_value(raw: &RawParam) -> String {
     }
 }
 
+/// Default number of evaluated sets per workload.
+pub const DRAWS: u32 = 60;
+
 /// Searches the parameters of the controller `label` for each service and number of clients of
-/// `scenario`.
+/// `scenario`, with `draws` sets over all durations and numbers that it has.
 ///
-/// Coordinate descent: each parameter in turn takes the best of its algorithm's listed values
-/// (durations scaled to the objective), until a round changes nothing. Then it tries values
-/// half-way to the neighbours.
+/// The first sets are the scenario's own and the one without its `tuned` sections, so that tuning
+/// makes no controller worse. Most sets are
+/// drawn at random; the last third is drawn around the best one, nearer in each round. Every
+/// controller gets the same number of sets, so that the cost does not depend on its parameters.
 ///
 /// The best candidate has the highest mean of goodput over capacity at demands of capacity and
-/// above (at all demands if there are none). Within 0.2 % of it, the lowest 99th percentile
-/// decides.
+/// above (at all demands if there are none), of those whose runs had settled. Within 0.2 % of it,
+/// the lowest 99th percentile decides.
 ///
 /// # Errors
 /// See [`RunError`].
 pub fn tune(
     scenario: &Scenario,
     registry: &Registry,
-    label: &str,
-    options: &Options,
-    progress: &(dyn Fn(Progress) + Sync),
-    cancel: &AtomicBool,
-) -> Result<Tuning, RunError> {
-    search(scenario, registry, (label, None), options, progress, cancel)
-}
-
-/// Searches with `draws` random sets over all parameters, including those without listed values.
-/// Every controller gets the same number of sets, so that the cost does not depend on its
-/// parameters. The first set is the scenario's own, so that tuning makes no controller worse.
-///
-/// # Errors
-/// See [`RunError`].
-pub fn random_search(
-    scenario: &Scenario,
-    registry: &Registry,
     (label, draws): (&str, u32),
-    options: &Options,
-    progress: &(dyn Fn(Progress) + Sync),
-    cancel: &AtomicBool,
-) -> Result<Tuning, RunError> {
-    search(scenario, registry, (label, Some(draws)), options, progress, cancel)
-}
-
-fn search(
-    scenario: &Scenario,
-    registry: &Registry,
-    (label, draws): (&str, Option<u32>),
     options: &Options,
     progress: &(dyn Fn(Progress) + Sync),
     cancel: &AtomicBool,
@@ -142,15 +120,19 @@ fn search(
     for service in &scenario.workload.services {
         for clients in &scenario.workload.clients {
             let one = for_workload(scenario, variant, service, *clients);
-            let mut search =
-                Search { scenario: one, registry, options, progress, cancel, done: &done, candidates: Vec::new() };
-            let slo = scenario.slo(&service.service);
-            let best = match draws {
-                None => search.run(&knobs(algorithm, slo))?,
-                Some(count) => {
-                    search.random_search(ParamSampler::new(algorithm, scale_of(slo), options.seed), count)?
-                }
+            let untuned = variant.params.clone();
+            let mut search = Search {
+                scenario: one,
+                untuned,
+                registry,
+                options,
+                progress,
+                cancel,
+                done: &done,
+                candidates: Vec::new(),
             };
+            let slo = scenario.slo(&service.service);
+            let best = search.run(ParamSampler::new(algorithm, scale_of(slo), options.seed), draws)?;
             workloads.push(TunedWorkload {
                 service: service.text.clone(),
                 clients: *clients,
@@ -167,12 +149,12 @@ fn search(
 }
 
 /// Command that repeats the search.
-fn command(scenario: &Scenario, label: &str, draws: Option<u32>, options: &Options) -> String {
+fn command(scenario: &Scenario, label: &str, draws: u32, options: &Options) -> String {
     let plain = |c: char| c.is_alphanumeric() || "._-+:/%=".contains(c);
     let word = |word: &str| if word.chars().all(plain) { word.into() } else { format!("'{word}'") };
     let mut parts = vec![format!("leeward tune {} --controller {}", scenario.id, word(label))];
     parts.extend((options.quick || scenario.quick).then(|| "--quick".into()));
-    parts.extend(draws.map(|draws| format!("--draws {draws}")));
+    parts.extend((draws != DRAWS).then(|| format!("--draws {draws}")));
     parts.extend((options.seed != 1).then(|| format!("--seed {}", options.seed)));
     parts.extend(scenario.overrides.iter().map(|given| format!("--set {}", word(given))));
     parts.join(" ")
@@ -199,39 +181,23 @@ fn for_workload(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, c
     one
 }
 
-/// A parameter with its values to try, ascending.
-struct Knob {
-    name: &'static str,
-    values: Vec<RawParam>,
-}
-
 /// Objective for which the algorithms' listed durations are written.
 const REFERENCE_SLO: Nanos = Nanos::from_micros(200);
 /// Relative difference from the best goodput that counts as a tie.
 const TIE: f64 = 0.002;
-/// Maximum number of rounds of coordinate descent.
-const ROUNDS: usize = 3;
+/// Rounds of refinement, and the share of the range to either side of the best set in the first;
+/// each later one halves it.
+const ROUNDS: u32 = 4;
+const FIRST_REACH: f64 = 0.2;
 
 fn scale_of(slo: Nanos) -> f64 {
     slo.as_secs_f64() / REFERENCE_SLO.as_secs_f64()
 }
 
-fn knobs(algorithm: &Algorithm, slo: Nanos) -> Vec<Knob> {
-    let scale = scale_of(slo);
-    let value = |spec: &ParamSpec, text: &str| match (spec.kind, parse_duration(text)) {
-        (ParamKind::Duration { min, max }, Ok(span)) => RawParam::Text(span.scale(scale).clamp(min, max).to_string()),
-        _ => RawParam::Text(text.into()),
-    };
-    let knob = |spec: &ParamSpec| {
-        let mut values: Vec<RawParam> = spec.tuning_values.iter().map(|text| value(spec, text)).collect();
-        values.dedup();
-        Knob { name: spec.name, values }
-    };
-    algorithm.params.iter().filter(|spec| !spec.tuning_values.is_empty()).map(knob).collect()
-}
-
 struct Search<'a> {
     scenario: Scenario,
+    /// The parameters without those of the scenario's `tuned` sections.
+    untuned: Params,
     registry: &'a Registry,
     options: &'a Options,
     progress: &'a (dyn Fn(Progress) + Sync),
@@ -243,57 +209,46 @@ struct Search<'a> {
 type Params = Vec<(String, RawParam)>;
 
 impl Search<'_> {
-    /// Runs coordinate descent; returns the index of the best candidate.
-    fn run(&mut self, knobs: &[Knob]) -> Result<usize, RunError> {
+    /// Evaluates `count` sets, the scenario's own and the untuned one included; returns the index of the best.
+    fn run(&mut self, mut draws: ParamSampler, count: u32) -> Result<usize, RunError> {
         let start = self.scenario.controllers.first().map(|variant| variant.params.clone()).unwrap_or_default();
-        self.evaluate(vec![start])?;
-        let mut best = self.best();
-        for _ in 0..ROUNDS {
-            let before = best;
-            for knob in knobs {
-                let from = self.candidates[best].params.clone();
-                self.evaluate(knob.values.iter().map(|value| with_param(&from, knob.name, value)).collect())?;
-                best = self.best();
-            }
-            if best == before {
-                break;
-            }
+        let mut known = vec![start.clone()];
+        known.extend((self.untuned != start).then(|| self.untuned.clone()));
+        let refined = count / 3;
+        let random_count = count.saturating_sub(refined + known.len() as u32);
+        self.evaluate(known)?;
+        let random = self.draw(random_count, || draws.sample(&start));
+        self.evaluate(random)?;
+        let mut reach = FIRST_REACH;
+        for round in 0..ROUNDS {
+            let best = self.candidates[self.best()].params.clone();
+            let near =
+                self.draw(refined * (round + 1) / ROUNDS - refined * round / ROUNDS, || draws.near(&best, reach));
+            self.evaluate(near)?;
+            reach /= 2.0;
         }
-        for knob in knobs {
-            let from = self.candidates[best].params.clone();
-            self.evaluate(midpoints(knob, &from).iter().map(|value| with_param(&from, knob.name, value)).collect())?;
-            best = self.best();
-        }
-        Ok(best)
-    }
-
-    /// Runs a random search over `count` sets, the scenario's own included; returns the index of
-    /// the best candidate.
-    fn random_search(&mut self, mut draws: ParamSampler, count: u32) -> Result<usize, RunError> {
-        let start = self.scenario.controllers.first().map(|variant| variant.params.clone()).unwrap_or_default();
-        let mut sets = vec![start.clone()];
-        // Contradictory sets are drawn again, up to a limit.
-        let mut left = if draws.is_empty() { 0 } else { 20 * count };
-        while sets.len() < count as usize && left > 0 {
-            left -= 1;
-            let next = draws.sample(&start);
-            if self.is_possible(&next) && !sets.contains(&next) {
-                sets.push(next);
-            }
-        }
-        self.evaluate(sets)?;
         Ok(self.best())
     }
 
-    /// Runs the candidates that have not been tried, all in parallel.
-    fn evaluate(&mut self, candidates: Vec<Params>) -> Result<(), RunError> {
-        let mut new: Vec<Params> = Vec::new();
-        for candidate in candidates {
-            let known = self.candidates.iter().any(|tried| tried.params == candidate) || new.contains(&candidate);
-            if !known && self.is_possible(&candidate) {
-                new.push(candidate);
+    /// Draws `count` sets that can be and have not been tried. Others are drawn again, up to a
+    /// limit.
+    fn draw(&self, count: u32, mut next: impl FnMut() -> Params) -> Vec<Params> {
+        let mut sets: Vec<Params> = Vec::new();
+        for _ in 0..20 * count {
+            if sets.len() == count as usize {
+                break;
+            }
+            let set = next();
+            let is_known = self.candidates.iter().any(|tried| tried.params == set) || sets.contains(&set);
+            if !is_known && self.is_possible(&set) {
+                sets.push(set);
             }
         }
+        sets
+    }
+
+    /// Runs the candidates, all in parallel.
+    fn evaluate(&mut self, new: Vec<Params>) -> Result<(), RunError> {
         let Some(base) = self.scenario.controllers.first().cloned() else { return Ok(()) };
         let mut scenario = self.scenario.clone();
         scenario.controllers = new.iter().map(|params| Variant { params: params.clone(), ..base.clone() }).collect();
@@ -310,7 +265,9 @@ impl Search<'_> {
         for (params, points) in new.into_iter().zip(points.chunks(each.max(1))) {
             let mean = |value: fn(&PointRow) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;
             let goodput_ratio = round(mean(|point| point.goodput_rps / point.capacity_rps), 6);
-            self.candidates.push(Candidate { params, goodput_ratio, p99_us: round(mean(|point| point.p99_us), 3) });
+            let p99_us = round(mean(|point| point.p99_us), 3);
+            let settled = points.iter().all(|point| point.settled != Some(false));
+            self.candidates.push(Candidate { params, goodput_ratio, p99_us, settled });
         }
         Ok(())
     }
@@ -329,9 +286,10 @@ impl Search<'_> {
     }
 
     fn best(&self) -> usize {
-        let highest = self.candidates.iter().map(|tried| tried.goodput_ratio).fold(0.0, f64::max);
-        let close =
-            self.candidates.iter().enumerate().filter(|(_, tried)| tried.goodput_ratio >= highest * (1.0 - TIE));
+        let any_settled = self.candidates.iter().any(|tried| tried.settled);
+        let compared = || self.candidates.iter().enumerate().filter(|(_, tried)| tried.settled || !any_settled);
+        let highest = compared().map(|(_, tried)| tried.goodput_ratio).fold(0.0, f64::max);
+        let close = compared().filter(|(_, tried)| tried.goodput_ratio >= highest * (1.0 - TIE));
         close.min_by(|(_, a), (_, b)| a.p99_us.total_cmp(&b.p99_us)).map_or(0, |(index, _)| index)
     }
 }
@@ -342,25 +300,4 @@ fn with_param(params: &Params, name: &str, value: &RawParam) -> Params {
     // Sorted, so that equal sets are recognised.
     params.sort_by(|(a, _), (b, _)| a.cmp(b));
     params
-}
-
-/// Values half-way (geometrically) from a parameter's current value to its neighbours in the list.
-fn midpoints(knob: &Knob, params: &Params) -> Vec<RawParam> {
-    let Some((_, current)) = params.iter().find(|(name, _)| name == knob.name) else { return Vec::new() };
-    let Some(at) = knob.values.iter().position(|value| value == current) else { return Vec::new() };
-    let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| knob.values.get(at));
-    neighbours.filter_map(|neighbour| midpoint(current, neighbour)).collect()
-}
-
-fn midpoint(a: &RawParam, b: &RawParam) -> Option<RawParam> {
-    let (RawParam::Text(a), RawParam::Text(b)) = (a, b) else { return None };
-    if let (Ok(a), Ok(b)) = (parse_duration(a), parse_duration(b)) {
-        let nanos = (a.0 as f64 * b.0 as f64).sqrt();
-        return Some(RawParam::Text(Nanos(nanos as u64 / 100 * 100).to_string()));
-    }
-    // Rounded to three digits, the precision of the search.
-    let number = (parse_number(a).ok()? * parse_number(b).ok()?).sqrt();
-    let scale = 10f64.powf(2.0 - number.log10().floor());
-    let number = (number * scale).round() / scale;
-    number.is_finite().then(|| RawParam::Text(round(number, 9).to_string()))
 }

@@ -137,6 +137,9 @@ pub struct StoppingRule {
     pub window: Nanos,
     /// Least number of windows of the warm-up, and of the measurement.
     pub min_windows: u32,
+    /// Least number of responses and rejections before the measurement: client halves adapt to
+    /// them, so without them a run stands still, which is not the same as having settled.
+    pub min_answers: u32,
     /// Bound of the warm-up. A run that needs longer is measured, and its outcome says that it had
     /// not settled.
     pub settle_within: Nanos,

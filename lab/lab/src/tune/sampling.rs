@@ -26,6 +26,8 @@ struct Knob {
     name: &'static str,
     range: ParamRange,
     is_listed: bool,
+    /// Default value, as text.
+    default: &'static str,
 }
 
 /// Draws sets of parameters.
@@ -44,20 +46,16 @@ impl ParamSampler {
                 name: spec.name,
                 range,
                 is_listed,
+                default: spec.default,
             })
         });
         ParamSampler { knobs: knobs.collect(), rng: Rng::new(seed, Purpose::Clients) }
     }
 
-    /// Whether there is no parameter to draw.
-    pub(super) fn is_empty(&self) -> bool {
-        self.knobs.is_empty()
-    }
-
     /// Draws the next set; other values are those of `from`.
     pub(super) fn sample(&mut self, from: &Params) -> Params {
         let mut params = from.clone();
-        for Knob { name, range, is_listed } in &self.knobs {
+        for Knob { name, range, is_listed, .. } in &self.knobs {
             // Drawn in every case, so that one parameter's draws don't depend on another's.
             let (unit, ten) = (self.rng.unit(), self.rng.below(10));
             if *is_listed || ten >= KEEP_DEFAULT_TENTHS {
@@ -65,6 +63,40 @@ impl ParamSampler {
             }
         }
         params
+    }
+
+    /// Draws a set around `from`: each parameter moves by up to `reach` of its range, by logarithm.
+    pub(super) fn near(&mut self, from: &Params, reach: f64) -> Params {
+        let mut params = from.clone();
+        for Knob { name, range, default, .. } in &self.knobs {
+            let unit = self.rng.unit();
+            let current = from.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+            let Some(place) = range.place(current.unwrap_or(&RawParam::Text((*default).into()))) else { continue };
+            let next = (place + reach * (2.0 * unit - 1.0)).clamp(0.0, 1.0);
+            params = with_param(&params, name, &value(range, next));
+        }
+        params
+    }
+}
+
+impl ParamRange {
+    /// Place of a value between the ends, 0 to 1 by logarithm; `None` if it has none, such as 0.
+    fn place(&self, value: &RawParam) -> Option<f64> {
+        let number = |value: &RawParam| match value {
+            RawParam::Text(text) => parse_number(text).ok(),
+            RawParam::Number(number) => Some(*number),
+            RawParam::Integer(number) => Some(*number as f64),
+            RawParam::Switch(_) => None,
+        };
+        let (low, high, value) = match (self, value) {
+            (ParamRange::Span(low, high), RawParam::Text(text)) => {
+                (low.0 as f64, high.0 as f64, parse_duration(text).ok()?.0 as f64)
+            }
+            (ParamRange::Span(..), _) => return None,
+            (ParamRange::Number(low, high), value) => (*low, *high, number(value)?),
+        };
+        let place = (value / low).ln() / (high / low).ln();
+        place.is_finite().then(|| place.clamp(0.0, 1.0))
     }
 }
 
@@ -120,7 +152,7 @@ mod tests {
             registry.algorithms().filter(|algorithm| algorithm.params.iter().any(|spec| !spec.tuning_values.is_empty()))
         {
             let mut draws = ParamSampler::new(algorithm, 1.0, 1);
-            assert!(!draws.is_empty(), "{}", algorithm.name);
+            assert!(!draws.knobs.is_empty(), "{}", algorithm.name);
             let all: Vec<Params> = (0..40).map(|_| draws.sample(&Params::new())).collect();
             for params in &all {
                 let pairs: Vec<(&str, RawParam)> =
@@ -141,6 +173,22 @@ mod tests {
                 );
             }
         }
+        let mut draws = ParamSampler::new(registry.find("seda").unwrap(), 1.0, 1);
+        let best = draws.sample(&Params::new());
+        let distance = |set: &Params| {
+            let of = |params: &Params, knob: &Knob| {
+                let value = params.iter().find(|(name, _)| name == knob.name).map(|(_, value)| value.clone());
+                knob.range.place(&value.unwrap_or(RawParam::Text(knob.default.into())))
+            };
+            let moved = draws.knobs.iter().filter_map(|knob| Some((of(set, knob)? - of(&best, knob)?).abs()));
+            moved.fold(0.0, f64::max)
+        };
+        let (near, far) = {
+            let mut draws = ParamSampler::new(registry.find("seda").unwrap(), 1.0, 2);
+            let mut farthest = |reach| (0..50).map(|_| distance(&draws.near(&best, reach))).fold(0.0, f64::max);
+            (farthest(0.02), farthest(0.2))
+        };
+        assert!(near > 0.0 && near < 0.03 && far > 0.1 && far < 0.21, "{near} {far}");
         let draw = |seed| ParamSampler::new(registry.find("seda").unwrap(), 1.0, seed).sample(&Params::new());
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

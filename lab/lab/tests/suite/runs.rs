@@ -240,15 +240,24 @@ fn tuning_is_deterministic_and_its_file_is_valid() {
     let scenario = read(&text);
     let search = |threads| {
         let options = Options { threads: Some(threads), ..Options::default() };
-        tune::tune(&scenario, &leeward_controllers::builtin(), "breakwater", &options, &|_| {}, &AtomicBool::new(false))
-            .unwrap()
+        tune::tune(
+            &scenario,
+            &leeward_controllers::builtin(),
+            ("breakwater", 12),
+            &options,
+            &|_| {},
+            &AtomicBool::new(false),
+        )
+        .unwrap()
     };
     let tuning = search(1);
     assert_eq!(tuning, search(3));
     let found = &tuning.workloads[0];
     let best = &found.candidates[found.best];
-    assert!(found.candidates.iter().all(|other| other.goodput_ratio <= best.goodput_ratio * 1.01));
-    assert_eq!(tuning.command, "leeward tune small --controller breakwater");
+    assert!(best.settled);
+    let mut settled = found.candidates.iter().filter(|other| other.settled);
+    assert!(settled.all(|other| other.goodput_ratio <= best.goodput_ratio * 1.01));
+    assert_eq!(tuning.command, "leeward tune small --controller breakwater --draws 12");
     // A scenario accepts the printed sections.
     let with = text.replace("name = \"breakwater\"", &format!("name = \"breakwater\"\n\n{}", tuning.to_toml()));
     assert_eq!(read(&with).controllers[1].params_for("exp:10us", 50), best.params);
@@ -256,12 +265,11 @@ fn tuning_is_deterministic_and_its_file_is_valid() {
 
 /// The same budget for every controller, with the scenario's own parameters first.
 #[test]
-fn a_random_search_has_the_same_budget_for_every_controller() {
+fn a_search_has_the_same_budget_for_every_controller() {
     let scenario = read(&SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50"));
     let search = |seed| {
         let (options, stop) = (Options { threads: Some(2), seed, ..Options::default() }, AtomicBool::new(false));
-        tune::random_search(&scenario, &leeward_controllers::builtin(), ("breakwater", 6), &options, &|_| {}, &stop)
-            .unwrap()
+        tune::tune(&scenario, &leeward_controllers::builtin(), ("breakwater", 6), &options, &|_| {}, &stop).unwrap()
     };
     let tuning = search(1);
     let found = &tuning.workloads[0];
@@ -332,8 +340,9 @@ fn tuning_reports_the_command_that_repeats_it() {
         Scenario::parse("small.toml", &text, Path::new(""), &overrides, true, &leeward_controllers::builtin()).unwrap();
     let options = Options { seed: 7, ..Options::default() };
     let cancel = AtomicBool::new(false);
-    let tuning = tune::tune(&scenario, &leeward_controllers::builtin(), "dagor", &options, &|_| {}, &cancel).unwrap();
-    let expected = "leeward tune small --controller dagor --quick --seed 7 --set run.duration=6ms --set 'workload.demand=[1x, 2x]'";
+    let tuning =
+        tune::tune(&scenario, &leeward_controllers::builtin(), ("dagor", 3), &options, &|_| {}, &cancel).unwrap();
+    let expected = "leeward tune small --controller dagor --quick --draws 3 --seed 7 --set run.duration=6ms --set 'workload.demand=[1x, 2x]'";
     assert_eq!(tuning.command, expected);
     assert!(tuning.to_toml().contains(&format!("found = \"{expected}\"")));
 }

@@ -34,7 +34,7 @@ fn measured_services_are_not_simulated() {
         .unwrap_err();
     assert!(matches!(&refused, RunError::SimUnsupported(what) if what == "CORE1"), "{refused}");
     assert!(error.is_input() && error.to_string().contains("--plant real"));
-    let error = tune::tune(&scenario, &registry, "seda", &Options::default(), &quiet, &cancel).unwrap_err();
+    let error = tune::tune(&scenario, &registry, ("seda", 2), &Options::default(), &quiet, &cancel).unwrap_err();
     assert!(matches!(error, RunError::SimUnsupported(_)), "{error}");
 }
 

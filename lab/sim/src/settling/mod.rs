@@ -1,10 +1,11 @@
 //! When a run has settled, and when it has measured enough.
 //!
 //! A run is observed in windows of equal width. The warm-up ends when MSER-5 finds that the initial
-//! transient lies in the first half of the windows, for goodput and for the controller's state
-//! (`mser`). The measurement ends when the confidence interval of the mean goodput is narrow enough
-//! by batch means (`batches`). If a series drifts during the measurement, the run had not settled:
-//! the measurement starts again.
+//! transient of goodput lies in the first half of the windows (`mser`), and neither goodput nor the
+//! controller's state drifts in the second. The measurement ends when the confidence interval of
+//! the mean goodput is narrow enough by batch means (`batches`), but not before it is as long as
+//! the warm-up. If a series drifts during the measurement, the run had not settled: the measurement
+//! starts again.
 //!
 //! Contains no events: [`Settling`] receives windows and returns decisions, so that tests need no
 //! run.
@@ -99,12 +100,12 @@ impl Series {
         batches::halves_differ(&self.values[start..], self.tolerance)
     }
 
-    /// True if the transient ends in the first half. The state may wander afterwards, within its
-    /// tolerance.
+    /// True if the transient ends in the first half and the second half does not drift: at the
+    /// beginning of a rise MSER finds no end at all. The state may wander within its tolerance.
     fn is_settled(&self) -> bool {
         let count = self.values.len();
-        let ends = mser::truncation(&self.values).is_some_and(|end| end * 2 <= count);
-        ends || (self.is_state && !self.drifts_from(count / 2))
+        let ends = || mser::truncation(&self.values).is_some_and(|end| end * 2 <= count);
+        !self.drifts_from(count / 2) && (self.is_state || ends())
     }
 }
 
@@ -129,9 +130,6 @@ pub(crate) struct Settling {
     phase: Phase,
     /// Number of windows of the phase at which the next check is due.
     next_check: usize,
-    /// Least number of measured windows. A discarded measurement was too short to tell a swing from
-    /// a drift, so the next one is longer.
-    least: usize,
     outcome: SettlingOutcome,
 }
 
@@ -150,7 +148,6 @@ impl Settling {
             samples: Vec::new(),
             phase: Phase::WarmingUp,
             next_check: rule.min_windows as usize,
-            least: rule.min_windows as usize,
             outcome: SettlingOutcome::default(),
         }
     }
@@ -184,19 +181,26 @@ impl Settling {
                 if count < self.next_check && !is_late {
                     return Decision::Continue;
                 }
-                self.outcome.settled = is_settled(&self.samples);
+                self.outcome.settled = self.has_answers() && is_settled(&self.samples);
                 if !self.outcome.settled && !is_late {
                     self.next_check = count + growth(count);
                     return Decision::Continue;
                 }
                 self.phase = Phase::Measuring(count + 1);
-                self.next_check = self.least;
+                // A drift after a transient takes about as long as the transient to be seen.
+                self.next_check = if self.outcome.settled { count } else { self.rule.min_windows as usize };
                 self.outcome.from = next.since(Time::ZERO);
                 Decision::MeasureFrom(next)
             }
             Phase::Measuring(first) => self.decide_measuring(now, first),
             Phase::Ended => Decision::Continue,
         }
+    }
+
+    /// Whether client halves have had enough answers to adapt to.
+    fn has_answers(&self) -> bool {
+        let answers: f64 = self.samples.iter().map(|sample| sample.completed + sample.rejected).sum();
+        answers >= f64::from(self.rule.min_answers)
     }
 
     fn decide_measuring(&mut self, now: Time, first: usize) -> Decision {
@@ -210,7 +214,6 @@ impl Settling {
         let may_restart = next.since(Time::ZERO) < self.rule.settle_within;
         if drifts && may_restart {
             self.phase = Phase::WarmingUp;
-            self.least *= 2;
             self.next_check = self.samples.len() + growth(self.samples.len());
             return Decision::Discard;
         }
@@ -296,6 +299,7 @@ mod tests {
             observation: Observation::Adaptive,
             window: WINDOW,
             min_windows: 100,
+            min_answers: 0,
             settle_within: Nanos::from_secs(20),
             measure_within: Nanos::from_secs(20),
             precision: 0.01,
@@ -329,6 +333,16 @@ mod tests {
         assert_eq!(outcome.from, WINDOW * 101);
         assert!(outcome.half_width.unwrap() <= 0.01);
         assert!(end.0 < 4_000_000_000, "{end:?}");
+    }
+
+    /// SEDA's clients change their rate once in a hundred responses. Before, the run stands still.
+    #[test]
+    fn a_start_almost_without_answers_is_not_measured() {
+        let held_back = |at: f64| if at < 3.0 { 10.0 } else { 1_000.0 };
+        let (outcome, _) = play(StoppingRule { min_answers: 10_000, ..rule() }, held_back);
+        assert!(outcome.settled && outcome.from >= Nanos::from_secs(3), "{outcome:?}");
+        let (outcome, _) = play(StoppingRule { min_answers: 10_000, ..rule() }, |_| 1.0);
+        assert!(!outcome.settled, "{outcome:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ fn rule() -> StoppingRule {
         observation: Observation::Adaptive,
         window: WINDOW,
         min_windows: 50,
+        min_answers: 0,
         settle_within: Nanos::from_millis(400),
         measure_within: Nanos::from_millis(400),
         precision: 0.05,
