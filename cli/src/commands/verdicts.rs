@@ -190,7 +190,12 @@ fn print_counts(args: &VerdictsArgs, all: &Verdicts) -> Result<(), Failure> {
         tally.undecided,
         tally.not_measured,
         args.out.join("verdicts.md").display()
-    ))
+    ))?;
+    // A comparison with a rival at less than its best is worth nothing, so this is an error.
+    match all.unfair().as_slice() {
+        [] => Ok(()),
+        unfair => Err(Failure::Runtime(anyhow!("a rival is worse as tuned than untuned: {}", unfair.join(", ")))),
+    }
 }
 
 /// Rewrites the table and the page from the folder's verdicts and worlds. The recorded command

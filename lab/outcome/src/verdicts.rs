@@ -15,6 +15,23 @@ pub struct Verdicts {
     pub scenarios: Vec<ScenarioVerdicts>,
 }
 
+/// Prefix of the ids of claims that a tuned rival is as good as the same rival untuned.
+const SANITY: &str = "sanity-";
+
+impl Verdicts {
+    /// Claims by which a rival is worse with the tuned parameters than untuned, such as
+    /// `bw-clients sanity-retuned-100 (0.9x)`.
+    pub fn unfair(&self) -> Vec<String> {
+        let mut unfair = Vec::new();
+        for scenario in &self.scenarios {
+            let claims = scenario.claims.iter().map(ClaimVerdicts::claim);
+            let failed = claims.filter(|claim| claim.id.starts_with(SANITY) && claim.verdict == Verdict::NotReproduced);
+            unfair.extend(failed.map(|claim| format!("{} {} ({})", scenario.id, claim.id, claim.measured)));
+        }
+        unfair
+    }
+}
+
 /// Claims of one scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioVerdicts {

@@ -53,7 +53,15 @@ fn summary(verdicts: &Verdicts) -> String {
     };
     text += &row("of the papers, as published", VerdictCounts::count(verdicts, |claim| !claim.ours));
     text += &row("our own", VerdictCounts::count(verdicts, |claim| claim.ours));
-    text + &row("together", VerdictCounts::count(verdicts, |_| true)) + &cost(verdicts)
+    text + &row("together", VerdictCounts::count(verdicts, |_| true)) + &cost(verdicts) + &unfair(verdicts)
+}
+
+fn unfair(verdicts: &Verdicts) -> String {
+    let unfair = verdicts.unfair();
+    if unfair.is_empty() {
+        return String::new();
+    }
+    format!("\n**A rival is worse as tuned than untuned: {}.** Comparisons with it are unfair.\n", unfair.join(", "))
 }
 
 /// CPU time of all scenarios, and the longest ones.
