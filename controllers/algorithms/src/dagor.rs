@@ -74,8 +74,8 @@ const INITIAL: f64 = 32.0;
 const BOUNDS: (f64, f64) = (1.0, 128.0);
 /// The published bounds, in the published numbering.
 const PUBLISHED_BOUNDS: (f64, f64) = (1.0, 127.0);
-/// Weight of the old value in the smoothed delay.
-const SMOOTHING: f64 = 0.8;
+/// Weights of the old value and of the new one in the smoothed delay.
+const SMOOTHING: (f64, f64) = (0.8, 0.2);
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let version = Version::read(params);
@@ -127,9 +127,13 @@ impl ControlLoop for Control {
     }
 
     fn tick(&mut self, signals: &Signals) {
-        self.smoothed_ns = SMOOTHING * self.smoothed_ns + (1.0 - SMOOTHING) * signals.delay().0 as f64;
+        let smooth = |old: f64, new: f64| SMOOTHING.0 * old + SMOOTHING.1 * new;
+        let delay = self.version.measured(signals.delay()).0 as f64;
+        self.smoothed_ns = match self.version {
+            Version::Extended => smooth(self.smoothed_ns, delay),
+            Version::Published => smooth(self.smoothed_ns / 1e3, delay / 1e3).trunc() * 1e3,
+        };
         if self.version.is_published() {
-            self.smoothed_ns = (self.smoothed_ns / 1e3).trunc() * 1e3;
             if self.arrivals + signals.arrivals == 0 {
                 return; // the published code updates at the arrival of a request
             }

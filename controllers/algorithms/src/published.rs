@@ -6,6 +6,7 @@
 //! returns `None` for it.
 
 use leeward_core::params::{ParamKind, ParamSpec, Params};
+use leeward_core::units::Nanos;
 
 /// Name of the switch.
 pub const SWITCH: &str = "as_published";
@@ -37,6 +38,11 @@ impl Version {
     /// Whether Leeward's additions are off.
     pub fn is_published(self) -> bool {
         self == Version::Published
+    }
+
+    /// A measured time as this version sees it: the published code reads a clock of microseconds.
+    pub(super) fn measured(self, time: Nanos) -> Nanos {
+        if self.is_published() { Nanos::from_micros(time.0 / 1_000) } else { time }
     }
 }
 
@@ -71,6 +77,7 @@ const CREDITS: &[Addition] = &[
     addition("turnover", "a session keeps its last credit for as long as it asks, however long others have had none"),
     addition("client delay", "a request expires after 10 us at the client (the testbed's setting)"),
     addition("calm", "AQM rejects whoever finds its threshold exceeded, also on a server that is all but idle"),
+    addition("nanoseconds", "measured times are whole microseconds"),
 ];
 
 const EFFICIENCY: &[Addition] = &[
@@ -94,15 +101,20 @@ const EFFICIENCY: &[Addition] = &[
 const DAGOR: &[Addition] = &[
     addition("probe", "a client above its threshold stays silent until it has something more important to send"),
     addition("update without requests", "the threshold stays where it is while nothing arrives"),
-    addition("exact smoothing", "the smoothed delay is truncated to whole microseconds at each sample"),
+    addition("exact smoothing", "delays are whole microseconds, and so is the smoothed delay after each sample"),
     addition("first threshold", "a client begins with a random threshold"),
     addition("numbering", "priorities are numbered from 0, so that the least threshold admits two of 128"),
 ];
 
 const SEDA: &[Addition] = &[
     addition("timer", "an interval ends with a response, never between two"),
-    addition("percentile", "rank (n - 1) times the percentile, rounded down: of two samples the lower"),
-    addition("start", "4 requests per second at first, and no tokens"),
+    addition(
+        "percentile",
+        "a full interval counts its slowest response, one that time ends rank (n - 1) times the percentile, rounded \
+         down, and one that both end its first",
+    ),
+    addition("start", "4 requests per second at first, and no tokens before the first use"),
+    addition("nanoseconds", "measured times are whole microseconds"),
 ];
 
 const CODEL: &[Addition] =

@@ -140,7 +140,7 @@ impl Client {
     fn new(params: &Params, environment: &Environment) -> Result<Self, ParamError> {
         let (min_rate, max_rate) = (params.number("min_rate", 2.0), params.number("max_rate", 1e6));
         let version = Version::read(params);
-        let (default_rate, tokens): (f64, _) = if version.is_published() { (4.0, Some(0.0)) } else { (8.0, None) };
+        let default_rate: f64 = if version.is_published() { 4.0 } else { 8.0 };
         let initial_rate = params.number("initial_rate", default_rate.clamp(min_rate, max_rate.max(min_rate)));
         if !(min_rate..=max_rate).contains(&initial_rate) {
             return Err(ParamError::Conflict(format!(
@@ -157,7 +157,10 @@ impl Client {
             interval: params.duration("interval", Nanos::from_millis(1)),
             min_rate,
             max_rate,
-            bucket: Bucket::new(Rate(initial_rate), burst, tokens.unwrap_or(burst)),
+            bucket: match version {
+                Version::Extended => Bucket::full(Rate(initial_rate), burst),
+                Version::Published => Bucket::unused(Rate(initial_rate), burst),
+            },
             samples: [Nanos::ZERO; MAX_SAMPLES],
             sampled: 0,
             samples_max: params.count("responses", MAX_SAMPLES as u64) as usize,
@@ -171,18 +174,36 @@ impl Client {
     fn settle(&mut self, now: Time) {
         let end = self.adjusted + self.interval;
         if self.sampled > 0 && end <= now && !self.version.is_published() {
-            self.adjust(end);
+            self.adjust(end, self.percentile_index());
         }
     }
 
-    fn adjust(&mut self, now: Time) {
+    /// Index of the percentile among the sorted samples.
+    fn percentile_index(&self) -> usize {
+        ((self.percentile * self.sampled as f64).ceil() as usize).saturating_sub(1)
+    }
+
+    /// Ends an interval of the published client: by its samples, or by its time.
+    fn adjust_as_published(&mut self, now: Time) {
+        let is_full = self.sampled == self.samples_max;
+        if now.since(self.adjusted) <= self.interval {
+            if is_full {
+                self.adjust(now, (self.percentile * self.sampled as f64) as usize);
+            }
+        } else if is_full {
+            // The published code takes none of the samples into account here but the first.
+            let first = self.samples[0];
+            self.samples[..self.sampled].fill(first);
+            self.adjust(now, 0);
+        } else {
+            self.adjust(now, (self.percentile * (self.sampled - 1) as f64) as usize);
+        }
+    }
+
+    /// Ends an interval: `index` is that of its percentile among the sorted samples.
+    fn adjust(&mut self, now: Time, index: usize) {
         let samples = &mut self.samples[..self.sampled];
-        let last = samples.len() - 1;
-        let index = match self.version {
-            Version::Extended => ((self.percentile * samples.len() as f64).ceil() as usize).saturating_sub(1),
-            Version::Published => (self.percentile * last as f64) as usize, // truncated as in the testbed's code
-        };
-        let (_, sample, _) = samples.select_nth_unstable(index.min(last));
+        let (_, sample, _) = samples.select_nth_unstable(index.min(samples.len() - 1));
         self.smoothed_ns = SMOOTHING * self.smoothed_ns + (1.0 - SMOOTHING) * sample.0 as f64;
         self.sampled = 0;
         self.adjusted = now;
@@ -224,10 +245,12 @@ impl ClientHalf for Client {
         if event.outcome == Outcome::Rejected {
             return; // no response time; SEDA's own server never rejects
         }
-        self.samples[self.sampled] = event.round_trip;
+        self.samples[self.sampled] = self.version.measured(event.round_trip);
         self.sampled += 1;
-        if self.sampled == self.samples_max || event.now.since(self.adjusted) >= self.interval {
-            self.adjust(event.now);
+        if self.version.is_published() {
+            self.adjust_as_published(event.now);
+        } else if self.sampled == self.samples_max || event.now.since(self.adjusted) >= self.interval {
+            self.adjust(event.now, self.percentile_index());
         }
     }
 }
@@ -237,19 +260,26 @@ struct Bucket {
     rate: Rate,
     burst: f64,
     tokens: f64,
-    filled: Time,
+    /// Time up to which the tokens are counted; `None` before the first use of a bucket that is
+    /// empty then.
+    filled: Option<Time>,
 }
 
 impl Bucket {
-    fn new(rate: Rate, burst: f64, tokens: f64) -> Self {
-        Bucket { rate, burst, tokens, filled: Time::ZERO }
+    fn full(rate: Rate, burst: f64) -> Self {
+        Bucket { rate, burst, tokens: burst, filled: Some(Time::ZERO) }
+    }
+
+    fn unused(rate: Rate, burst: f64) -> Self {
+        Bucket { rate, burst, tokens: 0.0, filled: None }
     }
 
     fn fill(&mut self, now: Time) {
         // A late `now` (an interval adjusted afterwards) adds nothing: those tokens are already
         // counted.
-        self.tokens = (self.tokens + self.rate.events_in(now.since(self.filled))).min(self.burst);
-        self.filled = self.filled.max(now);
+        let filled = self.filled.unwrap_or(now);
+        self.tokens = (self.tokens + self.rate.events_in(now.since(filled))).min(self.burst);
+        self.filled = Some(filled.max(now));
     }
 
     fn set_rate(&mut self, now: Time, rate: Rate) {

@@ -4,6 +4,7 @@
 
 #![cfg(not(loom))]
 
+mod authors;
 mod edge;
 mod greedy;
 mod invariants;

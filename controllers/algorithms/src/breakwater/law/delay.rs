@@ -3,6 +3,7 @@
 use super::{Law, PoolBounds};
 use crate::breakwater::config::{Config, IncreaseRounding};
 use crate::breakwater::pool::Pool;
+use crate::published::Version;
 use leeward_core::server::Signals;
 use leeward_core::units::Nanos;
 
@@ -16,7 +17,7 @@ pub(crate) struct DelayLaw {
     target: Nanos,
     bounds: PoolBounds,
     carry: f64,
-    is_published: bool,
+    version: Version,
 }
 
 impl DelayLaw {
@@ -28,7 +29,7 @@ impl DelayLaw {
             target: config.target,
             bounds: PoolBounds::new(config),
             carry: 0.0,
-            is_published: config.version.is_published(),
+            version: config.version,
         }
     }
 
@@ -54,6 +55,7 @@ impl DelayLaw {
         if pool.is_calm() && self.is_overloaded(measured) {
             return self.bounds.enforce(pool);
         }
+        let measured = self.version.measured(measured);
         let total = pool.total();
         let sessions = pool.sessions();
         let next = if !self.is_overloaded(measured) {
@@ -73,7 +75,7 @@ impl DelayLaw {
             // Breakwater §3.2.1, eq. 2.
             self.carry = 0.0;
             let excess = measured.saturating_sub(self.target).0;
-            if self.is_published {
+            if self.version.is_published() {
                 // The published code uses single precision between the steps, which can change the
                 // result by a credit.
                 let excess = excess as f32 / self.target.0 as f32;
