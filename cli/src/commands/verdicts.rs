@@ -10,8 +10,8 @@ use anyhow::{Context, anyhow};
 use leeward_lab::BuiltinScenario;
 use leeward_lab::run::Progress;
 use leeward_lab::verdicts::{
-    Expectations, Extent, VerdictsError, figure_notes, fill_bounds, judge_scenario, markdown, probe, scenarios,
-    sensitivity,
+    Expectations, Extent, VerdictsError, figure_notes, fill_bounds, fill_remedies, judge_scenario, markdown, probe,
+    scenarios, sensitivity,
 };
 use leeward_outcome::sensitivity::{ScenarioSensitivity, Sensitivity};
 use leeward_outcome::verdicts::{Provenance, ScenarioVerdicts, VerdictCounts, Verdicts};
@@ -374,6 +374,7 @@ fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[ScenarioVerdicts]) -> Re
 
 fn write(folder: &Path, mut all: Verdicts) -> Result<Verdicts, Failure> {
     fill_bounds(&mut all);
+    fill_remedies(&mut all, &load_json(folder, "sensitivity.json")?);
     output_files::write_json(folder, "verdicts.json", &all)?;
     output_files::write_into(folder, "verdicts.md", &markdown(&all))?;
     output_files::write_into(folder, "verdicts.html", &leeward_report::render_verdicts(&all, &figure_notes()))?;

@@ -133,10 +133,8 @@ impl ControlLoop for Control {
             Version::Extended => smooth(self.smoothed_ns, delay),
             Version::Published => smooth(self.smoothed_ns / 1e3, delay / 1e3).trunc() * 1e3,
         };
-        if self.version.is_published() {
-            if self.arrivals + signals.arrivals == 0 {
-                return; // the published code updates at the arrival of a request
-            }
+        if self.version.is_published() && self.arrivals + signals.arrivals == 0 {
+            return; // the published code updates at the arrival of a request
         }
         self.arrivals += signals.arrivals;
         if signals.now.since(self.updated) < self.update_period && self.arrivals < self.update_requests {

@@ -209,7 +209,8 @@ struct Search<'a> {
 type Params = Vec<(String, RawParam)>;
 
 impl Search<'_> {
-    /// Evaluates `count` sets, the scenario's own and the untuned one included; returns the index of the best.
+    /// Evaluates `count` sets, the scenario's own and the untuned one included; returns the index
+    /// of the best.
     fn run(&mut self, mut draws: ParamSampler, count: u32) -> Result<usize, RunError> {
         let start = self.scenario.controllers.first().map(|variant| variant.params.clone()).unwrap_or_default();
         let mut known = vec![start.clone()];

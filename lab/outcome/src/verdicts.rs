@@ -168,12 +168,34 @@ pub struct ClaimVerdicts {
     pub published: Claim,
     /// Judged with our additions.
     pub extended: Claim,
+    /// What turns the verdict, if that was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turned_by: Option<TurnedBy>,
+}
+
+/// Changed assumptions under which a claim that is not reproduced is reproduced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnedBy {
+    /// Number of assumptions that were changed, one at a time.
+    pub tried: usize,
+    /// Those that turn the verdict.
+    pub changes: Vec<String>,
 }
 
 impl ClaimVerdicts {
     /// The claim in the form that counts: as published for a paper's, with our additions for ours.
     pub fn claim(&self) -> &Claim {
         if self.ours { &self.extended } else { &self.published }
+    }
+
+    /// What would turn a claim that is not reproduced, for readers; empty for other claims.
+    pub fn remedy(&self) -> String {
+        match (&self.turned_by, self.verdict()) {
+            (_, verdict) if verdict != Verdict::NotReproduced => String::new(),
+            (None, _) => "not tried".into(),
+            (Some(TurnedBy { tried, changes }), _) if changes.is_empty() => format!("none of {tried} changes"),
+            (Some(TurnedBy { changes, .. }), _) => changes.join("; "),
+        }
     }
 
     /// Verdict in the form that counts.

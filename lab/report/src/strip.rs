@@ -123,7 +123,7 @@ mod tests {
             settling: Vec::new(),
             late: Vec::new(),
         };
-        ClaimVerdicts { ours: false, bounds, published: one.clone(), extended: one }
+        ClaimVerdicts { ours: false, bounds, published: one.clone(), extended: one, turned_by: None }
     }
 
     #[test]

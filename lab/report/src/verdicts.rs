@@ -103,6 +103,7 @@ fn row(scenario: &ScenarioVerdicts, claim: &ClaimVerdicts, extended_heading: &st
             th scope="row" {
                 (non_breaking(&main_claim.text))
                 @if !main_claim.settling.is_empty() { p.note { "Settled after: " (main_claim.settled_after()) "." } }
+                @if !claim.remedy().is_empty() { p.note { "What would turn it: " (claim.remedy()) "." } }
                 @if !main_claim.note.is_empty() { p.note { (main_claim.note) } }
             }
             td data-name="Paper" { @if claim.ours { "ours: " } (non_breaking(&main_claim.paper)) }

@@ -1,9 +1,10 @@
-//! Random histories of events, with the decisions of the authors' own code beside ours as published.
+//! Random histories of events, with the decisions of the authors' own code beside ours as
+//! published.
 //!
 //! `scripts/as-published --source CLONE` compiles the authors' code with a driver, which writes the
-//! histories (`scripts/authors-code`), and runs these tests on many more of them: the folder is then in
-//! `LEEWARD_AUTHORS_HISTORIES`. The committed histories in `tests/authors` are the first of seed 1.
-//! `docs/as-published.md` lists where the codes differ.
+//! histories (`scripts/authors-code`), and runs these tests on many more of them: the folder is
+//! then in `LEEWARD_AUTHORS_HISTORIES`. The committed histories in `tests/authors` are the first of
+//! seed 1. `docs/as-published.md` lists where the codes differ.
 
 use leeward_controllers::published::SWITCH;
 use leeward_core::client::{ClientHalf, ClientVerdict, Gate, Reply, Submission};
@@ -245,8 +246,8 @@ impl Breakwater {
         Breakwater { server, sessions, pending }
     }
 
-    /// One control period. The authors' loop gives a credit to each session that it wakes, and their
-    /// threads take more afterwards.
+    /// One control period. The authors' loop gives a credit to each session that it wakes, and
+    /// their threads take more afterwards.
     fn tick(&mut self, delay: Nanos) -> String {
         self.server.control.tick(&Signals { run_delay: delay, ..Signals::idle(Time::ZERO) });
         let core = self.server.cores[0].as_mut();

@@ -29,6 +29,8 @@ fn head(verdicts: &Verdicts) -> String {
          bound, or a run had not settled. Infinite ratios count.\n\
          - **Settled after.** A run is measured when MSER-5 finds goodput, the credit pool and the requests held back at clients stationary\n  \
          ([scenarios.md](scenarios.md#when-a-run-is-measured)). The column has the latest start of a measurement of each side.\n\
+         - **What would turn it.** The changes of a single assumption under which a claim that is not reproduced is reproduced, of those in\n  \
+         [sensitivity.md](sensitivity.md).\n\
          - **Accepted.** From a paper's number follows a range by one rule: half of the distance between it and the value without effect (1 for a\n  \
          ratio, 0 for an amount, or what the scenario names), either way. A claim in words has the bound that the words say.\n\
          - **Seeds.** The baselines were tuned on other seeds than those that judge.\n",
@@ -105,7 +107,7 @@ fn claims(scenario: &ScenarioVerdicts) -> String {
     let beside = if scenario.machine.is_empty() { "with our additions" } else { "on the scenario's own machine" };
     let _ = writeln!(
         text,
-        "\n| claim | paper | measured as published | accepted | verdict | settled after | {beside} | reason, note |\n|---|---|---|---|---|---|---|---|"
+        "\n| claim | paper | measured as published | accepted | verdict | settled after | {beside} | what would turn it | reason, note |\n|---|---|---|---|---|---|---|---|---|"
     );
     for claim in &scenario.claims {
         text += &row(claim);
@@ -133,13 +135,14 @@ fn row(claim: &ClaimVerdicts) -> String {
         if claim.ours && claim.published != claim.extended { "not judged" } else { &claim.published.measured };
     let paper = if claim.ours { format!("ours ({})", cell(&counted.paper)) } else { cell(&counted.paper) };
     format!(
-        "| `{}` {} | {paper} | {} | {} | **{}** | {} | {beside} | {} |\n",
+        "| `{}` {} | {paper} | {} | {} | **{}** | {} | {beside} | {} | {} |\n",
         counted.id,
         cell(&counted.text),
         cell(published),
         cell(&counted.accepted),
         counted.verdict.label(),
         cell(&counted.settled_after()),
+        cell(&claim.remedy()),
         cell(note)
     )
 }

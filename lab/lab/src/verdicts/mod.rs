@@ -23,5 +23,5 @@ pub use expectations::{Expectations, ExpectationsError};
 pub use figures::{Figure, figure_notes, figures};
 pub use markdown::markdown;
 pub use perturbations::{PERTURBATIONS, Perturbation};
-pub use run::{Extent, VerdictsError, fill_bounds, judge_scenario, scenarios};
+pub use run::{Extent, VerdictsError, fill_bounds, fill_remedies, judge_scenario, scenarios};
 pub use sensitivity::{probe, sensitivity};

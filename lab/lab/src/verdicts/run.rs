@@ -11,8 +11,9 @@ use crate::run::run_selected;
 use crate::scenario::{ClaimSpec, Scenario, ScenarioError};
 use crate::{BuiltinScenario, builtin_scenarios};
 use leeward_core::registry::Registry;
-use leeward_outcome::results::{Claim, PointRow, Results, RunKey};
-use leeward_outcome::verdicts::{Bounds, ClaimVerdicts, Gain, ScenarioVerdicts, Verdicts};
+use leeward_outcome::results::{Claim, PointRow, Results, RunKey, Verdict};
+use leeward_outcome::sensitivity::{MeasuredVerdict, Sensitivity};
+use leeward_outcome::verdicts::{Bounds, ClaimVerdicts, Gain, ScenarioVerdicts, TurnedBy, Verdicts};
 use std::sync::atomic::AtomicBool;
 
 /// Prefixes of the ids of the papers' scenarios.
@@ -155,6 +156,7 @@ fn claims(scenario: &Scenario, published: &Results, extended: &Results) -> Vec<C
         bounds: bounds(claim),
         published: judge(claim, published),
         extended: judge(claim, extended),
+        turned_by: None,
     };
     scenario.claims.iter().map(both).collect()
 }
@@ -172,6 +174,25 @@ pub fn fill_bounds(verdicts: &mut Verdicts) {
         for claim in &mut judged.claims {
             let known = scenario.claims.iter().find(|known| known.id == claim.published.id);
             claim.bounds = known.map(bounds).unwrap_or_default();
+        }
+    }
+}
+
+/// Updates what turns each claim from its verdicts under changed assumptions.
+pub fn fill_remedies(verdicts: &mut Verdicts, sensitivity: &Sensitivity) {
+    for judged in &mut verdicts.scenarios {
+        let probed = sensitivity.scenarios.iter().find(|probed| probed.id == judged.id);
+        for claim in &mut judged.claims {
+            let known = probed.and_then(|probed| probed.claims.iter().find(|known| known.id == claim.published.id));
+            claim.turned_by = known.zip(probed).map(|(known, probed)| {
+                let worlds = || probed.worlds.iter().zip(&known.others);
+                let verdict = |other: &Option<MeasuredVerdict>| other.as_ref().map(|other| other.verdict);
+                let turns = worlds().filter(|(_, other)| verdict(other) == Some(Verdict::Reproduced));
+                TurnedBy {
+                    tried: worlds().filter(|(_, other)| other.is_some()).count(),
+                    changes: turns.map(|(world, _)| world.clone()).collect(),
+                }
+            });
         }
     }
 }

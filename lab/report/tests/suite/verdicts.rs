@@ -33,6 +33,7 @@ fn verdicts() -> Verdicts {
                 bounds: Bounds { number: Some(1.057), min: Some(1.0285), max: Some(1.0855) },
                 published: claim("1.05x", 1.05),
                 extended: claim("9x", 9.0),
+                turned_by: None,
             }],
             panels: vec![Panel {
                 figure: "Breakwater, Fig. 3".into(),
