@@ -363,6 +363,45 @@ fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
     check_input_error(&real, &["would disturb each other"]);
 }
 
+/// The scenarios of the memcached services have claims, and nothing that is simulated.
+#[test]
+fn verdicts_are_judged_in_parts_continued_and_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| leeward(&[&["verdicts"], more].concat(), folder.path());
+    let ids = |out: &str| {
+        let text = std::fs::read_to_string(folder.path().join(out).join("verdicts.json")).unwrap();
+        let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let scenarios = all["scenarios"].as_array().unwrap();
+        scenarios.iter().map(|one| one["id"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let part = |number: &str, out: &str, more: &[&str]| {
+        let common = ["--scenario", "lk-memcached", "--quick", "--seeds", "2", "--part", number, "--out", out];
+        assert!(run(&[&common, more].concat()).status.success());
+    };
+    part("1/2", "one", &[]);
+    part("2/2", "two", &[]);
+    assert_eq!((ids("one"), ids("two")), (vec!["lk-memcached-usr".into()], vec!["lk-memcached-var".into()]));
+
+    // What was judged by the same command stays, and is judged again by another one.
+    let file = folder.path().join("one/verdicts.json");
+    let title = |text: &str| text.split("\"title\": \"").nth(1).unwrap().split('"').next().unwrap().to_string();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let original = title(&text);
+    std::fs::write(&file, text.replace(&original, "As it was")).unwrap();
+    part("1/2", "one", &["--continue"]);
+    assert_eq!(title(&std::fs::read_to_string(&file).unwrap()), "As it was");
+    part("1/2", "one", &["--continue", "--seed", "7"]);
+    assert_eq!(title(&std::fs::read_to_string(&file).unwrap()), original);
+
+    assert!(run(&["--join", "one", "--join", "two", "--out", "all"]).status.success());
+    assert_eq!(ids("all"), ["lk-memcached-usr", "lk-memcached-var"]);
+    for (wrong, named) in [(["one", "one"], "lk-memcached-usr"), (["one", "absent"], "absent")] {
+        let output = run(&["--join", wrong[0], "--join", wrong[1], "--out", "all"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(named));
+    }
+}
+
 #[test]
 fn a_redrawn_table_keeps_the_command_of_its_verdicts() {
     let folder = tempfile::tempdir().unwrap();

@@ -64,9 +64,16 @@ fn mean(samples: &[WindowSample], of: Field) -> f64 {
     samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
 }
 
+/// Goodput less this share of the requests offered. Below capacity goodput follows the arrivals.
+fn without_arrivals(samples: &[WindowSample], share: f64) -> Vec<f64> {
+    samples.iter().map(|sample| sample.good - share * sample.offered).collect()
+}
+
 /// A series that must be stationary.
 struct Series {
     values: Vec<f64>,
+    /// The values without what the noise of the arrivals explains; empty if it explains nothing.
+    without_arrivals: Vec<f64>,
     /// Change of the mean that counts as none.
     tolerance: f64,
     is_state: bool,
@@ -81,12 +88,18 @@ fn series(samples: &[WindowSample]) -> Vec<Series> {
     let offered = mean(recent, |sample| sample.offered);
     let state = |of: Field, floor: f64| Series {
         values: values(samples, of),
+        without_arrivals: Vec::new(),
         tolerance: STATE_TOLERANCE * mean(recent, of).max(floor),
         is_state: true,
     };
     let good = mean(recent, |sample| sample.good);
     let tolerance = if good < COLLAPSED * offered { COLLAPSED_TOLERANCE * offered } else { GOODPUT_TOLERANCE * good };
-    let goodput = Series { values: values(samples, |sample| sample.good), tolerance, is_state: false };
+    let goodput = Series {
+        values: values(samples, |sample| sample.good),
+        without_arrivals: without_arrivals(samples, good / offered.max(f64::MIN_POSITIVE)),
+        tolerance,
+        is_state: false,
+    };
     let mut all = vec![goodput, state(|sample| sample.at_clients, COLLAPSED * offered)];
     if mean(recent, |sample| sample.at_clients + sample.rejected) >= BINDING * offered {
         all.push(state(|sample| sample.pool, 0.0));
@@ -95,9 +108,11 @@ fn series(samples: &[WindowSample]) -> Vec<Series> {
 }
 
 impl Series {
-    /// True if the mean differs between the halves of the values from `start` on.
+    /// True if the mean differs between the halves of the values from `start` on, and the arrivals
+    /// do not explain it.
     fn drifts_from(&self, start: usize) -> bool {
-        batches::halves_differ(&self.values[start..], self.tolerance)
+        let differ = |values: &[f64]| batches::halves_differ(values.get(start..).unwrap_or_default(), self.tolerance);
+        differ(&self.values) && (self.without_arrivals.is_empty() || differ(&self.without_arrivals))
     }
 
     /// True if the transient ends in the first half and the second half does not drift: at the
@@ -278,8 +293,7 @@ fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
         return (!samples.is_empty()).then_some(0.0);
     }
     let share = if offered > 0.0 { good / offered } else { 0.0 };
-    let residual = samples.iter().map(|sample| sample.good - share * sample.offered).collect();
-    let widths = [values(samples, |sample| sample.good), residual].map(|series: Vec<f64>| {
+    let widths = [values(samples, |sample| sample.good), without_arrivals(samples, share)].map(|series: Vec<f64>| {
         let means = BatchMeans::of(&series)?;
         (!means.is_correlated).then_some(means.half_width / level)
     });
@@ -378,6 +392,22 @@ mod tests {
         }
         let outcome = settling.outcome();
         assert!(!outcome.settled && outcome.throughput_settled, "{outcome:?}");
+    }
+
+    #[test]
+    fn a_change_that_the_arrivals_explain_is_no_drift() {
+        let drifts = |share_after: f64| {
+            let mut rng = Rng::new(1, Purpose::Service);
+            let sample = |index: u64| {
+                let is_late = index >= 200;
+                let offered = if is_late { 1_030.0 } else { 1_000.0 } + 10.0 * rng.unit();
+                let good = offered * if is_late { share_after } else { 1.0 };
+                WindowSample { offered, good, completed: good, ..WindowSample::default() }
+            };
+            super::drifts(&(0..400).map(sample).collect::<Vec<_>>())
+        };
+        assert!(!drifts(1.0), "more arrivals, all of them in time");
+        assert!(drifts(0.93), "more arrivals, and fewer of them in time");
     }
 
     #[test]
