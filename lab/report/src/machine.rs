@@ -64,7 +64,7 @@ fn row(machine: &Machine) -> Markup {
 /// Draws predicted and measured goodput by variant and workload, as medians over seeds.
 pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
     let compared = compare(&results.points);
-    let errors = || compared.iter().filter_map(|comparison| comparison.error);
+    let errors = || compared.iter().filter(|comparison| !comparison.is_late).filter_map(|comparison| comparison.error);
     let close = errors().filter(|error| error.abs() <= TOLERANCE).count();
     html! {
         @if !compared.is_empty() {
@@ -73,7 +73,7 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
                 p.explain {
                     "The same runs, simulated on a machine with the capacity, round trip and stalls that were measured. Within 10 % in "
                     strong { (close) " of " (errors().count()) }
-                    " cases. If nearly no response is in time, a prediction of nearly none counts as right."
+                    " cases with a load that kept its schedule. If nearly no response is in time, a prediction of nearly none counts as right."
                 }
                 div.scroll {
                     table.numbers {
@@ -119,11 +119,14 @@ struct Comparison<'a> {
     predicted: f64,
     /// Error relative to the measured goodput; `None` if both are negligible.
     error: Option<f64>,
+    /// Whether the load of a run was late, so that the run does not measure the server.
+    is_late: bool,
 }
 
 impl Comparison<'_> {
     fn verdict(&self) -> &'static str {
         match self.error {
+            _ if self.is_late => "the load was late",
             None => "negligible, as predicted",
             Some(error) if error.abs() <= TOLERANCE => "yes",
             Some(_) => "no",
@@ -137,7 +140,7 @@ fn compare(points: &[PointRow]) -> Vec<Comparison<'_>> {
         let workload = |point: &PointRow| (point.workload.clients, point.workload.demand_rps.to_bits());
         a.run.label == b.run.label && a.workload.service == b.workload.service && workload(a) == workload(b)
     };
-    for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some() && point.late_us.is_none()) {
+    for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some()) {
         match groups.iter_mut().find(|group| same(group[0], point)) {
             Some(group) => group.push(point),
             None => groups.push(vec![point]),
@@ -148,7 +151,8 @@ fn compare(points: &[PointRow]) -> Vec<Comparison<'_>> {
         let predicted = median(group.iter().filter_map(|point| point.predicted_goodput_rps).collect());
         let negligible = NEGLIGIBLE * group[0].capacity_rps;
         let error = (measured > negligible || predicted > negligible).then(|| predicted / measured.max(1.0) - 1.0);
-        Comparison { point: group[0], measured, predicted, error }
+        let is_late = group.iter().any(|point| point.late_us.is_some());
+        Comparison { point: group[0], measured, predicted, error, is_late }
     });
     each.collect()
 }
@@ -176,6 +180,13 @@ mod tests {
             predicted_goodput_rps: Some(predicted),
             ..PointRow::default()
         }
+    }
+
+    #[test]
+    fn a_late_load_is_no_comparison() {
+        let late = PointRow { late_us: Some(900.0), ..point(1, 50e3, 54e3) };
+        let compared = compare(std::slice::from_ref(&late));
+        assert_eq!(compared[0].verdict(), "the load was late");
     }
 
     #[test]

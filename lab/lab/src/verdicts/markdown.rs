@@ -92,6 +92,8 @@ fn claims(scenario: &ScenarioVerdicts) -> String {
     let Provenance { command, version, date, cpu_s } = &scenario.provenance;
     if !scenario.provenance.is_unknown() {
         let _ = writeln!(text, "\n`{command}` by {version} on {date}, {cpu_s:.0} s of CPU.");
+    } else if scenario.not_run.is_empty() {
+        text += "\nJudged by an older version, whose runs had fixed times.\n";
     }
     if !scenario.machine.is_empty() {
         let _ = writeln!(
