@@ -52,6 +52,10 @@ const COLLAPSED_TOLERANCE: f64 = 0.01;
 /// matters; the state only tells whether a ramp is in progress.
 const STATE_TOLERANCE: f64 = 0.2;
 
+/// Share of the requests offered from which on goodput follows the arrivals: the server is below
+/// its capacity.
+const FOLLOWS: f64 = 0.9;
+
 /// A value of a window.
 type Field = fn(&WindowSample) -> f64;
 
@@ -64,7 +68,7 @@ fn mean(samples: &[WindowSample], of: Field) -> f64 {
     samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
 }
 
-/// Goodput less this share of the requests offered. Below capacity goodput follows the arrivals.
+/// Goodput less this share of the requests offered.
 fn without_arrivals(samples: &[WindowSample], share: f64) -> Vec<f64> {
     samples.iter().map(|sample| sample.good - share * sample.offered).collect()
 }
@@ -96,7 +100,11 @@ fn series(samples: &[WindowSample]) -> Vec<Series> {
     let tolerance = if good < COLLAPSED * offered { COLLAPSED_TOLERANCE * offered } else { GOODPUT_TOLERANCE * good };
     let goodput = Series {
         values: values(samples, |sample| sample.good),
-        without_arrivals: without_arrivals(samples, good / offered.max(f64::MIN_POSITIVE)),
+        without_arrivals: if good >= FOLLOWS * offered && offered > 0.0 {
+            without_arrivals(samples, good / offered)
+        } else {
+            Vec::new()
+        },
         tolerance,
         is_state: false,
     };
