@@ -63,5 +63,5 @@ def test_a_search_says_what_to_expect_of_seeds_that_it_has_not_seen(short):
     assert found.default == sum(default) / 2
     with pytest.raises(lw.SweepError, match="is not a duration"):
         lw.tune(scenario, {"target": ("10", "200")}, controller="seda", trials=1)
-    with pytest.raises(lw.SweepError, match="4 variants"):
+    with pytest.raises(lw.SweepError, match="6 variants"):
         lw.tune(scenario, space, trials=1)
