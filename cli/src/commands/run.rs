@@ -21,7 +21,7 @@ use crate::{scenario, stdout};
 /// A scenario defines controllers, demands, plots and the paper's claims. The results are the same
 /// bytes for the same scenario, seed and version, on any number of threads. Results are written
 /// only if all runs succeed. A real run whose clients were late themselves does not measure the
-/// server: its row says so, and claims on it are undecided. Exit code 3: so did all runs.
+/// server: its row says so, and claims on it are undecided. Exit code 3: no run measured it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN)]
 pub(crate) struct RunArgs {
@@ -86,10 +86,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     output_files::write(&report, &page)?;
     stdout::print(&if args.json { json(&results)? } else { text(&results, &folder, &report) })?;
     match results.doubts.as_slice() {
-        // What some runs did not measure, the text says, and claims on them are undecided.
+        // Some runs measured the server. The text names the others, and claims on them are
+        // undecided.
         doubts if doubts.len() < results.points.len() => Ok(()),
         [] => Ok(()),
-        [doubt, more @ ..] => Err(Failure::Unmeasured(anyhow!("{doubt}; {} more such runs, all of them", more.len()))),
+        [doubt] => Err(Failure::Unmeasured(anyhow!("{doubt}"))),
+        [doubt, more @ ..] => Err(Failure::Unmeasured(anyhow!("{doubt}; {} more such runs", more.len()))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `leeward verdicts`: judges the papers' claims over all scenarios, writes their table and page,
 //! and checks for changed verdicts.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -313,6 +314,10 @@ fn pick_scenarios(args: &VerdictsArgs) -> Result<Vec<&'static BuiltinScenario>, 
     }
     // In turns: neighbours are of one figure, and of similar length.
     let Part { number, of } = args.part.unwrap_or(Part { number: 1, of: 1 });
+    if number > picked.len() {
+        let count = picked.len();
+        return Err(Failure::Input(anyhow!("--part {number}/{of} is empty: only {count} scenarios are selected")));
+    }
     Ok(picked.into_iter().skip(number - 1).step_by(of).collect())
 }
 
@@ -361,7 +366,10 @@ fn merge_newest<T: Clone>(now: &[T], before: &[T], id: impl Fn(&T) -> &str) -> V
 /// Reads a file of earlier results; empty if it does not exist.
 fn load_json<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T, Failure> {
     let path = folder.join(name);
-    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(T::default()) };
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
+        text => text.with_context(|| format!("reading {}", path.display())).map_err(Failure::Input)?,
+    };
     let read = serde_json::from_str(&text).with_context(|| format!("{} is no file of verdicts", path.display()));
     read.map_err(Failure::Input)
 }

@@ -393,9 +393,19 @@ fn verdicts_are_judged_in_parts_continued_and_joined() {
     part("1/2", "one", &["--continue", "--seed", "7"]);
     assert_eq!(title(&std::fs::read_to_string(&file).unwrap()), original);
 
+    let empty = run(&["--scenario", "lk-memcached", "--part", "3/8"]);
+    assert_eq!(empty.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&empty.stderr).contains("only 2 scenarios"));
+
     assert!(run(&["--join", "one", "--join", "two", "--out", "all"]).status.success());
     assert_eq!(ids("all"), ["lk-memcached-usr", "lk-memcached-var"]);
-    for (wrong, named) in [(["one", "one"], "lk-memcached-usr"), (["one", "absent"], "absent")] {
+    std::fs::create_dir(folder.path().join("garbage")).unwrap();
+    std::fs::write(folder.path().join("garbage/verdicts.json"), [0xff, 0xfe]).unwrap();
+    let output = run(&["--scenario", "lk-memcached", "--out", "garbage"]);
+    assert_eq!(output.status.code(), Some(2), "a file that is not understood is not replaced");
+    for (wrong, named) in
+        [(["one", "one"], "lk-memcached-usr"), (["one", "absent"], "absent"), (["one", "garbage"], "garbage")]
+    {
         let output = run(&["--join", wrong[0], "--join", wrong[1], "--out", "all"]);
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(named));

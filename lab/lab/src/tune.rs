@@ -89,9 +89,9 @@ pub const DRAWS: u32 = 60;
 /// `scenario`, with `draws` sets over all durations and numbers that it has.
 ///
 /// The first sets are the scenario's own and the one without its `tuned` sections, so that tuning
-/// makes no controller worse. Most sets are
-/// drawn at random; the last third is drawn around the best one, nearer in each round. Every
-/// controller gets the same number of sets, so that the cost does not depend on its parameters.
+/// makes no controller worse. Most others are drawn at random; the last third is drawn around the
+/// best one, nearer in each round. Every controller gets the same number of sets, so that the cost
+/// does not depend on its parameters.
 ///
 /// The best candidate has the highest mean of goodput over capacity at demands of capacity and
 /// above (at all demands if there are none), of those whose runs had settled. Within 0.2 % of it,

@@ -49,6 +49,8 @@ fn section(scenario: &ScenarioVerdicts) -> Markup {
             p.explain { (scenario.source) ". " (scenario.seeds) " seeds" @if scenario.quick { ", quick" } "." }
             @if !scenario.provenance.is_unknown() {
                 p.explain { code { (scenario.provenance.command) } " by " (scenario.provenance.version) " on " (scenario.provenance.date) "." }
+            } @else if scenario.not_run.is_empty() {
+                p.explain { "Judged by an older version, whose runs had fixed times." }
             }
             @if !scenario.machine.is_empty() {
                 p.explain { "As published: on a machine with the values that the paper reports (" code { (scenario.machine) } ")." }

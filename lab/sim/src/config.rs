@@ -168,7 +168,7 @@ pub enum Observation {
 
 impl StoppingRule {
     /// Whether the rule decides when the measurement begins and ends.
-    pub fn is_adaptive(&self) -> bool {
+    fn is_adaptive(&self) -> bool {
         self.observation == Observation::Adaptive
     }
 }

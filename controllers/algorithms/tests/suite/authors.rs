@@ -50,8 +50,11 @@ fn params(algorithm: &Algorithm, given: &[(&str, RawParam)]) -> Params {
     algorithm.params(&all).unwrap()
 }
 
-fn text(value: String) -> RawParam {
-    RawParam::Text(value)
+/// The parameters of a line `P`, by the names and units of its numbers.
+fn given(words: &[String], names: &[(&'static str, &str)]) -> Vec<(&'static str, RawParam)> {
+    let param =
+        |((name, unit), word): (&(&'static str, &str), &String)| (*name, RawParam::Text(format!("{word}{unit}")));
+    names.iter().zip(&words[1..]).map(param).collect()
 }
 
 /// Counts decisions, and reports the first that differs with the history that led to it.
@@ -99,24 +102,18 @@ fn sedas_clients_send_when_the_authors_clients_send() {
     let seda = algorithm("seda");
     let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
     let mut compared = Comparison::new(&lines);
-    let mut given: Vec<(&str, RawParam)> = Vec::new();
+    let mut set: Vec<(&str, RawParam)> = Vec::new();
     let mut client: Option<Box<dyn ClientHalf>> = None;
     for (line, words) in lines.iter().enumerate() {
         let word = |index: usize| words[index].as_str();
         match word(0) {
             "P" => {
-                given = vec![
-                    ("target", text(format!("{}us", word(1)))),
-                    ("adj_i", text(word(2).into())),
-                    ("adj_d", text(word(3).into())),
-                    ("min_rate", text(word(4).into())),
-                    ("burst", text(word(5).into())),
-                ];
+                set = given(words, &[("target", "us"), ("adj_i", ""), ("adj_d", ""), ("min_rate", ""), ("burst", "")]);
             }
             "H" => {
                 compared.begin(line);
-                let rate = ("initial_rate", text(word(1).into()));
-                let all: Vec<(&str, RawParam)> = given.iter().cloned().chain([rate]).collect();
+                let rate = ("initial_rate", RawParam::Text(word(1).into()));
+                let all: Vec<(&str, RawParam)> = set.iter().cloned().chain([rate]).collect();
                 client = Some((seda.build_client)(&params(&seda, &all), &environment).unwrap().half);
             }
             "R" => {
@@ -143,7 +140,7 @@ fn dagors_server_drops_what_the_authors_server_drops() {
     let dagor = algorithm("dagor");
     let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
     let mut compared = Comparison::new(&lines);
-    let mut given: Vec<(&str, RawParam)> = Vec::new();
+    let mut set: Vec<(&str, RawParam)> = Vec::new();
     let mut server: Option<ServerHalves> = None;
     let mut session = Session::new(SessionSlot(0), CoreId(0));
     let mut arrivals = 0;
@@ -151,17 +148,12 @@ fn dagors_server_drops_what_the_authors_server_drops() {
         let word = |index: usize| words[index].as_str();
         match word(0) {
             "P" => {
-                given = vec![
-                    ("queue_target", text(format!("{}us", word(1)))),
-                    ("decrease", text(word(2).into())),
-                    ("increase", text(word(3).into())),
-                    ("update_period", text(format!("{}us", word(4)))),
-                    ("update_requests", text(word(5).into())),
-                ];
+                let law = [("queue_target", "us"), ("decrease", ""), ("increase", "")];
+                set = given(words, &[&law[..], &[("update_period", "us"), ("update_requests", "")]].concat());
             }
             "H" => {
                 compared.begin(line);
-                server = Some(dagor.server(&params(&dagor, &given), &environment).unwrap());
+                server = Some(dagor.server(&params(&dagor, &set), &environment).unwrap());
                 (session, arrivals) = (Session::new(SessionSlot(0), CoreId(0)), 0);
             }
             "T" => {
@@ -295,22 +287,17 @@ fn breakwaters_server_gives_the_credits_of_the_authors_server() {
         words.push(decision);
     }
     let mut compared = Comparison::new(&lines);
-    let mut given: Vec<(&str, RawParam)> = Vec::new();
+    let mut set: Vec<(&str, RawParam)> = Vec::new();
     let mut server: Option<Breakwater> = None;
     for (line, words) in lines.iter().enumerate() {
         let word = |index: usize| words[index].as_str();
         if word(0) == "P" {
-            given = vec![
-                ("target", text(format!("{}us", word(1)))),
-                ("aqm_threshold", text(format!("{}us", word(2)))),
-                ("alpha", text(word(3).into())),
-                ("beta", text(word(4).into())),
-            ];
+            set = given(words, &[("target", "us"), ("aqm_threshold", "us"), ("alpha", ""), ("beta", "")]);
             continue;
         }
         if word(0) == "H" {
             compared.begin(line);
-            server = Some(Breakwater::new(&given, number(word(1)), number(word(2))));
+            server = Some(Breakwater::new(&set, number(word(1)), number(word(2))));
             continue;
         }
         let server = server.as_mut().unwrap();

@@ -65,8 +65,8 @@ fn has_settled(field: &str, point: &PointRow) -> Option<bool> {
     }
 }
 
-/// Fields that are known before a run.
-const GIVEN: [&str; 18] = [
+/// Fields that are known before a run: those that `rows::setup` fills.
+const GIVEN: [&str; 20] = [
     "controller",
     "label",
     "seed",
@@ -84,7 +84,9 @@ const GIVEN: [&str; 18] = [
     "balancing",
     "arrivals",
     "threading",
+    "fanout",
     "model",
+    "pool",
 ];
 
 /// Fields by which rows of other tables name the workload of their run.

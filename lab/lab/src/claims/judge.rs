@@ -4,7 +4,7 @@
 use super::interval::{bootstrap, median_with_infinities};
 use crate::numbers::round;
 use crate::scenario::ClaimSpec;
-use leeward_outcome::results::{Claim, Results, Settling, Verdict};
+use leeward_outcome::results::{Claim, PointRow, Results, Settling, Verdict};
 
 /// Judges a claim by the results.
 pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
@@ -30,7 +30,8 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     }
     let interval = bootstrap(&values);
     let value = median_with_infinities(&mut values);
-    let (settling, late) = (settling(spec, results, &seeds), late(spec, results, &seeds));
+    let runs: Vec<_> = seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed)).collect();
+    let (settling, late) = (settling(&runs), late(&runs));
     let is_measured = values.len() == seeds.len() && late.is_empty() && settling.iter().all(|side| side.settled);
     // Seeds without a number, and runs that still change or had a late load, could have any value.
     let verdict = if is_measured { verdict(spec, interval) } else { Verdict::Undecided };
@@ -47,10 +48,10 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
 }
 
 /// When each variant that the claim compares had settled: the latest of its runs.
-fn settling(spec: &ClaimSpec, results: &Results, seeds: &[u64]) -> Vec<Settling> {
+fn settling(runs: &[(&PointRow, Option<bool>)]) -> Vec<Settling> {
     let mut sides: Vec<Settling> = Vec::new();
-    for (point, settled) in seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed)) {
-        let (Some(settled), Some(after_s)) = (settled, point.settled_s) else { continue };
+    for (point, settled) in runs {
+        let (Some(settled), Some(after_s)) = (*settled, point.settled_s) else { continue };
         match sides.iter_mut().find(|side| side.label == point.run.label) {
             None => sides.push(Settling { label: point.run.label.clone(), settled, after_s }),
             Some(side) => {
@@ -63,10 +64,9 @@ fn settling(spec: &ClaimSpec, results: &Results, seeds: &[u64]) -> Vec<Settling>
 }
 
 /// Variants of the claim with a run whose load was late.
-fn late(spec: &ClaimSpec, results: &Results, seeds: &[u64]) -> Vec<String> {
-    let runs = seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed));
-    let mut labels: Vec<String> =
-        runs.filter(|(point, _)| point.late_us.is_some()).map(|(point, _)| point.run.label.clone()).collect();
+fn late(runs: &[(&PointRow, Option<bool>)]) -> Vec<String> {
+    let late = runs.iter().filter(|(point, _)| point.late_us.is_some());
+    let mut labels: Vec<String> = late.map(|(point, _)| point.run.label.clone()).collect();
     labels.sort_unstable();
     labels.dedup();
     labels
