@@ -13,7 +13,7 @@ use leeward_compilers::Language;
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
     calibrate, cargo, compile, completions, corpus, data, demo, demo_tiers, league, list, load, profile, record,
-    replay, report, run, serve, sweep, top, train, tune, twin, verdicts, why,
+    replay, report, run, serve, sweep, top, train, tune, twin, verdicts, watch, why,
 };
 use crate::failure::Failure;
 use crate::stdout;
@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Cargo(cargo::CargoArgs),
     Profile(profile::ProfileArgs),
     Top(top::TopArgs),
+    Watch(watch::WatchArgs),
     Why(why::WhyArgs),
     Completions(completions::CompletionsArgs),
     Man(completions::ManArgs),
@@ -104,6 +105,7 @@ impl Command {
             Command::Cargo(args) => report_missing_compiler("cargo", cargo::cargo(args)),
             Command::Profile(args) => profile::profile(&args),
             Command::Top(args) => top::top(&args),
+            Command::Watch(args) => watch::watch(&args),
             Command::Why(args) => why::why(&args),
             Command::Completions(args) => completions::completions(&args, Args::command()),
             Command::Man(args) => completions::man(&args, Args::command()),

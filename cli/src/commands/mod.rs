@@ -29,4 +29,5 @@ pub(crate) mod train;
 pub(crate) mod tune;
 pub(crate) mod twin;
 pub(crate) mod verdicts;
+pub(crate) mod watch;
 pub(crate) mod why;

@@ -56,6 +56,7 @@ pub(crate) fn route(request: &Request, state: &AdminState) -> RouteResponse {
                 Format::OpenMetrics => state.sources.snapshots_with_exemplars(),
             };
             let text = render(&snapshots, &state.sources.process(), format);
+            let text = state.sources.with_further_metrics(text);
             Response::new(200, format.content_type(), text).with("vary", "accept")
         }
         "/healthz" => Response::line(200, "alive"),

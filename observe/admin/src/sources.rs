@@ -13,12 +13,17 @@ pub struct Sources(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     sources: Mutex<Vec<NamedSource>>,
+    /// Further metrics, as text.
+    further: OnceLock<FurtherMetrics>,
     /// Counts of exports, once an exporter runs.
     export_counters: OnceLock<Arc<ExportCounters>>,
     /// Counts of the admin port's handshakes, if it uses TLS.
     #[cfg(feature = "tls")]
     handshake_counters: OnceLock<Arc<crate::tls::HandshakeCounters>>,
 }
+
+/// Returns metrics as Prometheus text.
+type FurtherMetrics = Box<dyn Fn() -> String + Send + Sync>;
 
 type NamedSource = (String, Arc<dyn Source>);
 
@@ -29,6 +34,22 @@ impl Sources {
         match named.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = source,
             None => named.push((name.into(), source)),
+        }
+    }
+
+    /// Appends metrics to the page `/metrics`: gauges and counters as Prometheus text, without an
+    /// end mark. A second call has no effect.
+    pub fn append_metrics(&self, further: Box<dyn Fn() -> String + Send + Sync>) {
+        let _ = self.0.further.set(further);
+    }
+
+    /// Appends the further metrics to the rendered ones, in front of OpenMetrics's end mark.
+    pub(crate) fn with_further_metrics(&self, rendered: String) -> String {
+        const END: &str = "# EOF\n";
+        let Some(further) = self.0.further.get() else { return rendered };
+        match rendered.strip_suffix(END) {
+            Some(open) => format!("{open}{}{END}", further()),
+            None => rendered + &further(),
         }
     }
 

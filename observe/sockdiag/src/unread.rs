@@ -1,0 +1,125 @@
+//! Age of a connection's oldest unread byte.
+//!
+//! The kernel tells when the *last* data of a connection came, not when the oldest unread byte did.
+//! Both are the same while a request fits into one segment and its client waits for the response.
+//! Otherwise the age lies between two bounds, which consecutive dumps narrow.
+
+use std::time::Duration;
+
+use crate::socket::TcpSocket;
+
+/// Bounds of an age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgeBounds {
+    /// The age is at least this.
+    pub at_least: Duration,
+    /// The age is at most this; `None` if the bytes stood there at the first dump.
+    pub at_most: Option<Duration>,
+}
+
+/// Follows the unread bytes of one connection from dump to dump.
+///
+/// Times are offsets from an origin that the caller chooses.
+#[derive(Clone, Debug, Default)]
+pub struct UnreadTracker {
+    last: Option<Dump>,
+    /// Unread bytes: latest and earliest time at which the oldest of them can have arrived.
+    unread: Option<(Duration, Option<Duration>)>,
+}
+
+/// What matters of the last dump.
+#[derive(Clone, Copy, Debug)]
+struct Dump {
+    at: Duration,
+    bytes_read: u64,
+    bytes_received: u64,
+}
+
+impl UnreadTracker {
+    /// Takes the socket's state at the time `at`, and returns the age of its oldest unread byte;
+    /// `None` if all bytes have been read.
+    pub fn observe(&mut self, at: Duration, socket: &TcpSocket) -> Option<AgeBounds> {
+        let last = self.last.replace(Dump {
+            at,
+            bytes_read: socket.bytes_read(),
+            bytes_received: socket.bytes_received,
+        });
+        if socket.unread == 0 {
+            self.unread = None;
+            return None;
+        }
+        let newest = at.saturating_sub(socket.since_received);
+        self.unread = Some(match (self.unread, last) {
+            // The program has read nothing since: the same byte is the oldest.
+            (Some(known), Some(last)) if last.bytes_read == socket.bytes_read() => known,
+            // The oldest unread byte came after the last dump, if all before was read.
+            (_, Some(last)) if socket.bytes_read() >= last.bytes_received => (newest, Some(last.at.min(newest))),
+            // The program has read a part of what stood there: the rest came between the former
+            // oldest and the newest.
+            (Some((_, earliest)), Some(_)) => (newest, earliest),
+            _ => (newest, None),
+        });
+        let (latest, earliest) = self.unread?;
+        Some(AgeBounds {
+            at_least: at.saturating_sub(latest),
+            at_most: earliest.map(|earliest| at.saturating_sub(earliest)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::TcpState;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A connection that has received `received` bytes, the last `since` milliseconds ago, of which
+    /// `unread` are unread.
+    fn socket(received: u64, unread: u32, since: u32) -> TcpSocket {
+        TcpSocket {
+            local: "127.0.0.1:80".parse().unwrap(),
+            peer: "127.0.0.1:4000".parse().unwrap(),
+            state: TcpState::Established,
+            inode: 1,
+            unread,
+            unsent: 0,
+            since_received: since * MS,
+            since_sent: Duration::ZERO,
+            bytes_received: received,
+            segments_received: 1,
+            segments_sent: 0,
+            retransmitted: 0,
+        }
+    }
+
+    fn bounds(at_least: u32, at_most: Option<u32>) -> Option<AgeBounds> {
+        Some(AgeBounds { at_least: at_least * MS, at_most: at_most.map(|at_most| at_most * MS) })
+    }
+
+    #[test]
+    fn bytes_that_stood_there_first_have_no_upper_bound() {
+        let mut tracker = UnreadTracker::default();
+        assert_eq!(tracker.observe(1000 * MS, &socket(100, 100, 30)), bounds(30, None));
+        assert_eq!(tracker.observe(1100 * MS, &socket(100, 100, 130)), bounds(130, None));
+    }
+
+    #[test]
+    fn the_oldest_byte_came_after_the_dump_that_saw_all_read() {
+        let mut tracker = UnreadTracker::default();
+        assert_eq!(tracker.observe(1000 * MS, &socket(100, 0, 500)), None);
+        assert_eq!(tracker.observe(1100 * MS, &socket(200, 100, 20)), bounds(20, Some(100)));
+        // More came, and nothing was read: the same byte is the oldest.
+        assert_eq!(tracker.observe(1200 * MS, &socket(300, 200, 10)), bounds(120, Some(200)));
+        // The first hundred bytes were read: the oldest came at 1080 ms at the earliest.
+        assert_eq!(tracker.observe(1300 * MS, &socket(300, 100, 110)), bounds(110, Some(300)));
+        assert_eq!(tracker.observe(1400 * MS, &socket(300, 0, 210)), None);
+    }
+
+    #[test]
+    fn a_request_that_replaced_another_between_two_dumps_is_young() {
+        let mut tracker = UnreadTracker::default();
+        tracker.observe(1000 * MS, &socket(100, 100, 300));
+        assert_eq!(tracker.observe(1100 * MS, &socket(200, 100, 40)), bounds(40, Some(100)));
+    }
+}

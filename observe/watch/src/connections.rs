@@ -1,0 +1,291 @@
+//! Connections of one listener, followed from poll to poll.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use leeward_sockdiag::{AgeBounds, TcpSocket, UnixSocket, UnreadTracker};
+
+use crate::poll::FrontPoll;
+
+/// Most connections that are followed; others are counted, and their ages have no upper bound.
+const MAX_FOLLOWED: usize = 200_000;
+
+/// A response that stands unread at the client for longer than this is not the service's fault.
+const SLOW_READER: Duration = Duration::from_millis(200);
+
+/// Connections of one listener.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionTable {
+    tcp: HashMap<(SocketAddr, SocketAddr), Followed>,
+    unix: HashMap<u32, FollowedUnix>,
+    /// Number of the current poll, by which connections that have gone are told.
+    generation: u64,
+    /// Connections that the kernel had dropped at the last poll.
+    dropped: Option<u32>,
+    front: FrontPoll,
+}
+
+/// A connection as the last poll saw it.
+#[derive(Debug)]
+struct Followed {
+    generation: u64,
+    unread: UnreadTracker,
+    bytes_read: u64,
+    segments_received: u32,
+    segments_sent: u32,
+    retransmitted: u32,
+    /// Requests that came and have had no response.
+    owed: u32,
+}
+
+/// A Unix connection as the last poll saw it. The kernel tells no times of these.
+#[derive(Debug)]
+struct FollowedUnix {
+    generation: u64,
+    seen: Duration,
+    length: u32,
+    /// Times of the last poll without unread bytes, and of the first one with them.
+    unread_between: Option<(Option<Duration>, Duration)>,
+}
+
+impl ConnectionTable {
+    /// Begins a poll.
+    pub(crate) fn begin(&mut self) {
+        self.generation += 1;
+        self.front = FrontPoll::default();
+    }
+
+    /// Takes the listener's accept queue.
+    pub(crate) fn accept_queue(&mut self, waiting: u32, limit: u32) {
+        self.front.accept_queue += waiting;
+        self.front.accept_limit += limit;
+    }
+
+    /// Takes the connections that the kernel has dropped since the listeners were made.
+    pub(crate) fn dropped(&mut self, total: u32) {
+        let before = self.dropped.replace(total).unwrap_or(total);
+        self.front.dropped = total.saturating_sub(before);
+    }
+
+    /// Takes a connection at the time `at`.
+    pub(crate) fn tcp(&mut self, at: Duration, socket: &TcpSocket) {
+        let front = &mut self.front;
+        front.connections += 1;
+        let key = (socket.local, socket.peer);
+        let is_new = !self.tcp.contains_key(&key);
+        if is_new && self.tcp.len() >= MAX_FOLLOWED {
+            count_state(front, socket, (socket.unread > 0).then_some(AgeBounds { at_least: socket.since_received, at_most: None }));
+            return;
+        }
+        let followed = self.tcp.entry(key).or_insert_with(|| Followed::new(socket));
+        let age = followed.unread.observe(at, socket);
+        count_state(front, socket, age);
+        let changes = followed.changes(socket);
+        followed.generation = self.generation;
+        // What a connection did before it was first seen belongs to no poll.
+        if !is_new || self.generation > 1 {
+            front.bytes_read += changes.bytes_read;
+            front.arrivals += u64::from(changes.arrivals);
+            front.responses += u64::from(changes.responses);
+            front.retransmitted += u64::from(changes.retransmitted);
+        }
+    }
+
+    /// Takes an accepted connection of a Unix listener.
+    pub(crate) fn unix(&mut self, at: Duration, socket: &UnixSocket) {
+        let front = &mut self.front;
+        front.connections += 1;
+        if self.unix.len() >= MAX_FOLLOWED && !self.unix.contains_key(&socket.inode) {
+            front.unread += u32::from(socket.unread > 0);
+            return;
+        }
+        let generation = self.generation;
+        let followed = self.unix.entry(socket.inode).or_insert(FollowedUnix {
+            generation,
+            seen: at,
+            length: 0,
+            unread_between: None,
+        });
+        // Fewer bytes than before: the program reads, and what stands there now came later.
+        let was_read = socket.unread < followed.length;
+        let last_poll = (followed.generation < generation).then_some(followed.seen);
+        if socket.unread == 0 {
+            followed.unread_between = None;
+        } else if was_read || followed.unread_between.is_none() {
+            followed.unread_between = Some((last_poll, at));
+        }
+        if let Some((earliest, latest)) = followed.unread_between {
+            front.unread += 1;
+            let at_most = earliest.map(|earliest| at.saturating_sub(earliest));
+            oldest(&mut front.oldest_unread, AgeBounds { at_least: at.saturating_sub(latest), at_most });
+        }
+        front.bytes_read += u64::from(followed.length.saturating_sub(socket.unread));
+        (followed.generation, followed.seen, followed.length) = (generation, at, socket.unread);
+    }
+
+    /// Ends a poll: forgets connections that have gone.
+    pub(crate) fn end(&mut self) -> FrontPoll {
+        let generation = self.generation;
+        self.tcp.retain(|_, followed| followed.generation == generation);
+        self.unix.retain(|_, followed| followed.generation == generation);
+        std::mem::take(&mut self.front)
+    }
+}
+
+/// Changes of a connection since the last poll.
+struct Changes {
+    bytes_read: u64,
+    arrivals: u32,
+    responses: u32,
+    retransmitted: u32,
+}
+
+impl Followed {
+    fn new(socket: &TcpSocket) -> Followed {
+        Followed {
+            generation: 0,
+            unread: UnreadTracker::default(),
+            bytes_read: 0,
+            segments_received: 0,
+            segments_sent: 0,
+            retransmitted: socket.retransmitted,
+            owed: 0,
+        }
+    }
+
+    /// Takes the counters, and returns their changes.
+    ///
+    /// A segment with data counts as a request: right where a request fits into one segment. A
+    /// response of several segments counts once, since no more can be answered than is owed.
+    fn changes(&mut self, socket: &TcpSocket) -> Changes {
+        let arrivals = socket.segments_received.wrapping_sub(self.segments_received);
+        let sent = socket.segments_sent.wrapping_sub(self.segments_sent);
+        self.owed = self.owed.saturating_add(arrivals);
+        let responses = sent.min(self.owed);
+        self.owed -= responses;
+        let changes = Changes {
+            bytes_read: socket.bytes_read().saturating_sub(self.bytes_read),
+            arrivals,
+            responses,
+            retransmitted: socket.retransmitted.wrapping_sub(self.retransmitted),
+        };
+        self.bytes_read = socket.bytes_read();
+        self.segments_received = socket.segments_received;
+        self.segments_sent = socket.segments_sent;
+        self.retransmitted = socket.retransmitted;
+        changes
+    }
+}
+
+/// Counts what a connection waits for.
+fn count_state(front: &mut FrontPoll, socket: &TcpSocket, unread: Option<AgeBounds>) {
+    if let Some(age) = unread {
+        front.unread += 1;
+        oldest(&mut front.oldest_unread, age);
+    } else if socket.is_being_served() {
+        front.inside += 1;
+        front.oldest_inside = front.oldest_inside.max(Some(socket.since_received));
+    } else if socket.unsent > 0 && socket.since_sent > SLOW_READER {
+        front.slow_readers += 1;
+    }
+}
+
+/// Takes the larger of two ages, bound by bound. An unknown upper bound stays unknown.
+fn oldest(known: &mut Option<AgeBounds>, age: AgeBounds) {
+    *known = Some(match *known {
+        None => age,
+        Some(known) => AgeBounds {
+            at_least: known.at_least.max(age.at_least),
+            at_most: known.at_most.zip(age.at_most).map(|(known, age)| known.max(age)),
+        },
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_sockdiag::{TcpState, UnixState};
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn socket(port: u16) -> TcpSocket {
+        TcpSocket {
+            local: "127.0.0.1:80".parse().unwrap(),
+            peer: SocketAddr::from(([127, 0, 0, 1], port)),
+            state: TcpState::Established,
+            inode: 1,
+            unread: 0,
+            unsent: 0,
+            since_received: ms(900),
+            since_sent: ms(900),
+            bytes_received: 0,
+            segments_received: 0,
+            segments_sent: 0,
+            retransmitted: 0,
+        }
+    }
+
+    fn poll(table: &mut ConnectionTable, at: u64, sockets: &[TcpSocket]) -> FrontPoll {
+        table.begin();
+        sockets.iter().for_each(|socket| table.tcp(ms(at), socket));
+        table.end()
+    }
+
+    #[test]
+    fn connections_are_counted_by_what_they_wait_for() {
+        let unread = TcpSocket { unread: 10, bytes_received: 10, segments_received: 1, since_received: ms(40), ..socket(1) };
+        let inside = TcpSocket { bytes_received: 10, segments_received: 1, since_received: ms(30), ..socket(2) };
+        let idle = TcpSocket { segments_received: 1, segments_sent: 1, since_received: ms(20), since_sent: ms(10), ..socket(3) };
+        let slow = TcpSocket { unsent: 5000, since_sent: ms(500), ..idle.clone() };
+        let slow = TcpSocket { peer: socket(4).peer, ..slow };
+        let front = poll(&mut ConnectionTable::default(), 1000, &[unread, inside, idle, slow]);
+        assert_eq!((front.connections, front.unread, front.inside, front.slow_readers), (4, 1, 1, 1));
+        assert_eq!(front.oldest_unread, Some(AgeBounds { at_least: ms(40), at_most: None }));
+        assert_eq!(front.oldest_inside, Some(ms(30)));
+    }
+
+    #[test]
+    fn requests_and_responses_are_counted_from_the_second_poll_on() {
+        let mut table = ConnectionTable::default();
+        let first = TcpSocket { segments_received: 5, segments_sent: 9, bytes_received: 50, ..socket(1) };
+        assert_eq!(poll(&mut table, 0, std::slice::from_ref(&first)).arrivals, 0);
+        // Three requests; two responses of three segments each; the last request is unread.
+        let later = TcpSocket { segments_received: 8, segments_sent: 15, bytes_received: 80, unread: 10, ..first };
+        let front = poll(&mut table, 100, &[later]);
+        assert_eq!((front.arrivals, front.bytes_read), (3, 20));
+        assert!(front.responses <= 3, "no more responses than requests: {}", front.responses);
+        // A connection that is made and used between two polls counts whole.
+        let fresh = TcpSocket { segments_received: 1, segments_sent: 1, bytes_received: 10, ..socket(2) };
+        assert_eq!(poll(&mut table, 200, &[fresh]).responses, 1);
+        assert_eq!(table.tcp.len(), 1, "a connection that has gone is forgotten");
+    }
+
+    #[test]
+    fn unread_bytes_of_a_unix_socket_have_an_age_from_poll_to_poll() {
+        let mut table = ConnectionTable::default();
+        let mut poll = |at, unread| {
+            let (state, peer, name, limit) = (UnixState::Connected, Some(2), None, 0);
+            table.begin();
+            table.unix(ms(at), &UnixSocket { state, inode: 1, peer, name, unread, limit });
+            table.end().oldest_unread.map(|age| (age.at_least, age.at_most))
+        };
+        assert_eq!(poll(0, 0), None);
+        assert_eq!(poll(100, 10), Some((ms(0), Some(ms(100)))));
+        assert_eq!(poll(200, 10), Some((ms(100), Some(ms(200)))));
+        assert_eq!(poll(300, 5), Some((ms(0), Some(ms(100)))), "it reads");
+        assert_eq!(poll(400, 0), None);
+    }
+
+    #[test]
+    fn drops_count_from_the_first_poll_on() {
+        let mut table = ConnectionTable::default();
+        for (total, expected) in [(7, 0), (9, 2), (9, 0), (3, 0)] {
+            table.begin();
+            table.dropped(total);
+            assert_eq!(table.end().dropped, expected);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Why requests wait: facts to a sentence, a rule per cause. Pure.
+//!
+//! Rules are asked in the order of [`RULES`]. A rule answers only with evidence that no healthy
+//! service shows; where none answers, the cause is unknown.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::facts::{Backend, Facts};
+
+/// Why requests wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The service has more work than its CPUs, or its one thread, can do.
+    Cpu,
+    /// A CPU quota stops the service.
+    Quota,
+    /// Threads wait for a lock.
+    Lock,
+    /// Threads wait for a disk.
+    Disk,
+    /// Requests wait for another service.
+    Downstream,
+    /// Requests wait for a name server.
+    Dns,
+    /// The service pauses as a whole while its CPUs are busy, as for garbage collection.
+    Pauses,
+    /// The process is stopped.
+    Stopped,
+    /// The service does not accept connections.
+    Accept,
+    /// Nothing waits.
+    None,
+    /// Something waits, and nothing shows why.
+    Unknown,
+}
+
+impl Cause {
+    /// All causes.
+    pub const ALL: [Cause; 11] = [
+        Cause::Cpu,
+        Cause::Quota,
+        Cause::Lock,
+        Cause::Disk,
+        Cause::Downstream,
+        Cause::Dns,
+        Cause::Pauses,
+        Cause::Stopped,
+        Cause::Accept,
+        Cause::None,
+        Cause::Unknown,
+    ];
+
+    /// Name in JSON and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Cpu => "cpu",
+            Cause::Quota => "quota",
+            Cause::Lock => "lock",
+            Cause::Disk => "disk",
+            Cause::Downstream => "downstream",
+            Cause::Dns => "dns",
+            Cause::Pauses => "pauses",
+            Cause::Stopped => "stopped",
+            Cause::Accept => "accept",
+            Cause::None => "none",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
+/// A cause with its sentence and evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// The cause.
+    pub cause: Cause,
+    /// One sentence for a person.
+    pub sentence: String,
+    /// What was seen, a line each.
+    pub evidence: Vec<String>,
+}
+
+/// Share of time from which a state counts as lasting.
+const LASTING: f64 = 0.5;
+
+/// Share of a CPU, or of all allowed CPUs, from which they count as busy.
+const BUSY: f64 = 0.85;
+
+/// Names the cause that the facts show.
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    for rule in RULES {
+        if let Some((cause, sentence)) = rule(facts) {
+            return Diagnosis { cause, sentence, evidence: evidence(facts) };
+        }
+    }
+    Diagnosis { cause: Cause::Unknown, sentence: unknown(facts), evidence: evidence(facts) }
+}
+
+/// A rule: the cause with its sentence, if the facts show it.
+type Rule = fn(&Facts) -> Option<(Cause, String)>;
+
+/// The rules. Certain causes stand first: a process that is stopped or throttled needs no other
+/// explanation. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle pools
+/// look like locks, so locks stand behind everything that shows where a request is.
+const RULES: [Rule; 10] = [stopped, quota, healthy, cpu, pauses, name_resolution, backend, disk, lock, accept];
+
+fn stopped(facts: &Facts) -> Option<(Cause, String)> {
+    (facts.stopped_share >= LASTING).then(|| {
+        (Cause::Stopped, format!("the process is stopped (by a signal, a debugger or a frozen cgroup); {}", queue(facts)))
+    })
+}
+
+fn quota(facts: &Facts) -> Option<(Cause, String)> {
+    let is_slow = waits_in_front(facts) || waits_inside(facts) || facts.stalls > 0;
+    let least = if is_slow { 0.1 } else { 0.5 };
+    (facts.throttled_share >= least && facts.throttled_cpus >= 0.02).then(|| {
+        let cpus = facts.quota_cpus.map_or(String::new(), |cpus| format!(" of {} CPUs", number(cpus)));
+        let sentence = format!(
+            "throttled by its CPU quota{cpus} in {} of the quota's periods; {}",
+            percent(facts.throttled_share),
+            queue(facts)
+        );
+        (Cause::Quota, sentence)
+    })
+}
+
+/// Nothing waits.
+fn healthy(facts: &Facts) -> Option<(Cause, String)> {
+    let is_waiting = waits_in_front(facts) || waits_inside(facts) || waits_for_accept(facts) || pauses_often(facts);
+    (!is_waiting).then(|| {
+        let readers = match facts.slow_readers {
+            readers if readers >= 1.0 => format!("; {} clients do not read their responses", number(readers)),
+            _ => String::new(),
+        };
+        (Cause::None, format!("nothing waits in front of it: what is slow is elsewhere{readers}"))
+    })
+}
+
+fn cpu(facts: &Facts) -> Option<(Cause, String)> {
+    if !facts.is_visible || pauses_often(facts) && !reads_slowly(facts) {
+        return None;
+    }
+    let why = busy_cpus(facts)?;
+    (waits_in_front(facts) || waits_inside(facts) || waits_for_accept(facts))
+        .then(|| (Cause::Cpu, format!("overloaded by CPU: {}; {why}", queue(facts))))
+}
+
+/// What shows that the service gets no more CPU time.
+fn busy_cpus(facts: &Facts) -> Option<String> {
+    let allowed = facts.allowed_cpus.max(1.0);
+    if facts.cpus >= BUSY * allowed {
+        return Some(format!("it uses {} of its {} CPUs", number(facts.cpus), number(allowed)));
+    }
+    if facts.runs_one_thread && facts.cpus >= BUSY {
+        return Some(format!("it uses {} of a CPU, and its interpreter runs one thread at a time", number(facts.cpus)));
+    }
+    if let Some(thread) = facts.busiest.as_ref().filter(|thread| thread.ran + thread.waited >= 0.9) {
+        let waited = if thread.waited >= 0.1 {
+            format!(" and waits for a CPU for another {}", percent(thread.waited))
+        } else {
+            String::new()
+        };
+        return Some(format!("its thread `{}` runs {} of the time{waited}", thread.name, percent(thread.ran)));
+    }
+    // Other programs use the CPUs.
+    let wanted = facts.cpus + facts.waiting_for_cpus;
+    (facts.idle_cpus < 0.1 * allowed && facts.waiting_for_cpus >= facts.cpus.max(0.3) && wanted >= BUSY).then(|| {
+        format!("its threads wait for a CPU for {} of the time that they could run", percent(facts.waiting_for_cpus / wanted))
+    })
+}
+
+fn pauses(facts: &Facts) -> Option<(Cause, String)> {
+    (pauses_often(facts) && facts.stall_cpus >= 0.5).then(|| {
+        let collector = if facts.collector_cpus >= 0.05 {
+            format!(", and garbage collection uses {} CPUs", number(facts.collector_cpus))
+        } else {
+            ", as in garbage collection".to_owned()
+        };
+        let sentence = format!(
+            "pauses: for {} of the time it reads nothing while its CPUs are busy, for up to {}{collector}",
+            percent(facts.stall_share),
+            millis(facts.longest_stall),
+        );
+        (Cause::Pauses, sentence)
+    })
+}
+
+fn name_resolution(facts: &Facts) -> Option<(Cause, String)> {
+    let (server, share) = facts.name_server.as_ref()?;
+    (*share >= LASTING).then(|| {
+        (Cause::Dns, format!("waits for the name server {server}, which owes an answer for {} of the time; {}", percent(*share), queue(facts)))
+    })
+}
+
+fn backend(facts: &Facts) -> Option<(Cause, String)> {
+    let slowest = slow_backend(facts)?;
+    let Backend { address, waiting, oldest, connecting, .. } = slowest;
+    let how = if *connecting >= 0.5 * waiting { "which does not accept connections" } else { "which owes answers" };
+    let sentence = format!(
+        "waits for {address}, {how}: {} requests wait there, the oldest for {}; {}",
+        number(*waiting),
+        millis(*oldest),
+        queue(facts)
+    );
+    Some((Cause::Downstream, sentence))
+}
+
+/// The backend for which requests wait: it owes answers all the time, for a good part of the time
+/// that requests are inside or wait in front.
+fn slow_backend(facts: &Facts) -> Option<&Backend> {
+    let front = facts.oldest_unread.map_or(Duration::ZERO, |age| age.at_least);
+    let delay = facts.oldest_inside.max(front.min(crate::facts::INSIDE_AGE));
+    facts.backends.iter().find(|backend| {
+        backend.share >= LASTING && (backend.oldest >= delay / 3 || backend.threads_wait(facts) || backend.connecting >= 0.5)
+    })
+}
+
+impl Backend {
+    /// Whether the threads that could work wait for backends.
+    fn threads_wait(&self, facts: &Facts) -> bool {
+        facts.threads.backend >= 0.5 * facts.inside.clamp(1.0, facts.threads.all.max(1.0))
+    }
+}
+
+fn disk(facts: &Facts) -> Option<(Cause, String)> {
+    let least = 0.3 * facts.inside.clamp(1.0, 3.0);
+    (facts.threads.disk >= least).then(|| {
+        let sentence =
+            format!("waits for a disk: {} of its threads are in reads and writes of files; {}", number(facts.threads.disk), queue(facts));
+        (Cause::Disk, sentence)
+    })
+}
+
+fn lock(facts: &Facts) -> Option<(Cause, String)> {
+    let threads = &facts.threads;
+    if threads.mutex >= 0.7 {
+        let sentence = format!("waits for a lock: {} threads sleep at a mutex; {}", number(threads.mutex), queue(facts));
+        return Some((Cause::Lock, sentence));
+    }
+    // As many threads at one futex as there are requests inside: a lock, since an idle pool has
+    // nothing to do with the number of requests.
+    let inside = facts.inside;
+    let fits = threads.same_futex >= 2.0 && inside >= 2.0 && (0.6..=1.15).contains(&(threads.same_futex / inside));
+    (fits && facts.threads.runnable < 0.5 * facts.allowed_cpus.max(1.0)).then(|| {
+        let sentence = format!(
+            "waits for a lock: {} requests are inside, and {} threads sleep at the same futex; {}",
+            number(inside),
+            number(threads.same_futex),
+            queue(facts)
+        );
+        (Cause::Lock, sentence)
+    })
+}
+
+fn accept(facts: &Facts) -> Option<(Cause, String)> {
+    let accepted_waits = facts.unread - facts.accept_queue;
+    (waits_for_accept(facts) && accepted_waits < 1.0 && !waits_inside(facts)).then(|| {
+        let dropped = match facts.dropped {
+            0 => String::new(),
+            dropped => format!("; the kernel dropped {dropped} connections"),
+        };
+        let sentence = format!(
+            "accepts too few connections: {} wait to be accepted (room for {}), while those that it accepted wait for nothing{dropped}",
+            number(facts.accept_queue),
+            facts.accept_limit
+        );
+        (Cause::Accept, sentence)
+    })
+}
+
+fn unknown(facts: &Facts) -> String {
+    if !facts.is_visible {
+        return format!("{}; its processes belong to another user, so the reason is not known", queue(facts));
+    }
+    let threads = if facts.cpus < 0.5 {
+        "its threads neither run nor wait for a disk or another service: a lock or a timer inside the program, perhaps"
+    } else {
+        "nothing shows why"
+    };
+    format!("{}; {threads}", queue(facts))
+}
+
+/// Requests wait before they are read.
+fn waits_in_front(facts: &Facts) -> bool {
+    facts.front_share >= LASTING
+}
+
+/// Requests are inside for long.
+fn waits_inside(facts: &Facts) -> bool {
+    facts.inside_share >= LASTING
+}
+
+fn waits_for_accept(facts: &Facts) -> bool {
+    facts.accept_share >= LASTING
+}
+
+/// The service stops reading again and again.
+fn pauses_often(facts: &Facts) -> bool {
+    facts.stalls >= 2 && facts.stall_share >= 0.05
+}
+
+/// Whether nearly all its time is pauses: then it reads one request after the other, each of which
+/// takes long.
+fn reads_slowly(facts: &Facts) -> bool {
+    facts.stall_share >= 0.8
+}
+
+/// Where requests wait, for how long.
+fn queue(facts: &Facts) -> String {
+    let front = facts.oldest_unread.filter(|_| waits_in_front(facts));
+    match (front, waits_inside(facts)) {
+        (Some(age), _) => format!("requests wait {} before they are read", millis(age.at_least)),
+        (None, true) => {
+            format!("its requests are read at once but take long inside: the oldest of {} for {}", number(facts.inside), millis(facts.oldest_inside))
+        }
+        (None, false) if waits_for_accept(facts) => {
+            format!("{} connections wait to be accepted", number(facts.accept_queue))
+        }
+        _ => format!("requests wait up to {} before they are read", millis(facts.oldest_unread_max)),
+    }
+}
+
+/// What was seen, a line each.
+fn evidence(facts: &Facts) -> Vec<String> {
+    let mut lines = vec![format!(
+        "sockets: {} of {} connections have unread bytes, {} have a request inside; {} wait to be accepted",
+        number(facts.unread),
+        number(facts.connections),
+        number(facts.inside),
+        number(facts.accept_queue)
+    )];
+    if let Some(age) = facts.oldest_unread {
+        let at_most = age.at_most.map_or(String::new(), |at_most| format!(" to {}", millis(at_most)));
+        lines.push(format!(
+            "oldest unread byte: {}{at_most} (median), up to {}; older than 25 ms for {} of the time",
+            millis(age.at_least),
+            millis(facts.oldest_unread_max),
+            percent(facts.front_share)
+        ));
+    }
+    if facts.stalls > 0 {
+        lines.push(format!(
+            "pauses in reading: {}, up to {}, {} of the time, with {} CPUs in use",
+            facts.stalls,
+            millis(facts.longest_stall),
+            percent(facts.stall_share),
+            number(facts.stall_cpus)
+        ));
+    }
+    if facts.is_visible {
+        let busiest = facts.busiest.as_ref().map_or(String::new(), |thread| {
+            format!(
+                "; busiest thread `{}`: runs {}, waits for a CPU {}",
+                thread.name,
+                percent(thread.ran),
+                percent(thread.waited)
+            )
+        });
+        lines.push(format!(
+            "CPUs: uses {} of {}, threads wait for {}; the machine has {} idle{busiest}",
+            number(facts.cpus),
+            number(facts.allowed_cpus),
+            number(facts.waiting_for_cpus),
+            number(facts.idle_cpus)
+        ));
+        let threads = &facts.threads;
+        lines.push(format!(
+            "threads: {}; runnable {}, at a disk {}, at a mutex {}, at one futex {}, at a backend {}, at a client {}, in a timed sleep {}",
+            number(threads.all),
+            number(threads.runnable),
+            number(threads.disk),
+            number(threads.mutex),
+            number(threads.same_futex),
+            number(threads.backend),
+            number(threads.client),
+            number(threads.sleep)
+        ));
+    }
+    if let Some(cpus) = facts.quota_cpus {
+        lines.push(format!("quota: {} CPUs, throttled in {} of its periods", number(cpus), percent(facts.throttled_share)));
+    }
+    for backend in facts.backends.iter().take(3) {
+        lines.push(format!(
+            "backend {}: owes {} answers, for {} of the time, the oldest for {}",
+            backend.address,
+            number(backend.waiting),
+            percent(backend.share),
+            millis(backend.oldest)
+        ));
+    }
+    lines
+}
+
+/// A number with few digits.
+pub(crate) fn number(value: f64) -> String {
+    let digits = if value >= 10.0 || (value - value.round()).abs() < 0.005 {
+        0
+    } else if value >= 1.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$}")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+pub(crate) fn millis(time: Duration) -> String {
+    match time.as_millis() {
+        ms if ms < 10_000 => format!("{ms} ms"),
+        _ => format!("{:.0} s", time.as_secs_f64()),
+    }
+}

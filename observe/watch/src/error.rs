@@ -1,0 +1,29 @@
+//! Errors of a watch.
+
+use leeward_sockdiag::SockDiagError;
+
+/// Error that keeps a watch from seeing anything.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// The kernel does not list sockets.
+    #[error(transparent)]
+    Sockets(#[from] SockDiagError),
+    /// The text is no address.
+    #[error("`{0}` is no address: expected :PORT, HOST:PORT, or the path of a Unix socket")]
+    Address(String),
+    /// No socket listens on the address.
+    #[error("nothing listens on {address} in this network namespace{hint}")]
+    NoListener {
+        /// The address.
+        address: String,
+        /// What does listen, or what to try.
+        hint: String,
+    },
+    /// No process has this number.
+    #[error("no process has the number {0}")]
+    NoProcess(u32),
+    /// The process has no listening socket.
+    #[error("process {0} has no listening socket{1}")]
+    ProcessWithoutListener(u32, &'static str),
+}

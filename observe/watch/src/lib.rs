@@ -1,0 +1,54 @@
+//! The queue in front of any service, seen from outside, and why requests wait there.
+//!
+//! An overloaded service has its queue in its sockets, where it cannot see it. The kernel tells the
+//! age of that queue to everybody. This crate polls the sockets of a service and what its threads
+//! wait for, and says in one sentence why its requests are slow: CPU, quota, a lock, a disk, another
+//! service, name resolution, pauses, a stopped process, or connections that are not accepted. It
+//! needs no change of the service, and no privilege over its sockets.
+//!
+//! - [`Observer`]: polls the kernel at a rate that keeps within a share of a CPU.
+//! - [`Poll`]: what one poll saw. [`Facts`]: what a few seconds of polls say.
+//! - [`diagnose`]: facts to a [`Diagnosis`]. Pure, with a rule per [`Cause`].
+//! - [`ListenerReport`]: the result per listener, as text, JSON or Prometheus metrics.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use leeward_watch::{Observer, WatchTarget};
+//!
+//! let mut observer = Observer::open(WatchTarget::parse(":8080")?)?;
+//! observer.poll_for(Duration::from_secs(3), &|| false)?;
+//! for listener in observer.reports() {
+//!     println!("{}: {}", listener.address, listener.sentence);
+//! }
+//! # Ok::<(), leeward_watch::WatchError>(())
+//! ```
+//!
+//! Resolution is milliseconds: the kernel's clock ticks. Inside TLS and HTTP/2 connections, requests
+//! are not told apart.
+
+#![forbid(unsafe_code)]
+
+mod connections;
+mod diagnosis;
+mod error;
+mod facts;
+mod observer;
+mod owners;
+mod poll;
+mod processes;
+mod prometheus;
+mod quota;
+mod report;
+mod target;
+mod thread_wait;
+mod what_if;
+
+pub use diagnosis::{Cause, Diagnosis, diagnose};
+pub use error::WatchError;
+pub use facts::{Backend, BusiestThread, Facts};
+pub use observer::{Observer, Share};
+pub use poll::{BackendPoll, FrontPoll, Poll, ProcessPoll, ThreadCounts};
+pub use prometheus::prometheus_text;
+pub use report::{AcceptQueue, AgeMillis, ListenerReport, ProcessReport, WatchReport};
+pub use target::{ListenAddress, WatchTarget};
+pub use what_if::{WhatIf, what_if};

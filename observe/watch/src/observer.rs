@@ -1,0 +1,450 @@
+//! The loop: asks the kernel, follows sockets and processes, keeps a window of polls.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use leeward_sockdiag::{SocketReader, TcpListener, TcpSocket, UnixSocket, UnixState};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::connections::ConnectionTable;
+use crate::error::WatchError;
+use crate::facts::Facts;
+use crate::owners;
+use crate::poll::{BackendPoll, Poll, ProcessPoll, Scheduling};
+use crate::processes::{SocketRoles, WatchedProcess, machine_ticks};
+use crate::report::{ListenerReport, ProcessReport, WatchReport};
+use crate::target::{ListenAddress, WatchTarget};
+use crate::what_if::what_if;
+
+/// Shortest time between two polls.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Longest time between two polls, however dear one is.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time that a report covers.
+const WINDOW: Duration = Duration::from_secs(4);
+
+/// Time after which listeners, their processes and these processes' sockets are listed anew.
+const LIST_AFTER: Duration = Duration::from_millis(1500);
+
+/// Time after which the scheduling of threads is counted.
+const COUNT_AFTER: Duration = Duration::from_millis(900);
+
+/// Time after which connections to backends are listed, where that is a dump of its own.
+const BACKENDS_AFTER: Duration = Duration::from_millis(200);
+
+/// Most listeners that are watched.
+const MAX_LISTENERS: usize = 256;
+
+/// Share of a CPU that an observer may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+impl Share {
+    /// For a watch that goes on: 0.8 of a hundredth.
+    pub const CONTINUOUS: Share = Share(0.008);
+    /// For a look of a few seconds.
+    pub const ONCE: Share = Share(0.08);
+}
+
+/// Watches listeners.
+#[derive(Debug)]
+pub struct Observer {
+    target: WatchTarget,
+    share: Share,
+    slo: Option<Duration>,
+    reader: SocketReader,
+    began: Instant,
+    listed: Option<Duration>,
+    counted: Option<Duration>,
+    backends_listed: Option<Duration>,
+    machine: Option<(u64, u64)>,
+    listeners: BTreeMap<ListenAddress, Watched>,
+    /// Connections to backends, from the last list: by inode.
+    outgoing: HashMap<u32, TcpSocket>,
+    /// UDP sockets to name servers, by inode.
+    name_servers: HashMap<u32, SocketAddr>,
+    /// Inodes of both at the last list.
+    seen_outgoing: HashSet<u32>,
+    last_cost: Duration,
+    own_cpu: Duration,
+}
+
+/// A listener with its connections and processes.
+#[derive(Debug, Default)]
+struct Watched {
+    inodes: HashSet<u32>,
+    connections: ConnectionTable,
+    processes: Vec<WatchedProcess>,
+    polls: VecDeque<Poll>,
+    roles: SocketRoles,
+}
+
+impl Observer {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// Nothing listens where the target says, or the kernel does not list sockets.
+    pub fn open(target: WatchTarget) -> Result<Observer, WatchError> {
+        if let Some(pid) = target.pid
+            && procfs::process::Process::new(i32::try_from(pid).unwrap_or(-1)).is_err()
+        {
+            return Err(WatchError::NoProcess(pid));
+        }
+        let reader = SocketReader::open(&target.namespace)?;
+        let mut observer = Observer {
+            target,
+            share: Share::ONCE,
+            slo: None,
+            reader,
+            began: Instant::now(),
+            listed: None,
+            counted: None,
+            backends_listed: None,
+            machine: None,
+            listeners: BTreeMap::new(),
+            outgoing: HashMap::new(),
+            name_servers: HashMap::new(),
+            seen_outgoing: HashSet::new(),
+            last_cost: Duration::ZERO,
+            own_cpu: Duration::ZERO,
+        };
+        observer.list_listeners()?;
+        if observer.listeners.is_empty() {
+            return Err(observer.nothing_listens());
+        }
+        Ok(observer)
+    }
+
+    /// Sets the share of a CPU that polls may use.
+    pub fn set_share(&mut self, share: Share) {
+        self.share = share;
+    }
+
+    /// Adds to each report what a queue with this objective would have done.
+    pub fn set_objective(&mut self, slo: Duration) {
+        self.slo = Some(slo);
+    }
+
+    /// Polls for a time, or until `stop` says so; sleeps between polls.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn poll_for(&mut self, span: Duration, stop: &dyn Fn() -> bool) -> Result<(), WatchError> {
+        let until = Instant::now() + span;
+        loop {
+            self.poll()?;
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() || stop() {
+                return Ok(());
+            }
+            std::thread::sleep(self.interval().min(rest));
+        }
+    }
+
+    /// Time to sleep until the next poll, by the share of a CPU and the cost of the last poll.
+    pub fn interval(&self) -> Duration {
+        self.last_cost.div_f64(self.share.0.max(1e-4)).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
+    }
+
+    /// Polls once.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn poll(&mut self) -> Result<(), WatchError> {
+        let before = own_cpu();
+        let at = self.began.elapsed();
+        if is_due(self.listed, at, LIST_AFTER) {
+            self.list_listeners()?;
+            self.list_processes();
+            self.listed = Some(at);
+        }
+        self.read_connections(at)?;
+        self.read_processes(at);
+        self.last_cost = own_cpu().saturating_sub(before);
+        self.own_cpu += self.last_cost;
+        Ok(())
+    }
+
+    /// Reports of all listeners.
+    pub fn report(&self) -> WatchReport {
+        let observed = self.began.elapsed();
+        WatchReport {
+            observed_s: observed.min(WINDOW).as_secs_f64(),
+            polls: self.listeners.values().map(|watched| watched.polls.len()).max().unwrap_or(0),
+            own_cpu: self.own_cpu.as_secs_f64() / observed.as_secs_f64().max(1e-3),
+            listeners: self.reports(),
+        }
+    }
+
+    /// Reports of the listeners, the one with the oldest unread byte first.
+    pub fn reports(&self) -> Vec<ListenerReport> {
+        let mut reports: Vec<ListenerReport> = self
+            .listeners
+            .iter()
+            .map(|(address, watched)| {
+                let polls: Vec<Poll> = watched.polls.iter().cloned().collect();
+                let processes = watched.processes.iter();
+                let processes =
+                    processes.map(|process| ProcessReport { pid: process.pid, name: process.name.clone() }).collect();
+                let what_if = self.slo.map(|slo| what_if(&polls, slo));
+                ListenerReport { what_if, ..ListenerReport::new(address, processes, &Facts::of(&polls)) }
+            })
+            .collect();
+        let age = |report: &ListenerReport| report.oldest_unread_ms.map_or(0.0, |age| age.at_least);
+        reports.sort_by(|left, right| {
+            age(right).total_cmp(&age(left)).then_with(|| left.address.cmp(&right.address))
+        });
+        reports
+    }
+
+    /// Lists the listeners that the target means. Listeners that have gone are forgotten.
+    fn list_listeners(&mut self) -> Result<(), WatchError> {
+        let family = self.target.pid.map(owners::family);
+        let mut found: BTreeMap<ListenAddress, (HashSet<u32>, u32, u32, u32)> = BTreeMap::new();
+        let target = &self.target;
+        self.reader.tcp_listeners(&mut |listener: TcpListener| {
+            let address = ListenAddress::Tcp(listener.local);
+            if target.selects(&address) {
+                let (inodes, waiting, limit, dropped) = found.entry(address).or_default();
+                inodes.insert(listener.inode);
+                *waiting += listener.waiting;
+                *limit += listener.limit;
+                *dropped += listener.dropped;
+            }
+        })?;
+        if target.port.is_none() {
+            self.reader.unix_sockets(&mut |socket: UnixSocket| {
+                let UnixSocket { state: UnixState::Listen, inode, name: Some(name), unread, limit, .. } = socket else {
+                    return;
+                };
+                let address = ListenAddress::Unix(name);
+                // Every program has Unix sockets: they are watched where they are asked for.
+                if (target.unix.is_some() || target.pid.is_some()) && target.selects(&address) {
+                    found.insert(address, (HashSet::from([inode]), unread, limit, 0));
+                }
+            })?;
+        }
+        if let Some(family) = &family {
+            let all: HashSet<u32> = found.values().flat_map(|(inodes, ..)| inodes).copied().collect();
+            let held: HashSet<u32> = family
+                .iter()
+                .filter_map(|pid| procfs::process::Process::new(i32::try_from(*pid).ok()?).ok())
+                .flat_map(|process| owners::sockets(&process).collect::<Vec<_>>())
+                .filter(|inode| all.contains(inode))
+                .collect();
+            found.retain(|_, (inodes, ..)| !inodes.is_disjoint(&held));
+        }
+        self.listeners.retain(|address, _| found.contains_key(address));
+        for (address, (inodes, ..)) in found.into_iter().take(MAX_LISTENERS) {
+            self.listeners.entry(address).or_default().inodes = inodes;
+        }
+        Ok(())
+    }
+
+    /// Finds the processes of listeners, and lists their sockets.
+    fn list_processes(&mut self) {
+        let wanted: HashSet<u32> = self.listeners.values().flat_map(|watched| watched.inodes.iter().copied()).collect();
+        let known: HashSet<u32> = self
+            .listeners
+            .values()
+            .flat_map(|watched| watched.processes.iter().map(|process| process.pid))
+            .collect();
+        // Reading the descriptors of all processes is dear: only where a listener has no process, or
+        // now and then, since a service may have made more workers.
+        for watched in self.listeners.values_mut() {
+            watched.processes.iter_mut().for_each(WatchedProcess::list_sockets);
+            watched.processes.retain(|process| watched.inodes.iter().any(|inode| process.holds(*inode)));
+        }
+        let is_missing = self.listeners.values().any(|watched| watched.processes.is_empty());
+        if !is_missing && self.listed.is_some() && !known.is_empty() {
+            return;
+        }
+        for pid in owners::holders(&wanted) {
+            let Some(mut process) = WatchedProcess::open(pid) else { continue };
+            process.list_sockets();
+            for watched in self.listeners.values_mut() {
+                let holds = watched.inodes.iter().any(|inode| process.holds(*inode));
+                if holds && !watched.processes.iter().any(|known| known.pid == pid) {
+                    watched.processes.extend(WatchedProcess::open(pid).map(|mut own| {
+                        own.list_sockets();
+                        own
+                    }));
+                }
+            }
+        }
+    }
+
+    /// Reads the connections of all listeners.
+    fn read_connections(&mut self, at: Duration) -> Result<(), WatchError> {
+        for watched in self.listeners.values_mut() {
+            watched.connections.begin();
+            watched.roles.clients.clear();
+        }
+        let lists_backends = self.target.port.is_none() || is_due(self.backends_listed, at, BACKENDS_AFTER);
+        let listeners = &mut self.listeners;
+        let mut outgoing = HashMap::new();
+        let port = self.target.port.filter(|_| !lists_backends);
+        self.reader.tcp_connections(port, &mut |socket| {
+            match find(listeners, socket.local) {
+                Some(watched) => {
+                    if socket.inode != 0 {
+                        watched.roles.clients.insert(socket.inode);
+                    }
+                    watched.connections.tcp(at, &socket);
+                }
+                None if socket.inode != 0 => {
+                    outgoing.insert(socket.inode, socket);
+                }
+                None => {}
+            }
+        })?;
+        if lists_backends {
+            self.outgoing = outgoing;
+            self.backends_listed = Some(at);
+            let name_servers = &mut self.name_servers;
+            name_servers.clear();
+            self.reader.udp_sockets(&mut |socket| {
+                if socket.peer.port() == 53 {
+                    name_servers.insert(socket.inode, socket.peer);
+                }
+            })?;
+            // A service that connects anew for each request holds sockets that were not listed.
+            let seen: HashSet<u32> = self.outgoing.keys().chain(name_servers.keys()).copied().collect();
+            if !seen.is_subset(&self.seen_outgoing) {
+                let processes = listeners.values_mut().flat_map(|watched| &mut watched.processes);
+                processes.for_each(WatchedProcess::list_sockets);
+            }
+            self.seen_outgoing = seen;
+        }
+        self.reader.tcp_listeners(&mut |listener| {
+            if let Some(watched) = listeners.get_mut(&ListenAddress::Tcp(listener.local)) {
+                watched.connections.accept_queue(listener.waiting, listener.limit);
+                watched.connections.dropped(listener.dropped);
+            }
+        })?;
+        if listeners.keys().any(|address| matches!(address, ListenAddress::Unix(_))) {
+            self.reader.unix_sockets(&mut |socket| {
+                let Some(watched) =
+                    socket.name.as_ref().and_then(|name| listeners.get_mut(&ListenAddress::Unix(name.clone())))
+                else {
+                    return;
+                };
+                match socket.state {
+                    UnixState::Listen => watched.connections.accept_queue(socket.unread, socket.limit),
+                    UnixState::Connected => watched.connections.unix(at, &socket),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Samples the processes, and ends the poll.
+    fn read_processes(&mut self, at: Duration) {
+        let counts = is_due(self.counted, at, COUNT_AFTER);
+        let span = at.saturating_sub(self.counted.unwrap_or(at));
+        let mut idle_cpus = 0.0;
+        if counts {
+            let now = machine_ticks();
+            if let (Some((idle, total)), Some((idle_before, total_before))) = (now, self.machine) {
+                let cpus = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+                let total = total.saturating_sub(total_before).max(1) as f64;
+                idle_cpus = cpus * idle.saturating_sub(idle_before) as f64 / total;
+            }
+            self.machine = now;
+        }
+        for watched in self.listeners.values_mut() {
+            let front = watched.connections.end();
+            let (outgoing, name_servers) = (&self.outgoing, &self.name_servers);
+            let backends: Vec<&TcpSocket> = outgoing
+                .values()
+                .filter(|socket| watched.processes.iter().any(|process| process.holds(socket.inode)))
+                .collect();
+            watched.roles.backends = backends.iter().map(|socket| socket.inode).collect();
+            let mut processes = ProcessPoll::default();
+            let roles = &watched.roles;
+            watched.processes.retain_mut(|process| process.sample(roles, &mut processes));
+            if counts {
+                let mut scheduling = Scheduling { span, idle_cpus, ..Scheduling::default() };
+                watched.processes.iter_mut().for_each(|process| process.count_scheduling(&mut scheduling));
+                processes.scheduling = (!span.is_zero()).then_some(scheduling);
+            }
+            let name_server = name_servers
+                .iter()
+                .filter(|(inode, _)| watched.processes.iter().any(|process| process.holds(**inode)))
+                .map(|(_, server)| server.to_string())
+                .min();
+            watched.polls.push_back(Poll {
+                at,
+                front,
+                processes,
+                backends: backends_that_owe(&backends),
+                name_server,
+            });
+            while watched.polls.front().is_some_and(|poll| at.saturating_sub(poll.at) > WINDOW) {
+                watched.polls.pop_front();
+            }
+        }
+        if counts {
+            self.counted = Some(at);
+        }
+    }
+
+    fn nothing_listens(&mut self) -> WatchError {
+        if let Some(pid) = self.target.pid {
+            let own = procfs::process::Process::new(i32::try_from(pid).unwrap_or(-1))
+                .is_ok_and(|process| process.fd().is_ok());
+            let hint = if own { "" } else { "; it belongs to another user, so run this as that user or as root" };
+            return WatchError::ProcessWithoutListener(pid, hint);
+        }
+        let mut ports = std::collections::BTreeSet::new();
+        let _ = self.reader.tcp_listeners(&mut |listener| {
+            ports.insert(listener.local.port());
+        });
+        let ports: Vec<String> = ports.iter().take(8).map(|port| format!(":{port}")).collect();
+        let hint = if ports.is_empty() {
+            "; services in a container have a namespace of their own: --pid PID or --netns FILE".to_owned()
+        } else {
+            format!("; these ports do: {} (for a container, --pid PID or --netns FILE)", ports.join(", "))
+        };
+        WatchError::NoListener { address: self.target.to_string(), hint }
+    }
+}
+
+/// The listener that has accepted, or will accept, connections to `local`.
+fn find(listeners: &mut BTreeMap<ListenAddress, Watched>, local: SocketAddr) -> Option<&mut Watched> {
+    let any_v4 = SocketAddr::from(([0, 0, 0, 0], local.port()));
+    let any_v6 = SocketAddr::from(([0; 16], local.port()));
+    let address =
+        [local, any_v4, any_v6].map(ListenAddress::Tcp).into_iter().find(|address| listeners.contains_key(address))?;
+    listeners.get_mut(&address)
+}
+
+/// Backends that owe an answer, summed by address.
+fn backends_that_owe(sockets: &[&TcpSocket]) -> Vec<BackendPoll> {
+    let mut owing: BTreeMap<SocketAddr, BackendPoll> = BTreeMap::new();
+    for socket in sockets.iter().filter(|socket| socket.awaits_answer()) {
+        let backend = owing.entry(socket.peer).or_insert_with(|| BackendPoll {
+            address: socket.peer.to_string(),
+            waiting: 0,
+            oldest: Duration::ZERO,
+            connecting: 0,
+        });
+        backend.waiting += 1;
+        backend.oldest = backend.oldest.max(socket.since_sent);
+        backend.connecting += u32::from(socket.state == leeward_sockdiag::TcpState::SynSent);
+    }
+    owing.into_values().collect()
+}
+
+fn is_due(last: Option<Duration>, now: Duration, after: Duration) -> bool {
+    last.is_none_or(|last| now.saturating_sub(last) >= after)
+}
+
+/// CPU time of this thread.
+fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,229 @@
+//! Processes that listen: their threads, their CPU time, their quota.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use procfs::process::{FDTarget, Process, Task};
+use procfs::{CurrentSI, KernelStats};
+
+use crate::poll::{BusyThread, ProcessPoll, Scheduling, ThreadCounts};
+use crate::quota::{QuotaReader, Throttling};
+use crate::thread_wait::ThreadWait;
+
+/// Most threads of a process that are sampled in one poll; the next poll goes on with the others.
+const MAX_SAMPLED: usize = 48;
+
+/// Most threads of a process whose scheduling is counted.
+const MAX_COUNTED: usize = 4096;
+
+/// What the sockets of a process are, as far as the observer knows.
+#[derive(Debug, Default)]
+pub(crate) struct SocketRoles {
+    /// Connections of the watched listener.
+    pub(crate) clients: HashSet<u32>,
+    /// Connections to backends.
+    pub(crate) backends: HashSet<u32>,
+}
+
+/// A process that listens.
+#[derive(Debug)]
+pub(crate) struct WatchedProcess {
+    pub(crate) pid: u32,
+    /// Name of its program.
+    pub(crate) name: String,
+    process: Process,
+    start_time: u64,
+    quota: Option<QuotaReader>,
+    runs_one_thread: bool,
+    allowed_cpus: f64,
+    cpu_ticks: Option<u64>,
+    /// Sockets, when they were last listed.
+    sockets: HashSet<u32>,
+    /// Place in the list of threads at which the next sample begins.
+    next_sampled: usize,
+    /// Time for which each thread has run and waited.
+    counted: HashMap<i32, (u64, u64)>,
+    throttling: Option<Throttling>,
+}
+
+impl WatchedProcess {
+    /// Opens a process; `None` if it has gone.
+    pub(crate) fn open(pid: u32) -> Option<WatchedProcess> {
+        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+        let stat = process.stat().ok()?;
+        let runs_one_thread = interpreter_runs_one_thread(&process, &stat.comm);
+        let allowed = process.status().ok().and_then(|status| status.cpus_allowed_list);
+        let allowed = allowed.map(|ranges| ranges.iter().map(|(first, last)| f64::from(last - first + 1)).sum());
+        let online = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+        Some(WatchedProcess {
+            pid,
+            name: stat.comm.clone(),
+            quota: QuotaReader::of(&process),
+            process,
+            start_time: stat.starttime,
+            runs_one_thread,
+            // The list may name CPUs that this machine does not have.
+            allowed_cpus: allowed.unwrap_or(online).min(f64::from(procfs_cpus().unwrap_or(online as u32))),
+            cpu_ticks: None,
+            sockets: HashSet::new(),
+            next_sampled: 0,
+            counted: HashMap::new(),
+            throttling: None,
+        })
+    }
+
+    /// Lists the sockets anew.
+    pub(crate) fn list_sockets(&mut self) {
+        self.sockets = crate::owners::sockets(&self.process).collect();
+    }
+
+    /// Whether the process holds a socket, as of the last list.
+    pub(crate) fn holds(&self, inode: u32) -> bool {
+        self.sockets.contains(&inode)
+    }
+
+    /// Samples the process into `poll`; returns false if it has gone.
+    pub(crate) fn sample(&mut self, roles: &SocketRoles, poll: &mut ProcessPoll) -> bool {
+        let Ok(stat) = self.process.stat() else { return false };
+        if stat.starttime != self.start_time || stat.state == 'Z' || stat.state == 'X' {
+            return false;
+        }
+        poll.visible += 1;
+        if matches!(stat.state, 'T' | 't') || self.quota.as_ref().is_some_and(QuotaReader::is_frozen) {
+            poll.stopped += 1;
+        }
+        let ticks = stat.utime + stat.stime;
+        let used = ticks.saturating_sub(self.cpu_ticks.replace(ticks).unwrap_or(ticks));
+        poll.cpu += Duration::from_secs_f64(used as f64 / procfs::ticks_per_second() as f64);
+        self.sample_threads(roles, &mut poll.threads);
+        true
+    }
+
+    /// Samples what threads wait for, and scales the counts to all threads.
+    fn sample_threads(&mut self, roles: &SocketRoles, counts: &mut ThreadCounts) {
+        let Ok(tasks) = self.process.tasks() else { return };
+        let tasks: Vec<Task> = tasks.flatten().collect();
+        let sampled = tasks.len().min(MAX_SAMPLED);
+        if sampled == 0 {
+            return;
+        }
+        let scale = tasks.len() as f64 / sampled as f64;
+        let mut futexes: HashMap<u64, f64> = HashMap::new();
+        let first = self.next_sampled;
+        self.next_sampled = (first + sampled) % tasks.len();
+        for task in tasks.iter().cycle().skip(first % tasks.len()).take(sampled) {
+            let Ok(stat) = task.stat() else { continue };
+            let syscall = if stat.state == 'S' { task.syscall().ok() } else { None };
+            match ThreadWait::of(stat.state, syscall) {
+                ThreadWait::Runnable => counts.runnable += scale,
+                ThreadWait::Disk => counts.disk += scale,
+                ThreadWait::Futex { address, is_mutex } => {
+                    counts.mutex += if is_mutex { scale } else { 0.0 };
+                    *futexes.entry(address).or_default() += scale;
+                }
+                ThreadWait::Sleep => counts.sleep += scale,
+                ThreadWait::Descriptor(number) => match self.role(number, roles) {
+                    Some(DescriptorRole::File) => counts.disk += scale,
+                    Some(DescriptorRole::Backend) => counts.backend += scale,
+                    Some(DescriptorRole::Client) => counts.client += scale,
+                    None => {}
+                },
+                ThreadWait::Other => {}
+            }
+        }
+        counts.all += tasks.len() as f64;
+        counts.same_futex = counts.same_futex.max(futexes.values().copied().fold(0.0, f64::max));
+    }
+
+    fn role(&self, descriptor: i32, roles: &SocketRoles) -> Option<DescriptorRole> {
+        match self.process.fd_from_fd(descriptor).ok()?.target {
+            FDTarget::Path(path) => {
+                let is_file = path.is_absolute() && !path.starts_with("/dev") && !path.starts_with("/proc");
+                is_file.then_some(DescriptorRole::File)
+            }
+            FDTarget::Socket(inode) => {
+                let inode = u32::try_from(inode).ok()?;
+                if roles.clients.contains(&inode) {
+                    Some(DescriptorRole::Client)
+                } else if roles.backends.contains(&inode) {
+                    Some(DescriptorRole::Backend)
+                } else {
+                    None
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds the scheduling of the process's threads since the last count to `sum`.
+    pub(crate) fn count_scheduling(&mut self, sum: &mut Scheduling) {
+        sum.allowed_cpus = sum.allowed_cpus.max(self.allowed_cpus);
+        sum.runs_one_thread |= self.runs_one_thread;
+        self.count_quota(sum);
+        let Ok(tasks) = self.process.tasks() else { return };
+        let mut counted = HashMap::new();
+        for task in tasks.flatten().take(MAX_COUNTED) {
+            let Ok(now) = task.schedstat() else { continue };
+            counted.insert(task.tid, (now.sum_exec_runtime, now.run_delay));
+            let Some((ran, waited)) = self.counted.get(&task.tid) else { continue };
+            let ran = Duration::from_nanos(now.sum_exec_runtime.saturating_sub(*ran));
+            let waited = Duration::from_nanos(now.run_delay.saturating_sub(*waited));
+            sum.ran += ran;
+            sum.waited += waited;
+            let name = || task.stat().map(|stat| stat.comm).unwrap_or_default();
+            if ran > sum.span / 100 && is_collector(&name()) {
+                sum.collector += ran;
+            }
+            if sum.busiest.as_ref().is_none_or(|busiest| ran + waited > busiest.ran + busiest.waited) {
+                sum.busiest = Some(BusyThread { name: name(), ran, waited });
+            }
+        }
+        self.counted = counted;
+    }
+
+    fn count_quota(&mut self, sum: &mut Scheduling) {
+        let Some(quota) = &self.quota else { return };
+        let now = quota.read();
+        let before = self.throttling.replace(now).unwrap_or(now);
+        // Processes of one service share a group: its counters count once.
+        sum.quota_periods = sum.quota_periods.max(now.periods.saturating_sub(before.periods));
+        sum.throttled_periods =
+            sum.throttled_periods.max(now.throttled_periods.saturating_sub(before.throttled_periods));
+        sum.throttled = sum.throttled.max(now.throttled.saturating_sub(before.throttled));
+        sum.quota_cpus = sum.quota_cpus.or(now.cpus);
+    }
+}
+
+/// What a descriptor is to its process.
+enum DescriptorRole {
+    File,
+    Backend,
+    Client,
+}
+
+/// Idle and total time of this machine's CPUs so far, in clock ticks.
+pub(crate) fn machine_ticks() -> Option<(u64, u64)> {
+    let total = KernelStats::current().ok()?.total;
+    let idle = total.idle + total.iowait.unwrap_or(0);
+    let busy = total.user + total.nice + total.system + total.irq.unwrap_or(0) + total.softirq.unwrap_or(0);
+    Some((idle, idle + busy + total.steal.unwrap_or(0)))
+}
+
+fn procfs_cpus() -> Option<u32> {
+    u32::try_from(KernelStats::current().ok()?.cpu_time.len()).ok().filter(|count| *count > 0)
+}
+
+/// Whether a thread's name is that of a garbage collector's thread, in the JVM and in .NET.
+fn is_collector(name: &str) -> bool {
+    ["GC Thread", "G1 ", "Parallel GC", "ZWorker", "XWorker", "Shenandoah", ".NET Server GC", "VM Thread"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether the program is an interpreter that runs one thread at a time.
+fn interpreter_runs_one_thread(process: &Process, comm: &str) -> bool {
+    let program = process.exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let program = program.unwrap_or_else(|| comm.to_owned());
+    // A build of Python without the lock has a `t` at its end, such as python3.13t.
+    (program.starts_with("python") && !program.ends_with('t')) || program.starts_with("ruby")
+}

@@ -1,0 +1,181 @@
+//! Report of a listener, as plain data: names end in their unit. Serializes to JSON.
+
+use std::fmt;
+
+use leeward_sockdiag::AgeBounds;
+use serde::Serialize;
+
+use crate::diagnosis::{Cause, Diagnosis, diagnose};
+use crate::facts::Facts;
+use crate::target::ListenAddress;
+use crate::what_if::WhatIf;
+
+/// Reports of all watched listeners.
+#[derive(Clone, Debug, Serialize)]
+pub struct WatchReport {
+    /// Time that the reports cover.
+    pub observed_s: f64,
+    /// Polls in this time.
+    pub polls: usize,
+    /// Share of a CPU that this program used.
+    pub own_cpu: f64,
+    /// The listeners, the one with the oldest unread byte first.
+    pub listeners: Vec<ListenerReport>,
+}
+
+/// Report of a listener.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListenerReport {
+    /// Address.
+    pub address: String,
+    /// Processes that listen.
+    pub processes: Vec<ProcessReport>,
+    /// Why requests wait.
+    pub cause: Cause,
+    /// The cause in one sentence.
+    pub sentence: String,
+    /// What was seen, a line each.
+    pub evidence: Vec<String>,
+    /// Command that would show or mend more, with a reason.
+    pub next: Option<String>,
+    /// Age of the oldest unread byte, the median over time; none if nothing is unread.
+    pub oldest_unread_ms: Option<AgeMillis>,
+    /// Largest age of an unread byte.
+    pub oldest_unread_max_ms: f64,
+    /// Mean number of connections.
+    pub connections: f64,
+    /// Mean number of connections with unread bytes.
+    pub unread: f64,
+    /// Mean number of connections with a request inside.
+    pub inside: f64,
+    /// Time for which the oldest request has been inside, the median over time.
+    pub oldest_inside_ms: f64,
+    /// Connections that nobody has accepted.
+    pub accept_queue: AcceptQueue,
+    /// Requests per second: segments with data.
+    pub arrivals_per_s: f64,
+    /// Responses per second.
+    pub responses_per_s: f64,
+    /// Segments sent again, per second.
+    pub retransmitted_per_s: f64,
+    /// CPUs that the processes used; none if they could not be looked into.
+    pub cpus: Option<f64>,
+    /// CPUs' worth of time for which their threads waited for a CPU.
+    pub waiting_for_cpus: Option<f64>,
+    /// Share of the CPU quota's periods in which the processes were throttled.
+    pub throttled_share: f64,
+    /// What a queue with an objective would have done, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<WhatIf>,
+}
+
+/// Bounds of an age in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct AgeMillis {
+    /// Lower bound: the age of the last segment.
+    pub at_least: f64,
+    /// Upper bound: the time since the connection was last seen without unread bytes, if it was.
+    pub at_most: Option<f64>,
+}
+
+/// A process that listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessReport {
+    /// Process number.
+    pub pid: u32,
+    /// Name of its program.
+    pub name: String,
+}
+
+/// Connections that nobody has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct AcceptQueue {
+    /// Mean length.
+    pub length: f64,
+    /// Longest possible length.
+    pub limit: u32,
+    /// Connections that the kernel dropped.
+    pub dropped: u64,
+}
+
+impl ListenerReport {
+    /// Report of a listener from what was seen.
+    pub fn new(address: &ListenAddress, processes: Vec<ProcessReport>, facts: &Facts) -> ListenerReport {
+        let Diagnosis { cause, sentence, evidence } = diagnose(facts);
+        let milliseconds = |time: std::time::Duration| 1e3 * time.as_secs_f64();
+        let visible = |value: f64| facts.is_visible.then_some(value);
+        ListenerReport {
+            next: next(cause, address, processes.first()),
+            address: address.to_string(),
+            processes,
+            cause,
+            sentence,
+            evidence,
+            oldest_unread_ms: facts.oldest_unread.map(|AgeBounds { at_least, at_most }| AgeMillis {
+                at_least: milliseconds(at_least),
+                at_most: at_most.map(milliseconds),
+            }),
+            oldest_unread_max_ms: milliseconds(facts.oldest_unread_max),
+            connections: facts.connections,
+            unread: facts.unread,
+            inside: facts.inside,
+            oldest_inside_ms: milliseconds(facts.oldest_inside),
+            accept_queue: AcceptQueue {
+                length: facts.accept_queue,
+                limit: facts.accept_limit,
+                dropped: facts.dropped,
+            },
+            arrivals_per_s: facts.arrivals_per_s,
+            responses_per_s: facts.responses_per_s,
+            retransmitted_per_s: facts.retransmitted_per_s,
+            cpus: visible(facts.cpus),
+            waiting_for_cpus: visible(facts.waiting_for_cpus),
+            throttled_share: facts.throttled_share,
+            what_if: None,
+        }
+    }
+}
+
+/// What to do next.
+fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>) -> Option<String> {
+    let pid = process.map_or("PID".to_owned(), |process| process.pid.to_string());
+    let port = match address {
+        ListenAddress::Tcp(address) => format!(":{}", address.port()),
+        ListenAddress::Unix(name) => name.clone(),
+    };
+    match cause {
+        Cause::Cpu | Cause::Quota => Some(format!(
+            "bound its queue: the layer for axum, hyper and tonic (docs/middleware.md) refuses what {port} cannot do in time"
+        )),
+        Cause::Lock => Some("`leeward profile` names the lock and its holder in a program built with `leeward cc` or `leeward cargo` (docs/profile.md)".into()),
+        Cause::Stopped => Some(format!("`kill -CONT {pid}` lets a process go on that a signal stopped")),
+        Cause::Accept => Some("allow it more connections or workers, or let idle connections end sooner".into()),
+        Cause::Downstream => Some("watch that service, on its own machine".into()),
+        Cause::Unknown | Cause::Pauses | Cause::Disk | Cause::Dns | Cause::None => None,
+    }
+}
+
+impl fmt::Display for ListenerReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> =
+            self.processes.iter().take(3).map(|process| format!("{} {}", process.name, process.pid)).collect();
+        let more = if self.processes.len() > 3 { ", …" } else { "" };
+        let names = if names.is_empty() { "process not visible".to_owned() } else { names.join(", ") + more };
+        writeln!(f, "{} ({names}): {}", self.address, self.sentence)?;
+        for line in &self.evidence {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(
+            f,
+            "  per second: {:.0} requests, {:.0} responses, {:.0} segments sent again",
+            self.arrivals_per_s, self.responses_per_s, self.retransmitted_per_s
+        )?;
+        if let Some(what_if) = &self.what_if {
+            writeln!(f, "  {}", what_if.sentence)?;
+        }
+        match &self.next {
+            Some(next) => writeln!(f, "  next: {next}"),
+            None => Ok(()),
+        }
+    }
+}
