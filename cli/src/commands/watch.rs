@@ -15,11 +15,11 @@ use crate::admission;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::keyboard::Keyboard;
-use crate::terminal;
 use crate::stdout;
+use crate::terminal;
 
 /// Time that `--once` observes.
-const ONCE: Duration = Duration::from_millis(3_500);
+const ONCE: Duration = Duration::from_millis(3_000);
 
 /// Watch the queue in front of any service, in any language, from outside, and say why it stands
 /// there
@@ -40,7 +40,7 @@ pub(crate) struct WatchArgs {
     /// Network namespace to look into, such as /run/netns/NAME; needs root
     #[arg(long, value_name = "FILE")]
     pub(crate) netns: Option<PathBuf>,
-    /// Observe for 3.5 seconds, print the result, and end
+    /// Observe for three seconds, print the result, and end
     #[arg(long)]
     pub(crate) once: bool,
     /// Print one JSON object: with --once one, otherwise one per interval
@@ -66,7 +66,7 @@ pub(crate) struct WatchArgs {
 const WATCH: &str = "\
 Examples:
   leeward watch :8080                         a live view; q ends it
-  leeward watch :8080 --once                  the result in four seconds
+  leeward watch :8080 --once                  the result in three seconds
   leeward watch --pid 4711 --once             a process, also in a container
   leeward watch :8080 --once --json | jq '.listeners[] | {cause, sentence}'
   leeward watch :8080 --once --what-if --slo 50ms

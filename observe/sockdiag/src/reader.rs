@@ -62,8 +62,9 @@ impl SocketReader {
         let opened = std::thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    let enter = File::open(&path)
-                        .and_then(|file| Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?));
+                    let enter = File::open(&path).and_then(|file| {
+                        Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
+                    });
                     enter.map_err(|source| SockDiagError::Namespace { path: path.clone(), source })?;
                     SocketReader::open_here()
                 })
@@ -104,16 +105,9 @@ impl SocketReader {
     /// # Errors
     /// As [`tcp_connections`](SocketReader::tcp_connections).
     pub fn tcp_listeners(&mut self, each: &mut dyn FnMut(TcpListener)) -> Result<(), SockDiagError> {
-        self.inet(
-            IPPROTO_TCP,
-            ExtensionFlags::SKMEMINFO,
-            StateFlags::LISTEN,
-            None,
-            "TCP listeners",
-            &mut |message| {
-                each(TcpListener::from_message(message));
-            },
-        )
+        self.inet(IPPROTO_TCP, ExtensionFlags::SKMEMINFO, StateFlags::LISTEN, None, "TCP listeners", &mut |message| {
+            each(TcpListener::from_message(message));
+        })
     }
 
     /// Calls `each` for every UDP socket.
@@ -205,16 +199,12 @@ impl SocketReader {
     }
 
     /// Reads one part of an answer; returns whether it was the last.
-    fn read_part(
-        &self,
-        what: &'static str,
-        each: &mut dyn FnMut(&SockDiagMessage),
-    ) -> Result<bool, SockDiagError> {
+    fn read_part(&self, what: &'static str, each: &mut dyn FnMut(&SockDiagMessage)) -> Result<bool, SockDiagError> {
         let malformed = |reason: String| SockDiagError::Malformed { what, reason };
         let mut rest = &self.answer[..];
         while !rest.is_empty() {
-            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
-                .map_err(|error| malformed(error.to_string()))?;
+            let message =
+                NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(|error| malformed(error.to_string()))?;
             match &message.payload {
                 NetlinkPayload::Done(_) => return Ok(true),
                 NetlinkPayload::Error(error) => {

@@ -1,5 +1,6 @@
 //! Sockets as the kernel describes them.
 
+use std::cmp::Ordering;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -82,21 +83,17 @@ impl TcpSocket {
         self.bytes_received.saturating_sub(self.unread.into())
     }
 
-    /// Whether the program has read all that came and has not sent anything since: a request is in
-    /// its hands, or a response that the peer owes nothing for has ended.
-    ///
-    /// Within one clock tick the order is not known, and the answer is false.
+    /// Whether the program has read all that came and has not answered: a request is in its hands.
     pub fn is_being_served(&self) -> bool {
-        self.unread == 0
-            && self.segments_received > 0
-            && (self.segments_sent == 0 || self.since_received < self.since_sent)
+        let received = (self.since_received, self.segments_received);
+        self.unread == 0 && owes_answer(received, (self.since_sent, self.segments_sent))
     }
 
-    /// Whether this host's program has sent something and waits for the peer's answer. The other
-    /// half of [`is_being_served`](TcpSocket::is_being_served), for connections to a backend.
+    /// Whether this host's program has sent something and waits for the peer's answer. The same as
+    /// [`is_being_served`](TcpSocket::is_being_served), seen from the client.
     pub fn awaits_answer(&self) -> bool {
-        self.state == TcpState::SynSent
-            || self.segments_sent > 0 && (self.segments_received == 0 || self.since_sent < self.since_received)
+        let sent = (self.since_sent, self.segments_sent);
+        self.state == TcpState::SynSent || owes_answer(sent, (self.since_received, self.segments_received))
     }
 
     /// Reads the kernel's message; `None` for a socket without TCP's information.
@@ -174,12 +171,7 @@ pub struct UdpSocket {
 impl UdpSocket {
     pub(crate) fn from_message(message: &InetResponse) -> UdpSocket {
         let header = &message.header;
-        UdpSocket {
-            local: local(header),
-            peer: peer(header),
-            inode: header.inode,
-            unread: header.recv_queue,
-        }
+        UdpSocket { local: local(header), peer: peer(header), inode: header.inode, unread: header.recv_queue }
     }
 }
 
@@ -235,6 +227,25 @@ impl UnixSocket {
     }
 }
 
+/// Whether a question has come, `question` ago, that has no answer yet. Both have the time since the
+/// last segment with data, and the number of such segments.
+///
+/// A client that asks again as soon as it has its answer does so within one tick of the kernel's
+/// clock: then the times are equal and do not tell the order. The counts do, where answers have as
+/// many segments as they had so far: one more question than there are answers is unanswered.
+fn owes_answer(question: (Duration, u32), answer: (Duration, u32)) -> bool {
+    let (questions, answers) = (u64::from(question.1), u64::from(answer.1));
+    if questions == 0 || answers == 0 {
+        return questions > 0;
+    }
+    let per_question = ((answers + questions / 2) / questions).max(1);
+    match question.0.cmp(&answer.0) {
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        Ordering::Equal => answers < per_question * questions,
+    }
+}
+
 /// The peer's address. An IPv4 connection of an IPv6 socket has an IPv4 address.
 fn peer(header: &InetResponseHeader) -> SocketAddr {
     SocketAddr::new(header.socket_id.destination_address.to_canonical(), header.socket_id.destination_port)
@@ -250,4 +261,28 @@ fn tcp_info(message: &InetResponse) -> Option<TcpInfo> {
         Nla::TcpInfo(bytes) => TcpInfo::parse(bytes),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_open_until_an_answer_comes_later() {
+        let at = |ms, segments| (Duration::from_millis(ms), segments);
+        for (question, answer, open) in [
+            (at(900, 0), at(900, 0), false),
+            (at(40, 1), at(900, 0), true),
+            (at(40, 7), at(90, 6), true),
+            (at(40, 7), at(30, 7), false),
+            // Within one tick: the counts tell.
+            (at(40, 7), at(40, 7), false),
+            (at(40, 8), at(40, 7), true),
+            // Answers of three segments.
+            (at(40, 20), at(40, 60), false),
+            (at(40, 20), at(40, 57), true),
+        ] {
+            assert_eq!(owes_answer(question, answer), open, "{question:?} {answer:?}");
+        }
+    }
 }

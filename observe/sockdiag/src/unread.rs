@@ -39,11 +39,8 @@ impl UnreadTracker {
     /// Takes the socket's state at the time `at`, and returns the age of its oldest unread byte;
     /// `None` if all bytes have been read.
     pub fn observe(&mut self, at: Duration, socket: &TcpSocket) -> Option<AgeBounds> {
-        let last = self.last.replace(Dump {
-            at,
-            bytes_read: socket.bytes_read(),
-            bytes_received: socket.bytes_received,
-        });
+        let last =
+            self.last.replace(Dump { at, bytes_read: socket.bytes_read(), bytes_received: socket.bytes_received });
         if socket.unread == 0 {
             self.unread = None;
             return None;

@@ -75,7 +75,11 @@ impl ConnectionTable {
         let key = (socket.local, socket.peer);
         let is_new = !self.tcp.contains_key(&key);
         if is_new && self.tcp.len() >= MAX_FOLLOWED {
-            count_state(front, socket, (socket.unread > 0).then_some(AgeBounds { at_least: socket.since_received, at_most: None }));
+            count_state(
+                front,
+                socket,
+                (socket.unread > 0).then_some(AgeBounds { at_least: socket.since_received, at_most: None }),
+            );
             return;
         }
         let followed = self.tcp.entry(key).or_insert_with(|| Followed::new(socket));
@@ -121,6 +125,8 @@ impl ConnectionTable {
             oldest(&mut front.oldest_unread, AgeBounds { at_least: at.saturating_sub(latest), at_most });
         }
         front.bytes_read += u64::from(followed.length.saturating_sub(socket.unread));
+        // The kernel does not count what such a socket sends: what was read will have been answered.
+        front.responses += u64::from(was_read);
         (followed.generation, followed.seen, followed.length) = (generation, at, socket.unread);
     }
 
@@ -236,10 +242,17 @@ mod tests {
 
     #[test]
     fn connections_are_counted_by_what_they_wait_for() {
-        let unread = TcpSocket { unread: 10, bytes_received: 10, segments_received: 1, since_received: ms(40), ..socket(1) };
+        let unread =
+            TcpSocket { unread: 10, bytes_received: 10, segments_received: 1, since_received: ms(40), ..socket(1) };
         let inside = TcpSocket { bytes_received: 10, segments_received: 1, since_received: ms(30), ..socket(2) };
-        let idle = TcpSocket { segments_received: 1, segments_sent: 1, since_received: ms(20), since_sent: ms(10), ..socket(3) };
-        let slow = TcpSocket { unsent: 5000, since_sent: ms(500), ..idle.clone() };
+        let idle = TcpSocket {
+            segments_received: 1,
+            segments_sent: 1,
+            since_received: ms(20),
+            since_sent: ms(10),
+            ..socket(3)
+        };
+        let slow = TcpSocket { unsent: 5000, since_received: ms(600), since_sent: ms(500), ..idle.clone() };
         let slow = TcpSocket { peer: socket(4).peer, ..slow };
         let front = poll(&mut ConnectionTable::default(), 1000, &[unread, inside, idle, slow]);
         assert_eq!((front.connections, front.unread, front.inside, front.slow_readers), (4, 1, 1, 1));

@@ -102,13 +102,17 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
 type Rule = fn(&Facts) -> Option<(Cause, String)>;
 
 /// The rules. Certain causes stand first: a process that is stopped or throttled needs no other
-/// explanation. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle pools
+/// explanation. Connections that nobody accepts show themselves, and may keep a CPU busy with failing
+/// calls. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle pools
 /// look like locks, so locks stand behind everything that shows where a request is.
-const RULES: [Rule; 10] = [stopped, quota, healthy, cpu, pauses, name_resolution, backend, disk, lock, accept];
+const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, name_resolution, backend, disk, lock];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
     (facts.stopped_share >= LASTING).then(|| {
-        (Cause::Stopped, format!("the process is stopped (by a signal, a debugger or a frozen cgroup); {}", queue(facts)))
+        (
+            Cause::Stopped,
+            format!("the process is stopped (by a signal, a debugger or a frozen cgroup); {}", queue(facts)),
+        )
     })
 }
 
@@ -139,7 +143,7 @@ fn healthy(facts: &Facts) -> Option<(Cause, String)> {
 }
 
 fn cpu(facts: &Facts) -> Option<(Cause, String)> {
-    if !facts.is_visible || pauses_often(facts) && !reads_slowly(facts) {
+    if !facts.is_visible {
         return None;
     }
     let why = busy_cpus(facts)?;
@@ -167,19 +171,23 @@ fn busy_cpus(facts: &Facts) -> Option<String> {
     // Other programs use the CPUs.
     let wanted = facts.cpus + facts.waiting_for_cpus;
     (facts.idle_cpus < 0.1 * allowed && facts.waiting_for_cpus >= facts.cpus.max(0.3) && wanted >= BUSY).then(|| {
-        format!("its threads wait for a CPU for {} of the time that they could run", percent(facts.waiting_for_cpus / wanted))
+        format!(
+            "its threads wait for a CPU for {} of the time that they could run",
+            percent(facts.waiting_for_cpus / wanted)
+        )
     })
 }
 
 fn pauses(facts: &Facts) -> Option<(Cause, String)> {
-    (pauses_often(facts) && facts.stall_cpus >= 0.5).then(|| {
+    // Where nearly all its time is pauses, one request after the other takes long.
+    (pauses_often(facts) && facts.stall_share < 0.8 && facts.stall_cpus >= 0.5).then(|| {
         let collector = if facts.collector_cpus >= 0.05 {
             format!(", and garbage collection uses {} CPUs", number(facts.collector_cpus))
         } else {
             ", as in garbage collection".to_owned()
         };
         let sentence = format!(
-            "pauses: for {} of the time it reads nothing while its CPUs are busy, for up to {}{collector}",
+            "pauses: for {} of the time it answers nothing while its CPUs are busy, for up to {}{collector}",
             percent(facts.stall_share),
             millis(facts.longest_stall),
         );
@@ -190,7 +198,14 @@ fn pauses(facts: &Facts) -> Option<(Cause, String)> {
 fn name_resolution(facts: &Facts) -> Option<(Cause, String)> {
     let (server, share) = facts.name_server.as_ref()?;
     (*share >= LASTING).then(|| {
-        (Cause::Dns, format!("waits for the name server {server}, which owes an answer for {} of the time; {}", percent(*share), queue(facts)))
+        (
+            Cause::Dns,
+            format!(
+                "waits for the name server {server}, which owes an answer for {} of the time; {}",
+                percent(*share),
+                queue(facts)
+            ),
+        )
     })
 }
 
@@ -213,7 +228,8 @@ fn slow_backend(facts: &Facts) -> Option<&Backend> {
     let front = facts.oldest_unread.map_or(Duration::ZERO, |age| age.at_least);
     let delay = facts.oldest_inside.max(front.min(crate::facts::INSIDE_AGE));
     facts.backends.iter().find(|backend| {
-        backend.share >= LASTING && (backend.oldest >= delay / 3 || backend.threads_wait(facts) || backend.connecting >= 0.5)
+        backend.share >= LASTING
+            && (backend.oldest >= delay / 3 || backend.threads_wait(facts) || backend.connecting >= 0.5)
     })
 }
 
@@ -227,16 +243,24 @@ impl Backend {
 fn disk(facts: &Facts) -> Option<(Cause, String)> {
     let least = 0.3 * facts.inside.clamp(1.0, 3.0);
     (facts.threads.disk >= least).then(|| {
-        let sentence =
-            format!("waits for a disk: {} of its threads are in reads and writes of files; {}", number(facts.threads.disk), queue(facts));
+        let sentence = format!(
+            "waits for a disk: {} of its threads are in reads and writes of files; {}",
+            number(facts.threads.disk),
+            queue(facts)
+        );
         (Cause::Disk, sentence)
     })
 }
 
 fn lock(facts: &Facts) -> Option<(Cause, String)> {
     let threads = &facts.threads;
+    // Threads of an interpreter that runs one at a time sleep at its own lock while one of them runs.
+    if facts.runs_one_thread && facts.cpus + facts.waiting_for_cpus >= 0.5 {
+        return None;
+    }
     if threads.mutex >= 0.7 {
-        let sentence = format!("waits for a lock: {} threads sleep at a mutex; {}", number(threads.mutex), queue(facts));
+        let sentence =
+            format!("waits for a lock: {} threads sleep at a mutex; {}", number(threads.mutex), queue(facts));
         return Some((Cause::Lock, sentence));
     }
     // As many threads at one futex as there are requests inside: a lock, since an idle pool has
@@ -256,10 +280,15 @@ fn lock(facts: &Facts) -> Option<(Cause, String)> {
 
 fn accept(facts: &Facts) -> Option<(Cause, String)> {
     let accepted_waits = facts.unread - facts.accept_queue;
-    (waits_for_accept(facts) && accepted_waits < 1.0 && !waits_inside(facts)).then(|| {
+    (waits_for_accept(facts) && accepted_waits < 1.0 && facts.inside < 0.5).then(|| {
         let dropped = match facts.dropped {
             0 => String::new(),
             dropped => format!("; the kernel dropped {dropped} connections"),
+        };
+        let dropped = if facts.is_out_of_descriptors {
+            format!("; it has as many descriptors open as it may{dropped}")
+        } else {
+            dropped
         };
         let sentence = format!(
             "accepts too few connections: {} wait to be accepted (room for {}), while those that it accepted wait for nothing{dropped}",
@@ -296,15 +325,12 @@ fn waits_for_accept(facts: &Facts) -> bool {
     facts.accept_share >= LASTING
 }
 
-/// The service stops reading again and again.
-fn pauses_often(facts: &Facts) -> bool {
-    facts.stalls >= 2 && facts.stall_share >= 0.05
-}
+/// A single pause of this length is not chance.
+const LONG_STALL: Duration = Duration::from_millis(200);
 
-/// Whether nearly all its time is pauses: then it reads one request after the other, each of which
-/// takes long.
-fn reads_slowly(facts: &Facts) -> bool {
-    facts.stall_share >= 0.8
+/// The service stops answering again and again, or once for long.
+fn pauses_often(facts: &Facts) -> bool {
+    facts.stall_share >= 0.05 && (facts.stalls >= 2 || facts.longest_stall >= LONG_STALL)
 }
 
 /// Where requests wait, for how long.
@@ -313,7 +339,11 @@ fn queue(facts: &Facts) -> String {
     match (front, waits_inside(facts)) {
         (Some(age), _) => format!("requests wait {} before they are read", millis(age.at_least)),
         (None, true) => {
-            format!("its requests are read at once but take long inside: the oldest of {} for {}", number(facts.inside), millis(facts.oldest_inside))
+            format!(
+                "its requests are read at once but take long inside: the oldest of {} for {}",
+                number(facts.inside),
+                millis(facts.oldest_inside)
+            )
         }
         (None, false) if waits_for_accept(facts) => {
             format!("{} connections wait to be accepted", number(facts.accept_queue))
@@ -342,7 +372,7 @@ fn evidence(facts: &Facts) -> Vec<String> {
     }
     if facts.stalls > 0 {
         lines.push(format!(
-            "pauses in reading: {}, up to {}, {} of the time, with {} CPUs in use",
+            "pauses without an answer: {}, up to {}, {} of the time, with {} CPUs in use",
             facts.stalls,
             millis(facts.longest_stall),
             percent(facts.stall_share),
@@ -379,7 +409,11 @@ fn evidence(facts: &Facts) -> Vec<String> {
         ));
     }
     if let Some(cpus) = facts.quota_cpus {
-        lines.push(format!("quota: {} CPUs, throttled in {} of its periods", number(cpus), percent(facts.throttled_share)));
+        lines.push(format!(
+            "quota: {} CPUs, throttled in {} of its periods",
+            number(cpus),
+            percent(facts.throttled_share)
+        ));
     }
     for backend in facts.backends.iter().take(3) {
         lines.push(format!(
@@ -413,5 +447,195 @@ pub(crate) fn millis(time: Duration) -> String {
     match time.as_millis() {
         ms if ms < 10_000 => format!("{ms} ms"),
         _ => format!("{:.0} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::BusiestThread;
+    use crate::poll::ThreadCounts;
+    use leeward_sockdiag::AgeBounds;
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// A service with fifty connections that does little.
+    fn idle() -> Facts {
+        Facts {
+            span: ms(3000),
+            connections: 50.0,
+            is_visible: true,
+            allowed_cpus: 2.0,
+            idle_cpus: 1.9,
+            threads: ThreadCounts { all: 8.0, ..ThreadCounts::default() },
+            ..Facts::default()
+        }
+    }
+
+    /// Requests wait in front of it for `age` milliseconds.
+    fn with_queue(age: u64, facts: Facts) -> Facts {
+        let oldest = AgeBounds { at_least: ms(age), at_most: Some(ms(age + 30)) };
+        Facts { unread: 40.0, front_share: 1.0, oldest_unread: Some(oldest), oldest_unread_max: ms(age), ..facts }
+    }
+
+    /// Requests are inside for `age` milliseconds.
+    fn with_inside(count: f64, age: u64, facts: Facts) -> Facts {
+        Facts { inside: count, inside_share: 1.0, oldest_inside: ms(age), ..facts }
+    }
+
+    fn threads(change: impl FnOnce(&mut ThreadCounts), facts: Facts) -> Facts {
+        let mut threads = facts.threads;
+        change(&mut threads);
+        Facts { threads, ..facts }
+    }
+
+    fn owing(waiting: f64, age: u64) -> Vec<Backend> {
+        vec![Backend { address: "10.0.0.7:5432".into(), share: 1.0, waiting, oldest: ms(age), connecting: 0.0 }]
+    }
+
+    #[test]
+    fn each_cause_is_named_with_its_evidence() {
+        let busy = Facts { cpus: 1.9, idle_cpus: 0.0, ..idle() };
+        let loop_thread = BusiestThread { name: "node".into(), ran: 0.97, waited: 0.01 };
+        for (facts, cause, words) in [
+            (idle(), Cause::None, "nothing waits in front of it"),
+            (
+                Facts { cpus: 1.4, idle_cpus: 0.6, ..with_queue(8, Facts { front_share: 0.1, ..idle() }) },
+                Cause::Cpu,
+                "",
+            ),
+            (
+                with_queue(380, busy.clone()),
+                Cause::Cpu,
+                "requests wait 380 ms before they are read; it uses 1.9 of its 2 CPUs",
+            ),
+            (
+                with_queue(90, Facts { cpus: 0.98, busiest: Some(loop_thread), ..idle() }),
+                Cause::Cpu,
+                "thread `node` runs 97 %",
+            ),
+            (with_queue(90, Facts { cpus: 0.95, runs_one_thread: true, ..idle() }), Cause::Cpu, "one thread at a time"),
+            (
+                with_queue(90, Facts { cpus: 0.5, waiting_for_cpus: 1.5, idle_cpus: 0.0, ..idle() }),
+                Cause::Cpu,
+                "wait for a CPU for 75 %",
+            ),
+            (
+                with_queue(90, Facts { throttled_share: 0.4, throttled_cpus: 0.21, quota_cpus: Some(0.5), ..busy }),
+                Cause::Quota,
+                "quota of 0.50 CPUs in 40 %",
+            ),
+            (with_queue(900, Facts { stopped_share: 1.0, ..idle() }), Cause::Stopped, "stopped"),
+            (
+                with_inside(20.0, 900, threads(|threads| threads.mutex = 19.0, idle())),
+                Cause::Lock,
+                "19 threads sleep at a mutex",
+            ),
+            (
+                with_inside(20.0, 900, threads(|threads| threads.same_futex = 19.0, idle())),
+                Cause::Lock,
+                "19 threads sleep at the same futex",
+            ),
+            (
+                with_queue(90, threads(|threads| threads.disk = 4.0, idle())),
+                Cause::Disk,
+                "4 of its threads are in reads and writes",
+            ),
+            (
+                Facts { backends: owing(12.0, 500), ..with_inside(12.0, 510, idle()) },
+                Cause::Downstream,
+                "waits for 10.0.0.7:5432",
+            ),
+            (
+                Facts { name_server: Some(("10.0.0.2:53".into(), 0.9)), ..with_inside(12.0, 510, idle()) },
+                Cause::Dns,
+                "name server 10.0.0.2:53",
+            ),
+            (
+                Facts { stalls: 3, stall_share: 0.3, longest_stall: ms(320), stall_cpus: 1.0, cpus: 0.6, ..idle() },
+                Cause::Pauses,
+                "for up to 320 ms",
+            ),
+            (
+                Facts { accept_share: 1.0, accept_queue: 30.0, accept_limit: 128, ..idle() },
+                Cause::Accept,
+                "30 wait to be accepted",
+            ),
+            (with_inside(3.0, 30_000, idle()), Cause::Unknown, "a lock or a timer inside the program"),
+            (with_queue(300, Facts { is_visible: false, ..idle() }), Cause::Unknown, "another user"),
+        ] {
+            // The second row is what a healthy service at seven tenths of its capacity shows.
+            let cause = if words.is_empty() { Cause::None } else { cause };
+            let facts = if words.is_empty() { Facts { front_share: 0.1, ..facts } } else { facts };
+            let diagnosis = diagnose(&facts);
+            assert_eq!(diagnosis.cause, cause, "{diagnosis:?}");
+            assert!(diagnosis.sentence.contains(words), "{diagnosis:?}");
+            assert!(!diagnosis.evidence.is_empty());
+        }
+    }
+
+    #[test]
+    fn states_that_look_like_a_fault_are_not_taken_for_one() {
+        let parked = |count: f64| threads(|threads| (threads.all, threads.same_futex) = (count, count), idle());
+        for (facts, cause) in [
+            // A hundred idle threads at one futex.
+            (parked(100.0), Cause::None),
+            // The same, and three requests that wait for a timer.
+            (with_inside(3.0, 20_000, parked(100.0)), Cause::Unknown),
+            // A backend that answers at once, of a service without CPU.
+            (with_queue(200, Facts { cpus: 1.95, idle_cpus: 0.0, backends: owing(1.0, 2), ..idle() }), Cause::Cpu),
+            // A thread that computes in the background, while requests are served at once.
+            (
+                Facts {
+                    cpus: 1.0,
+                    busiest: Some(BusiestThread { name: "batch".into(), ran: 0.99, waited: 0.0 }),
+                    ..idle()
+                },
+                Cause::None,
+            ),
+            // Connections that wait to be accepted behind busy CPUs.
+            (
+                Facts { inside: 1.0, cpus: 2.0, idle_cpus: 0.0, accept_share: 1.0, accept_queue: 9.0, ..idle() },
+                Cause::Cpu,
+            ),
+            // A server that cannot accept, and tries all the time.
+            (Facts { cpus: 1.0, runs_one_thread: true, accept_share: 1.0, accept_queue: 9.0, ..idle() }, Cause::Accept),
+            // Threads of Python that wait for the one that runs, on a machine with other work.
+            (
+                with_queue(
+                    600,
+                    threads(
+                        |threads| threads.mutex = 3.5,
+                        Facts { cpus: 0.5, waiting_for_cpus: 0.6, idle_cpus: 0.0, runs_one_thread: true, ..idle() },
+                    ),
+                ),
+                Cause::Cpu,
+            ),
+            // A short throttling that hurts nobody.
+            (Facts { throttled_share: 0.2, throttled_cpus: 0.02, quota_cpus: Some(1.0), ..idle() }, Cause::None),
+        ] {
+            let diagnosis = diagnose(&facts);
+            assert_eq!(diagnosis.cause, cause, "{diagnosis:?}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever is seen, there is one sentence of one line.
+        #[test]
+        fn any_facts_have_a_sentence(
+            unread in 0.0..1e6f64, front in 0.0..=1.0f64, inside in 0.0..1e6f64, inside_share in 0.0..=1.0f64,
+            cpus in 0.0..200.0f64, stalls in 0..90u32, mutex in 0.0..1e5f64, accept in 0.0..=1.0f64, age in 0..100_000u64,
+        ) {
+            let facts = Facts {
+                inside_share, stalls, stall_share: front, stall_cpus: cpus, accept_share: accept, accept_queue: unread, cpus,
+                ..with_inside(inside, age, with_queue(age, threads(|threads| threads.mutex = mutex, idle())))
+            };
+            let facts = Facts { unread, front_share: front, inside_share, ..facts };
+            let diagnosis = diagnose(&facts);
+            proptest::prop_assert!(!diagnosis.sentence.is_empty() && !diagnosis.sentence.contains('\n'));
+            proptest::prop_assert_eq!(&diagnose(&facts), &diagnosis);
+        }
     }
 }

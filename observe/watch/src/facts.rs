@@ -14,8 +14,11 @@ pub(crate) const FRONT_AGE: Duration = Duration::from_millis(25);
 /// A request that is inside for less than this is not slow by itself.
 pub(crate) const INSIDE_AGE: Duration = Duration::from_millis(100);
 
-/// A pause in reading that is shorter than this is a busy moment.
+/// A pause that is shorter than this is a busy moment.
 const STALL: Duration = Duration::from_millis(80);
+
+/// Requests that wait at the end of a pause. Fewer may be one slow request.
+const STALLED: u32 = 3;
 
 /// What a window of polls says about a listener. Shares are of the polls, 0..=1.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,7 +57,8 @@ pub struct Facts {
     pub responses_per_s: f64,
     /// Segments sent again, per second.
     pub retransmitted_per_s: f64,
-    /// Share of time in which bytes stood unread for 80 ms or more while nothing was read.
+    /// Share of time in pauses: three requests or more wait, in front or inside, and nothing is
+    /// answered for 80 ms or more.
     pub stall_share: f64,
     /// Longest such pause.
     pub longest_stall: Duration,
@@ -62,6 +66,8 @@ pub struct Facts {
     pub stalls: u32,
     /// CPUs that the processes used during these pauses.
     pub stall_cpus: f64,
+    /// Whether a process has as many descriptors open as it may.
+    pub is_out_of_descriptors: bool,
     /// Whether the processes could be looked into.
     pub is_visible: bool,
     /// Share of polls in which all of them were stopped.
@@ -166,15 +172,15 @@ impl Facts {
         facts
     }
 
-    /// Finds pauses: spans between polls in which unread bytes stood there and nothing was read.
+    /// Finds pauses: spans between polls in which requests waited and nothing was answered.
     fn add_stalls(&mut self, polls: &[Poll]) {
         let mut stalled = Duration::ZERO;
         let mut cpu = Duration::ZERO;
         // Begin and CPU time of the pause that goes on.
         let mut current: Option<(Duration, Duration)> = None;
-        let mut end = |began: Duration, until: Duration, used: Duration, facts: &mut Facts| {
-            let length = until.saturating_sub(began);
-            if length >= STALL {
+        let mut end = |began: Duration, last: &Poll, used: Duration, facts: &mut Facts| {
+            let length = last.at.saturating_sub(began);
+            if length >= STALL && waiting(last) >= STALLED {
                 facts.stalls += 1;
                 facts.longest_stall = facts.longest_stall.max(length);
                 stalled += length;
@@ -183,16 +189,16 @@ impl Facts {
         };
         for pair in polls.windows(2) {
             let (before, now) = (&pair[0], &pair[1]);
-            let stands = before.front.unread > 0 && now.front.unread > 0 && now.front.bytes_read == 0;
+            let stands = waiting(before) > 0 && waiting(now) > 0 && now.front.responses == 0;
             if stands {
                 let (_, used) = current.get_or_insert((before.at, Duration::ZERO));
                 *used += now.processes.cpu;
             } else if let Some((began, used)) = current.take() {
-                end(began, before.at, used, self);
+                end(began, before, used, self);
             }
         }
         if let (Some((began, used)), Some(last)) = (current, polls.last()) {
-            end(began, last.at, used, self);
+            end(began, last, used, self);
         }
         self.stall_share = ratio(stalled.as_secs_f64(), self.span.as_secs_f64());
         self.stall_cpus = ratio(cpu.as_secs_f64(), stalled.as_secs_f64());
@@ -213,6 +219,7 @@ impl Facts {
             sum.quota_cpus = count.quota_cpus.or(sum.quota_cpus);
             sum.allowed_cpus = count.allowed_cpus;
             sum.runs_one_thread |= count.runs_one_thread;
+            sum.is_out_of_descriptors |= count.is_out_of_descriptors;
             idle += count.idle_cpus * count.span.as_secs_f64();
             if let Some(thread) = &count.busiest {
                 let (ran, waited) = busiest.entry(&thread.name).or_default();
@@ -227,6 +234,7 @@ impl Facts {
         self.waiting_for_cpus = per_second(sum.waited);
         self.collector_cpus = per_second(sum.collector);
         self.runs_one_thread = sum.runs_one_thread;
+        self.is_out_of_descriptors = sum.is_out_of_descriptors;
         self.quota_cpus = sum.quota_cpus;
         self.throttled_share = ratio(sum.throttled_periods as f64, sum.quota_periods as f64);
         self.throttled_cpus = per_second(sum.throttled);
@@ -241,6 +249,11 @@ impl Facts {
             self.cpus = per_second(sum.ran);
         }
     }
+}
+
+/// Requests that wait in front of the service or inside it.
+fn waiting(poll: &Poll) -> u32 {
+    poll.front.unread + poll.front.inside
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {
@@ -262,7 +275,8 @@ fn median_age(polls: &[Poll]) -> Option<AgeBounds> {
 
 fn mean_threads(polls: &[Poll]) -> ThreadCounts {
     let count = polls.len().max(1) as f64;
-    let mean = |value: fn(&ThreadCounts) -> f64| polls.iter().map(|poll| value(&poll.processes.threads)).sum::<f64>() / count;
+    let mean =
+        |value: fn(&ThreadCounts) -> f64| polls.iter().map(|poll| value(&poll.processes.threads)).sum::<f64>() / count;
     ThreadCounts {
         all: mean(|threads| threads.all),
         runnable: mean(|threads| threads.runnable),
@@ -291,7 +305,8 @@ fn backends(polls: &[Poll]) -> Vec<Backend> {
             connecting: seen.iter().map(|backend| f64::from(backend.connecting)).sum::<f64>() / count,
         })
         .collect();
-    backends.sort_by(|left, right| right.waiting.total_cmp(&left.waiting).then_with(|| left.address.cmp(&right.address)));
+    backends
+        .sort_by(|left, right| right.waiting.total_cmp(&left.waiting).then_with(|| left.address.cmp(&right.address)));
     backends
 }
 
@@ -354,13 +369,18 @@ mod tests {
         // 250 ms of every second nothing is read, and a CPU is busy.
         let facts = Facts::of(&polls(61, |number| {
             let pauses = number % 20 < 6;
-            let bytes_read = if pauses && number % 20 > 0 { 0 } else { 100 };
-            let front = FrontPoll { bytes_read, ..unread(10) };
-            Poll { front, processes: ProcessPoll { visible: 1, cpu: ms(50), ..ProcessPoll::default() }, ..Poll::default() }
+            let responses = if pauses && number % 20 > 0 { 0 } else { 5 };
+            let front = FrontPoll { responses, ..unread(10) };
+            Poll {
+                front,
+                processes: ProcessPoll { visible: 1, cpu: ms(50), ..ProcessPoll::default() },
+                ..Poll::default()
+            }
         }));
         assert_eq!((facts.stalls, facts.longest_stall), (3, ms(250)));
         assert!((facts.stall_share - 0.25).abs() < 0.01 && (facts.stall_cpus - 1.0).abs() < 0.01);
-        let steady = Facts::of(&polls(61, |_| Poll { front: unread(500), ..Poll::default() }));
+        let steady =
+            Facts::of(&polls(61, |_| Poll { front: FrontPoll { responses: 1, ..unread(500) }, ..Poll::default() }));
         assert_eq!((steady.stalls, steady.stall_share), (0, 0.0));
     }
 
@@ -399,7 +419,11 @@ mod tests {
             connecting: 0,
         };
         let facts = Facts::of(&polls(10, |number| Poll {
-            backends: if number < 5 { vec![backend("a:1", 1, 10), backend("b:2", 6, 400)] } else { vec![backend("b:2", 2, 500)] },
+            backends: if number < 5 {
+                vec![backend("a:1", 1, 10), backend("b:2", 6, 400)]
+            } else {
+                vec![backend("b:2", 2, 500)]
+            },
             name_server: (number < 4).then(|| "10.0.0.2:53".to_owned()),
             ..Poll::default()
         }));

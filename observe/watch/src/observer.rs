@@ -194,9 +194,7 @@ impl Observer {
             })
             .collect();
         let age = |report: &ListenerReport| report.oldest_unread_ms.map_or(0.0, |age| age.at_least);
-        reports.sort_by(|left, right| {
-            age(right).total_cmp(&age(left)).then_with(|| left.address.cmp(&right.address))
-        });
+        reports.sort_by(|left, right| age(right).total_cmp(&age(left)).then_with(|| left.address.cmp(&right.address)));
         reports
     }
 
@@ -247,11 +245,8 @@ impl Observer {
     /// Finds the processes of listeners, and lists their sockets.
     fn list_processes(&mut self) {
         let wanted: HashSet<u32> = self.listeners.values().flat_map(|watched| watched.inodes.iter().copied()).collect();
-        let known: HashSet<u32> = self
-            .listeners
-            .values()
-            .flat_map(|watched| watched.processes.iter().map(|process| process.pid))
-            .collect();
+        let known: HashSet<u32> =
+            self.listeners.values().flat_map(|watched| watched.processes.iter().map(|process| process.pid)).collect();
         // Reading the descriptors of all processes is dear: only where a listener has no process, or
         // now and then, since a service may have made more workers.
         for watched in self.listeners.values_mut() {
@@ -287,19 +282,17 @@ impl Observer {
         let listeners = &mut self.listeners;
         let mut outgoing = HashMap::new();
         let port = self.target.port.filter(|_| !lists_backends);
-        self.reader.tcp_connections(port, &mut |socket| {
-            match find(listeners, socket.local) {
-                Some(watched) => {
-                    if socket.inode != 0 {
-                        watched.roles.clients.insert(socket.inode);
-                    }
-                    watched.connections.tcp(at, &socket);
+        self.reader.tcp_connections(port, &mut |socket| match find(listeners, socket.local) {
+            Some(watched) => {
+                if socket.inode != 0 {
+                    watched.roles.clients.insert(socket.inode);
                 }
-                None if socket.inode != 0 => {
-                    outgoing.insert(socket.inode, socket);
-                }
-                None => {}
+                watched.connections.tcp(at, &socket);
             }
+            None if socket.inode != 0 => {
+                outgoing.insert(socket.inode, socket);
+            }
+            None => {}
         })?;
         if lists_backends {
             self.outgoing = outgoing;
@@ -376,13 +369,7 @@ impl Observer {
                 .filter(|(inode, _)| watched.processes.iter().any(|process| process.holds(**inode)))
                 .map(|(_, server)| server.to_string())
                 .min();
-            watched.polls.push_back(Poll {
-                at,
-                front,
-                processes,
-                backends: backends_that_owe(&backends),
-                name_server,
-            });
+            watched.polls.push_back(Poll { at, front, processes, backends: backends_that_owe(&backends), name_server });
             while watched.polls.front().is_some_and(|poll| at.saturating_sub(poll.at) > WINDOW) {
                 watched.polls.pop_front();
             }

@@ -90,6 +90,8 @@ pub struct Scheduling {
     pub allowed_cpus: f64,
     /// CPUs' worth of time in which this machine's CPUs were idle.
     pub idle_cpus: f64,
+    /// Whether a process has as many descriptors open as it may.
+    pub is_out_of_descriptors: bool,
     /// Whether the runtime runs one thread at a time, as Python's and Ruby's interpreters do.
     pub runs_one_thread: bool,
 }

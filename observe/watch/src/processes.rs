@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use procfs::process::{FDTarget, Process, Task};
+use procfs::process::{FDTarget, LimitValue, Process, Task};
 use procfs::{CurrentSI, KernelStats};
 
 use crate::poll::{BusyThread, ProcessPoll, Scheduling, ThreadCounts};
@@ -159,6 +159,7 @@ impl WatchedProcess {
     pub(crate) fn count_scheduling(&mut self, sum: &mut Scheduling) {
         sum.allowed_cpus = sum.allowed_cpus.max(self.allowed_cpus);
         sum.runs_one_thread |= self.runs_one_thread;
+        sum.is_out_of_descriptors |= self.is_out_of_descriptors();
         self.count_quota(sum);
         let Ok(tasks) = self.process.tasks() else { return };
         let mut counted = HashMap::new();
@@ -179,6 +180,14 @@ impl WatchedProcess {
             }
         }
         self.counted = counted;
+    }
+
+    fn is_out_of_descriptors(&self) -> bool {
+        let (Ok(open), Ok(limits)) = (self.process.fd_count(), self.process.limits()) else { return false };
+        match limits.max_open_files.soft_limit {
+            LimitValue::Value(most) => open as u64 >= most,
+            LimitValue::Unlimited => false,
+        }
     }
 
     fn count_quota(&mut self, sum: &mut Scheduling) {

@@ -55,7 +55,8 @@ impl QuotaReader {
     /// Whether one of the groups is frozen.
     pub(crate) fn is_frozen(&self) -> bool {
         let frozen = |folder: &PathBuf| {
-            fs::read_to_string(folder.join("cgroup.events")).is_ok_and(|text| text.lines().any(|line| line == "frozen 1"))
+            fs::read_to_string(folder.join("cgroup.events"))
+                .is_ok_and(|text| text.lines().any(|line| line == "frozen 1"))
         };
         self.groups.iter().any(frozen)
     }

@@ -120,11 +120,7 @@ impl ListenerReport {
             unread: facts.unread,
             inside: facts.inside,
             oldest_inside_ms: milliseconds(facts.oldest_inside),
-            accept_queue: AcceptQueue {
-                length: facts.accept_queue,
-                limit: facts.accept_limit,
-                dropped: facts.dropped,
-            },
+            accept_queue: AcceptQueue { length: facts.accept_queue, limit: facts.accept_limit, dropped: facts.dropped },
             arrivals_per_s: facts.arrivals_per_s,
             responses_per_s: facts.responses_per_s,
             retransmitted_per_s: facts.retransmitted_per_s,

@@ -77,8 +77,7 @@ impl WatchTarget {
     /// Only the listeners of a process and its children, in the process's network namespace.
     #[must_use]
     pub fn of_process(self, pid: u32) -> WatchTarget {
-        let namespace =
-            if self.namespace == Namespace::Own { Namespace::OfProcess(pid) } else { self.namespace };
+        let namespace = if self.namespace == Namespace::Own { Namespace::OfProcess(pid) } else { self.namespace };
         WatchTarget { pid: Some(pid), namespace, ..self }
     }
 
@@ -139,7 +138,9 @@ mod tests {
         ] {
             assert_eq!(WatchTarget::parse(text).unwrap().to_string(), expected, "{text}");
         }
-        for text in ["", ":", ":0", "127.0.0.1:0", "host", "host:", "example.com:80", ":65536", "-1", "unix:", "/", "[::1]"] {
+        for text in
+            ["", ":", ":0", "127.0.0.1:0", "host", "host:", "example.com:80", ":65536", "-1", "unix:", "/", "[::1]"]
+        {
             assert!(WatchTarget::parse(text).is_err(), "{text}");
         }
     }
@@ -150,7 +151,10 @@ mod tests {
         let tcp = |text: &str| ListenAddress::Tcp(text.parse().unwrap());
         assert!(one.selects(&tcp("0.0.0.0:80")) && one.selects(&tcp("[::]:80")) && one.selects(&tcp("127.0.0.1:80")));
         assert!(!one.selects(&tcp("10.0.0.1:80")) && !one.selects(&tcp("0.0.0.0:81")));
-        assert!(!one.selects(&ListenAddress::Unix("/x".into())) && WatchTarget::all().selects(&ListenAddress::Unix("/x".into())));
+        assert!(
+            !one.selects(&ListenAddress::Unix("/x".into()))
+                && WatchTarget::all().selects(&ListenAddress::Unix("/x".into()))
+        );
     }
 
     proptest::proptest! {

@@ -43,14 +43,33 @@ impl ThreadWait {
     fn in_call(number: i64, arguments: &[u64; 6]) -> ThreadWait {
         match number {
             libc::SYS_futex => futex(arguments),
-            libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync | libc::SYS_syncfs | libc::SYS_sync_file_range
-            | libc::SYS_msync | libc::SYS_ftruncate | libc::SYS_fallocate | libc::SYS_openat | libc::SYS_unlinkat
-            | libc::SYS_renameat | libc::SYS_getdents64 | libc::SYS_io_getevents => ThreadWait::Disk,
-            libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_write
-            | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_recvfrom | libc::SYS_recvmsg
-            | libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_connect | libc::SYS_sendfile => {
-                ThreadWait::Descriptor(arguments[0] as i32)
-            }
+            libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_sync
+            | libc::SYS_syncfs
+            | libc::SYS_sync_file_range
+            | libc::SYS_msync
+            | libc::SYS_ftruncate
+            | libc::SYS_fallocate
+            | libc::SYS_openat
+            | libc::SYS_unlinkat
+            | libc::SYS_renameat
+            | libc::SYS_getdents64
+            | libc::SYS_io_getevents => ThreadWait::Disk,
+            libc::SYS_read
+            | libc::SYS_readv
+            | libc::SYS_pread64
+            | libc::SYS_preadv
+            | libc::SYS_write
+            | libc::SYS_writev
+            | libc::SYS_pwrite64
+            | libc::SYS_pwritev
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_connect
+            | libc::SYS_sendfile => ThreadWait::Descriptor(arguments[0] as i32),
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => ThreadWait::Sleep,
             _ => ThreadWait::Other,
         }
