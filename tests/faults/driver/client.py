@@ -3,7 +3,6 @@ import json
 import pathlib
 import signal
 import sys
-import time
 
 from process import end, start
 
@@ -41,9 +40,9 @@ def share(times, part):
     return times[min(len(times) - 1, int(part * len(times)))] if times else None
 
 
-def calm(folder, port, rate, seconds=2.0):
-    """p50 and p90 in ms before the fault."""
-    client = Client(folder, "calm", port, rate, seconds=seconds, connections=2)
-    requests, stop = client.finish(seconds)
-    times = latencies(requests, stop, 0, time.monotonic())
+def calm(folder, port, rate, warm=1.0, seconds=2.0):
+    """p50 and p90 in ms before the fault; the first second is the run-times' to warm up in."""
+    client = Client(folder, "calm", port, rate, seconds=warm + seconds, connections=2)
+    requests, stop = client.finish(warm + seconds)
+    times = latencies(requests, stop, stop - seconds, stop)
     return share(times, 0.5), share(times, 0.9)

@@ -38,6 +38,21 @@ def threads(pid):
     return found
 
 
+def over_time(pid, port):
+    """Ten times in a second: connections with unread bytes, and where the threads are."""
+    unread, where = [], {}
+    for _ in range(10):
+        start = time.monotonic()
+        rows = shell(f"ss -tnH 'sport = :{port}'").splitlines()
+        unread.append(sum(int(row.split()[1]) > 0 for row in rows))
+        for task in glob.glob(f"/proc/{pid}/task/*"):
+            stat = read(task + "/stat").rsplit(")", 1)
+            kind = (stat[-1].split()[0], read(task + "/wchan"))
+            where[kind] = where.get(kind, 0) + 1
+        time.sleep(max(0, start + 0.1 - time.monotonic()))
+    return unread, where
+
+
 def snapshot(pid, port, groups=()):
     """Sockets, and the threads' changes over one second."""
     lines = [f"# connections of the listener (first 6), then the listener\n"
@@ -49,8 +64,12 @@ def snapshot(pid, port, groups=()):
              "# other sockets of the process\n"
              + shell(f"ss -tunpH 'sport != :{port}' | grep 'pid={pid},' | head -8")]
     before, start = threads(pid), time.monotonic()
-    time.sleep(1)
+    unread, where = over_time(pid, port)
     after, took = threads(pid), time.monotonic() - start
+    lines.append(f"# connections with unread bytes, each 100 ms: {unread}")
+    lines.append("# threads seen in (state, wchan), mean number: " + ", ".join(
+        f"{state} {wchan}: {number / len(unread):.1f}" for (state, wchan), number
+        in sorted(where.items(), key=lambda item: -item[1])[:10]))
     lines.append(f"# {len(after)} threads over {took:.2f} s: state nice cpu% run% runqueue% slices "
                  "voluntary/forced switches, wchan, syscall, stack")
     same = {}

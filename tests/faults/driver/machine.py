@@ -5,8 +5,10 @@ behind that was killed with SIGKILL is removed by the next one (`sweep`).
 """
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
+import time
 
 PREFIX = "leeward-faults-"
 
@@ -44,11 +46,7 @@ class Machine:
     def release(self):
         """Takes back what the last case made, in the opposite order."""
         while self.undo:
-            what = self.undo.pop()
-            try:
-                what()
-            except (OSError, CannotPlant) as error:
-                print(f"examine: cleaning up: {error}", flush=True)
+            retry(self.undo.pop())
 
     def hierarchy(self, controller):
         """(folder, version) of a mounted cgroup hierarchy with this controller."""
@@ -67,7 +65,8 @@ class Machine:
         except CannotPlant:
             run("mount", "-t", "cgroup2", PREFIX + "cgroup", folder)
             version = 2
-        self.undo.append(lambda: (run("umount", folder), folder.rmdir()))
+        self.undo.append(folder.rmdir)
+        self.undo.append(lambda: run("umount", folder))
         return folder, version
 
     def group(self, controller, files_v1, files_v2):
@@ -103,11 +102,13 @@ class Machine:
         with open(image, "wb") as file:
             file.truncate(64 << 20)
         device = run("losetup", "--find", "--show", image)
-        self.undo.append(lambda: (run("losetup", "--detach", device), image.unlink()))
+        self.undo.append(image.unlink)
+        self.undo.append(lambda: run("losetup", "--detach", device))
         run("mkfs.ext4", "-q", device)
         folder.mkdir()
         run("mount", device, folder)
-        self.undo.append(lambda: (run("umount", folder), folder.rmdir()))
+        self.undo.append(folder.rmdir)
+        self.undo.append(lambda: run("umount", folder))
         # Blocks that exist: the journal has no part in writing them again.
         for i in range(64):
             (folder / f"journal-{i}").write_bytes(b"\0" * 4096)
@@ -138,20 +139,34 @@ def sweep():
         pid = name[len(PREFIX):].split("-")[0]
         return name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}")
 
-    temporary = pathlib.Path(tempfile.gettempdir())
     for device, folder, kind, _ in reversed(mounts()):
         if kind.startswith("cgroup"):
             for group in pathlib.Path(folder).glob(PREFIX + "*"):
                 if dead(group.name):
-                    try:
-                        group.rmdir()
-                    except OSError:
-                        pass
-        parts = pathlib.Path(folder).parts
-        if any(dead(part) for part in parts):
-            subprocess.run(["umount", folder], check=False)
+                    retry(lambda: empty_and_remove(group))
+        if any(dead(part) for part in pathlib.Path(folder).parts):
+            # A service that dies in a throttled write keeps the mount busy until that is done.
+            retry(lambda: run("umount", folder))
             if device.startswith("/dev/loop"):
-                subprocess.run(["losetup", "--detach", device], check=False)
-    for folder in temporary.glob(PREFIX + "*"):
+                subprocess.run(["losetup", "--detach", device], capture_output=True, check=False)
+    for folder in pathlib.Path(tempfile.gettempdir()).glob(PREFIX + "*"):
         if dead(folder.name):
             subprocess.run(["rm", "-rf", "--one-file-system", folder], check=False)
+
+
+def empty_and_remove(group):
+    for pid in (group / "cgroup.procs").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+    group.rmdir()
+
+
+def retry(what, seconds=10):
+    """Tries until it works; after that time its last error is printed, and nothing else stops."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return what()
+        except (OSError, CannotPlant) as error:
+            if time.monotonic() > end:
+                return print(f"examine: cleaning up: {error}", flush=True)
+        time.sleep(0.2)

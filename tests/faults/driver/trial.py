@@ -88,8 +88,8 @@ def plant_and_ask(case, programs, machine, options, row):
     if options.facts:
         folder = pathlib.Path(options.facts)
         folder.mkdir(parents=True, exist_ok=True)
-        text = facts.snapshot(service.pid, port, [group] if case.needs == "quota" else [])
-        (folder / (case.name.replace("/", "-") + ".txt")).write_text(text)
+        seen = folder / (case.name.replace("/", "-") + ".txt")
+        seen.write_text(facts.snapshot(service.pid, port, [group] if case.needs == "quota" else []))
     ask(options.leeward, port, row)
     time.sleep(max(0, first + 5 - time.monotonic()))
     last = time.monotonic()
@@ -98,7 +98,12 @@ def plant_and_ask(case, programs, machine, options, row):
     row["requests"] = len(times)
     for name, part in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99)):
         row[name] = share(times, part)
+    if options.facts:
+        with open(seen, "a", encoding="utf-8") as file:
+            file.write(f"# clients and CPU use: {json.dumps(row, default=str)}\n")
     if beside:
+        if beside.process.poll() is not None:
+            raise CannotPlant("the second client ended by itself")
         end(beside.process)
     for connection in held:
         connection.close()

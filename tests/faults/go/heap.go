@@ -34,11 +34,11 @@ func session(rounds int) {
 
 // collect fills the heap with some million items and makes the collector run at each small growth.
 func collect() {
-	for i := 0; i < 64; i++ {
+	for i := 0; i < 256; i++ {
 		heap = append(heap, tree(15))
 	}
 	debug.SetGCPercent(int(setting("GC_PERCENT", 1)))
 	for {
-		heap[len(garbage)%64] = tree(15)
+		heap[len(garbage)%256] = tree(15)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -25,7 +26,10 @@ func main() {
 	large := []byte(strings.Repeat("x", 4<<20))
 	var once sync.Once
 
-	http.HandleFunc("/large", func(w http.ResponseWriter, r *http.Request) { w.Write(large) })
+	http.HandleFunc("/large", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(large)))
+		w.Write(large)
+	})
 	http.HandleFunc("/poll", waitForNews)
 	http.HandleFunc("/collect", func(w http.ResponseWriter, r *http.Request) {
 		once.Do(func() { go collect() })

@@ -79,7 +79,7 @@ function work() {
 let heap;
 function collect() {
   if (heap) return;
-  heap = Array.from({ length: setting('OBJECTS', 3e6) }, (_, i) => ({ id: i, tags: [i] }));
+  heap = Array.from({ length: setting('OBJECTS', 1.2e6) }, (_, i) => ({ id: i, tags: [i] }));
   const again = () => { global.gc(); setTimeout(again, setting('BETWEEN_MS', 300)); };
   again();
 }
