@@ -25,7 +25,10 @@ from process import end_all
 from service import start_service
 from stream import Stream
 
-LEVELS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.3, 1.5)
+# Load as a share of the capacity: connections. In overload each of them has one request waiting,
+# so that their number decides the age: 4 ms times 20 to 160.
+LEVELS = {0.3: 100, 0.5: 100, 0.6: 100, 0.7: 100, 0.8: 100, 0.9: 100,
+          1.0: 20, 1.1: 40, 1.3: 80, 1.5: 160}
 COST_MS = 4
 SETTLE, SECONDS = 2.0, 12.0
 BACK = 0.03         # seconds before a line in which its sample was taken
@@ -91,12 +94,13 @@ def compare(samples, truth, first, last):
 
 
 def level(load, program, command, machine, limit):
+    # The service's share of a busy machine is its own, or all levels become overload.
     _, port = start_service(command, "plain", {"COST_MS": COST_MS},
-                               machine.folder / "service.err")
+                               machine.folder / "service.err", favour=-15)
     try:
         service_ms = calm(machine.folder, port, 20)[0]
         rate = load * 1e3 / COST_MS
-        client = Client(machine.folder, "ages", port, rate, connections=100,
+        client = Client(machine.folder, "ages", port, rate, connections=LEVELS[load],
                         seconds=SETTLE + SECONDS + 30)
         time.sleep(SETTLE)
         stream = Stream(program, port, limit)
@@ -128,9 +132,9 @@ def level(load, program, command, machine, limit):
 def examine(options, machine, programs):
     command = programs.command("c/single")
     print("oldest unread request, ms: medians over the samples of each level (clients' mean: over "
-          "all instants)\n"
-          f"{'load':>5} {'service':>8} {'samples':>8} {'clients':>9} {'at least':>9} {'at most':>9} "
-          f"{'error':>8} {'within':>7} {'clients mean':>13}", flush=True)
+          f"all instants)\n{'load':>5} {'service':>8} {'samples':>8} {'clients':>9} "
+          f"{'at least':>9} {'at most':>9} {'error':>8} {'within':>7} {'clients mean':>13}",
+          flush=True)
     results = []
     for load in LEVELS:
         result = level(load, options.leeward, command, machine, SECONDS + 30)

@@ -84,8 +84,8 @@ def cases():
                    plant="signal")
 
     # 7. Collections that stop all handlers. C has no collector: a thread walks the heap under a
-    # world lock, so "lock" is right as well. Go's collector hardly pauses, it takes the CPUs (the
-    # README has the measurement).
+    # world lock, so "lock" is right as well. Go's collector hardly pauses: it competes for the CPUs
+    # with the handlers, so there "cpu" is right as well (the README has the measurement).
     work = {"COST_MS": 1}
     yield Case("pauses", "c", "c/pool", "pauses", ("pauses", "lock"), 60, 20, plant="collect",
                settings=work, settle=4)
@@ -104,7 +104,8 @@ def cases():
 
     # 9. Accept: four connections are served at a time, four idle ones are held. Node accepts
     # whatever comes (its `maxConnections` closes the others), so it has no such fault.
-    for language, server, settings in (("c", "c/threads", {"WORKERS": 4}), ("go", "go", {"LIMIT": 4}),
+    for language, server, settings in (("c", "c/threads", {"WORKERS": 4}),
+                                       ("go", "go", {"LIMIT": 4}),
                                        ("python", "python/threads", {"WORKERS": 4})):
         yield Case("accept", language, server, "plain", ("accept",), 40, 20, connections=20,
                    settings=settings, hold=4)

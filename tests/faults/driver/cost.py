@@ -1,4 +1,4 @@
-"""`examine cost`: CPU time of `PROGRAM watch ADDRESS --json` at 2,000 connections, light traffic."""
+"""`examine cost`: CPU time of `PROGRAM watch ADDRESS --json`, 2,000 connections, light traffic."""
 import json
 import pathlib
 import time

@@ -56,7 +56,8 @@ def over_time(pid, port):
 def snapshot(pid, port, groups=()):
     """Sockets, and the threads' changes over one second."""
     lines = [f"# connections of the listener (first 6), then the listener\n"
-             + shell(f"ss -tinmH 'sport = :{port}' | head -12"), shell(f"ss -tlnH 'sport = :{port}'"),
+             + shell(f"ss -tinmH 'sport = :{port}' | head -12"),
+             shell(f"ss -tlnH 'sport = :{port}'"),
              "# connections, by unread bytes: "
              + shell(f"ss -tnH 'sport = :{port}' | awk '{{n++; if ($2>0) u++; if ($3>0) s++}} "
                      "END {print n+0, \"established,\", u+0, \"with unread bytes,\", s+0, "
@@ -85,7 +86,9 @@ def snapshot(pid, port, groups=()):
                 round(share[0], -1) if share else 0)
         same.setdefault(kind, []).append(row)
     for rows in same.values():
-        lines += rows[:3] + ([f"  … and {len(rows) - 3} more like these"] if len(rows) > 3 else [])
+        lines += rows[:3]
+        if len(rows) > 3:
+            lines.append(f"  … and {len(rows) - 3} more like these")
     lines.append("# /proc/PID/status\n" + "\n".join(
         line for line in read(f"/proc/{pid}/status").splitlines()
         if line.startswith(("State", "Threads", "VmRSS", "Cpus_allowed_list"))))

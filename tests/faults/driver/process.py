@@ -66,6 +66,13 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def busy_seconds():
+    """Time that all CPUs of the machine were not idle, so far."""
+    with open("/proc/stat", encoding="utf-8") as file:
+        fields = [int(field) for field in file.readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
 def wait_until(what, seconds):
     end_time = time.monotonic() + seconds
     while time.monotonic() < end_time:

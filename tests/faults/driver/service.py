@@ -90,7 +90,8 @@ def listens(port):
         return False
 
 
-def start_service(command, mode, settings, errors, *, wrap=None, group=None):
+def start_service(command, mode, settings, errors, *, wrap=None, group=None,
+                  favour=0):
     """Starts it and waits until it accepts. Returns (process, port). What it writes to stderr goes
     to the file `errors`: under a fault that can be much."""
     port = free_port()
@@ -98,7 +99,7 @@ def start_service(command, mode, settings, errors, *, wrap=None, group=None):
     environment = {**os.environ, **{name: str(value) for name, value in settings.items()}}
     with open(errors, "ab") as messages:
         process = start(wrap(command) if wrap else command, limit=LIMIT_SECONDS, group=group,
-                        env=environment, stderr=messages)
+                        favour=favour, env=environment, stderr=messages)
     if not wait_until(lambda: listens(port) or process.poll() is not None, 30) \
             or process.poll() is not None:
         said = pathlib.Path(errors).read_text(errors="replace").strip()[-200:]

@@ -1,4 +1,4 @@
-"""Runs `PROGRAM watch ADDRESS --json`, which prints one object per interval, and keeps the lines."""
+"""Runs `PROGRAM watch ADDRESS --json`, one object per interval, and keeps what it prints."""
 import json
 import subprocess
 import threading

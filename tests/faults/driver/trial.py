@@ -10,7 +10,7 @@ import time
 import facts
 from client import Client, calm, latencies, share
 from machine import CannotPlant, private_resolver
-from process import cpu_seconds, end, end_all, start
+from process import busy_seconds, cpu_seconds, end, end_all, start
 from service import LIMIT_SECONDS, Skipped, free_port, request, start_service
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -84,7 +84,7 @@ def plant_and_ask(case, programs, machine, options, row):
     if case.plant == "stop":
         os.kill(service.pid, signal.SIGSTOP)
         time.sleep(2)
-    first, cpu = time.monotonic(), cpu_seconds(service.pid)
+    first, cpu, busy = time.monotonic(), cpu_seconds(service.pid), busy_seconds()
     if options.facts:
         folder = pathlib.Path(options.facts)
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,6 +94,7 @@ def plant_and_ask(case, programs, machine, options, row):
     time.sleep(max(0, first + 5 - time.monotonic()))
     last = time.monotonic()
     row["service_cpus"] = round((cpu_seconds(service.pid) - cpu) / (last - first), 2)
+    row["machine_cpus"] = round((busy_seconds() - busy) / (last - first), 2)
     times = latencies(*client.finish(), first, last)
     row["requests"] = len(times)
     for name, part in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99)):
@@ -146,6 +147,7 @@ def judge(case, row):
     if (now_ms >= HURTS * calm_ms) == case.healthy:
         return "not planted"
     if row["seconds"] > ANSWER_SECONDS:
+        row["sentence"] = f"(too late) {row['sentence']}"
         return "wrong"
     if row["got"] in case.accepts:
         return "right"

@@ -68,7 +68,8 @@ func handlers(mode string) func(context.Context) error {
 	return burn
 }
 
-// roundsPerMillisecond takes the fastest of some measurements: a busy machine makes the others slow.
+// roundsPerMillisecond takes the fastest of some measurements, as others may
+// have had the CPU in the rest.
 func roundsPerMillisecond() float64 {
 	best := time.Hour
 	for i := 0; i < 10; i++ {

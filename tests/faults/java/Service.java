@@ -33,7 +33,8 @@ public class Service {
         HttpServer server = HttpServer.create(address, 1024);
         AtomicBoolean once = new AtomicBoolean();
         server.createContext("/", exchange -> {
-            if (exchange.getRequestURI().getPath().equals("/collect") && once.compareAndSet(false, true)) {
+            String path = exchange.getRequestURI().getPath();
+            if (path.equals("/collect") && once.compareAndSet(false, true)) {
                 Thread thread = new Thread(Service::collect);
                 thread.setDaemon(true);
                 thread.start();
