@@ -12,8 +12,8 @@ RUNNING = []
 
 def start(command, *, limit, group=None, favour=0, **options):
     """Starts a command in a session of its own. It is killed after `limit` seconds, and with the
-    driver however that ends. `group`: a cgroup to start in. `favour`: its autogroup's nice value,
-    for the client that measures."""
+    driver however that ends. `group`: a cgroup to start in. `favour`: the nice value of its
+    session (autogroup) among all others; its threads keep theirs."""
     def before():
         LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         for folder in [group] if group else []:
@@ -21,11 +21,10 @@ def start(command, *, limit, group=None, favour=0, **options):
                 file.write(str(os.getpid()))
         if favour:
             try:
-                os.nice(favour)
                 with open("/proc/self/autogroup", "w", encoding="ascii") as file:
                     file.write(str(favour))
             except OSError:
-                pass  # without autogroups or rights the client competes as all others do
+                pass  # without autogroups or rights it competes as all others do
 
     options.setdefault("stdout", subprocess.DEVNULL)
     process = subprocess.Popen(command, preexec_fn=before, start_new_session=True,
@@ -60,10 +59,10 @@ def end_all():
 
 
 def cpu_seconds(pid):
-    """User and system time of a process so far."""
+    """User and system time so far of a process and of its children that ended."""
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_seconds():

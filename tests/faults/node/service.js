@@ -3,32 +3,29 @@
 const http = require('node:http');
 const fs = require('node:fs');
 const dns = require('node:dns');
-const crypto = require('node:crypto');
 const { Worker } = require('node:worker_threads');
 
 const [mode, port] = [process.argv[2], Number(process.argv[3])];
 const setting = (name, otherwise) => Number(process.env[name] ?? otherwise);
 
-function hash(rounds) {
-  let sum = 'price';
-  for (let i = 0; i < rounds; i++) sum = crypto.createHash('sha1').update(sum).digest('hex');
-  return sum;
+let sink = 7;
+function hashALittle() {
+  let h = sink;
+  for (let i = 0; i < 30000; i++) h = Math.imul(h ^ i, 16777619);
+  sink = h;
 }
 
-// The fastest of some measurements: a busy machine makes the others slow.
-function roundsPerMillisecond() {
-  let best = Infinity;
-  hash(5000);
-  for (let i = 0; i < 10; i++) {
-    const start = process.hrtime.bigint();
-    hash(2000);
-    best = Math.min(best, Number(process.hrtime.bigint() - start) / 1e6);
-  }
-  return 2000 / best;
+// By the process's CPU clock: the cost is the same on a busy machine.
+function used() {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
 }
 
-const perMs = roundsPerMillisecond();
-const burn = (ms) => hash(Math.round(ms * perMs));
+function burn(ms) {
+  const end = used() + ms;
+  while (used() < end) hashALittle();
+}
+
 const cost = setting('COST_MS', 1);
 
 // Workers that share one mutex in shared memory (locker.js); each job holds it for COST_MS.
