@@ -10,9 +10,9 @@ not a mean of one with a percentile of the other.
 A sample is older than its line by an unknown moment, and the queue moves meanwhile. So the truth of
 a sample is the range that the clients saw within the 30 ms before its line; the error of a sample
 is the distance from the middle of the program's bounds to that range, 0 inside it. A level passes
-if the median error is within 20 % of the truth + 2 ms. The median of truth and answer is printed
-beside it, and the share of samples within the bar: a few late samples on a busy machine do not
-decide, a bias does. Bounds that are far apart do not help: their middle is what counts.
+if the median error is within 20 % of the truth + 2 ms, and three of four samples are: a few late
+samples on a busy machine do not decide, a bias does, and so does "nothing unread" at loads at which
+that is true half of the time. Bounds that are far apart do not help: their middle is what counts.
 """
 import bisect
 import json
@@ -32,7 +32,7 @@ LEVELS = {0.3: 100, 0.5: 100, 0.6: 100, 0.7: 100, 0.8: 100, 0.9: 100,
 COST_MS = 4
 SETTLE, SECONDS = 2.0, 12.0
 BACK = 0.03         # seconds before a line in which its sample was taken
-PART, FLOOR_MS = 0.2, 2.0
+PART, FLOOR_MS, MOST = 0.2, 2.0, 0.75
 
 
 def unread_spans(requests):
@@ -123,7 +123,8 @@ def level(load, program, command, machine, limit):
             at_most_ms=statistics.median(row[2] for row in rows),
             error_ms=statistics.median(row[3] for row in rows),
             within=sum(row[3] <= bar for row, bar in zip(rows, bars)) / len(rows))
-        result["passed"] = result["error_ms"] <= PART * result["clients_ms"] + FLOOR_MS
+        result["passed"] = (result["within"] >= MOST
+                            and result["error_ms"] <= PART * result["clients_ms"] + FLOOR_MS)
     else:
         result["passed"] = False
     return result
