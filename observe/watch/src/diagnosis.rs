@@ -133,6 +133,7 @@ fn quota(facts: &Facts) -> Option<(Cause, String)> {
 /// Nothing waits.
 fn healthy(facts: &Facts) -> Option<(Cause, String)> {
     let is_waiting = waits_in_front(facts) || waits_inside(facts) || waits_for_accept(facts) || pauses_often(facts);
+    let is_waiting = is_waiting || is_short_of_cpu(facts);
     (!is_waiting).then(|| {
         let readers = match facts.slow_readers {
             readers if readers >= 1.0 => format!("; {} clients do not read their responses", number(readers)),
@@ -147,7 +148,7 @@ fn cpu(facts: &Facts) -> Option<(Cause, String)> {
         return None;
     }
     let why = busy_cpus(facts)?;
-    (waits_in_front(facts) || waits_inside(facts) || waits_for_accept(facts))
+    (waits_in_front(facts) || waits_inside(facts) || waits_for_accept(facts) || is_short_of_cpu(facts))
         .then(|| (Cause::Cpu, format!("overloaded by CPU: {}; {why}", queue(facts))))
 }
 
@@ -263,10 +264,12 @@ fn lock(facts: &Facts) -> Option<(Cause, String)> {
             format!("waits for a lock: {} threads sleep at a mutex; {}", number(threads.mutex), queue(facts));
         return Some((Cause::Lock, sentence));
     }
-    // As many threads at one futex as there are requests inside: a lock, since an idle pool has
-    // nothing to do with the number of requests.
+    // As many threads at one futex as there are requests inside: an idle pool has nothing to do with
+    // the number of requests. A lock goes from thread to thread, so that its waiters run now and then;
+    // threads that wait for an event do not.
     let inside = facts.inside;
     let fits = threads.same_futex >= 2.0 && inside >= 2.0 && (0.6..=1.15).contains(&(threads.same_futex / inside));
+    let fits = fits && facts.still_threads < 0.7;
     (fits && facts.threads.runnable < 0.5 * facts.allowed_cpus.max(1.0)).then(|| {
         let sentence = format!(
             "waits for a lock: {} requests are inside, and {} threads sleep at the same futex; {}",
@@ -314,6 +317,11 @@ fn unknown(facts: &Facts) -> String {
 /// Requests wait before they are read.
 fn waits_in_front(facts: &Facts) -> bool {
     facts.front_share >= LASTING
+}
+
+/// A short queue, most of the time, in front of a service that gets no more CPU time.
+fn is_short_of_cpu(facts: &Facts) -> bool {
+    facts.short_front_share >= LASTING && busy_cpus(facts).is_some()
 }
 
 /// Requests are inside for long.
@@ -584,6 +592,8 @@ mod tests {
             (parked(100.0), Cause::None),
             // The same, and three requests that wait for a timer.
             (with_inside(3.0, 20_000, parked(100.0)), Cause::Unknown),
+            // Sixty requests that wait for an event, each in a thread of its own.
+            (with_inside(60.0, 20_000, Facts { still_threads: 0.97, ..parked(60.0) }), Cause::Unknown),
             // A backend that answers at once, of a service without CPU.
             (with_queue(200, Facts { cpus: 1.95, idle_cpus: 0.0, backends: owing(1.0, 2), ..idle() }), Cause::Cpu),
             // A thread that computes in the background, while requests are served at once.

@@ -11,6 +11,9 @@ use crate::poll::{Poll, Scheduling, ThreadCounts};
 /// seven tenths of its capacity has on a shared machine.
 pub(crate) const FRONT_AGE: Duration = Duration::from_millis(25);
 
+/// A queue that is worth a word where CPUs are busy.
+const SHORT_FRONT_AGE: Duration = Duration::from_millis(8);
+
 /// A request that is inside for less than this is not slow by itself.
 pub(crate) const INSIDE_AGE: Duration = Duration::from_millis(100);
 
@@ -31,6 +34,9 @@ pub struct Facts {
     pub unread: f64,
     /// Share of polls in which the oldest unread byte was older than 25 ms.
     pub front_share: f64,
+    /// Share of polls in which the oldest unread byte was older than 8 ms, two ticks of the kernel's
+    /// clock.
+    pub short_front_share: f64,
     /// Age of the oldest unread byte: the median over polls.
     pub oldest_unread: Option<AgeBounds>,
     /// Largest age of an unread byte.
@@ -84,6 +90,8 @@ pub struct Facts {
     pub busiest: Option<BusiestThread>,
     /// CPUs that threads of garbage collectors used.
     pub collector_cpus: f64,
+    /// Share of threads that did not run for a second.
+    pub still_threads: f64,
     /// Whether the runtime runs one thread at a time.
     pub runs_one_thread: bool,
     /// CPUs that a quota allows.
@@ -144,6 +152,7 @@ impl Facts {
             connections: mean(&|poll| poll.front.connections.into()),
             unread: mean(&|poll| poll.front.unread.into()),
             front_share: share(&|poll| unread_age(poll) >= FRONT_AGE),
+            short_front_share: share(&|poll| unread_age(poll) >= SHORT_FRONT_AGE),
             oldest_unread: median_age(polls),
             oldest_unread_max: polls.iter().map(unread_age).max().unwrap_or_default(),
             inside: mean(&|poll| poll.front.inside.into()),
@@ -213,6 +222,8 @@ impl Facts {
             sum.ran += count.ran;
             sum.waited += count.waited;
             sum.collector += count.collector;
+            sum.threads += count.threads;
+            sum.still_threads += count.still_threads;
             sum.quota_periods += count.quota_periods;
             sum.throttled_periods += count.throttled_periods;
             sum.throttled += count.throttled;
@@ -235,6 +246,7 @@ impl Facts {
         self.collector_cpus = per_second(sum.collector);
         self.runs_one_thread = sum.runs_one_thread;
         self.is_out_of_descriptors = sum.is_out_of_descriptors;
+        self.still_threads = ratio(sum.still_threads as f64, sum.threads as f64);
         self.quota_cpus = sum.quota_cpus;
         self.throttled_share = ratio(sum.throttled_periods as f64, sum.quota_periods as f64);
         self.throttled_cpus = per_second(sum.throttled);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use procfs::process::{FDTarget, LimitValue, Process, Task};
+use procfs::process::{FDTarget, LimitValue, Process, Schedstat, Task};
 use procfs::{CurrentSI, KernelStats};
 
 use crate::poll::{BusyThread, ProcessPoll, Scheduling, ThreadCounts};
@@ -41,8 +41,8 @@ pub(crate) struct WatchedProcess {
     sockets: HashSet<u32>,
     /// Place in the list of threads at which the next sample begins.
     next_sampled: usize,
-    /// Time for which each thread has run and waited.
-    counted: HashMap<i32, (u64, u64)>,
+    /// Scheduling of each thread at the last count.
+    counted: HashMap<i32, Schedstat>,
     throttling: Option<Throttling>,
 }
 
@@ -165,10 +165,13 @@ impl WatchedProcess {
         let mut counted = HashMap::new();
         for task in tasks.flatten().take(MAX_COUNTED) {
             let Ok(now) = task.schedstat() else { continue };
-            counted.insert(task.tid, (now.sum_exec_runtime, now.run_delay));
-            let Some((ran, waited)) = self.counted.get(&task.tid) else { continue };
-            let ran = Duration::from_nanos(now.sum_exec_runtime.saturating_sub(*ran));
-            let waited = Duration::from_nanos(now.run_delay.saturating_sub(*waited));
+            let before = self.counted.get(&task.tid).cloned();
+            counted.insert(task.tid, now.clone());
+            let Some(before) = before else { continue };
+            let ran = Duration::from_nanos(now.sum_exec_runtime.saturating_sub(before.sum_exec_runtime));
+            let waited = Duration::from_nanos(now.run_delay.saturating_sub(before.run_delay));
+            sum.threads += 1;
+            sum.still_threads += u64::from(now.pcount == before.pcount);
             sum.ran += ran;
             sum.waited += waited;
             let name = || task.stat().map(|stat| stat.comm).unwrap_or_default();
