@@ -27,3 +27,4 @@ mod threading;
 mod tiers;
 mod tls;
 mod vocabulary;
+mod watch;

@@ -66,7 +66,9 @@ pub struct Observer {
     outgoing: HashMap<u32, TcpSocket>,
     /// UDP sockets to name servers, by inode.
     name_servers: HashMap<u32, SocketAddr>,
-    /// Inodes of both at the last list.
+    /// All listening sockets, by inode.
+    listening: HashMap<u32, SocketAddr>,
+    /// Inodes of connections to backends and of name servers' sockets at the last list.
     seen_outgoing: HashSet<u32>,
     last_cost: Duration,
     own_cpu: Duration,
@@ -107,6 +109,7 @@ impl Observer {
             listeners: BTreeMap::new(),
             outgoing: HashMap::new(),
             name_servers: HashMap::new(),
+            listening: HashMap::new(),
             seen_outgoing: HashSet::new(),
             last_cost: Duration::ZERO,
             own_cpu: Duration::ZERO,
@@ -312,7 +315,10 @@ impl Observer {
             }
             self.seen_outgoing = seen;
         }
+        let listening = &mut self.listening;
+        listening.clear();
         self.reader.tcp_listeners(&mut |listener| {
+            listening.insert(listener.inode, listener.local);
             if let Some(watched) = listeners.get_mut(&ListenAddress::Tcp(listener.local)) {
                 watched.connections.accept_queue(listener.waiting, listener.limit);
                 watched.connections.dropped(listener.dropped);
@@ -351,10 +357,15 @@ impl Observer {
         for watched in self.listeners.values_mut() {
             let front = watched.connections.end();
             let (outgoing, name_servers) = (&self.outgoing, &self.name_servers);
-            let backends: Vec<&TcpSocket> = outgoing
-                .values()
-                .filter(|socket| watched.processes.iter().any(|process| process.holds(socket.inode)))
-                .collect();
+            let holds = |inode: u32| watched.processes.iter().any(|process| process.holds(inode));
+            // A service that calls itself waits for itself, and for no backend.
+            let own: Vec<SocketAddr> =
+                self.listening.iter().filter(|(inode, _)| holds(**inode)).map(|(_, address)| *address).collect();
+            let is_own = |peer: SocketAddr| {
+                own.iter().any(|own| own.port() == peer.port() && (own.ip() == peer.ip() || own.ip().is_unspecified()))
+            };
+            let backends: Vec<&TcpSocket> =
+                outgoing.values().filter(|socket| holds(socket.inode) && !is_own(socket.peer)).collect();
             watched.roles.backends = backends.iter().map(|socket| socket.inode).collect();
             let mut processes = ProcessPoll::default();
             let roles = &watched.roles;
