@@ -169,9 +169,10 @@ fn busy_cpus(facts: &Facts) -> Option<String> {
         };
         return Some(format!("its thread `{}` runs {} of the time{waited}", thread.name, percent(thread.ran)));
     }
-    // Other programs use the CPUs.
+    // Other programs use the CPUs, too.
     let wanted = facts.cpus + facts.waiting_for_cpus;
-    (facts.idle_cpus < 0.1 * allowed && facts.waiting_for_cpus >= facts.cpus.max(0.3) && wanted >= BUSY).then(|| {
+    let is_short = facts.waiting_for_cpus >= facts.cpus.max(0.3) || wanted >= 0.9 * allowed;
+    (facts.idle_cpus < 0.1 * allowed && is_short && wanted >= BUSY).then(|| {
         format!(
             "its threads wait for a CPU for {} of the time that they could run",
             percent(facts.waiting_for_cpus / wanted)
@@ -319,9 +320,9 @@ fn waits_in_front(facts: &Facts) -> bool {
     facts.front_share >= LASTING
 }
 
-/// A short queue, most of the time, in front of a service that gets no more CPU time.
+/// A short queue in front of a service that gets no more CPU time.
 fn is_short_of_cpu(facts: &Facts) -> bool {
-    facts.short_front_share >= LASTING && busy_cpus(facts).is_some()
+    facts.mean_unread >= Duration::from_millis(6) && busy_cpus(facts).is_some()
 }
 
 /// Requests are inside for long.
@@ -355,6 +356,9 @@ fn queue(facts: &Facts) -> String {
         }
         (None, false) if waits_for_accept(facts) => {
             format!("{} connections wait to be accepted", number(facts.accept_queue))
+        }
+        _ if facts.mean_unread >= Duration::from_millis(1) => {
+            format!("requests wait {} on average before they are read", millis(facts.mean_unread))
         }
         _ => format!("requests wait up to {} before they are read", millis(facts.oldest_unread_max)),
     }
@@ -623,6 +627,10 @@ mod tests {
                 ),
                 Cause::Cpu,
             ),
+            // A collector and its program, which want two CPUs and get 1.3.
+            (Facts { mean_unread: ms(8), cpus: 1.3, waiting_for_cpus: 0.7, idle_cpus: 0.0, ..idle() }, Cause::Cpu),
+            // As many, without a queue.
+            (Facts { mean_unread: ms(1), cpus: 1.3, waiting_for_cpus: 0.7, idle_cpus: 0.0, ..idle() }, Cause::None),
             // A short throttling that hurts nobody.
             (Facts { throttled_share: 0.2, throttled_cpus: 0.02, quota_cpus: Some(1.0), ..idle() }, Cause::None),
         ] {

@@ -11,9 +11,6 @@ use crate::poll::{Poll, Scheduling, ThreadCounts};
 /// seven tenths of its capacity has on a shared machine.
 pub(crate) const FRONT_AGE: Duration = Duration::from_millis(25);
 
-/// A queue that is worth a word where CPUs are busy.
-const SHORT_FRONT_AGE: Duration = Duration::from_millis(8);
-
 /// A request that is inside for less than this is not slow by itself.
 pub(crate) const INSIDE_AGE: Duration = Duration::from_millis(100);
 
@@ -34,9 +31,9 @@ pub struct Facts {
     pub unread: f64,
     /// Share of polls in which the oldest unread byte was older than 25 ms.
     pub front_share: f64,
-    /// Share of polls in which the oldest unread byte was older than 8 ms, two ticks of the kernel's
-    /// clock.
-    pub short_front_share: f64,
+    /// Mean time for which a request is unread: the number of unread ones over the arrivals per second
+    /// (Little's law), which is finer than the kernel's clock. Zero below ten arrivals per second.
+    pub mean_unread: Duration,
     /// Age of the oldest unread byte: the median over polls.
     pub oldest_unread: Option<AgeBounds>,
     /// Largest age of an unread byte.
@@ -152,7 +149,6 @@ impl Facts {
             connections: mean(&|poll| poll.front.connections.into()),
             unread: mean(&|poll| poll.front.unread.into()),
             front_share: share(&|poll| unread_age(poll) >= FRONT_AGE),
-            short_front_share: share(&|poll| unread_age(poll) >= SHORT_FRONT_AGE),
             oldest_unread: median_age(polls),
             oldest_unread_max: polls.iter().map(unread_age).max().unwrap_or_default(),
             inside: mean(&|poll| poll.front.inside.into()),
@@ -176,6 +172,9 @@ impl Facts {
             name_server: name_server(polls),
             ..Facts::default()
         };
+        if facts.arrivals_per_s >= 10.0 {
+            facts.mean_unread = Duration::from_secs_f64(facts.unread / facts.arrivals_per_s);
+        }
         facts.add_stalls(polls);
         facts.add_scheduling(polls.iter().filter_map(|poll| poll.processes.scheduling.as_ref()));
         facts
