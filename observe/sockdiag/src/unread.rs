@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use crate::socket::TcpSocket;
 
-/// Bounds of an age.
+/// An age, and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeBounds {
+    /// The likeliest age: the lower bound if the unread bytes are no more than the connection's mean
+    /// segment, so that they probably came in one; else the middle of the bounds.
+    pub estimate: Duration,
     /// The age is at least this.
     pub at_least: Duration,
     /// The age is at most this; `None` if the bytes stood there at the first dump.
@@ -57,10 +60,14 @@ impl UnreadTracker {
             _ => (newest, None),
         });
         let (latest, earliest) = self.unread?;
-        Some(AgeBounds {
-            at_least: at.saturating_sub(latest),
-            at_most: earliest.map(|earliest| at.saturating_sub(earliest)),
-        })
+        let at_least = at.saturating_sub(latest);
+        let at_most = earliest.map(|earliest| at.saturating_sub(earliest));
+        let is_one_segment = u64::from(socket.unread) * u64::from(socket.segments_received) <= socket.bytes_received;
+        let estimate = match at_most {
+            Some(at_most) if !is_one_segment => (at_least + at_most) / 2,
+            _ => at_least,
+        };
+        Some(AgeBounds { estimate, at_least, at_most })
     }
 }
 
@@ -84,32 +91,35 @@ mod tests {
             since_received: since * MS,
             since_sent: Duration::ZERO,
             bytes_received: received,
-            segments_received: 1,
+            // Segments of a hundred bytes.
+            segments_received: u32::try_from(received / 100).unwrap(),
             segments_sent: 0,
             retransmitted: 0,
         }
     }
 
-    fn bounds(at_least: u32, at_most: Option<u32>) -> Option<AgeBounds> {
-        Some(AgeBounds { at_least: at_least * MS, at_most: at_most.map(|at_most| at_most * MS) })
+    /// Ages in milliseconds: the estimate and the bounds.
+    fn ages(estimate: u32, at_least: u32, at_most: Option<u32>) -> Option<AgeBounds> {
+        let at_most = at_most.map(|at_most| at_most * MS);
+        Some(AgeBounds { estimate: estimate * MS, at_least: at_least * MS, at_most })
     }
 
     #[test]
     fn bytes_that_stood_there_first_have_no_upper_bound() {
         let mut tracker = UnreadTracker::default();
-        assert_eq!(tracker.observe(1000 * MS, &socket(100, 100, 30)), bounds(30, None));
-        assert_eq!(tracker.observe(1100 * MS, &socket(100, 100, 130)), bounds(130, None));
+        assert_eq!(tracker.observe(1000 * MS, &socket(100, 100, 30)), ages(30, 30, None));
+        assert_eq!(tracker.observe(1100 * MS, &socket(100, 100, 130)), ages(130, 130, None));
     }
 
     #[test]
     fn the_oldest_byte_came_after_the_dump_that_saw_all_read() {
         let mut tracker = UnreadTracker::default();
         assert_eq!(tracker.observe(1000 * MS, &socket(100, 0, 500)), None);
-        assert_eq!(tracker.observe(1100 * MS, &socket(200, 100, 20)), bounds(20, Some(100)));
+        assert_eq!(tracker.observe(1100 * MS, &socket(200, 100, 20)), ages(20, 20, Some(100)));
         // More came, and nothing was read: the same byte is the oldest.
-        assert_eq!(tracker.observe(1200 * MS, &socket(300, 200, 10)), bounds(120, Some(200)));
+        assert_eq!(tracker.observe(1200 * MS, &socket(300, 200, 10)), ages(160, 120, Some(200)));
         // The first hundred bytes were read: the oldest came at 1080 ms at the earliest.
-        assert_eq!(tracker.observe(1300 * MS, &socket(300, 100, 110)), bounds(110, Some(300)));
+        assert_eq!(tracker.observe(1300 * MS, &socket(300, 100, 110)), ages(110, 110, Some(300)));
         assert_eq!(tracker.observe(1400 * MS, &socket(300, 0, 210)), None);
     }
 
@@ -117,6 +127,6 @@ mod tests {
     fn a_request_that_replaced_another_between_two_dumps_is_young() {
         let mut tracker = UnreadTracker::default();
         tracker.observe(1000 * MS, &socket(100, 100, 300));
-        assert_eq!(tracker.observe(1100 * MS, &socket(200, 100, 40)), bounds(40, Some(100)));
+        assert_eq!(tracker.observe(1100 * MS, &socket(200, 100, 40)), ages(40, 40, Some(100)));
     }
 }

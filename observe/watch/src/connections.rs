@@ -78,7 +78,11 @@ impl ConnectionTable {
             count_state(
                 front,
                 socket,
-                (socket.unread > 0).then_some(AgeBounds { at_least: socket.since_received, at_most: None }),
+                (socket.unread > 0).then_some(AgeBounds {
+                    estimate: socket.since_received,
+                    at_least: socket.since_received,
+                    at_most: None,
+                }),
             );
             return;
         }
@@ -122,7 +126,9 @@ impl ConnectionTable {
         if let Some((earliest, latest)) = followed.unread_between {
             front.unread += 1;
             let at_most = earliest.map(|earliest| at.saturating_sub(earliest));
-            oldest(&mut front.oldest_unread, AgeBounds { at_least: at.saturating_sub(latest), at_most });
+            let at_least = at.saturating_sub(latest);
+            let estimate = at_most.map_or(at_least, |at_most| (at_least + at_most) / 2);
+            oldest(&mut front.oldest_unread, AgeBounds { estimate, at_least, at_most });
         }
         front.bytes_read += u64::from(followed.length.saturating_sub(socket.unread));
         // The kernel does not count what such a socket sends: what was read will have been answered.
@@ -202,6 +208,7 @@ fn oldest(known: &mut Option<AgeBounds>, age: AgeBounds) {
     *known = Some(match *known {
         None => age,
         Some(known) => AgeBounds {
+            estimate: known.estimate.max(age.estimate),
             at_least: known.at_least.max(age.at_least),
             at_most: known.at_most.zip(age.at_most).map(|(known, age)| known.max(age)),
         },
@@ -256,7 +263,7 @@ mod tests {
         let slow = TcpSocket { peer: socket(4).peer, ..slow };
         let front = poll(&mut ConnectionTable::default(), 1000, &[unread, inside, idle, slow]);
         assert_eq!((front.connections, front.unread, front.inside, front.slow_readers), (4, 1, 1, 1));
-        assert_eq!(front.oldest_unread, Some(AgeBounds { at_least: ms(40), at_most: None }));
+        assert_eq!(front.oldest_unread, Some(AgeBounds { estimate: ms(40), at_least: ms(40), at_most: None }));
         assert_eq!(front.oldest_inside, Some(ms(30)));
     }
 

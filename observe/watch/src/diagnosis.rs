@@ -227,7 +227,7 @@ fn backend(facts: &Facts) -> Option<(Cause, String)> {
 /// The backend for which requests wait: it owes answers all the time, for a good part of the time
 /// that requests are inside or wait in front.
 fn slow_backend(facts: &Facts) -> Option<&Backend> {
-    let front = facts.oldest_unread.map_or(Duration::ZERO, |age| age.at_least);
+    let front = facts.oldest_unread.map_or(Duration::ZERO, |age| age.estimate);
     let delay = facts.oldest_inside.max(front.min(crate::facts::INSIDE_AGE));
     facts.backends.iter().find(|backend| {
         backend.share >= LASTING
@@ -346,7 +346,7 @@ fn pauses_often(facts: &Facts) -> bool {
 fn queue(facts: &Facts) -> String {
     let front = facts.oldest_unread.filter(|_| waits_in_front(facts));
     match (front, waits_inside(facts)) {
-        (Some(age), _) => format!("requests wait {} before they are read", millis(age.at_least)),
+        (Some(age), _) => format!("requests wait {} before they are read", millis(age.estimate)),
         (None, true) => {
             format!(
                 "its requests are read at once but take long inside: the oldest of {} for {}",
@@ -374,10 +374,9 @@ fn evidence(facts: &Facts) -> Vec<String> {
         number(facts.accept_queue)
     )];
     if let Some(age) = facts.oldest_unread {
-        let at_most = age.at_most.map_or(String::new(), |at_most| format!(" to {}", millis(at_most)));
         lines.push(format!(
-            "oldest unread byte: {}{at_most} (median), up to {}; older than 25 ms for {} of the time",
-            millis(age.at_least),
+            "oldest unread byte: {} (median), up to {}; older than 25 ms for {} of the time",
+            millis(age.estimate),
             millis(facts.oldest_unread_max),
             percent(facts.front_share)
         ));
@@ -488,7 +487,7 @@ mod tests {
 
     /// Requests wait in front of it for `age` milliseconds.
     fn with_queue(age: u64, facts: Facts) -> Facts {
-        let oldest = AgeBounds { at_least: ms(age), at_most: Some(ms(age + 30)) };
+        let oldest = AgeBounds { estimate: ms(age), at_least: ms(age), at_most: Some(ms(age + 30)) };
         Facts { unread: 40.0, front_share: 1.0, oldest_unread: Some(oldest), oldest_unread_max: ms(age), ..facts }
     }
 

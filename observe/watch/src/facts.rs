@@ -36,6 +36,8 @@ pub struct Facts {
     pub mean_unread: Duration,
     /// Age of the oldest unread byte: the median over polls.
     pub oldest_unread: Option<AgeBounds>,
+    /// Age of the oldest unread byte at the last poll.
+    pub oldest_unread_now: Option<AgeBounds>,
     /// Largest age of an unread byte.
     pub oldest_unread_max: Duration,
     /// Mean number of requests inside.
@@ -142,7 +144,7 @@ impl Facts {
         let mean = |value: &dyn Fn(&Poll) -> f64| polls.iter().map(value).sum::<f64>() / count;
         let rate = |value: &dyn Fn(&Poll) -> f64| polls.iter().skip(1).map(value).sum::<f64>() / seconds;
         let share = |holds: &dyn Fn(&Poll) -> bool| mean(&|poll| f64::from(u8::from(holds(poll))));
-        let unread_age = |poll: &Poll| poll.front.oldest_unread.map_or(Duration::ZERO, |age| age.at_least);
+        let unread_age = |poll: &Poll| poll.front.oldest_unread.map_or(Duration::ZERO, |age| age.estimate);
         let inside_age = |poll: &Poll| poll.front.oldest_inside.unwrap_or_default();
         let mut facts = Facts {
             span,
@@ -150,6 +152,7 @@ impl Facts {
             unread: mean(&|poll| poll.front.unread.into()),
             front_share: share(&|poll| unread_age(poll) >= FRONT_AGE),
             oldest_unread: median_age(polls),
+            oldest_unread_now: last.front.oldest_unread,
             oldest_unread_max: polls.iter().map(unread_age).max().unwrap_or_default(),
             inside: mean(&|poll| poll.front.inside.into()),
             inside_share: share(&|poll| inside_age(poll) >= INSIDE_AGE),
@@ -276,11 +279,11 @@ fn median(mut values: Vec<Duration>) -> Duration {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Median of the lower bounds; the upper bound of the poll that has it. Polls in which nothing was
+/// Median of the estimates, with the bounds of the poll that has it. Polls in which nothing was
 /// unread count as zero, and a median of zero is none.
 fn median_age(polls: &[Poll]) -> Option<AgeBounds> {
     let mut ages: Vec<Option<AgeBounds>> = polls.iter().map(|poll| poll.front.oldest_unread).collect();
-    ages.sort_unstable_by_key(|age| age.map(|age| age.at_least));
+    ages.sort_unstable_by_key(|age| age.map(|age| age.estimate));
     ages.get(ages.len() / 2).copied().flatten()
 }
 
@@ -346,7 +349,7 @@ mod tests {
     }
 
     fn unread(age: u64) -> FrontPoll {
-        let oldest = AgeBounds { at_least: ms(age), at_most: Some(ms(age + 50)) };
+        let oldest = AgeBounds { estimate: ms(age), at_least: ms(age), at_most: Some(ms(age + 50)) };
         FrontPoll { connections: 10, unread: 4, oldest_unread: Some(oldest), bytes_read: 100, ..FrontPoll::default() }
     }
 
@@ -371,7 +374,7 @@ mod tests {
     #[test]
     fn the_queue_has_its_median_age_and_its_share_of_time() {
         let facts = Facts::of(&polls(10, |number| Poll { front: unread(10 * number), ..Poll::default() }));
-        assert_eq!(facts.oldest_unread, Some(AgeBounds { at_least: ms(50), at_most: Some(ms(100)) }));
+        assert_eq!(facts.oldest_unread, Some(AgeBounds { estimate: ms(50), at_least: ms(50), at_most: Some(ms(100)) }));
         assert_eq!((facts.front_share, facts.oldest_unread_max, facts.unread), (0.7, ms(90), 4.0));
     }
 

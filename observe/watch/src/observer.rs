@@ -21,19 +21,42 @@ use crate::what_if::what_if;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Longest time between two polls, however dear one is.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time that a report covers.
 const WINDOW: Duration = Duration::from_secs(4);
 
-/// Time after which listeners, their processes and these processes' sockets are listed anew.
-const LIST_AFTER: Duration = Duration::from_millis(1500);
+/// What is done less often than every poll: the shortest time between two, and the part of the
+/// observer's share of a CPU that it may take. Polls take the rest, [`POLLS`].
+#[derive(Debug)]
+struct Chore {
+    shortest: Duration,
+    part: f64,
+    last: Option<Duration>,
+    cost: Duration,
+}
 
-/// Time after which the scheduling of threads is counted.
-const COUNT_AFTER: Duration = Duration::from_millis(900);
+/// Part of the share that polls may take.
+const POLLS: f64 = 0.5;
 
-/// Time after which connections to backends are listed, where that is a dump of its own.
-const BACKENDS_AFTER: Duration = Duration::from_millis(200);
+impl Chore {
+    const fn new(shortest_ms: u64, part: f64) -> Chore {
+        Chore { shortest: Duration::from_millis(shortest_ms), part, last: None, cost: Duration::ZERO }
+    }
+
+    /// Whether it is due at the time `now`, given what it cost last time.
+    fn is_due(&self, now: Duration, share: Share) -> bool {
+        let after = self.shortest.max(self.cost.div_f64((share.0 * self.part).max(1e-4)));
+        self.last.is_none_or(|last| now.saturating_sub(last) >= after)
+    }
+
+    /// Notes that it was done at the time `now`, from the CPU time `began` on; returns its cost.
+    fn done(&mut self, now: Duration, began: Duration) -> Duration {
+        self.last = Some(now);
+        self.cost = own_cpu().saturating_sub(began);
+        self.cost
+    }
+}
 
 /// Most listeners that are watched.
 const MAX_LISTENERS: usize = 256;
@@ -57,9 +80,12 @@ pub struct Observer {
     slo: Option<Duration>,
     reader: SocketReader,
     began: Instant,
-    listed: Option<Duration>,
-    counted: Option<Duration>,
-    backends_listed: Option<Duration>,
+    /// Lists listeners, their processes and these processes' sockets.
+    list: Chore,
+    /// Counts the scheduling of threads.
+    count: Chore,
+    /// Lists connections to backends, where that is a dump of its own.
+    list_backends: Chore,
     machine: Option<(u64, u64)>,
     listeners: BTreeMap<ListenAddress, Watched>,
     /// Connections to backends, from the last list: by inode.
@@ -102,9 +128,9 @@ impl Observer {
             slo: None,
             reader,
             began: Instant::now(),
-            listed: None,
-            counted: None,
-            backends_listed: None,
+            list: Chore::new(1_500, 0.2),
+            count: Chore::new(900, 0.1),
+            list_backends: Chore::new(200, 0.2),
             machine: None,
             listeners: BTreeMap::new(),
             outgoing: HashMap::new(),
@@ -131,25 +157,31 @@ impl Observer {
         self.slo = Some(slo);
     }
 
-    /// Polls for a time, or until `stop` says so; sleeps between polls.
+    /// Polls for a time, or until `stop` says so. The last poll is at the end, so that a report that
+    /// follows is new.
     ///
     /// # Errors
     /// The kernel does not answer.
     pub fn poll_for(&mut self, span: Duration, stop: &dyn Fn() -> bool) -> Result<(), WatchError> {
         let until = Instant::now() + span;
-        loop {
+        if self.list.last.is_none() {
             self.poll()?;
+        }
+        loop {
             let rest = until.saturating_duration_since(Instant::now());
             if rest.is_zero() || stop() {
                 return Ok(());
             }
-            std::thread::sleep(self.interval().min(rest));
+            // A poll shortly before the end would be followed by the last one.
+            let interval = self.interval();
+            std::thread::sleep(if rest < interval + interval / 2 { rest } else { interval });
+            self.poll()?;
         }
     }
 
     /// Time to sleep until the next poll, by the share of a CPU and the cost of the last poll.
     pub fn interval(&self) -> Duration {
-        self.last_cost.div_f64(self.share.0.max(1e-4)).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
+        self.last_cost.div_f64((self.share.0 * POLLS).max(1e-4)).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
     }
 
     /// Polls once.
@@ -159,15 +191,20 @@ impl Observer {
     pub fn poll(&mut self) -> Result<(), WatchError> {
         let before = own_cpu();
         let at = self.began.elapsed();
-        if is_due(self.listed, at, LIST_AFTER) {
+        let mut chores = Duration::ZERO;
+        if self.list.is_due(at, self.share) {
             self.list_listeners()?;
             self.list_processes();
-            self.listed = Some(at);
+            chores += self.list.done(at, before);
         }
-        self.read_connections(at)?;
-        self.read_processes(at);
-        self.last_cost = own_cpu().saturating_sub(before);
-        self.own_cpu += self.last_cost;
+        chores += self.read_connections(at)?;
+        chores += self.read_processes(at);
+        let cost = own_cpu().saturating_sub(before);
+        // A dump of all sockets may have taken the place of this poll's own.
+        if chores < cost / 2 || self.last_cost.is_zero() {
+            self.last_cost = cost.saturating_sub(chores);
+        }
+        self.own_cpu += cost;
         Ok(())
     }
 
@@ -196,8 +233,10 @@ impl Observer {
                 ListenerReport { what_if, ..ListenerReport::new(address, processes, &Facts::of(&polls)) }
             })
             .collect();
-        let age = |report: &ListenerReport| report.oldest_unread_ms.map_or(0.0, |age| age.at_least);
-        reports.sort_by(|left, right| age(right).total_cmp(&age(left)).then_with(|| left.address.cmp(&right.address)));
+        reports.sort_by(|left, right| {
+            let older = right.oldest_unread_median_ms.total_cmp(&left.oldest_unread_median_ms);
+            older.then_with(|| left.address.cmp(&right.address))
+        });
         reports
     }
 
@@ -257,7 +296,7 @@ impl Observer {
             watched.processes.retain(|process| watched.inodes.iter().any(|inode| process.holds(*inode)));
         }
         let is_missing = self.listeners.values().any(|watched| watched.processes.is_empty());
-        if !is_missing && self.listed.is_some() && !known.is_empty() {
+        if !is_missing && self.list.last.is_some() && !known.is_empty() {
             return;
         }
         for pid in owners::holders(&wanted) {
@@ -275,13 +314,15 @@ impl Observer {
         }
     }
 
-    /// Reads the connections of all listeners.
-    fn read_connections(&mut self, at: Duration) -> Result<(), WatchError> {
+    /// Reads the connections of all listeners; returns the CPU time of what is not done in every poll.
+    fn read_connections(&mut self, at: Duration) -> Result<Duration, WatchError> {
+        let began = own_cpu();
         for watched in self.listeners.values_mut() {
             watched.connections.begin();
             watched.roles.clients.clear();
         }
-        let lists_backends = self.target.port.is_none() || is_due(self.backends_listed, at, BACKENDS_AFTER);
+        let lists_backends = self.target.port.is_none() || self.list_backends.is_due(at, self.share);
+        let mut chores = Duration::ZERO;
         let listeners = &mut self.listeners;
         let mut outgoing = HashMap::new();
         let port = self.target.port.filter(|_| !lists_backends);
@@ -299,7 +340,6 @@ impl Observer {
         })?;
         if lists_backends {
             self.outgoing = outgoing;
-            self.backends_listed = Some(at);
             let name_servers = &mut self.name_servers;
             name_servers.clear();
             self.reader.udp_sockets(&mut |socket| {
@@ -314,6 +354,9 @@ impl Observer {
                 processes.for_each(WatchedProcess::list_sockets);
             }
             self.seen_outgoing = seen;
+            let cost = self.list_backends.done(at, began);
+            // A dump of all sockets is in the place of the one by port.
+            chores = if self.target.port.is_some() { cost } else { Duration::ZERO };
         }
         let listening = &mut self.listening;
         listening.clear();
@@ -337,13 +380,15 @@ impl Observer {
                 }
             })?;
         }
-        Ok(())
+        Ok(chores)
     }
 
-    /// Samples the processes, and ends the poll.
-    fn read_processes(&mut self, at: Duration) {
-        let counts = is_due(self.counted, at, COUNT_AFTER);
-        let span = at.saturating_sub(self.counted.unwrap_or(at));
+    /// Samples the processes, and ends the poll; returns the CPU time of what is not done in every
+    /// poll.
+    fn read_processes(&mut self, at: Duration) -> Duration {
+        let counts = self.count.is_due(at, self.share);
+        let span = at.saturating_sub(self.count.last.unwrap_or(at));
+        let mut counting = Duration::ZERO;
         let mut idle_cpus = 0.0;
         if counts {
             let now = machine_ticks();
@@ -371,9 +416,11 @@ impl Observer {
             let roles = &watched.roles;
             watched.processes.retain_mut(|process| process.sample(roles, &mut processes));
             if counts {
+                let began = own_cpu();
                 let mut scheduling = Scheduling { span, idle_cpus, ..Scheduling::default() };
                 watched.processes.iter_mut().for_each(|process| process.count_scheduling(&mut scheduling));
                 processes.scheduling = (!span.is_zero()).then_some(scheduling);
+                counting += own_cpu().saturating_sub(began);
             }
             let name_server = name_servers
                 .iter()
@@ -386,8 +433,10 @@ impl Observer {
             }
         }
         if counts {
-            self.counted = Some(at);
+            self.count.last = Some(at);
+            self.count.cost = counting;
         }
+        counting
     }
 
     fn nothing_listens(&mut self) -> WatchError {
@@ -435,10 +484,6 @@ fn backends_that_owe(sockets: &[&TcpSocket]) -> Vec<BackendPoll> {
         backend.connecting += u32::from(socket.state == leeward_sockdiag::TcpState::SynSent);
     }
     owing.into_values().collect()
-}
-
-fn is_due(last: Option<Duration>, now: Duration, after: Duration) -> bool {
-    last.is_none_or(|last| now.saturating_sub(last) >= after)
 }
 
 /// CPU time of this thread.

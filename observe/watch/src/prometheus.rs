@@ -10,8 +10,8 @@ type Gauge = (&'static str, &'static str, fn(&ListenerReport) -> Option<f64>);
 
 /// Gauges per listener.
 const GAUGES: [Gauge; 12] = [
-    ("leeward_watch_oldest_unread_seconds", "Age of the oldest unread byte (lower bound)", |listener| {
-        Some(listener.oldest_unread_ms.map_or(0.0, |age| age.at_least / 1e3))
+    ("leeward_watch_oldest_unread_seconds", "Age of the oldest unread byte", |listener| {
+        Some(listener.oldest_unread_ms.map_or(0.0, |age| age.estimate / 1e3))
     }),
     ("leeward_watch_oldest_inside_seconds", "Time for which the oldest request has been inside", |listener| {
         Some(listener.oldest_inside_ms / 1e3)

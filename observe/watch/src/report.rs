@@ -38,8 +38,10 @@ pub struct ListenerReport {
     pub evidence: Vec<String>,
     /// Command that would show or mend more, with a reason.
     pub next: Option<String>,
-    /// Age of the oldest unread byte, the median over time; none if nothing is unread.
+    /// Age of the oldest unread byte at the last poll; none if nothing is unread.
     pub oldest_unread_ms: Option<AgeMillis>,
+    /// The same, the median over time.
+    pub oldest_unread_median_ms: f64,
     /// Largest age of an unread byte.
     pub oldest_unread_max_ms: f64,
     /// Mean number of connections.
@@ -69,9 +71,11 @@ pub struct ListenerReport {
     pub what_if: Option<WhatIf>,
 }
 
-/// Bounds of an age in milliseconds.
+/// An age and its bounds in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AgeMillis {
+    /// The likeliest age.
+    pub estimate: f64,
     /// Lower bound: the age of the last segment.
     pub at_least: f64,
     /// Upper bound: the time since the connection was last seen without unread bytes, if it was.
@@ -111,10 +115,12 @@ impl ListenerReport {
             cause,
             sentence,
             evidence,
-            oldest_unread_ms: facts.oldest_unread.map(|AgeBounds { at_least, at_most }| AgeMillis {
+            oldest_unread_ms: facts.oldest_unread_now.map(|AgeBounds { estimate, at_least, at_most }| AgeMillis {
+                estimate: milliseconds(estimate),
                 at_least: milliseconds(at_least),
                 at_most: at_most.map(milliseconds),
             }),
+            oldest_unread_median_ms: facts.oldest_unread.map_or(0.0, |age| milliseconds(age.estimate)),
             oldest_unread_max_ms: milliseconds(facts.oldest_unread_max),
             connections: facts.connections,
             unread: facts.unread,

@@ -32,7 +32,7 @@ pub struct WhatIf {
 
 /// Answers what a queue with the objective `slo` would have done in the polls' time.
 pub fn what_if(polls: &[Poll], slo: Duration) -> WhatIf {
-    let longest = polls.iter().filter_map(|poll| poll.front.oldest_unread).map(|age| age.at_least).max();
+    let longest = polls.iter().filter_map(|poll| poll.front.oldest_unread).map(|age| age.estimate).max();
     let longest = longest.unwrap_or_default();
     let capacity = capacity(polls);
     // What the service may have in front of it.
@@ -103,7 +103,8 @@ mod tests {
     /// 41 polls within two seconds: `arrivals` and `responses` between two, `unread` waiting for
     /// `age` milliseconds.
     fn polls(arrivals: u64, responses: u64, unread: u32, age: u64) -> Vec<Poll> {
-        let age = AgeBounds { at_least: Duration::from_millis(age), at_most: None };
+        let age =
+            AgeBounds { estimate: Duration::from_millis(age), at_least: Duration::from_millis(age), at_most: None };
         let oldest_unread = (unread > 0).then_some(age);
         let front = FrontPoll { arrivals, responses, unread, oldest_unread, ..FrontPoll::default() };
         (0..41)
