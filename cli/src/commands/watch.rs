@@ -162,7 +162,8 @@ fn text(report: &WatchReport) -> String {
     let listeners: Vec<String> = report.listeners.iter().map(|listener| clean(listener.to_string())).collect();
     let own = 100.0 * report.own_cpu;
     let end = format!("{:.1} s observed, {} polls, {own:.1} % of a CPU used for it", report.observed_s, report.polls);
-    listeners.join("\n") + &end
+    let nothing = if listeners.is_empty() { "nothing listens any more\n" } else { "" };
+    listeners.join("\n") + nothing + &end
 }
 
 /// Runs the live view until q is pressed or the terminal has closed.

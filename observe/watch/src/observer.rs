@@ -58,6 +58,9 @@ impl Chore {
     }
 }
 
+/// Longest sleep before a stop is asked for again.
+const STOP_CHECK: Duration = Duration::from_millis(200);
+
 /// Most listeners that are watched.
 const MAX_LISTENERS: usize = 256;
 
@@ -96,6 +99,8 @@ pub struct Observer {
     listening: HashMap<u32, SocketAddr>,
     /// Inodes of connections to backends and of name servers' sockets at the last list.
     seen_outgoing: HashSet<u32>,
+    /// Time and cost of the last poll.
+    polled: Duration,
     last_cost: Duration,
     own_cpu: Duration,
 }
@@ -137,6 +142,7 @@ impl Observer {
             name_servers: HashMap::new(),
             listening: HashMap::new(),
             seen_outgoing: HashSet::new(),
+            polled: Duration::ZERO,
             last_cost: Duration::ZERO,
             own_cpu: Duration::ZERO,
         };
@@ -158,7 +164,7 @@ impl Observer {
     }
 
     /// Polls for a time, or until `stop` says so. The last poll is at the end, so that a report that
-    /// follows is new.
+    /// follows is new; unless a poll costs so much that the share of a CPU allows none yet.
     ///
     /// # Errors
     /// The kernel does not answer.
@@ -172,8 +178,13 @@ impl Observer {
             if rest.is_zero() || stop() {
                 return Ok(());
             }
-            // A poll shortly before the end would be followed by the last one.
             let interval = self.interval();
+            let elapsed = self.began.elapsed().saturating_sub(self.polled);
+            if interval > span && interval > elapsed + rest {
+                std::thread::sleep(rest.min(STOP_CHECK));
+                continue;
+            }
+            // A poll shortly before the end would be followed by the last one.
             std::thread::sleep(if rest < interval + interval / 2 { rest } else { interval });
             self.poll()?;
         }
@@ -191,8 +202,10 @@ impl Observer {
     pub fn poll(&mut self) -> Result<(), WatchError> {
         let before = own_cpu();
         let at = self.began.elapsed();
+        self.polled = at;
         let mut chores = Duration::ZERO;
-        if self.list.is_due(at, self.share) {
+        // A service that restarts is found at once.
+        if self.list.is_due(at, self.share) || self.listeners.is_empty() {
             self.list_listeners()?;
             self.list_processes();
             chores += self.list.done(at, before);
@@ -360,13 +373,19 @@ impl Observer {
         }
         let listening = &mut self.listening;
         listening.clear();
+        let mut addresses = HashSet::new();
         self.reader.tcp_listeners(&mut |listener| {
             listening.insert(listener.inode, listener.local);
+            addresses.insert(listener.local);
             if let Some(watched) = listeners.get_mut(&ListenAddress::Tcp(listener.local)) {
                 watched.connections.accept_queue(listener.waiting, listener.limit);
                 watched.connections.dropped(listener.dropped);
             }
         })?;
+        listeners.retain(|address, _| match address {
+            ListenAddress::Tcp(address) => addresses.contains(address),
+            ListenAddress::Unix(_) => true,
+        });
         if listeners.keys().any(|address| matches!(address, ListenAddress::Unix(_))) {
             self.reader.unix_sockets(&mut |socket| {
                 let Some(watched) =
