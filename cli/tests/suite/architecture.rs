@@ -58,7 +58,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 38] = [
     ("services", SERVICE),
     ("load", &["core", "outcome", "rpc", "workload"]),
     // Load on other people's HTTP services, with the schedules and reports of `load`.
-    ("http-load", &["core", "load", "outcome", "tls", "workload"]),
+    ("http-load", &["core", "load", "tls", "workload"]),
     // The simulated and the measured plant implement one trait. The crate starts tiers, and
     // measures how threads sleep at sockets, through the port's interfaces.
     ("plant", &["core", "engine", "load", "outcome", "rpc", "runtime", "services", "sim", "threading", "workload"]),

@@ -14,6 +14,9 @@ use crate::exchange::{Exchanged, exchange};
 use crate::response::{Label, Outcome};
 use crate::state::Place;
 
+/// The longest content that is copied behind the head, in bytes.
+const FLAT_MAX: usize = 16 << 10;
+
 /// Serves requests until the connection ends.
 pub(crate) async fn serve<S>(
     shared: &Shared,
@@ -25,7 +28,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut answered = 0;
-    let (mut sender, connection) = match http1::handshake(TokioIo::new(stream)).await {
+    let mut builder = http1::Builder::new();
+    // One buffer for head and short content: cheaper than a list of buffers.
+    builder.writev(shared.config.body.len() > FLAT_MAX);
+    let (mut sender, connection) = match builder.handshake(TokioIo::new(stream)).await {
         Ok(opened) => opened,
         Err(error) => return ConnectionEnd { answered, loss: Some(error_chain(&error)) },
     };

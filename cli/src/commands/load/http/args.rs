@@ -29,10 +29,10 @@ pub(crate) struct HttpArgs {
     #[arg(long, num_args = 2, value_names = ["URL", "METHOD"], conflicts_with_all = OTHER_PROTOCOL)]
     pub(crate) grpc: Vec<String>,
     /// Use HTTP/2; on http:// the server must expect it (prior knowledge)
-    #[arg(long, requires = "http")]
+    #[arg(long, requires = "http_target")]
     pub(crate) http2: bool,
     /// Method of the requests; POST by default if there is a --body, else GET
-    #[arg(long, value_name = "METHOD", requires = "http")]
+    #[arg(long, value_name = "METHOD", requires = "http_target")]
     pub(crate) method: Option<String>,
     /// Header of each request; may be repeated
     #[arg(long, value_name = "NAME: VALUE", requires = "http_target")]
@@ -72,6 +72,7 @@ impl HttpArgs {
         let version = if is_grpc || self.http2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
         let body = self.body.as_deref().map(|text| read_body(text, is_grpc)).transpose()?.unwrap_or_default();
         let method = match &self.method {
+            Some(_) if is_grpc => return Err(Failure::Input(anyhow!("--method: a gRPC call is always a POST"))),
             Some(name) => method(name)?,
             None if is_grpc || self.body.is_some() => Method::POST,
             None => Method::GET,
