@@ -62,11 +62,8 @@ pub(crate) fn status_name(code: u32) -> Option<&'static str> {
 /// Value of `grpc-timeout`: microseconds, or milliseconds if those have too many digits.
 pub(crate) fn timeout(rest: Nanos) -> HeaderValue {
     let micros = rest.0 / 1_000;
-    let text = if micros <= TIMEOUT_MAX {
-        format!("{micros}u")
-    } else {
-        format!("{}m", (micros / 1_000).min(TIMEOUT_MAX))
-    };
+    let text =
+        if micros <= TIMEOUT_MAX { format!("{micros}u") } else { format!("{}m", (micros / 1_000).min(TIMEOUT_MAX)) };
     // Digits and a letter are always a valid value.
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("0u"))
 }

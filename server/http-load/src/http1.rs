@@ -18,12 +18,7 @@ use crate::state::Place;
 const FLAT_MAX: usize = 16 << 10;
 
 /// Serves requests until the connection ends.
-pub(crate) async fn serve<S>(
-    shared: &Shared,
-    place: Place,
-    stream: S,
-    lifecycle: &mut Lifecycle<'_>,
-) -> ConnectionEnd
+pub(crate) async fn serve<S>(shared: &Shared, place: Place, stream: S, lifecycle: &mut Lifecycle<'_>) -> ConnectionEnd
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -26,6 +26,8 @@ const STREAMS_MAX: usize = 1_000;
 /// Bytes of responses that the server may send ahead, per stream and per connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
+/// Interval of looks for the server's settings.
+const SETTINGS_POLL: Duration = Duration::from_millis(1);
 
 /// Runs the library's tasks on the thread of the run.
 #[derive(Clone, Copy)]
@@ -38,6 +40,9 @@ impl<F: Future + 'static> Executor<F> for LocalExecutor {
         });
     }
 }
+
+/// A connection that the library drives.
+type ClientConnection<S> = http2::Connection<TokioIo<S>, RequestBody, LocalExecutor>;
 
 /// State that a connection shares with its streams.
 #[derive(Default)]
@@ -71,17 +76,8 @@ where
         Err(error) => return lost(error_chain(&error)),
     };
     let mut connection = pin!(connection);
-    let settings = poll_fn(|cx| match connection.as_mut().poll(cx) {
-        Poll::Ready(Ok(())) => Poll::Ready(Err("the server closed the connection before HTTP/2 began".to_string())),
-        Poll::Ready(Err(error)) => Poll::Ready(Err(format!("no HTTP/2: {}", error_chain(&error)))),
-        Poll::Pending if connection.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
-        Poll::Pending => Poll::Pending,
-    });
-    let limit = Duration::from_nanos(shared.config.connect_timeout.0);
-    match tokio::time::timeout(limit, settings).await {
-        Ok(Ok(())) => {}
-        Ok(Err(reason)) => return lost(reason),
-        Err(_) => return lost("the server sent no HTTP/2 settings in time".into()),
+    if let Err(reason) = wait_for_settings(shared, connection.as_mut()).await {
+        return lost(reason);
     }
     drop(permit);
     lifecycle.set_open();
@@ -96,7 +92,10 @@ where
                 return Poll::Ready(Ok(()));
             }
         } else {
-            let permitted = connection.current_max_send_streams().min(shared.outstanding.unwrap_or(STREAMS_MAX));
+            // A server that permits no stream for a while lets the library wait: a change of its
+            // settings does not wake this task.
+            let permitted = connection.current_max_send_streams().max(1);
+            let permitted = permitted.min(shared.outstanding.unwrap_or(STREAMS_MAX));
             while streams.in_flight.get() < permitted {
                 let next = shared.state.borrow_mut().poll_job(shared.now(), place, cx);
                 let Poll::Ready(job) = next else { break };
@@ -118,6 +117,27 @@ where
         Ok(()) => None,
     };
     ConnectionEnd { answered: streams.answered.get(), loss }
+}
+
+/// Waits until the server's settings have come.
+async fn wait_for_settings<S>(shared: &Shared, mut connection: Pin<&mut ClientConnection<S>>) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut rest = Duration::from_nanos(shared.config.connect_timeout.0);
+    while connection.current_max_send_streams() == 0 {
+        // A task of the library reads the settings, and wakes only itself.
+        match tokio::time::timeout(SETTINGS_POLL, connection.as_mut()).await {
+            Ok(Ok(())) => return Err("the server closed the connection before HTTP/2 began".into()),
+            Ok(Err(error)) => return Err(format!("no HTTP/2: {}", error_chain(&error))),
+            Err(_) => {}
+        }
+        rest = rest.saturating_sub(SETTINGS_POLL);
+        if rest.is_zero() {
+            return Err("the server sent no HTTP/2 settings in time".into());
+        }
+    }
+    Ok(())
 }
 
 /// Sends one request, and counts its end.

@@ -47,8 +47,8 @@ mod state;
 pub mod target;
 mod timer;
 
-pub use config::{HttpLoadConfig, HttpLoadError, HttpVersion};
 pub use bytes;
+pub use config::{HttpLoadConfig, HttpLoadError, HttpVersion};
 pub use http;
 pub use mix::Share;
 pub use run::{ScaledRun, run, run_scaled};

@@ -40,7 +40,8 @@ impl Mix {
         let table = |shares: &[Share]| AliasTable::new(&shares.iter().map(|share| share.weight).collect::<Vec<_>>());
         let count = endpoint_of.iter().max().map_or(0, |last| last + 1);
         let by_endpoint = (0..count).map(|endpoint| {
-            let own = || endpoint_of.iter().enumerate().filter(move |(_, of)| **of == endpoint).map(|(target, _)| target);
+            let own =
+                || endpoint_of.iter().enumerate().filter(move |(_, of)| **of == endpoint).map(|(target, _)| target);
             let own_weights: Vec<f64> = own().map(|target| weights[target]).collect();
             (own().map(|target| target as u16).collect(), AliasTable::new(&own_weights))
         });

@@ -182,8 +182,7 @@ mod tests {
 
     #[test]
     fn class_budget_and_tenant_are_sent_as_the_layer_reads_them() {
-        let config =
-            HttpLoadConfig { classes: shares(&["critical", "6"]), tenants: shares(&["t1", "t2"]), ..config() };
+        let config = HttpLoadConfig { classes: shares(&["critical", "6"]), tenants: shares(&["t1", "t2"]), ..config() };
         let builder = RequestBuilder::new(&config).unwrap();
         let kind = RequestKind { target: 0, class: 1, tenant: 1, user: 4 };
         let request = builder.build(kind, Some(Nanos::from_micros(1_500)));
@@ -217,7 +216,10 @@ mod tests {
         };
         let request = RequestBuilder::new(&call).unwrap().build(RequestKind::default(), Some(Nanos::from_millis(2)));
         let headers = request.headers();
-        assert_eq!((&headers["te"], &headers["content-type"]), (&"trailers".parse().unwrap(), &"application/grpc".parse().unwrap()));
+        assert_eq!(
+            (&headers["te"], &headers["content-type"]),
+            (&"trailers".parse().unwrap(), &"application/grpc".parse().unwrap())
+        );
         assert_eq!(headers["grpc-timeout"], "2000u");
         assert!(!headers.contains_key("host") && !headers.contains_key("leeward"));
         assert_eq!(request.uri().to_string(), "http://a:8080/x?y");

@@ -108,7 +108,11 @@ pub(crate) fn classify_error(error: &hyper::Error) -> Outcome {
         });
     }
     if error.is_parse() {
-        return Outcome::Failed(Label::Name(if error.to_string().contains("too large") { "head too large" } else { "protocol" }));
+        return Outcome::Failed(Label::Name(if error.to_string().contains("too large") {
+            "head too large"
+        } else {
+            "protocol"
+        }));
     }
     if let Some(io) = cause::<std::io::Error>(error) {
         return Outcome::Failed(io_label(io.kind()));
@@ -168,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_layers_reason_replaces_the_status() {
-        let reason = |value: &str| classify_http(StatusCode::SERVICE_UNAVAILABLE, &headers(&[("leeward-reason", value)]));
+        let reason =
+            |value: &str| classify_http(StatusCode::SERVICE_UNAVAILABLE, &headers(&[("leeward-reason", value)]));
         assert_eq!(format!("{:?}", reason("deadline")), "Rejected(deadline)");
         assert_eq!(format!("{:?}", reason(&"x".repeat(33))), "Rejected(503)");
         assert_eq!(format!("{:?}", reason("")), "Rejected(503)");

@@ -8,8 +8,8 @@ use leeward_core::units::{Nanos, Rate, Time};
 use leeward_load::report::{LoadReport, RunEndReason};
 use leeward_load::schedule::ScheduleError;
 use leeward_load::{
-    PinGuard, Plan, PlannedRequest, Polling, Progress, Recorder, RecorderConfig, RunEnd, RunResults, Schedule, address,
-    Transport, allow_sockets,
+    PinGuard, Plan, PlannedRequest, Polling, Progress, Recorder, RecorderConfig, RunEnd, RunResults, Schedule,
+    Transport, address, allow_sockets,
 };
 use leeward_workload::rng::{Purpose, Rng};
 use tokio::task::{LocalSet, spawn_local, yield_now};
@@ -133,7 +133,10 @@ fn check(config: &HttpLoadConfig, plan: &Plan) -> Result<RequestBuilder, HttpLoa
     if let Plan::Closed { outstanding, .. } = plan {
         refuse(*outstanding == 0, "a closed loop needs at least one request in flight")?;
         let is_http1 = config.version == HttpVersion::Http1;
-        refuse(is_http1 && *outstanding > 1, "a connection of HTTP/1.1 has one request in flight: use more connections")?;
+        refuse(
+            is_http1 && *outstanding > 1,
+            "a connection of HTTP/1.1 has one request in flight: use more connections",
+        )?;
     }
     refuse(config.is_grpc && config.version == HttpVersion::Http1, "gRPC needs HTTP/2")?;
     let is_encrypted = config.targets.iter().any(|target| target.endpoint.is_encrypted);

@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn other_texts_are_rejected() {
-        for text in ["", "localhost:80", "/path", "http://", "http://:80/", "http://a:0/", "http://a:99999/", "http://a:x/"]
+        for text in
+            ["", "localhost:80", "/path", "http://", "http://:80/", "http://a:0/", "http://a:99999/", "http://a:x/"]
         {
             assert!(matches!(Target::parse(text), Err(TargetError::Url(_))), "{text}: {:?}", Target::parse(text));
         }

@@ -15,7 +15,9 @@ use leeward_core::budget::Budget;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate, parse_duration, parse_ratio, parse_scaled};
 use leeward_load::report::LoadReport;
-use leeward_load::{AnswerCheck, LoadConfig, LoadError, Plan, Polling, Progress, RunResults, Schedule, output, run, run_scaled};
+use leeward_load::{
+    AnswerCheck, LoadConfig, LoadError, Plan, Polling, Progress, RunResults, Schedule, output, run, run_scaled,
+};
 use leeward_rpc::client::{DatagramSize, Encryption, Transport};
 use leeward_rpc::tls::{ClientTls, ServerName};
 use leeward_rpc::wire::ServerProtocol;
@@ -66,7 +68,13 @@ pub(crate) struct LoadArgs {
     /// Requests per second of all clients, such as 50k; or a multiple of the server's capacity,
     /// such as 1.4x. The capacity is measured first: a second of closed loop, with one request in
     /// flight on each of the same connections. By default 1k with --http and --grpc
-    #[arg(long, value_name = "RATE", default_value = "10k", default_value_if("http_target", ArgPredicate::IsPresent, "1k"), conflicts_with = "closed")]
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value = "10k",
+        default_value_if("http_target", ArgPredicate::IsPresent, "1k"),
+        conflicts_with = "closed"
+    )]
     pub(crate) demand: String,
     /// Spacing of the requests: exponential, or equal for each client
     #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "constant"], conflicts_with = "closed")]
@@ -353,6 +361,11 @@ fn failure(error: LoadError) -> Failure {
         LoadError::Client(_) | LoadError::Config(_) | LoadError::Schedule(_) | LoadError::Pin { .. } => {
             Failure::Input(anyhow!(error))
         }
-        _ => Failure::Runtime(anyhow!(error.to_string())),
+        _ => {
+            let text = error.to_string();
+            // A server of HTTP is told by its answer to a request of Leeward's protocol.
+            let hint = if text.ends_with("speaks HTTP") { "; load it with --http URL" } else { "" };
+            Failure::Runtime(anyhow!(text + hint))
+        }
     }
 }

@@ -10,7 +10,7 @@ use leeward_core::units::Nanos;
 use leeward_http_load::{HttpLoadConfig, HttpVersion};
 use leeward_load::report::RunEndReason;
 
-use crate::support::{Reply, Server, Speaks, closed, config, open, raw_server, run};
+use crate::support::{InFlight, Reply, Server, Speaks, closed, config, open, raw_server, run};
 
 fn http2(server: &Server) -> HttpLoadConfig {
     HttpLoadConfig { version: HttpVersion::Http2, ..config(server.address) }
@@ -31,17 +31,12 @@ fn one_connection_carries_many_requests() {
 
 #[test]
 fn the_servers_limit_of_streams_is_kept() {
-    let (in_flight, highest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (now, peak) = (Arc::clone(&in_flight), Arc::clone(&highest));
+    let highest = Arc::new(AtomicUsize::new(0));
+    let (count, peak) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&highest));
     let server = Server::start(Speaks::Http2 { streams: 5 }, move |_, _| {
-        // A handler counts itself until a thread takes it out again, after its delay.
-        peak.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-        let now = Arc::clone(&now);
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(4));
-            now.fetch_sub(1, SeqCst);
-        });
-        Reply { delay: Duration::from_millis(10), ..Reply::status(200) }
+        let (in_flight, now) = InFlight::begin(&count);
+        peak.fetch_max(now, SeqCst);
+        Reply { delay: Duration::from_millis(10), in_flight: Some(in_flight), ..Reply::status(200) }
     });
     let report = run(&http2(&server), &open(1_000.0, 1));
     assert_eq!((report.totals.completed, report.totals.failed), (report.planned, 0), "{:?}", report.failures);
@@ -96,16 +91,20 @@ fn a_server_that_takes_no_more_requests_gets_them_on_another_connection() {
         let server = std::net::TcpStream::connect(behind).unwrap();
         let copy = |mut from: std::net::TcpStream, mut to: std::net::TcpStream| {
             std::thread::spawn(move || {
-                let _ = std::io::copy(&mut from, &mut to);
+                let mut bytes = [0; 4096];
+                while let Ok(count @ 1..) = from.read(&mut bytes) {
+                    if to.write_all(&bytes[..count]).is_err() {
+                        break;
+                    }
+                }
                 let _ = to.shutdown(std::net::Shutdown::Write);
             })
         };
-        let both =
-            [copy(client.try_clone().unwrap(), server.try_clone().unwrap()), copy(server, client)];
+        let both = [copy(client.try_clone().unwrap(), server.try_clone().unwrap()), copy(server, client)];
         both.into_iter().for_each(|thread| thread.join().unwrap());
     });
     let config = HttpLoadConfig { version: HttpVersion::Http2, ..config(address) };
     let report = run(&config, &open(200.0, 1));
-    assert_eq!(report.totals.completed, report.planned, "{:?}", report.failures);
+    assert_eq!(report.totals.completed, report.planned, "{report:?}");
     assert!(report.connections.reopened > 0);
 }

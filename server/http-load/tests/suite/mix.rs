@@ -87,10 +87,8 @@ fn several_endpoints_share_the_connections() {
         })
     };
     let (a, b) = (server("a"), server("b"));
-    let target = |server: &Server, weight| Target {
-        weight,
-        ..Target::parse(&format!("http://{}/", server.address)).unwrap()
-    };
+    let target =
+        |server: &Server, weight| Target { weight, ..Target::parse(&format!("http://{}/", server.address)).unwrap() };
     let config = HttpLoadConfig { targets: vec![target(&a, 4.0), target(&b, 1.0)], ..config(a.address) };
     let report = run(&config, &open(1_000.0, 10));
     let counts = tally.get();

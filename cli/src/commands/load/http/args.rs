@@ -147,7 +147,8 @@ fn shares(flag: &str, texts: &[String]) -> Result<Vec<Share>, Failure> {
     for text in texts {
         let wrong = |problem: &str| Failure::Input(anyhow!("{flag} {text}: {problem}"));
         let (name, share) = text.split_once('=').ok_or_else(|| wrong("expected name=share, such as critical=1"))?;
-        let weight = share.trim_end_matches('%').parse().ok().filter(|weight: &f64| *weight > 0.0 && weight.is_finite());
+        let weight =
+            share.trim_end_matches('%').parse().ok().filter(|weight: &f64| *weight > 0.0 && weight.is_finite());
         let weight = weight.ok_or_else(|| wrong("a share is a number above 0"))?;
         if name.is_empty() || shares.iter().any(|known| known.name == name) {
             return Err(wrong("each needs a name of its own"));
@@ -166,7 +167,8 @@ fn read_body(text: &str, is_grpc: bool) -> Result<Bytes, Failure> {
     if !is_grpc {
         return Ok(Bytes::copy_from_slice(text.as_bytes()));
     }
-    let digits: Option<Vec<u8>> = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+    let digits: Option<Vec<u8>> =
+        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
     match digits {
         Some(digits) if digits.len() % 2 == 0 => Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()),
         _ => Err(Failure::Input(anyhow!("--body: with --grpc pairs of hexadecimal digits, or @FILE"))),
@@ -184,7 +186,8 @@ fn open_tls(args: &TlsArgs, version: HttpVersion, is_encrypted: bool) -> Result<
         return args.open_for(protocol);
     }
     let found = SYSTEM_AUTHORITIES.iter().find(|path| std::path::Path::new(path).is_file());
-    let ca = found.ok_or_else(|| Failure::Input(anyhow!("https: no authorities of the system found; give --tls-ca FILE")))?;
+    let ca = found
+        .ok_or_else(|| Failure::Input(anyhow!("https: no authorities of the system found; give --tls-ca FILE")))?;
     let files = ClientFiles { ca: ca.into(), identity: None, name: None };
     ClientTls::open_with_alpn(files, protocol).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
 }

@@ -24,7 +24,8 @@ pub(super) fn find(
     let has_result = totals.completed + totals.timed_out + totals.dropped > 0;
     if report.ending == RunEndReason::Disconnected {
         let after = format_us(Nanos(report.duration_ns).as_micros_f64());
-        doubts.push(format!("the server closed all connections and accepted no others, noticed after {after}{reasons}"));
+        doubts
+            .push(format!("the server closed all connections and accepted no others, noticed after {after}{reasons}"));
     } else if !has_result && totals.failed > 0 {
         let codes: Vec<String> = report.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
         let is_other = report.failures.contains_key("protocol");

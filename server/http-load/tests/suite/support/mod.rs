@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll};
 use std::thread;
@@ -25,14 +25,33 @@ use leeward_load::report::RunEndReason;
 use leeward_load::{LoadReport, Plan, Schedule};
 use leeward_workload::{Arrivals, Segment, ServiceTime, Shares, Workload};
 
+/// Counts a request as in flight until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(Arc<AtomicUsize>);
+
+impl InFlight {
+    /// Adds a request to `count`. Returns the number of requests with it.
+    pub(crate) fn begin(count: &Arc<AtomicUsize>) -> (InFlight, usize) {
+        let now = count.fetch_add(1, SeqCst) + 1;
+        (InFlight(Arc::clone(count)), now)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 /// Response of a test server.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) content: Vec<u8>,
     pub(crate) trailers: Option<Vec<(&'static str, String)>>,
     pub(crate) delay: Duration,
+    pub(crate) in_flight: Option<InFlight>,
 }
 
 impl Reply {
@@ -85,7 +104,9 @@ fn header_map(pairs: &[(&'static str, String)]) -> HeaderMap {
 pub(crate) enum Speaks {
     Http1,
     /// HTTP/2 with this limit of streams.
-    Http2 { streams: u32 },
+    Http2 {
+        streams: u32,
+    },
 }
 
 /// A hyper server on its own thread; stops when dropped.
@@ -96,10 +117,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server that answers by `handler`, which gets head and content of each request.
-    pub(crate) fn start(
-        speaks: Speaks,
-        handler: impl Fn(&Parts, &[u8]) -> Reply + Send + Sync + 'static,
-    ) -> Server {
+    pub(crate) fn start(speaks: Speaks, handler: impl Fn(&Parts, &[u8]) -> Reply + Send + Sync + 'static) -> Server {
         Server::start_with(speaks, None, handler)
     }
 
@@ -156,6 +174,7 @@ where
             if !reply.delay.is_zero() {
                 tokio::time::sleep(reply.delay).await;
             }
+            drop(reply.in_flight);
             let trailers = reply.trailers.as_deref().map(header_map);
             let mut response = Response::new(ReplyBody { content: Some(reply.content.into()), trailers });
             *response.status_mut() = reply.status.try_into().unwrap();
@@ -274,7 +293,9 @@ pub(crate) fn run_until(config: &HttpLoadConfig, plan: &Plan, until: impl FnOnce
     let stop = Arc::new(AtomicBool::new(false));
     let (config, plan, flag) = (config.clone(), plan.clone(), Arc::clone(&stop));
     let (send, receive) = mpsc::channel();
-    thread::spawn(move || send.send(leeward_http_load::run(&config, &plan, &flag, |_| {}).unwrap().report));
+    thread::spawn(move || {
+        let _ = send.send(leeward_http_load::run(&config, &plan, &flag, |_| {}).unwrap().report);
+    });
     until();
     stop.store(true, SeqCst);
     receive.recv_timeout(Duration::from_secs(20)).unwrap()
