@@ -23,7 +23,8 @@
 //!     service: ServiceTime::Constant(Nanos::ZERO),
 //! };
 //! let plan = Plan::Open(Schedule::draw(&workload, 1, Nanos::from_secs(10))?);
-//! let config = HttpLoadConfig::new(vec![Target::parse("http://127.0.0.1:8080/")?], Nanos::from_millis(20));
+//! let target = Target::parse("http://127.0.0.1:8080/")?;
+//! let config = HttpLoadConfig::new(vec![target], Nanos::from_millis(20));
 //! let results = run(&config, &plan, &AtomicBool::new(false), |_| {})?;
 //! println!("{} good responses per second", results.report.goodput_per_s);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -28,11 +28,9 @@ pub(super) fn find(
             .push(format!("the server closed all connections and accepted no others, noticed after {after}{reasons}"));
     } else if !has_result && totals.failed > 0 {
         let codes: Vec<String> = report.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
-        let is_other = report.failures.contains_key("protocol");
-        let hint = match version {
-            HttpVersion::Http1 if is_other => "; if it speaks HTTP/2, add --http2",
-            _ => "",
-        };
+        let is_http = version == HttpVersion::Http1 && report.failures.contains_key("protocol");
+        let hint = if is_http { "; if it speaks HTTP/2, add --http2" } else { "" };
+        let is_other = ["protocol", "closed", "reset"].iter().any(|code| report.failures.contains_key(*code));
         let problem = format!("every answer was a failure ({}){hint}", codes.join(", "));
         doubts.push(if is_other { with_protocol(problem) } else { problem });
     } else if totals.completed + totals.dropped == 0 && totals.offered > 0 {
