@@ -28,6 +28,11 @@ pub enum HttpVersion {
 pub struct HttpLoadConfig {
     /// URLs of the requests, at least one.
     pub targets: Vec<Target>,
+    /// Number of connections. `None`: the plan's number of clients.
+    ///
+    /// A request of the schedule goes to any connection, so the number need not be that of the
+    /// schedule's clients.
+    pub connections: Option<u32>,
     /// Protocol of the connections.
     pub version: HttpVersion,
     /// Whether requests are unary gRPC calls: the status is `grpc-status`, in headers or trailers.
@@ -83,6 +88,7 @@ impl HttpLoadConfig {
     pub fn new(targets: Vec<Target>, slo: Nanos) -> Self {
         HttpLoadConfig {
             targets,
+            connections: None,
             version: HttpVersion::default(),
             is_grpc: false,
             method: Method::GET,

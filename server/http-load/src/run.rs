@@ -54,8 +54,9 @@ pub fn run(
     let servers = endpoints.into_iter().map(|endpoint| resolve(config, endpoint)).collect::<Result<Vec<_>, _>>()?;
     let _pinned = PinGuard::pin(config.cpu).map_err(HttpLoadError::Pin)?;
     // If the limit stays too low, connecting fails with an error that shows it.
-    allow_sockets(plan.connections().into());
-    let places = places(config, &endpoint_of, servers.len(), plan.connections() as usize);
+    let connections = config.connections.unwrap_or_else(|| plan.connections());
+    allow_sockets(connections.into());
+    let places = places(config, &endpoint_of, servers.len(), connections as usize);
     let mix = Mix::new(config, &endpoint_of);
     let (mix, closed, outstanding) = match plan {
         Plan::Open(_) => (Some(mix), None, None),
@@ -128,7 +129,7 @@ fn check(config: &HttpLoadConfig, plan: &Plan) -> Result<RequestBuilder, HttpLoa
     let refuse = |when: bool, why: &str| if when { Err(HttpLoadError::Config(why.into())) } else { Ok(()) };
     refuse(config.targets.is_empty(), "a run needs at least one target")?;
     refuse(config.targets.len() > usize::from(u16::MAX), "too many targets")?;
-    refuse(plan.connections() == 0, "a run needs at least one connection")?;
+    refuse(config.connections.unwrap_or_else(|| plan.connections()) == 0, "a run needs at least one connection")?;
     refuse(config.warmup >= plan.duration(), "the warm-up is as long as the run: nothing would be measured")?;
     if let Plan::Closed { outstanding, .. } = plan {
         refuse(*outstanding == 0, "a closed loop needs at least one request in flight")?;

@@ -76,7 +76,8 @@ pub(crate) struct LoadArgs {
         conflicts_with = "closed"
     )]
     pub(crate) demand: String,
-    /// Spacing of the requests: exponential, or equal for each client
+    /// Spacing of the requests: exponential or equal; equal for each client, or for all requests
+    /// with --http and --grpc
     #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "constant"], conflicts_with = "closed")]
     pub(crate) arrivals: String,
     /// Closed loop: number of requests that each client keeps in flight
@@ -309,8 +310,10 @@ fn load_spec(args: &LoadArgs, service: ServiceTime) -> Result<LoadSpec<impl Fn(R
     let closed =
         Plan::Closed { connections, outstanding: 1, service: service.clone(), seed, duration: CALIBRATION_TIME };
     let arrivals = if args.arrivals == "constant" { Arrivals::Constant } else { Arrivals::Poisson };
+    // Over HTTP any connection takes the next request, so the schedule knows one client.
+    let clients = if args.http.is_given() { 1 } else { connections };
     let workload = move |rate| Workload {
-        clients: connections,
+        clients,
         arrivals,
         shares: Shares::Equal,
         demand: vec![Segment { from: Nanos::ZERO, rate }],

@@ -100,6 +100,13 @@ fn a_request_in_flight_is_given_up_at_its_time_out() {
 }
 
 #[test]
+fn the_number_of_connections_need_not_be_the_schedules() {
+    let server = Server::start(Speaks::Http1, |_, _| Reply::status(200));
+    let report = run(&HttpLoadConfig { connections: Some(7), ..config(server.address) }, &open(500.0, 1));
+    assert_eq!((report.totals.completed, report.connections.opened), (report.planned, 7));
+}
+
+#[test]
 fn a_closed_loop_keeps_each_connection_busy() {
     let server = Server::start(Speaks::Http1, |_, _| Reply::status(200));
     let report = run(&config(server.address), &closed(8, 1));

@@ -37,6 +37,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     check_outputs(args)?;
     let defaults = args.http.config(&args.tls, slo, budget)?;
     let config = leeward_http_load::HttpLoadConfig {
+        connections: Some(args.clients),
         warmup: warmup(args)?,
         timeout: timeout(args)?.or(defaults.timeout),
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
