@@ -132,15 +132,15 @@ Examples:
   leeward load --udp 127.0.0.1:7117 --demand 50k                       by datagrams
   leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key if the server requires them
   leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
-  leeward load --http http://127.0.0.1:8080/ --demand 2k               HTTP/1.1; add --http2 for HTTP/2
-  leeward load --http http://127.0.0.1:8080/ --demand 1.4x --class critical=1 --class batch=3 --budget 20ms
+  leeward load --http http://127.0.0.1:8080/ --demand 2k           HTTP/1.1; or --http2
+  leeward load --http http://127.0.0.1:8080/ --demand 1.4x --class critical=1 --class batch=3
   leeward load --grpc http://127.0.0.1:50051 helloworld.Greeter/SayHello --body 0a0161
 
 1.4x is a multiple of the server's capacity: the throughput of its cores' busy time, late answers included. It is measured
 with two active clients per core, so that the controller rejects almost nothing. With --http it is the closed loop's throughput.
 
-With --http and --grpc, 429, 503, RESOURCE_EXHAUSTED and UNAVAILABLE count as dropped, other errors as failed. A request that no
-free connection has sent within --timeout or --budget ends at the client.
+With --http and --grpc, 429, 503, RESOURCE_EXHAUSTED and UNAVAILABLE count as dropped, other errors as failed
+(docs/http-load.md). A request that has waited for a connection for --timeout or --budget ends at the client.
 
 Exit codes: 0 measured; 1 no server listens, another protocol answers, a connection failed, or no request was answered; 2 a
 bad value; 3 the load generator was too late to measure: more than 1 request in 100 was late by more than the objective.
