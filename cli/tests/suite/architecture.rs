@@ -22,7 +22,7 @@ const SERVICE_DEPENDENCIES: [(&str, &str); 2] = [("router", "kv"), ("sets", "sea
 /// [`SERVICE`]. All names are without `leeward-`.
 ///
 /// A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 39] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 40] = [
     ("core", &[]),
     // Everything that decides depends on the traits alone: an edit in one of these rebuilds no
     // other.
@@ -61,6 +61,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 39] = [
     ("rpc", &["core", "datagram", "engine", "host", "runtime", "session", "threading", "tls", "wire"]),
     ("services", SERVICE),
     ("load", &["core", "outcome", "rpc", "workload"]),
+    // Load on other people's HTTP services, with the schedules and reports of `load`.
+    ("http-load", &["core", "load", "tls", "workload"]),
     // The simulated and the measured plant implement one trait. The crate starts tiers, and
     // measures how threads sleep at sockets, through the port's interfaces.
     ("plant", &["core", "engine", "load", "outcome", "rpc", "runtime", "services", "sim", "threading", "workload"]),
@@ -84,6 +86,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 39] = [
             "compilers",
             "controllers",
             "core",
+            "http-load",
             "lab",
             "load",
             "observe",

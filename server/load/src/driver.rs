@@ -136,7 +136,7 @@ pub fn run_scaled(
         _ => {}
     }
     // No request is in flight: the second part begins with empty counters.
-    let measured = driver.replace_recorder(Recorder::new(config, closed)).finish(&run_end).report;
+    let measured = driver.replace_recorder(Recorder::for_plan(config, closed)).finish(&run_end).report;
     if measured.throughput_per_s <= 0.0 {
         return unmeasured("nothing was answered in time");
     }
@@ -146,7 +146,7 @@ pub fn run_scaled(
     }
     check(config, &plan)?;
     driver.config = config;
-    driver.replace_recorder(Recorder::new(config, &plan));
+    driver.replace_recorder(Recorder::for_plan(config, &plan));
     let run_end = driver.run_plan(&plan, stop, progress)?;
     Ok(ScaledRun { measured, results: driver.close(&run_end) })
 }
@@ -212,7 +212,7 @@ impl<'a> Driver<'a> {
             poller: Poller::new().map_err(LoadError::Poll)?,
             links: Vec::new(),
             timers: BinaryHeap::new(),
-            recorder: Recorder::new(config, plan),
+            recorder: Recorder::for_plan(config, plan),
             start: Time::ZERO,
             welcomed: 0,
             lost: 0,
@@ -250,7 +250,7 @@ impl<'a> Driver<'a> {
         match link.take_event() {
             Some(LinkEvent::Welcomed) => {
                 self.welcomed += 1;
-                self.recorder.record_open(link.gives_credits());
+                self.recorder.record_welcome(link.gives_credits());
             }
             Some(LinkEvent::Lost) => {
                 self.lost += 1;
@@ -401,7 +401,7 @@ impl<'a> Driver<'a> {
     fn replace_recorder(&mut self, recorder: Recorder) -> Recorder {
         let before = mem::replace(&mut self.recorder, recorder);
         let gives_credits = before.gives_credits().unwrap_or_default();
-        (0..self.welcomed).for_each(|_| self.recorder.record_open(gives_credits));
+        (0..self.welcomed).for_each(|_| self.recorder.record_welcome(gives_credits));
         before
     }
 

@@ -30,10 +30,31 @@ pub struct IssuedRequest {
 struct WrongAnswer;
 
 /// End of a run.
-pub(crate) struct RunEnd {
-    pub(crate) ending: RunEndReason,
-    /// Requests in the schedule.
-    pub(crate) planned: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunEnd {
+    /// Reason for which it ended.
+    pub ending: RunEndReason,
+    /// Requests in the schedule; 0 in a closed loop.
+    pub planned: u64,
+}
+
+/// Settings of a recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecorderConfig {
+    /// Latency objective: a response within it, from the intended time, is good.
+    pub slo: Nanos,
+    /// Time after which an application gives up, from the intended time.
+    pub timeout: Option<Nanos>,
+    /// A request that is issued more than this after its time counts as late.
+    pub late_after: Nanos,
+    /// The part at the beginning that the measured counts exclude.
+    pub warmup: Nanos,
+    /// Time for which requests are issued.
+    pub duration: Nanos,
+    /// Window length of the time series; `None`: no time series.
+    pub window: Option<Nanos>,
+    /// Window length of the fine time series; `None`: no such series.
+    pub fine_window: Option<Nanos>,
 }
 
 /// A run's results: the report and whole distributions for `.hgrm` files.
@@ -119,11 +140,16 @@ impl Windows {
 /// Limit of a time series' windows: more would hide a mistaken length, and fill the memory.
 pub(crate) const WINDOWS_MAX: u64 = 100_000;
 
+/// Limit of different names of rejections, and of failures.
+const NAMES_MAX: usize = 64;
+
 /// Limit of different reasons for lost connections.
 const REASONS_MAX: usize = 8;
 
-/// Counters of a run.
-pub(crate) struct Recorder {
+/// Counters of a run. A load generator reports each event; times are from the start of the run.
+///
+/// Every request is issued once and has one end, which [`Recorder::finish`] checks.
+pub struct Recorder {
     /// Checks answers.
     ask: Option<Arc<dyn RequestGenerator>>,
     answers: AnswerCheck,
@@ -146,20 +172,36 @@ pub(crate) struct Recorder {
     failures: BTreeMap<String, u64>,
     connections: Connections,
     gives_credits: Option<bool>,
+    content_bytes: u64,
     windows: Option<Windows>,
     fine: Option<(Nanos, Vec<FineWindow>)>,
 }
 
 impl Recorder {
-    pub(crate) fn new(config: &LoadConfig, plan: &Plan) -> Self {
+    /// Creates the recorder of a run on a server of Leeward's protocol.
+    pub(crate) fn for_plan(config: &LoadConfig, plan: &Plan) -> Self {
+        let settings = RecorderConfig {
+            slo: config.slo,
+            timeout: config.timeout,
+            late_after: config.late_after,
+            warmup: config.warmup,
+            duration: plan.duration(),
+            window: config.window,
+            fine_window: config.fine_window,
+        };
+        Recorder { ask: config.ask.clone(), answers: config.answers, ..Recorder::new(&settings) }
+    }
+
+    /// Creates a recorder without any event.
+    pub fn new(config: &RecorderConfig) -> Self {
         Recorder {
-            ask: config.ask.clone(),
-            answers: config.answers,
+            ask: None,
+            answers: AnswerCheck::Any,
             slo: config.slo,
             timeout: config.timeout.unwrap_or(Nanos::MAX),
             late_after: config.late_after,
             from: Time::ZERO + config.warmup,
-            to: Time::ZERO + plan.duration(),
+            to: Time::ZERO + config.duration,
             closing: false,
             totals: RequestCounts::default(),
             measured: RequestCounts::default(),
@@ -172,6 +214,7 @@ impl Recorder {
             failures: BTreeMap::new(),
             connections: Connections::default(),
             gives_credits: None,
+            content_bytes: 0,
             windows: config.window.map(|length| Windows {
                 length,
                 done: Vec::new(),
@@ -195,7 +238,7 @@ impl Recorder {
     }
 
     /// Counts a request due at `due`, which is submitted to the client now.
-    pub(crate) fn record_issue(&mut self, now: Time, due: Time) {
+    pub fn record_issue(&mut self, now: Time, due: Time) {
         let lateness = now.since(due);
         let late = lateness > self.late_after;
         self.lateness.record(lateness);
@@ -208,60 +251,95 @@ impl Recorder {
     /// Counts a request's end.
     pub(crate) fn record_end(&mut self, now: Time, event: &Event<'_, IssuedRequest>) {
         let IssuedRequest { due, method, random } = *event.token();
-        let is_measured = due >= self.from;
         let age = now.since(due);
         match event {
             Event::Completed { payload, .. } if !self.is_answer(random, method, payload) => {
-                add(&mut self.failures, &WrongAnswer);
-                self.count(now, |counts| counts.failed += 1);
+                self.record_failure(now, &WrongAnswer);
             }
             Event::Completed { round_trip, sojourn, .. } => {
-                // Latency is recorded even after the time-out: leaving out the worst would flatter.
-                if is_measured {
-                    self.latency.record(age);
-                    self.latency_from_send.record(*round_trip);
-                    self.sojourn.record(*sojourn);
-                }
-                let (in_time, good) = (age <= self.timeout, age <= self.slo.min(self.timeout));
-                self.count(now, |counts| {
-                    counts.completed += u64::from(in_time);
-                    counts.timed_out += u64::from(!in_time);
-                    counts.good += u64::from(good);
-                });
-                if let Some(windows) = &mut self.windows {
-                    windows.record_completion(now, age);
-                }
-                self.count_fine(now, in_time, good);
+                self.record_completion(now, due, *round_trip, Some(*sojourn));
             }
-            Event::Rejected { reason, round_trip, .. } => {
-                if is_measured {
-                    self.reject_delay.record(*round_trip);
-                }
-                add(&mut self.drop_reasons, reason);
-                self.count(now, |counts| counts.dropped += 1);
-                if let Some(windows) = &mut self.windows {
-                    windows.record_rejection(now, *round_trip);
-                }
-            }
-            Event::Failed { code, .. } => {
-                add(&mut self.failures, code);
-                self.count(now, |counts| counts.failed += 1);
-            }
+            Event::Rejected { reason, round_trip, .. } => self.record_rejection(now, due, *round_trip, reason),
+            Event::Failed { code, .. } => self.record_failure(now, code),
             Event::EndedLocally { end, .. } => match end.reason {
                 LocalReason::Overflow => self.count(now, |counts| counts.overflowed += 1),
                 LocalReason::Throttled => self.count(now, |counts| counts.throttled += 1),
                 // A reason that is new to this crate is an expiry of some kind.
-                _ => self.count(now, |counts| counts.expired += 1),
+                _ => self.record_expiry(now),
             },
             Event::TooLong { .. } => self.count(now, |counts| counts.too_long += 1),
             Event::Disconnected { .. } if self.closing && age > self.timeout => {
                 self.count(now, |counts| counts.timed_out += 1);
             }
-            Event::Disconnected { .. } if self.closing => self.count(now, |counts| counts.unfinished += 1),
+            Event::Disconnected { .. } if self.closing => self.record_unfinished(now),
             Event::Disconnected { stage: RequestStage::Sent, .. } => self.count(now, |counts| counts.disconnected += 1),
             // Waiting, or an end that is new to this crate: nothing was sent, as far as is known.
             _ => self.count(now, |counts| counts.unsent += 1),
         }
+    }
+
+    /// Counts a response to a request that was due at `due`.
+    ///
+    /// `round_trip` is the time from sending. `sojourn` is the time in the server, if the server
+    /// reports it.
+    pub fn record_completion(&mut self, now: Time, due: Time, round_trip: Nanos, sojourn: Option<Nanos>) {
+        let age = now.since(due);
+        // Latency is recorded even after the time-out: leaving out the worst would flatter.
+        if due >= self.from {
+            self.latency.record(age);
+            self.latency_from_send.record(round_trip);
+            if let Some(sojourn) = sojourn {
+                self.sojourn.record(sojourn);
+            }
+        }
+        let (in_time, good) = (age <= self.timeout, age <= self.slo.min(self.timeout));
+        self.count(now, |counts| {
+            counts.completed += u64::from(in_time);
+            counts.timed_out += u64::from(!in_time);
+            counts.good += u64::from(good);
+        });
+        if let Some(windows) = &mut self.windows {
+            windows.record_completion(now, age);
+        }
+        self.count_fine(now, in_time, good);
+    }
+
+    /// Counts a rejection by the server, by the name that `reason` has in debug output.
+    pub fn record_rejection(&mut self, now: Time, due: Time, round_trip: Nanos, reason: &impl Debug) {
+        if due >= self.from {
+            self.reject_delay.record(round_trip);
+        }
+        add(&mut self.drop_reasons, reason);
+        self.count(now, |counts| counts.dropped += 1);
+        if let Some(windows) = &mut self.windows {
+            windows.record_rejection(now, round_trip);
+        }
+    }
+
+    /// Counts an answer or an end that is no result, by the name that `code` has in debug output.
+    pub fn record_failure(&mut self, now: Time, code: &impl Debug) {
+        add(&mut self.failures, code);
+        self.count(now, |counts| counts.failed += 1);
+    }
+
+    /// Counts a request that was sent and given up at its time-out. Its age is recorded as its
+    /// latency, which is a lower bound.
+    pub fn record_timeout(&mut self, now: Time, due: Time, round_trip: Nanos) {
+        if due >= self.from {
+            self.latency.record(now.since(due));
+            self.latency_from_send.record(round_trip);
+        }
+        self.count(now, |counts| counts.timed_out += 1);
+    }
+
+    /// Counts a request that expired before it was sent.
+    pub fn record_expiry(&mut self, now: Time) {
+        self.count(now, |counts| counts.expired += 1);
+    }
+
+    /// Counts a request that was neither answered nor given up at the end of the run.
+    pub fn record_unfinished(&mut self, now: Time) {
+        self.count(now, |counts| counts.unfinished += 1);
     }
 
     /// Whether the answer is correct for its request.
@@ -284,30 +362,47 @@ impl Recorder {
     }
 
     /// The last window of the time series that ended by `now`.
-    pub(crate) fn latest_window(&self, now: Time) -> Option<ClientWindow> {
+    pub fn latest_window(&self, now: Time) -> Option<ClientWindow> {
         self.windows.as_ref().and_then(|windows| windows.latest(now))
     }
 
     /// Requests issued and not ended.
-    pub(crate) fn in_flight(&self) -> u64 {
+    pub fn in_flight(&self) -> u64 {
         self.totals.offered - self.totals.total()
     }
 
-    pub(crate) fn totals(&self) -> &RequestCounts {
+    /// Counts so far, over the whole run.
+    pub fn totals(&self) -> &RequestCounts {
         &self.totals
     }
 
     /// Counts a welcomed connection; its welcome tells whether windows bind.
-    pub(crate) fn record_open(&mut self, gives_credits: bool) {
-        self.connections.opened += 1;
+    pub(crate) fn record_welcome(&mut self, gives_credits: bool) {
+        self.record_open();
         self.gives_credits.get_or_insert(gives_credits);
+    }
+
+    /// Counts an open connection.
+    pub fn record_open(&mut self) {
+        self.connections.opened += 1;
+    }
+
+    /// Counts a connection that was opened in the place of another one.
+    pub fn record_reopening(&mut self) {
+        self.connections.reopened += 1;
+    }
+
+    /// Adds to the bytes of the responses' contents.
+    pub fn record_content(&mut self, bytes: u64) {
+        self.content_bytes = self.content_bytes.saturating_add(bytes);
     }
 
     pub(crate) fn gives_credits(&self) -> Option<bool> {
         self.gives_credits
     }
 
-    pub(crate) fn record_loss(&mut self, reason: &str) {
+    /// Counts a connection that was lost before the end of the run.
+    pub fn record_loss(&mut self, reason: &str) {
         self.connections.lost += 1;
         let reasons = &mut self.connections.reasons;
         let key = if reasons.len() < REASONS_MAX || reasons.contains_key(reason) { reason } else { "other" };
@@ -315,7 +410,7 @@ impl Recorder {
     }
 
     /// Ends the run early: rates are over the shorter time.
-    pub(crate) fn end_early(&mut self, at: Time) {
+    pub fn end_early(&mut self, at: Time) {
         self.to = self.to.min(at);
     }
 
@@ -324,7 +419,8 @@ impl Recorder {
         self.closing = true;
     }
 
-    pub(crate) fn finish(mut self, run_end: &RunEnd) -> RunResults {
+    /// Returns the results, with violations of conservation among them.
+    pub fn finish(mut self, run_end: &RunEnd) -> RunResults {
         if let Some(windows) = &mut self.windows {
             windows.close();
         }
@@ -361,6 +457,8 @@ impl Recorder {
             drop_reasons: self.drop_reasons,
             failures: self.failures,
             connections: self.connections,
+            content_bytes: self.content_bytes,
+            classes: Vec::new(),
             gives_credits: self.gives_credits,
             windows: self.windows.map(|windows| windows.done).unwrap_or_default(),
             fine: self.fine.map(|(_, windows)| windows).unwrap_or_default(),
@@ -382,10 +480,13 @@ fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
     // A longer name is cut, which is no error here.
     let _ = write!(text, "{name:?}");
     let text = std::str::from_utf8(&text.bytes[..text.length]).unwrap_or("unnamed");
-    match counts.get_mut(text) {
-        Some(count) => *count += 1,
-        None => drop(counts.insert(text.to_string(), 1)),
+    if let Some(count) = counts.get_mut(text) {
+        *count += 1;
+        return;
     }
+    // A server that invents names must not fill the memory.
+    let name = if counts.len() < NAMES_MAX { text } else { "other" };
+    *counts.entry(name.to_string()).or_default() += 1;
 }
 
 struct NameBuffer {

@@ -47,6 +47,12 @@ pub struct LoadReport {
     pub failures: BTreeMap<String, u64>,
     /// The connections.
     pub connections: Connections,
+    /// Bytes of the responses' contents, if they are counted; whole run.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub content_bytes: u64,
+    /// Results of each class of requests, if there are classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassReport>,
     /// Datagrams that clients sent again; whole run.
     pub retransmitted: u64,
     /// Duplicate datagrams received.
@@ -60,6 +66,44 @@ pub struct LoadReport {
     pub fine: Vec<FineWindow>,
     /// Failed conservation checks, as text; empty unless this generator has a defect.
     pub violations: Vec<String>,
+}
+
+/// Results of one class of requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassReport {
+    /// Name of the class.
+    pub name: String,
+    /// Ends of its requests, whole run.
+    pub totals: RequestCounts,
+    /// Counts after the warm-up and before the last request was due.
+    pub measured: RequestCounts,
+    /// Responses within the objective per second in the measured part.
+    pub goodput_per_s: f64,
+    /// Latency from the intended time, for all requests due after the warm-up.
+    pub latency: Percentiles,
+    /// Rejections by reason, whole run.
+    pub drop_reasons: BTreeMap<String, u64>,
+    /// Failures by code, whole run.
+    pub failures: BTreeMap<String, u64>,
+}
+
+impl ClassReport {
+    /// Takes the results of the class `name` out of a report on its requests alone.
+    pub fn new(name: String, report: LoadReport) -> Self {
+        ClassReport {
+            name,
+            totals: report.totals,
+            measured: report.measured,
+            goodput_per_s: report.goodput_per_s,
+            latency: report.latency,
+            drop_reasons: report.drop_reasons,
+            failures: report.failures,
+        }
+    }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Reason for which a run ended.
@@ -99,6 +143,9 @@ pub struct Connections {
     pub opened: u32,
     /// Lost before the end of the run.
     pub lost: u32,
+    /// Opened in the place of one that was closed or lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reopened: u64,
     /// Reasons of the losses: the first few different ones.
     pub reasons: BTreeMap<String, u32>,
 }

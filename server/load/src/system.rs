@@ -6,11 +6,14 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::config::LoadError;
 
 /// Keeps the calling thread on one CPU; restores the previous CPUs when dropped.
-pub(crate) struct PinGuard(CpuSet);
+pub struct PinGuard(CpuSet);
 
 impl PinGuard {
     /// Pins the calling thread to `cpu`, if given.
-    pub(crate) fn pin(cpu: Option<usize>) -> Result<Option<Self>, LoadError> {
+    ///
+    /// # Errors
+    /// The process may not run on this CPU.
+    pub fn pin(cpu: Option<usize>) -> Result<Option<Self>, LoadError> {
         let Some(cpu) = cpu else { return Ok(None) };
         let failed = |source: rustix::io::Errno| LoadError::Pin { cpu, source: source.into() };
         if cpu >= CpuSet::MAX_CPU {

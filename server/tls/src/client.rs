@@ -82,6 +82,11 @@ impl ClientTls {
         connection.map(Session::client).map_err(|error| TlsError::from_rustls(&error, Side::Client))
     }
 
+    /// The current configuration, for sessions that another crate runs.
+    pub fn rustls_config(&self) -> Arc<ClientConfig> {
+        self.config.current()
+    }
+
     /// Checks the files at once; the second check after a change loads them. A thread checks every
     /// second.
     pub fn check_files(&self) {

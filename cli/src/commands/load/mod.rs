@@ -1,19 +1,23 @@
 //! `leeward load`: sends requests to a server and reports the result of each.
 //!
 //! - `report`: the report as text. `problems`: reasons to doubt the report, which come first and
-//!   set the exit code. `capacity`: the server's capacity.
+//!   set the exit code. `capacity`: the server's capacity. `http`: HTTP services.
 
 mod capacity;
+mod http;
 mod problems;
 mod report;
 
 use anyhow::{Context, anyhow};
+use clap::builder::ArgPredicate;
 use leeward_catalogue::Catalogue;
 use leeward_core::budget::Budget;
 use leeward_core::registry::Environment;
 use leeward_core::units::{Nanos, Rate, parse_duration, parse_ratio, parse_scaled};
 use leeward_load::report::LoadReport;
-use leeward_load::{AnswerCheck, LoadConfig, LoadError, Plan, Polling, Progress, Schedule, output, run, run_scaled};
+use leeward_load::{
+    AnswerCheck, LoadConfig, LoadError, Plan, Polling, Progress, RunResults, Schedule, output, run, run_scaled,
+};
 use leeward_rpc::client::{DatagramSize, Encryption, Transport};
 use leeward_rpc::tls::{ClientTls, ServerName};
 use leeward_rpc::wire::ServerProtocol;
@@ -31,7 +35,8 @@ use crate::{admission, service, stdout};
 
 use self::capacity::CapacityMeter;
 use super::{output_files, peer};
-use problems::ControllerCheck;
+use http::HttpArgs;
+use problems::{ControllerCheck, MeasurementProblem};
 
 /// Send load to a server and report the result of each request
 ///
@@ -40,9 +45,10 @@ use problems::ControllerCheck;
 /// requests in flight instead, which measures capacity.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LOAD)]
+#[command(mut_arg("slo", |slo| slo.default_value_if("http_target", ArgPredicate::IsPresent, "20ms")))]
 pub(crate) struct LoadArgs {
     /// The server's address and port
-    #[arg(value_name = "ADDRESS", required_unless_present = "udp")]
+    #[arg(value_name = "ADDRESS", required_unless_present_any = ["udp", "http_target"])]
     pub(crate) address: Option<String>,
     /// Send requests as datagrams, to the address of `leeward serve --udp`; data that prepare the
     /// server still go to ADDRESS, if it is given
@@ -56,14 +62,24 @@ pub(crate) struct LoadArgs {
     pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) admission: AdmissionArgs,
-    /// Number of clients, with one connection each
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Number of clients, with one connection each; by default 100 with --http and --grpc
+    #[arg(long, value_name = "N", default_value_t = 1000, default_value_if("http_target", ArgPredicate::IsPresent, "100"), value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
     /// Requests per second of all clients, such as 50k; or a multiple of the server's capacity,
     /// such as 1.4x. The capacity is measured first: a second of closed loop, with one request in
-    /// flight on each of the same connections
-    #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
+    /// flight on each of the same connections. By default 1k with --http and --grpc
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value = "10k",
+        default_value_if("http_target", ArgPredicate::IsPresent, "1k"),
+        conflicts_with = "closed"
+    )]
     pub(crate) demand: String,
+    /// Spacing of the requests: exponential or equal; equal for each client, or for all requests
+    /// with --http and --grpc
+    #[arg(long, value_name = "SPACING", default_value = "poisson", value_parser = ["poisson", "constant"], conflicts_with = "closed")]
+    pub(crate) arrivals: String,
     /// Closed loop: number of requests that each client keeps in flight
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) closed: Option<u32>,
@@ -79,6 +95,10 @@ pub(crate) struct LoadArgs {
     /// it. By default the server's own budget applies
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
+    /// Time from the due time after which a request is given up: it counts as timed out. By default
+    /// 10s with --http and --grpc, otherwise never
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) timeout: Option<String>,
     /// Time for which requests are issued, including the warm-up
     #[arg(long, value_name = "SPAN", default_value = "5s")]
     pub(crate) duration: String,
@@ -100,6 +120,8 @@ pub(crate) struct LoadArgs {
     /// Print the report as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
 }
 
 const LOAD: &str = "\
@@ -110,9 +132,15 @@ Examples:
   leeward load --udp 127.0.0.1:7117 --demand 50k                       by datagrams
   leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key if the server requires them
   leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
+  leeward load --http http://127.0.0.1:8080/ --demand 2k           HTTP/1.1; or --http2
+  leeward load --http http://127.0.0.1:8080/ --demand 1.4x --class critical=1 --class batch=3
+  leeward load --grpc http://127.0.0.1:50051 helloworld.Greeter/SayHello --body 0a0161
 
 1.4x is a multiple of the server's capacity: the throughput of its cores' busy time, late answers included. It is measured
-with two active clients per core, so that the controller rejects almost nothing.
+with two active clients per core, so that the controller rejects almost nothing. With --http it is the closed loop's throughput.
+
+With --http and --grpc, 429, 503, RESOURCE_EXHAUSTED and UNAVAILABLE count as dropped, other errors as failed
+(docs/http-load.md). A request that has waited for a connection for --timeout or --budget ends at the client.
 
 Exit codes: 0 measured; 1 no server listens, another protocol answers, a connection failed, or no request was answered; 2 a
 bad value; 3 the load generator was too late to measure: more than 1 request in 100 was late by more than the objective.
@@ -120,6 +148,9 @@ The report is printed in any case, and begins with its problems.";
 
 /// Runs the command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
+    if args.http.is_given() {
+        return http::load(args);
+    }
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::parse_span("--slo", &args.admission.slo)?;
     let rtt = admission::parse_span("--rtt", &args.admission.rtt)?;
@@ -133,12 +164,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     // The service time of a service that is not synthetic cannot be chosen.
     let times = requests.service_times().cloned().unwrap_or(ServiceTime::Constant(Nanos::from_micros(1)));
     let wish = load_spec(args, times)?;
-    if let Some(path) = &args.hgrm {
-        output_files::check_file("--hgrm", path)?;
-    }
-    if let Some(cpu) = args.cpu.filter(|cpu| !leeward_load::may_run_on(*cpu)) {
-        return Err(Failure::Input(anyhow!("--cpu: this process may not run on CPU {cpu}")));
-    }
+    check_outputs(args)?;
     // The client half of a controller does not depend on the server's cores.
     let environment = Environment::new(1, rtt, slo);
     let ends = ControllerCheck::new(&algorithm, &params, &environment)?;
@@ -158,6 +184,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     };
     let config = LoadConfig {
         budget,
+        timeout: timeout(args)?,
         ask,
         answers: if requests.service_times().is_some() { AnswerCheck::Empty } else { AnswerCheck::Any },
         warmup,
@@ -195,14 +222,38 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
             (Some((ratio, capacity.0)), scaled.results)
         }
     };
+    let doubts = problems::find(&recording.report, &args.service);
+    print_results(args, &recording, capacity, doubts, "")
+}
+
+/// Checks the values of `--hgrm` and `--cpu`.
+fn check_outputs(args: &LoadArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.hgrm {
+        output_files::check_file("--hgrm", path)?;
+    }
+    match args.cpu.filter(|cpu| !leeward_load::may_run_on(*cpu)) {
+        Some(cpu) => Err(Failure::Input(anyhow!("--cpu: this process may not run on CPU {cpu}"))),
+        None => Ok(()),
+    }
+}
+
+/// Writes the `.hgrm` file and prints the report. `details` are more lines of its text. The first
+/// doubt sets the exit code.
+fn print_results(
+    args: &LoadArgs,
+    results: &RunResults,
+    capacity: Option<(f64, f64)>,
+    doubts: Vec<MeasurementProblem>,
+    details: &str,
+) -> Result<(), Failure> {
     if let Some(path) = &args.hgrm {
         let mut bytes = Vec::new();
-        output::write_hgrm(recording.latency.histogram(), &mut bytes).context("writing").map_err(Failure::Runtime)?;
+        output::write_hgrm(results.latency.histogram(), &mut bytes).context("writing").map_err(Failure::Runtime)?;
         output_files::write(path, &String::from_utf8_lossy(&bytes))?;
     }
-    let report = &recording.report;
-    let doubts = problems::find(report, &args.service);
-    stdout::print(&if args.json { json(report, capacity)? } else { report::text(report, capacity, &doubts) })?;
+    let report = &results.report;
+    let text = if args.json { json(report, capacity)? } else { report::text(report, capacity, &doubts) + details };
+    stdout::print(&text)?;
     if let Some(violation) = report.violations.first() {
         return Err(Failure::Runtime(anyhow!("conservation check failed, please report this: {violation}")));
     }
@@ -230,6 +281,11 @@ enum LoadSpec<W> {
     Multiple { ratio: f64, closed: Plan, workload: W, duration: Nanos },
 }
 
+/// Time after which a request is given up.
+fn timeout(args: &LoadArgs) -> Result<Option<Nanos>, Failure> {
+    args.timeout.as_deref().map(|text| admission::parse_span("--timeout", text)).transpose()
+}
+
 /// Duration of the initial part that is not measured.
 fn warmup(args: &LoadArgs) -> Result<Nanos, Failure> {
     let duration = admission::parse_span("--duration", &args.duration)?;
@@ -253,9 +309,12 @@ fn load_spec(args: &LoadArgs, service: ServiceTime) -> Result<LoadSpec<impl Fn(R
     let (connections, seed) = (args.clients, args.seed);
     let closed =
         Plan::Closed { connections, outstanding: 1, service: service.clone(), seed, duration: CALIBRATION_TIME };
+    let arrivals = if args.arrivals == "constant" { Arrivals::Constant } else { Arrivals::Poisson };
+    // Over HTTP any connection takes the next request, so the schedule knows one client.
+    let clients = if args.http.is_given() { 1 } else { connections };
     let workload = move |rate| Workload {
-        clients: connections,
-        arrivals: Arrivals::Poisson,
+        clients,
+        arrivals,
         shares: Shares::Equal,
         demand: vec![Segment { from: Nanos::ZERO, rate }],
         service: service.clone(),
@@ -305,6 +364,11 @@ fn failure(error: LoadError) -> Failure {
         LoadError::Client(_) | LoadError::Config(_) | LoadError::Schedule(_) | LoadError::Pin { .. } => {
             Failure::Input(anyhow!(error))
         }
-        _ => Failure::Runtime(anyhow!(error.to_string())),
+        _ => {
+            let text = error.to_string();
+            // A server of HTTP is told by its answer to a request of Leeward's protocol.
+            let hint = if text.ends_with("speaks HTTP") { "; load it with --http URL" } else { "" };
+            Failure::Runtime(anyhow!(text + hint))
+        }
     }
 }

@@ -64,19 +64,24 @@ pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem
     } else if totals.unfinished > 0 && totals.completed + totals.timed_out + totals.dropped == 0 {
         doubts.push(MeasurementProblem::Failed("the server answered nothing".into()));
     }
-    if !report.adherence.kept {
+    doubts.extend(find_lateness(report));
+    doubts
+}
+
+/// The problem of a load generator that was too late.
+pub(super) fn find_lateness(report: &LoadReport) -> Option<MeasurementProblem> {
+    (!report.adherence.kept).then(|| {
         let lateness = &report.adherence.lateness;
         let late = |nanos: Nanos| format_us(nanos.as_micros_f64());
-        doubts.push(MeasurementProblem::Late(format!(
+        MeasurementProblem::Late(format!(
             "the load generator did not keep its schedule: half of the requests were sent more than {} late, 1 in 100 more \
              than {} late, with an objective of {}. This delay is the load generator's, not the server's: give it a CPU of its \
              own (--cpu, --busy), lower the demand, or use several load generators",
             late(lateness.p50),
             late(lateness.p99),
             Nanos(report.slo_ns),
-        )));
-    }
-    doubts
+        ))
+    })
 }
 
 /// Compares this end's controller with the server's, as far as the server's welcome message allows.
