@@ -2,8 +2,8 @@
 //!
 //! `sock_diag` (netlink) lists the sockets of a network namespace, as `ss` does. For each TCP
 //! connection it tells the unread bytes and the time since the last data came and went; for each
-//! listener its accept queue. So the queue in front of any service can be seen from outside, without
-//! rights over the service and without its help.
+//! listener its accept queue. So the queue in front of any service can be seen from outside,
+//! without rights over the service and without its help.
 //!
 //! - [`SocketReader`]: asks the kernel. One question is one dump.
 //! - [`TcpSocket`], [`TcpListener`], [`UnixSocket`], [`UdpSocket`]: what it answers.

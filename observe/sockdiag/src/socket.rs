@@ -227,8 +227,8 @@ impl UnixSocket {
     }
 }
 
-/// Whether a question has come, `question` ago, that has no answer yet. Both have the time since the
-/// last segment with data, and the number of such segments.
+/// Whether a question has come, `question` ago, that has no answer yet. Both have the time since
+/// the last segment with data, and the number of such segments.
 ///
 /// A client that asks again as soon as it has its answer does so within one tick of the kernel's
 /// clock: then the times are equal and do not tell the order. The counts do, where answers have as

@@ -11,8 +11,8 @@ use crate::socket::TcpSocket;
 /// An age, and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeBounds {
-    /// The likeliest age: the lower bound if the unread bytes are no more than the connection's mean
-    /// segment, so that they probably came in one; else the middle of the bounds.
+    /// The likeliest age: the lower bound if the unread bytes are no more than the connection's
+    /// mean segment, so that they probably came in one; else the middle of the bounds.
     pub estimate: Duration,
     /// The age is at least this.
     pub at_least: Duration,

@@ -131,7 +131,8 @@ impl ConnectionTable {
             oldest(&mut front.oldest_unread, AgeBounds { estimate, at_least, at_most });
         }
         front.bytes_read += u64::from(followed.length.saturating_sub(socket.unread));
-        // The kernel does not count what such a socket sends: what was read will have been answered.
+        // The kernel does not count what such a socket sends: what was read will have been
+        // answered.
         front.responses += u64::from(was_read);
         (followed.generation, followed.seen, followed.length) = (generation, at, socket.unread);
     }

@@ -102,9 +102,9 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
 type Rule = fn(&Facts) -> Option<(Cause, String)>;
 
 /// The rules. Certain causes stand first: a process that is stopped or throttled needs no other
-/// explanation. Connections that nobody accepts show themselves, and may keep a CPU busy with failing
-/// calls. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle pools
-/// look like locks, so locks stand behind everything that shows where a request is.
+/// explanation. Connections that nobody accepts show themselves, and may keep a CPU busy with
+/// failing calls. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle
+/// pools look like locks, so locks stand behind everything that shows where a request is.
 const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, name_resolution, backend, disk, lock];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
@@ -256,7 +256,8 @@ fn disk(facts: &Facts) -> Option<(Cause, String)> {
 
 fn lock(facts: &Facts) -> Option<(Cause, String)> {
     let threads = &facts.threads;
-    // Threads of an interpreter that runs one at a time sleep at its own lock while one of them runs.
+    // Threads of an interpreter that runs one at a time sleep at its own lock while one of them
+    // runs.
     if facts.runs_one_thread && facts.cpus + facts.waiting_for_cpus >= 0.5 {
         return None;
     }
@@ -265,9 +266,9 @@ fn lock(facts: &Facts) -> Option<(Cause, String)> {
             format!("waits for a lock: {} threads sleep at a mutex; {}", number(threads.mutex), queue(facts));
         return Some((Cause::Lock, sentence));
     }
-    // As many threads at one futex as there are requests inside: an idle pool has nothing to do with
-    // the number of requests. A lock goes from thread to thread, so that its waiters run now and then;
-    // threads that wait for an event do not.
+    // As many threads at one futex as there are requests inside: an idle pool has nothing to do
+    // with the number of requests. A lock goes from thread to thread, so that its waiters run now
+    // and then; threads that wait for an event do not.
     let inside = facts.inside;
     let fits = threads.same_futex >= 2.0 && inside >= 2.0 && (0.6..=1.15).contains(&(threads.same_futex / inside));
     let fits = fits && facts.still_threads < 0.7;

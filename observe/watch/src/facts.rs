@@ -31,8 +31,9 @@ pub struct Facts {
     pub unread: f64,
     /// Share of polls in which the oldest unread byte was older than 25 ms.
     pub front_share: f64,
-    /// Mean time for which a request is unread: the number of unread ones over the arrivals per second
-    /// (Little's law), which is finer than the kernel's clock. Zero below ten arrivals per second.
+    /// Mean time for which a request is unread: the number of unread ones over the arrivals per
+    /// second (Little's law), which is finer than the kernel's clock. Zero below ten arrivals per
+    /// second.
     pub mean_unread: Duration,
     /// Age of the oldest unread byte: the median over polls.
     pub oldest_unread: Option<AgeBounds>,

@@ -2,9 +2,9 @@
 //!
 //! An overloaded service has its queue in its sockets, where it cannot see it. The kernel tells the
 //! age of that queue to everybody. This crate polls the sockets of a service and what its threads
-//! wait for, and says in one sentence why its requests are slow: CPU, quota, a lock, a disk, another
-//! service, name resolution, pauses, a stopped process, or connections that are not accepted. It
-//! needs no change of the service, and no privilege over its sockets.
+//! wait for, and says in one sentence why its requests are slow: CPU, quota, a lock, a disk,
+//! another service, name resolution, pauses, a stopped process, or connections that are not
+//! accepted. It needs no change of the service, and no privilege over its sockets.
 //!
 //! - [`Observer`]: polls the kernel at a rate that keeps within a share of a CPU.
 //! - [`Poll`]: what one poll saw. [`Facts`]: what a few seconds of polls say.
@@ -23,8 +23,8 @@
 //! # Ok::<(), leeward_watch::WatchError>(())
 //! ```
 //!
-//! Resolution is milliseconds: the kernel's clock ticks. Inside TLS and HTTP/2 connections, requests
-//! are not told apart.
+//! Resolution is milliseconds: the kernel's clock ticks. Inside TLS and HTTP/2 connections,
+//! requests are not told apart.
 
 #![forbid(unsafe_code)]
 

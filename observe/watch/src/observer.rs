@@ -163,8 +163,8 @@ impl Observer {
         self.slo = Some(slo);
     }
 
-    /// Polls for a time, or until `stop` says so. The last poll is at the end, so that a report that
-    /// follows is new; unless a poll costs so much that the share of a CPU allows none yet.
+    /// Polls for a time, or until `stop` says so. The last poll is at the end, so that a report
+    /// that follows is new; unless a poll costs so much that the share of a CPU allows none yet.
     ///
     /// # Errors
     /// The kernel does not answer.
@@ -302,8 +302,8 @@ impl Observer {
         let wanted: HashSet<u32> = self.listeners.values().flat_map(|watched| watched.inodes.iter().copied()).collect();
         let known: HashSet<u32> =
             self.listeners.values().flat_map(|watched| watched.processes.iter().map(|process| process.pid)).collect();
-        // Reading the descriptors of all processes is dear: only where a listener has no process, or
-        // now and then, since a service may have made more workers.
+        // Reading the descriptors of all processes is dear: only where a listener has no process,
+        // or now and then, since a service may have made more workers.
         for watched in self.listeners.values_mut() {
             watched.processes.iter_mut().for_each(WatchedProcess::list_sockets);
             watched.processes.retain(|process| watched.inodes.iter().any(|inode| process.holds(*inode)));
@@ -327,7 +327,8 @@ impl Observer {
         }
     }
 
-    /// Reads the connections of all listeners; returns the CPU time of what is not done in every poll.
+    /// Reads the connections of all listeners; returns the CPU time of what is not done in every
+    /// poll.
     fn read_connections(&mut self, at: Duration) -> Result<Duration, WatchError> {
         let began = own_cpu();
         for watched in self.listeners.values_mut() {

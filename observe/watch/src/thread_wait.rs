@@ -79,8 +79,8 @@ impl ThreadWait {
 /// Reads the arguments of a futex call.
 ///
 /// glibc and Rust mark a contended mutex by the value 2, on which waiters wait with plain
-/// `FUTEX_WAIT`. Locks with priority inheritance have an operation of their own. Condition variables
-/// and semaphores look alike.
+/// `FUTEX_WAIT`. Locks with priority inheritance have an operation of their own. Condition
+/// variables and semaphores look alike.
 fn futex(arguments: &[u64; 6]) -> ThreadWait {
     /// All bits but "private" and "real-time clock".
     const COMMAND: u64 = 0x7f;

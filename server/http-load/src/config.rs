@@ -9,7 +9,6 @@ use leeward_load::Polling;
 use leeward_load::schedule::ScheduleError;
 use leeward_tls::ClientTls;
 
-use crate::mix::Share;
 use crate::target::Target;
 
 /// Protocol of the connections.
@@ -21,6 +20,15 @@ pub enum HttpVersion {
     /// HTTP/2, with as many streams as the server permits. Without encryption the server must
     /// expect it (prior knowledge).
     Http2,
+}
+
+/// A name with its share of the requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// Name, unique among the shares of its kind.
+    pub name: String,
+    /// Weight, above 0. The shares need not add up to 1.
+    pub weight: f64,
 }
 
 /// Configuration of a run.

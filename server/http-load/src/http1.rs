@@ -9,9 +9,10 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{ConnectionEnd, Lifecycle, Shared, error_chain};
 use crate::exchange::{Exchanged, exchange};
+use crate::lifecycle::{ConnectionEnd, Lifecycle, error_chain};
 use crate::response::{Label, Outcome};
+use crate::shared::Shared;
 use crate::state::Place;
 
 /// The longest content that is copied behind the head, in bytes.

@@ -15,10 +15,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::SemaphorePermit;
 use tokio::task::spawn_local;
 
-use crate::connection::{ConnectionEnd, Lifecycle, Shared, error_chain};
 use crate::exchange::{Exchanged, exchange};
+use crate::lifecycle::{ConnectionEnd, Lifecycle, error_chain};
 use crate::request::RequestBody;
 use crate::response::{Label, Outcome};
+use crate::shared::Shared;
 use crate::state::{Job, Place};
 
 /// Limit of streams per connection, if the server has a higher one or none.

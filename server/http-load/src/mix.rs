@@ -3,16 +3,7 @@
 use leeward_workload::alias::AliasTable;
 use leeward_workload::rng::{Purpose, Rng};
 
-use crate::config::HttpLoadConfig;
-
-/// A name with its share of the requests.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Share {
-    /// Name, unique among the shares of its kind.
-    pub name: String,
-    /// Weight, above 0. The shares need not add up to 1.
-    pub weight: f64,
-}
+use crate::config::{HttpLoadConfig, Share};
 
 /// Target, class and tenant of a request, by their indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

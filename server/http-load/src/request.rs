@@ -6,9 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use leeward_core::units::Nanos;
 
+use crate::config::Share;
 use crate::config::{HttpLoadConfig, HttpLoadError, HttpVersion};
 use crate::grpc;
-use crate::mix::{RequestKind, Share};
+use crate::mix::RequestKind;
 use crate::target::Target;
 
 /// Content of a request.

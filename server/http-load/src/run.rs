@@ -15,9 +15,10 @@ use leeward_workload::rng::{Purpose, Rng};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use crate::config::{HttpLoadConfig, HttpLoadError, HttpVersion};
-use crate::connection::{self, Server, Shared};
+use crate::connection;
 use crate::mix::Mix;
 use crate::request::RequestBuilder;
+use crate::shared::{Server, Shared};
 use crate::state::{ClosedLoop, Job, Place, State};
 use crate::target::Endpoint;
 use crate::timer::Timer;
