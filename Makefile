@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo verdicts hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
+.PHONY: help demo verdicts faults faults-short hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -17,6 +17,8 @@ help:
 	@echo "make verdicts          the papers' claims, all of them in full: hours (ARGS='--part 1/8 --continue --out DIR' for a part that goes on when called again)"
 	@echo "make hostile           attacks on both ports, beside an honest client (HOSTILE=--help tells more)"
 	@echo "make hostile-short     the attacks that have broken something before, once each"
+	@echo "make faults            services with planted faults, which 'leeward watch' has to name (ARGS='--only lock' for some; needs root)"
+	@echo "make faults-short      five of them, in C and Python"
 	@echo "make browser           the dashboard in a real browser; pictures go to target/browser"
 	@echo "make python            the Python package as a wheel, into target/python/wheels"
 	@echo "make python-check      the tests of the Python package"
@@ -29,7 +31,7 @@ help:
 	@echo "make ecosystem-check   the tests of that layer over real sockets"
 	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
 	@echo "make clean             removes target/"
-	@echo "LEEWARD=PROGRAM makes browser, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
+	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
 
 setup:
 	@scripts/setup
@@ -106,6 +108,16 @@ hostile-short:
 	cargo build --locked $(if $(LEEWARD),,-p leeward) -p leeward-hostile
 	target/debug/hostile run --short --leeward $(or $(LEEWARD),target/debug/leeward) --attacks \
 	    pings,pings-unread,demands,statistics,flood,udp-foreign,udp-greetings,udp-forged,udp-sizes,half-calls,mutated,churn,mc-stats,mc-gets,mc-big-sets,mc-half,mc-unread,mc-random
+
+# Services with planted faults in five languages; languages that are not installed are skipped.
+faults: setup
+	$(if $(LEEWARD),,cargo build --release --locked -p leeward)
+	tests/faults/examine --leeward $(or $(LEEWARD),target/release/leeward) $(ARGS)
+
+faults-short: setup
+	$(if $(LEEWARD),,cargo build --locked -p leeward)
+	tests/faults/examine --leeward $(or $(LEEWARD),target/debug/leeward) \
+	    --only lock/c --only downstream/python --only stopped/c --only accept/c --only quota/c
 
 # The dashboard in Debian's Chromium, headless. LEEWARD=PROGRAM takes that one instead of building it.
 browser: setup

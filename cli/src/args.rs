@@ -32,6 +32,7 @@ Start here:
   leeward demo                     an overload on this machine, in a live view
   leeward list                     the scenarios and controllers
   leeward run bw-overall --quick   a first result, with a report
+  leeward watch :8080              the queue in front of any service on this machine, and why it stands there
   leeward help run                 all options of a run
 
 Ctrl-C, SIGTERM or SIGHUP stops a command cleanly; again, more than 500 ms later, at once.

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod connections;
+mod cpu_budget;
 mod diagnosis;
 mod error;
 mod facts;
@@ -43,10 +44,11 @@ mod target;
 mod thread_wait;
 mod what_if;
 
+pub use cpu_budget::Share;
 pub use diagnosis::{Cause, Diagnosis, diagnose};
 pub use error::WatchError;
 pub use facts::{Backend, BusiestThread, Facts};
-pub use observer::{Observer, Share};
+pub use observer::Observer;
 pub use poll::{BackendPoll, FrontPoll, Poll, ProcessPoll, ThreadCounts};
 pub use prometheus::prometheus_text;
 pub use report::{AcceptQueue, AgeMillis, ListenerReport, ProcessReport, WatchReport};

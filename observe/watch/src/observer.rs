@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use leeward_sockdiag::{SocketReader, TcpListener, TcpSocket, UnixSocket, UnixState};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::connections::ConnectionTable;
+use crate::cpu_budget::{POLLS, PeriodicTask, Share, own_cpu};
 use crate::error::WatchError;
 use crate::facts::Facts;
 use crate::owners;
@@ -26,54 +26,11 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 /// Time that a report covers.
 const WINDOW: Duration = Duration::from_secs(4);
 
-/// What is done less often than every poll: the shortest time between two, and the part of the
-/// observer's share of a CPU that it may take. Polls take the rest, [`POLLS`].
-#[derive(Debug)]
-struct Chore {
-    shortest: Duration,
-    part: f64,
-    last: Option<Duration>,
-    cost: Duration,
-}
-
-/// Part of the share that polls may take.
-const POLLS: f64 = 0.5;
-
-impl Chore {
-    const fn new(shortest_ms: u64, part: f64) -> Chore {
-        Chore { shortest: Duration::from_millis(shortest_ms), part, last: None, cost: Duration::ZERO }
-    }
-
-    /// Whether it is due at the time `now`, given what it cost last time.
-    fn is_due(&self, now: Duration, share: Share) -> bool {
-        let after = self.shortest.max(self.cost.div_f64((share.0 * self.part).max(1e-4)));
-        self.last.is_none_or(|last| now.saturating_sub(last) >= after)
-    }
-
-    /// Notes that it was done at the time `now`, from the CPU time `began` on; returns its cost.
-    fn done(&mut self, now: Duration, began: Duration) -> Duration {
-        self.last = Some(now);
-        self.cost = own_cpu().saturating_sub(began);
-        self.cost
-    }
-}
-
 /// Longest sleep before a stop is asked for again.
 const STOP_CHECK: Duration = Duration::from_millis(200);
 
 /// Most listeners that are watched.
 const MAX_LISTENERS: usize = 256;
-
-/// Share of a CPU that an observer may use.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share(pub f64);
-
-impl Share {
-    /// For a watch that goes on: 0.8 of a hundredth.
-    pub const CONTINUOUS: Share = Share(0.008);
-    /// For a look of a few seconds.
-    pub const ONCE: Share = Share(0.08);
-}
 
 /// Watches listeners.
 #[derive(Debug)]
@@ -84,11 +41,11 @@ pub struct Observer {
     reader: SocketReader,
     began: Instant,
     /// Lists listeners, their processes and these processes' sockets.
-    list: Chore,
+    list: PeriodicTask,
     /// Counts the scheduling of threads.
-    count: Chore,
+    count: PeriodicTask,
     /// Lists connections to backends, where that is a dump of its own.
-    list_backends: Chore,
+    list_backends: PeriodicTask,
     machine: Option<(u64, u64)>,
     listeners: BTreeMap<ListenAddress, Watched>,
     /// Connections to backends, from the last list: by inode.
@@ -133,9 +90,9 @@ impl Observer {
             slo: None,
             reader,
             began: Instant::now(),
-            list: Chore::new(1_500, 0.2),
-            count: Chore::new(900, 0.1),
-            list_backends: Chore::new(200, 0.2),
+            list: PeriodicTask::new(1_500, 0.2),
+            count: PeriodicTask::new(900, 0.1),
+            list_backends: PeriodicTask::new(200, 0.2),
             machine: None,
             listeners: BTreeMap::new(),
             outgoing: HashMap::new(),
@@ -504,10 +461,4 @@ fn backends_that_owe(sockets: &[&TcpSocket]) -> Vec<BackendPoll> {
         backend.connecting += u32::from(socket.state == leeward_sockdiag::TcpState::SynSent);
     }
     owing.into_values().collect()
-}
-
-/// CPU time of this thread.
-fn own_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
