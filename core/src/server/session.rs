@@ -128,7 +128,7 @@ impl PendingRequest {
         #[cfg(not(debug_assertions))]
         let _ = session;
         #[cfg(debug_assertions)]
-        assert_eq!(self.of, (session.core, session.slot), "a ticket of another session");
+        assert_eq!(self.of, (session.core, session.slot), "a pending request of another session");
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     #[cfg(debug_assertions)]
-    #[should_panic(expected = "a ticket of another session")]
+    #[should_panic(expected = "a pending request of another session")]
     fn a_reply_for_another_session_panics() {
         let mut core = core();
         let mut sessions = [0, 1].map(|slot| Session::new(SessionSlot(slot), CoreId(0)));

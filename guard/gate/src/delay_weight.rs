@@ -8,7 +8,7 @@ use leeward_core::units::Nanos;
 /// Divisor of the objective: a quarter is always left for the delay in front.
 ///
 /// A slow service thus rejects no request that has not waited.
-const LEAST: u64 = 4;
+const REMAINING_DIVISOR: u64 = 4;
 
 /// The objective divided by the part of it that the time inside leaves.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +21,12 @@ impl DelayWeight {
     /// Weight 1: a delay counts as it is.
     pub(crate) const NONE: DelayWeight = DelayWeight { objective: 1, remaining: 1 };
 
-    /// Weight for requests that spend `idle` inside in addition to their work.
-    pub(crate) fn new(objective: Nanos, idle: Nanos) -> Self {
+    /// Weight for requests that spend `awaited` inside in addition to their work.
+    pub(crate) fn new(objective: Nanos, awaited: Nanos) -> Self {
         let objective_ns = objective.0.max(1);
         DelayWeight {
             objective: objective_ns,
-            remaining: (objective_ns - idle.0.min(objective_ns - objective_ns / LEAST)).max(1),
+            remaining: (objective_ns - awaited.0.min(objective_ns - objective_ns / REMAINING_DIVISOR)).max(1),
         }
     }
 

@@ -159,7 +159,8 @@ impl<J: Send> RunDelay for Shared<J> {
     }
 }
 
-/// Network of a core. Each core has one, normally used by that core's thread only.
+/// Event loop of a core: its sockets, and the execution of its jobs. Each core has one, normally
+/// used by that core's thread only.
 pub trait Network: Send {
     /// Job that goes through the run queues.
     type Job: Send + 'static;

@@ -2,8 +2,9 @@
 //! downstream service allows (threads §3, "credits of tiers"; the thesis leaves this open, §4.1.1).
 //! Does not contain the pool's own law.
 //!
-//! c_total ≤ W / f · (1 + overcommit), and at least one credit: its request finds out when the
-//! downstream servers grant credit again.
+//! c_total ≤ W / f · (1 + overcommit). W is the window of the narrowest downstream service: the sum
+//! of the credits that its servers grant. f is the number of calls to it per request. At least one
+//! credit is left: its request finds out when the downstream servers grant credit again.
 //!
 //! Credits at clients without demand limit nothing. If the plant reports the requests in the
 //! server, the limit therefore applies to these. The pool is limited once they reach half of what

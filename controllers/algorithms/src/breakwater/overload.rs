@@ -147,7 +147,7 @@ impl OverloadDetector {
             None => has_queue.then(|| QueueWindow::new(signals, false)),
         };
         self.is_detected = self.share >= if self.is_detected { EXIT_SHARE } else { ENTRY_SHARE };
-        pool.set_calm(!self.is_detected);
+        pool.set_overload_detected(self.is_detected);
     }
 
     /// Updates the share of the recent time by the time since the last tick.
@@ -214,18 +214,18 @@ mod tests {
         }
 
         /// Runs ticks of 20 us with this delay, and with `came` arrivals and `went` departures in
-        /// each. Returns the number of ticks that found the server calm.
+        /// each. Returns the number of ticks that detected no overload.
         fn flow(&mut self, ticks: u32, delay_us: u64, (arrived, left): (u64, u64), is_occupied: bool) -> u32 {
-            let mut calm = 0;
+            let mut quiet_ticks = 0;
             for _ in 0..ticks {
                 self.now += Nanos::from_micros(20);
                 let delay = Nanos::from_micros(delay_us);
                 let quiet = Signals::idle(self.now);
                 let signals = Signals { run_delay: delay, arrivals: arrived, completions: left, ..quiet };
                 self.overload.tick(&self.pool, &signals, is_occupied);
-                calm += u32::from(self.pool.is_calm());
+                quiet_ticks += u32::from(!self.pool.is_overload_detected());
             }
-            calm
+            quiet_ticks
         }
 
         /// Runs ticks with as many arrivals as departures.
@@ -259,8 +259,8 @@ mod tests {
         let mut world = Fixture::new();
         for _ in 0..20 {
             // Each tick finds the oldest request younger by half of the elapsed time.
-            let calm = (0..500).map(|tick| world.advance(1, 5_000 - 10 * tick, true)).sum::<u32>();
-            assert_eq!(calm + world.advance(500, 0, false), 1_000);
+            let quiet_ticks = (0..500).map(|tick| world.advance(1, 5_000 - 10 * tick, true)).sum::<u32>();
+            assert_eq!(quiet_ticks + world.advance(500, 0, false), 1_000);
         }
     }
 
@@ -277,16 +277,16 @@ mod tests {
     fn a_growing_queueing_delay_is_an_overload_soon() {
         for (per_tick_us, is_shown) in [(10, true), (1, true), (20, false), (0, false)] {
             let mut world = Fixture::new();
-            let calm = (0..100).map(|tick| world.advance(1, 30 + per_tick_us * tick, true)).sum::<u32>();
-            assert_eq!(calm < 100, is_shown, "{per_tick_us} us in each 20: {calm}");
+            let quiet_ticks = (0..100).map(|tick| world.advance(1, 30 + per_tick_us * tick, true)).sum::<u32>();
+            assert_eq!(quiet_ticks < 100, is_shown, "{per_tick_us} us in each 20: {quiet_ticks}");
         }
     }
 
     #[test]
     fn a_nearly_permanent_queue_is_an_overload() {
         let mut world = Fixture::new();
-        let calm = (0..100).map(|_| world.advance(50, 1_000, false) + world.advance(2, 0, false)).sum::<u32>();
-        assert!((500..1_500).contains(&calm), "of 5,200: {calm}");
+        let quiet_ticks = (0..100).map(|_| world.advance(50, 1_000, false) + world.advance(2, 0, false)).sum::<u32>();
+        assert!((500..1_500).contains(&quiet_ticks), "of 5,200: {quiet_ticks}");
     }
 
     #[test]
@@ -305,8 +305,11 @@ mod tests {
         for _ in 0..200 {
             assert_eq!(world.advance(8, 20, false) + world.advance(2, 0, false), 0, "as at the capacity");
         }
-        let calm = (0..200).map(|_| world.advance(2, 20, false) + world.advance(8, 0, false)).sum::<u32>();
-        assert!((1_500..1_700).contains(&calm), "as at half load, after some milliseconds: {calm} of 2,000");
+        let quiet_ticks = (0..200).map(|_| world.advance(2, 20, false) + world.advance(8, 0, false)).sum::<u32>();
+        assert!(
+            (1_500..1_700).contains(&quiet_ticks),
+            "as at half load, after some milliseconds: {quiet_ticks} of 2,000"
+        );
     }
 
     #[test]

@@ -31,8 +31,8 @@ struct ControlState {
     allows_backlog: AtomicI64,
     /// Whether requests of untried sessions take a credit: 0 or 1.
     charges_untried: AtomicI64,
-    /// Whether no overload is detected: 0 or 1.
-    calm: AtomicI64,
+    /// Whether an overload is detected: 0 or 1; always 1 as published.
+    overload_detected: AtomicI64,
 }
 
 impl Pool {
@@ -42,7 +42,7 @@ impl Pool {
             reclaims_last_credit: AtomicI64::new(0),
             allows_backlog: AtomicI64::new(0),
             charges_untried: AtomicI64::new(0),
-            calm: AtomicI64::new(0),
+            overload_detected: AtomicI64::new(1),
         };
         Pool {
             control_state: CachePadded(size),
@@ -141,14 +141,14 @@ impl Pool {
         self.control_state.0.charges_untried.store(charges.into(), Ordering::Relaxed);
     }
 
-    /// Whether no overload is detected, so that no request is rejected for its delay
-    /// ([`super::overload`]). Never as published.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.control_state.0.calm.load(Ordering::Relaxed) != 0
+    /// Whether an overload is detected ([`super::overload`]). Without one, no request is rejected for
+    /// its delay. Always true as published.
+    pub(crate) fn is_overload_detected(&self) -> bool {
+        self.control_state.0.overload_detected.load(Ordering::Relaxed) != 0
     }
 
-    pub(super) fn set_calm(&self, calm: bool) {
-        self.control_state.0.calm.store(calm.into(), Ordering::Relaxed);
+    pub(super) fn set_overload_detected(&self, detected: bool) {
+        self.control_state.0.overload_detected.store(detected.into(), Ordering::Relaxed);
     }
 
     /// Records that a session waits for a credit and none is available.

@@ -81,7 +81,7 @@ fn halves_with_law(
     }
 }
 
-/// Wait for a core that makes a request late by itself. AQM admits no longer wait than `most`, so
+/// Wait for a core that makes a request late by itself. AQM admits no longer wait than `max`, so
 /// this is a tenth less.
 fn long_wait(config: &Config) -> Nanos {
     let max = if config.aqm { config.stale.min(config.deadline) } else { config.deadline };
@@ -134,7 +134,7 @@ impl Core {
     /// no request is rejected ([`super::overload`]).
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
         let is_over = delay >= threshold && (delay >= self.deadline || !self.pool.allows_backlog());
-        if is_over && !self.pool.is_calm() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+        if is_over && self.pool.is_overload_detected() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
     }
 
     /// Sets a session's window and keeps `c_issued` the sum of all windows.
@@ -143,10 +143,11 @@ impl Core {
         session.window = Credits(window as u32);
     }
 
-    /// Whether a request is covered. Credits cover it that its session has, or had when the client
-    /// sent it. An untried session needs no credit while the pool does not charge untried sessions;
-    /// otherwise the request takes an available credit. With at most one session per core, every
-    /// request is covered.
+    /// Whether a credit covers the request. A session that has held a credit has sent it within its
+    /// window, which `leeward-session` checks, so the request is covered. An untried session has
+    /// never held one: its request is covered free of charge unless the pool charges untried
+    /// sessions, and takes an unissued credit otherwise. With at most one session per core every
+    /// request is covered: so few sessions cannot fill the queue.
     fn is_covered(&mut self, session: &mut Session) -> bool {
         if !self.pool.charges_untried() || !self.untried.contains(session.slot) {
             return true;
@@ -224,7 +225,7 @@ impl Core {
             self.shrink_to_demand(session, event.now);
         }
         // Without a free slot the request would wait anywhere, and be late.
-        if !self.pool.is_calm() && !self.pool.try_enter(class_of(event.method)) {
+        if self.pool.is_overload_detected() && !self.pool.try_enter(class_of(event.method)) {
             return Verdict::Reject(RejectReason::Concurrency);
         }
         self.judge(event.delay, self.aqm_threshold)

@@ -108,7 +108,7 @@ impl AutoLaw {
     /// so that clients don't send requests that would be late. Without overload clients send all
     /// requests: each may be in time.
     fn report_sojourn(&mut self, pool: &Pool, signals: &Signals) {
-        let has_queue = self.delay.is_overloaded(signals.delay()) && !pool.is_calm();
+        let has_queue = self.delay.is_overloaded(signals.delay()) && pool.is_overload_detected();
         if self.methods.has_bound() || has_queue {
             self.report_until = signals.now + self.objective * REPORT_OBJECTIVES;
         }
@@ -123,7 +123,7 @@ impl AutoLaw {
     fn finish_iteration(&mut self, pool: &Pool, end: &IterationEnd) {
         let rejected = self.methods.take_rejections();
         // Until an overload is detected, a late response may be a core's late wake-up.
-        let evidence = evidence(end, rejected).filter(|_| !pool.is_calm());
+        let evidence = evidence(end, rejected).filter(|_| pool.is_overload_detected());
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);
         let delay_growth = self.delay.increase(pool) * f64::from(self.ticks);

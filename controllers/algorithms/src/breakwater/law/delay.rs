@@ -52,7 +52,7 @@ impl DelayLaw {
     /// Runs one control period, and adds `more` credits where the pool grows.
     pub(super) fn step_with_extra(&mut self, pool: &Pool, measured: Nanos, more: i64) {
         // Without an overload the cores work the queue off, so it costs no credit.
-        if pool.is_calm() && self.is_overloaded(measured) {
+        if !pool.is_overload_detected() && self.is_overloaded(measured) {
             return self.bounds.enforce(pool);
         }
         let measured = self.version.measured(measured);
