@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
@@ -41,6 +42,12 @@ impl Namespace {
     }
 }
 
+/// Whether the file stands for the namespace of this thread.
+fn is_own(path: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    matches!((identity(path), identity(Path::new("/proc/thread-self/ns/net"))), (Ok(left), Ok(right)) if left == right)
+}
+
 /// A netlink socket on which the kernel is asked for sockets.
 ///
 /// Needs no privilege in its own network namespace. Another namespace needs `CAP_SYS_ADMIN`.
@@ -57,6 +64,10 @@ impl SocketReader {
     /// The kernel has no `sock_diag`, or the namespace can't be entered.
     pub fn open(namespace: &Namespace) -> Result<SocketReader, SockDiagError> {
         let Some(path) = namespace.path() else { return SocketReader::open_here() };
+        // Entering the own namespace needs the same privilege as entering another one.
+        if is_own(&path) {
+            return SocketReader::open_here();
+        }
         // A netlink socket keeps the namespace of the thread that opened it. This thread keeps its
         // own, so another one enters the namespace and ends.
         let opened = std::thread::scope(|scope| {

@@ -1,10 +1,11 @@
 //! The loop: asks the kernel, follows sockets and processes, keeps a window of polls.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use leeward_sockdiag::{SocketReader, TcpListener, TcpSocket, UnixSocket, UnixState};
+use leeward_sockdiag::{SockDiagError, SocketReader, TcpListener, TcpSocket, UnixSocket, UnixState};
 
 use crate::connections::ConnectionTable;
 use crate::cpu_budget::{POLLS, PeriodicTask, Share, own_cpu};
@@ -28,6 +29,9 @@ const WINDOW: Duration = Duration::from_secs(4);
 
 /// Longest sleep before a stop is asked for again.
 const STOP_CHECK: Duration = Duration::from_millis(200);
+
+/// Hint for a process that cannot be looked into.
+const OTHER_USER: &str = " that you may see: it belongs to another user or to a container, so run this as root";
 
 /// Most listeners that are watched.
 const MAX_LISTENERS: usize = 256;
@@ -83,7 +87,12 @@ impl Observer {
         {
             return Err(WatchError::NoProcess(pid));
         }
-        let reader = SocketReader::open(&target.namespace)?;
+        let reader = SocketReader::open(&target.namespace).map_err(|error| match (error, target.pid) {
+            (SockDiagError::Namespace { source, .. }, Some(pid)) if source.kind() == ErrorKind::PermissionDenied => {
+                WatchError::ProcessWithoutListener(pid, OTHER_USER)
+            }
+            (error, _) => error.into(),
+        })?;
         let mut observer = Observer {
             target,
             share: Share::ONCE,
@@ -420,7 +429,7 @@ impl Observer {
         if let Some(pid) = self.target.pid {
             let own = procfs::process::Process::new(i32::try_from(pid).unwrap_or(-1))
                 .is_ok_and(|process| process.fd().is_ok());
-            let hint = if own { "" } else { "; it belongs to another user, so run this as that user or as root" };
+            let hint = if own { "" } else { OTHER_USER };
             return WatchError::ProcessWithoutListener(pid, hint);
         }
         let mut ports = std::collections::BTreeSet::new();
