@@ -22,7 +22,9 @@ pub(crate) struct ConnectionTable {
     /// Number of the current poll, by which connections that have gone are told.
     generation: u64,
     /// Connections that the kernel had dropped at the last poll.
-    dropped: Option<u32>,
+    dropped_before: Option<u32>,
+    /// Connections that it has dropped, of the sockets that this poll has seen.
+    dropped: u32,
     front: FrontPoll,
 }
 
@@ -54,6 +56,7 @@ impl ConnectionTable {
     pub(crate) fn begin(&mut self) {
         self.generation += 1;
         self.front = FrontPoll::default();
+        self.dropped = 0;
     }
 
     /// Takes the listener's accept queue.
@@ -62,10 +65,10 @@ impl ConnectionTable {
         self.front.accept_limit += limit;
     }
 
-    /// Takes the connections that the kernel has dropped since the listeners were made.
+    /// Takes the connections that the kernel has dropped since a listening socket was made. Several
+    /// sockets may listen on one address.
     pub(crate) fn dropped(&mut self, total: u32) {
-        let before = self.dropped.replace(total).unwrap_or(total);
-        self.front.dropped = total.saturating_sub(before);
+        self.dropped = self.dropped.saturating_add(total);
     }
 
     /// Takes a connection at the time `at`.
@@ -139,6 +142,8 @@ impl ConnectionTable {
 
     /// Ends a poll: forgets connections that have gone.
     pub(crate) fn end(&mut self) -> FrontPoll {
+        let before = self.dropped_before.replace(self.dropped).unwrap_or(self.dropped);
+        self.front.dropped = self.dropped.saturating_sub(before);
         let generation = self.generation;
         self.tcp.retain(|_, followed| followed.generation == generation);
         self.unix.retain(|_, followed| followed.generation == generation);
@@ -305,7 +310,9 @@ mod tests {
         let mut table = ConnectionTable::default();
         for (total, expected) in [(7, 0), (9, 2), (9, 0), (3, 0)] {
             table.begin();
+            // Two sockets listen on the address.
             table.dropped(total);
+            table.dropped(1);
             assert_eq!(table.end().dropped, expected);
         }
     }

@@ -46,6 +46,8 @@ pub struct Observer {
     began: Instant,
     /// Lists listeners, their processes and these processes' sockets.
     list: PeriodicTask,
+    /// Looks for the processes of listeners among all processes.
+    find_processes: PeriodicTask,
     /// Counts the scheduling of threads.
     count: PeriodicTask,
     /// Lists connections to backends, where that is a dump of its own.
@@ -100,6 +102,7 @@ impl Observer {
             reader,
             began: Instant::now(),
             list: PeriodicTask::new(1_500, 0.2),
+            find_processes: PeriodicTask::new(10_000, 0.1),
             count: PeriodicTask::new(900, 0.1),
             list_backends: PeriodicTask::new(200, 0.2),
             machine: None,
@@ -169,19 +172,19 @@ impl Observer {
         let before = own_cpu();
         let at = self.began.elapsed();
         self.polled = at;
-        let mut chores = Duration::ZERO;
+        let mut periodic = Duration::ZERO;
         // A service that restarts is found at once.
         if self.list.is_due(at, self.share) || self.listeners.is_empty() {
             self.list_listeners()?;
-            self.list_processes();
-            chores += self.list.done(at, before);
+            self.list_processes(at);
+            periodic += self.list.done(at, before);
         }
-        chores += self.read_connections(at)?;
-        chores += self.read_processes(at);
+        periodic += self.read_connections(at)?;
+        periodic += self.read_processes(at);
         let cost = own_cpu().saturating_sub(before);
         // A dump of all sockets may have taken the place of this poll's own.
-        if chores < cost / 2 || self.last_cost.is_zero() {
-            self.last_cost = cost.saturating_sub(chores);
+        if periodic < cost / 2 || self.last_cost.is_zero() {
+            self.last_cost = cost.saturating_sub(periodic);
         }
         self.own_cpu += cost;
         Ok(())
@@ -222,60 +225,53 @@ impl Observer {
     /// Lists the listeners that the target means. Listeners that have gone are forgotten.
     fn list_listeners(&mut self) -> Result<(), WatchError> {
         let family = self.target.pid.map(owners::family);
-        let mut found: BTreeMap<ListenAddress, (HashSet<u32>, u32, u32, u32)> = BTreeMap::new();
+        let mut found: BTreeMap<ListenAddress, HashSet<u32>> = BTreeMap::new();
         let target = &self.target;
         self.reader.tcp_listeners(&mut |listener: TcpListener| {
             let address = ListenAddress::Tcp(listener.local);
             if target.selects(&address) {
-                let (inodes, waiting, limit, dropped) = found.entry(address).or_default();
-                inodes.insert(listener.inode);
-                *waiting += listener.waiting;
-                *limit += listener.limit;
-                *dropped += listener.dropped;
+                found.entry(address).or_default().insert(listener.inode);
             }
         })?;
         if target.port.is_none() {
             self.reader.unix_sockets(&mut |socket: UnixSocket| {
-                let UnixSocket { state: UnixState::Listen, inode, name: Some(name), unread, limit, .. } = socket else {
-                    return;
-                };
+                let UnixSocket { state: UnixState::Listen, inode, name: Some(name), .. } = socket else { return };
                 let address = ListenAddress::Unix(name);
                 // Every program has Unix sockets: they are watched where they are asked for.
                 if (target.unix.is_some() || target.pid.is_some()) && target.selects(&address) {
-                    found.insert(address, (HashSet::from([inode]), unread, limit, 0));
+                    found.insert(address, HashSet::from([inode]));
                 }
             })?;
         }
         if let Some(family) = &family {
-            let all: HashSet<u32> = found.values().flat_map(|(inodes, ..)| inodes).copied().collect();
+            let all: HashSet<u32> = found.values().flatten().copied().collect();
             let held: HashSet<u32> = family
                 .iter()
                 .filter_map(|pid| procfs::process::Process::new(i32::try_from(*pid).ok()?).ok())
                 .flat_map(|process| owners::sockets(&process).collect::<Vec<_>>())
                 .filter(|inode| all.contains(inode))
                 .collect();
-            found.retain(|_, (inodes, ..)| !inodes.is_disjoint(&held));
+            found.retain(|_, inodes| !inodes.is_disjoint(&held));
         }
         self.listeners.retain(|address, _| found.contains_key(address));
-        for (address, (inodes, ..)) in found.into_iter().take(MAX_LISTENERS) {
+        for (address, inodes) in found.into_iter().take(MAX_LISTENERS) {
             self.listeners.entry(address).or_default().inodes = inodes;
         }
         Ok(())
     }
 
     /// Finds the processes of listeners, and lists their sockets.
-    fn list_processes(&mut self) {
+    fn list_processes(&mut self, at: Duration) {
+        let began = own_cpu();
         let wanted: HashSet<u32> = self.listeners.values().flat_map(|watched| watched.inodes.iter().copied()).collect();
-        let known: HashSet<u32> =
-            self.listeners.values().flat_map(|watched| watched.processes.iter().map(|process| process.pid)).collect();
-        // Reading the descriptors of all processes is dear: only where a listener has no process,
-        // or now and then, since a service may have made more workers.
         for watched in self.listeners.values_mut() {
             watched.processes.iter_mut().for_each(WatchedProcess::list_sockets);
             watched.processes.retain(|process| watched.inodes.iter().any(|inode| process.holds(*inode)));
         }
         let is_missing = self.listeners.values().any(|watched| watched.processes.is_empty());
-        if !is_missing && self.list.last.is_some() && !known.is_empty() {
+        // Reading the descriptors of all processes is dear: only where a listener has no process,
+        // and now and then, since a service may have made more workers.
+        if !is_missing && !self.find_processes.is_due(at, self.share) {
             return;
         }
         for pid in owners::holders(&wanted) {
@@ -291,6 +287,7 @@ impl Observer {
                 }
             }
         }
+        self.find_processes.done(at, began);
     }
 
     /// Reads the connections of all listeners; returns the CPU time of what is not done in every
@@ -302,7 +299,7 @@ impl Observer {
             watched.roles.clients.clear();
         }
         let lists_backends = self.target.port.is_none() || self.list_backends.is_due(at, self.share);
-        let mut chores = Duration::ZERO;
+        let mut periodic = Duration::ZERO;
         let listeners = &mut self.listeners;
         let mut outgoing = HashMap::new();
         let port = self.target.port.filter(|_| !lists_backends);
@@ -336,7 +333,7 @@ impl Observer {
             self.seen_outgoing = seen;
             let cost = self.list_backends.done(at, began);
             // A dump of all sockets is in the place of the one by port.
-            chores = if self.target.port.is_some() { cost } else { Duration::ZERO };
+            periodic = if self.target.port.is_some() { cost } else { Duration::ZERO };
         }
         let listening = &mut self.listening;
         listening.clear();
@@ -366,7 +363,7 @@ impl Observer {
                 }
             })?;
         }
-        Ok(chores)
+        Ok(periodic)
     }
 
     /// Samples the processes, and ends the poll; returns the CPU time of what is not done in every
