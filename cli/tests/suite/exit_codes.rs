@@ -134,6 +134,21 @@ const INPUT_ERRORS: &[(&str, &[&str])] = &[
     ),
     ("top", &["nowhere", "{closed} --interval 5", "{closed} --interval 0s", "{closed} --tls-ca absent"]),
     (
+        "watch",
+        &[
+            "nowhere",
+            "nowhere:80",
+            ":0",
+            "--pid 4194304",
+            "--pid -5",
+            "{closed} --interval 5",
+            "{closed} --what-if",
+            "{closed} --slo 5ms",
+            "{closed} --what-if --slo 5",
+            "{closed} --json --prometheus",
+        ],
+    ),
+    (
         "why",
         &[
             "sedum {closed}",

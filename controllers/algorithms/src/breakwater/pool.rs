@@ -141,8 +141,8 @@ impl Pool {
         self.control_state.0.charges_untried.store(charges.into(), Ordering::Relaxed);
     }
 
-    /// Whether an overload is detected ([`super::overload`]). Without one, no request is rejected for
-    /// its delay. Always true as published.
+    /// Whether an overload is detected ([`super::overload`]). Without one, no request is rejected
+    /// for its delay. Always true as published.
     pub(crate) fn is_overload_detected(&self) -> bool {
         self.control_state.0.overload_detected.load(Ordering::Relaxed) != 0
     }
