@@ -94,7 +94,8 @@ impl SocketReader {
     /// Calls `each` for every TCP connection, or only those with the local port `local_port`.
     ///
     /// Connections that are closing or not yet made are left out, except those that this host is
-    /// making. The kernel does the selection by port, so other connections cost little.
+    /// making. The kernel does the selection by port, which still costs about 0.2 ms of CPU per
+    /// 1,000 other sockets of the host, those in TIME-WAIT included.
     ///
     /// # Errors
     /// The kernel refuses the question, or its answer can't be read.
