@@ -1,8 +1,9 @@
 //! The gradient of Envoy's adaptive concurrency filter, as its documentation describes it
 //! (<https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter>)
-//! with its defaults and the values of its example: the 50th percentile, a step every 100 ms, at
-//! most 1000, the shortest time measured anew every 60 s with up to 10 % of jitter, from 50 requests
-//! at a limit of 3, and a buffer of 25 %.
+//! with the values of its example, and its defaults elsewhere: the 90th percentile, a step every
+//! 100 ms, at most 1000, the shortest time measured anew every 60 s with up to 10 % of jitter, from
+//! 50 requests at a limit of 3, and a buffer of 25 %. The first of these intervals has a random
+//! length, as a proxy has that has run for long.
 //!
 //! ```text
 //! gradient = clamp((minRTT + 25 %) / sampleRTT, 0.5, 2)
@@ -19,7 +20,7 @@ use leeward_core::units::{Nanos, Time};
 /// Entry of the registry.
 pub const POLICY: LimitPolicy = LimitPolicy {
     name: "gradient",
-    summary: "the ratio of the shortest median of the sojourn to the present one",
+    summary: "the ratio of the shortest 90th percentile of the sojourn to the present one",
     source: "Envoy, adaptive concurrency filter",
     params: &[],
     build: |_, environment| Box::new(Gradient::new(environment.seed)),
@@ -31,6 +32,7 @@ const STEP: Nanos = Nanos::from_millis(100);
 const PROBE: Nanos = Nanos::from_secs(60);
 const JITTER: f64 = 0.1;
 const PROBE_REQUESTS: usize = 50;
+const QUANTILE: f64 = 0.9;
 const BUFFER: f64 = 0.25;
 /// Steps at the least limit after which the shortest time is measured anew.
 const STEPS_AT_MIN: u32 = 5;
@@ -69,12 +71,13 @@ impl Gradient {
     }
 
     fn end_probe(&mut self, now: Time) {
-        self.shortest = self.window.quantile(0.5);
+        self.shortest = self.window.quantile(QUANTILE);
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let jitter = (self.random >> 33) as f64 / (1u64 << 31) as f64 * JITTER;
+        let random = (self.random >> 33) as f64 / (1u64 << 31) as f64;
+        let interval = if self.next_probe == Time::ZERO { random } else { 1.0 + random * JITTER };
         self.probing = None;
         self.steps_at_min = 0;
-        self.next_probe = now + PROBE.scale(1.0 + jitter);
+        self.next_probe = now + PROBE.scale(interval);
         self.next_step = now + STEP;
         self.window.clear();
     }
@@ -101,7 +104,7 @@ impl ConcurrencyLimit for Gradient {
         }
         self.next_step = tick.now + STEP;
         if !self.window.is_empty() {
-            let sample = self.window.quantile(0.5).0.max(1) as f64;
+            let sample = self.window.quantile(QUANTILE).0.max(1) as f64;
             self.window.clear();
             let gradient = (self.shortest.0 as f64 * (1.0 + BUFFER) / sample).clamp(0.5, 2.0);
             self.limit = (gradient * self.limit + self.limit.sqrt()).clamp(MIN_LIMIT, MAX_LIMIT);

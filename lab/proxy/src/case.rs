@@ -145,6 +145,13 @@ impl Case {
         Schedule { from, to: from + Nanos::from_secs_f64(measured) }
     }
 
+    /// Whether the demand exceeds the capacity at a time of the measurement.
+    pub(crate) fn is_overloaded(&self, at: Nanos) -> bool {
+        let Schedule { from, to } = self.schedule();
+        let third = Nanos(to.saturating_sub(from).0 / 3);
+        self.demand == Demand::Steady || (at >= from + third && at < from + third * 2)
+    }
+
     /// Interval in which work takes longer, if any.
     pub(crate) fn slowdown(&self) -> Option<(Nanos, Nanos)> {
         let Schedule { from, to } = self.schedule();

@@ -19,7 +19,8 @@ pub struct RunResult {
     pub good: u64,
     /// Answers, late ones included.
     pub answered: u64,
-    /// Median of the latency of all answers, from arrival at the proxy.
+    /// Median of the latency from arrival at the proxy, of all answers to requests that arrived
+    /// while the demand exceeded the capacity.
     pub p50_ns: u64,
     /// Mean limit in the measurement.
     pub mean_limit: f64,
@@ -135,9 +136,7 @@ impl Proxy<'_> {
     fn draw(&self, service: &mut Rng, path: &mut Rng) -> Work {
         let work = self.case.service.draw(service).0 as f64;
         match self.case.feature {
-            Feature::Awaiting(time) => {
-                Work { awaiting: time.0 as f64 * (0.5 + path.unit()), work, has_lock: false }
-            }
+            Feature::Awaiting(time) => Work { awaiting: time.0 as f64 * (0.5 + path.unit()), work, has_lock: false },
             Feature::Lock(share) => Work { awaiting: 0.0, work, has_lock: path.unit() < share },
             _ => Work { awaiting: 0.0, work, has_lock: false },
         }
@@ -178,7 +177,9 @@ impl Proxy<'_> {
             let latency = now.since(arrived);
             self.result.answered += 1;
             self.result.good += u64::from(latency <= self.case.objective);
-            self.latencies.push(latency.0);
+            if self.case.is_overloaded(arrived.since(Time::ZERO)) {
+                self.latencies.push(latency.0);
+            }
         }
     }
 
