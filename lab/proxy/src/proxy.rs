@@ -5,7 +5,7 @@ use crate::backend::{Backend, Work};
 use crate::case::{Case, Feature, Schedule};
 use leeward_concurrency::sojourn::DeadlineMargin;
 use leeward_concurrency::{ConcurrencyLimit, Outcome, Response, TICK, Tick};
-use leeward_core::units::{Nanos, Time};
+use leeward_core::units::Time;
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::VecDeque;
@@ -46,22 +46,10 @@ struct Proxy<'a> {
     schedule: Schedule,
     latencies: Vec<u64>,
     result: RunResult,
-    trace: Option<&'a mut dyn FnMut(Time, u32, u32, u32)>,
 }
 
 /// Plays a case with a limit. The same arguments give the same result.
 pub fn run(case: &Case, limit: &mut dyn ConcurrencyLimit, seed: u64) -> RunResult {
-    run_traced(case, limit, seed, None)
-}
-
-/// Like [`run`]; calls `trace` with the time, the limit, the requests at the backend and those in
-/// the queue at each tick.
-pub fn run_traced<'a>(
-    case: &'a Case,
-    limit: &'a mut dyn ConcurrencyLimit,
-    seed: u64,
-    trace: Option<&'a mut dyn FnMut(Time, u32, u32, u32)>,
-) -> RunResult {
     let schedule = case.schedule();
     let mut proxy = Proxy {
         case,
@@ -76,7 +64,6 @@ pub fn run_traced<'a>(
         schedule,
         latencies: Vec::new(),
         result: RunResult::default(),
-        trace,
     };
     proxy.play(seed);
     let Proxy { mut latencies, mut result, .. } = proxy;
@@ -190,21 +177,7 @@ impl Proxy<'_> {
         self.margin.update(self.case.objective);
         let (now, in_flight, queued) = (self.now, self.in_flight, self.queue.len() as u32);
         self.limit.on_tick(&Tick { now, in_flight, queued, has_starved: self.has_starved, oldest_unread: None });
-        if let Some(trace) = &mut self.trace {
-            trace(now, self.limit.limit(), in_flight, queued);
-        }
         self.has_starved = false;
         self.dispatch();
     }
-}
-
-/// Goodput of a result as a share of the measurement's offered requests.
-pub fn goodput_share(result: &RunResult) -> f64 {
-    result.good as f64 / (result.offered as f64).max(1.0)
-}
-
-/// Interval of the measurement.
-pub fn measured(case: &Case) -> Nanos {
-    let Schedule { from, to } = case.schedule();
-    to.saturating_sub(from)
 }
