@@ -12,10 +12,14 @@ const FEW_ANSWERS: f64 = 8.0;
 const MIN_NS: f64 = 30e6;
 const MAX_NS: f64 = 1e9;
 
-/// A measurement that runs since [`Level::begin`].
+/// A level and its measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
+    /// Time of the change of the limit.
+    changed: Time,
+    /// Beginning of the measurement, once no more requests are at the backend than the limit allows.
     begun: Time,
+    is_drained: bool,
     /// Answers to requests that were sent since the beginning, and the sum of their times, ns.
     own_answers: f64,
     own_sum: f64,
@@ -27,10 +31,17 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Begins a measurement.
+    /// Begins a level: its measurement begins when the requests of a higher level have left.
     pub(super) fn begin(now: Time) -> Self {
+        Level { is_drained: false, ..Level::begin_at_once(now) }
+    }
+
+    /// Begins a level and its measurement.
+    pub(super) fn begin_at_once(now: Time) -> Self {
         Level {
+            changed: now,
             begun: now,
+            is_drained: true,
             own_answers: 0.0,
             own_sum: 0.0,
             answers: 0.0,
@@ -49,7 +60,13 @@ impl Level {
         }
     }
 
-    pub(super) fn on_tick(&mut self, tick: &Tick) {
+    pub(super) fn on_tick(&mut self, tick: &Tick, limit: u32) {
+        if !self.is_drained {
+            if tick.in_flight <= limit {
+                *self = Level { changed: self.changed, ..Level::begin_at_once(tick.now) };
+            }
+            return;
+        }
         self.ticks += 1.0;
         self.in_flight_sum += f64::from(tick.in_flight);
         self.is_saturated &= !tick.has_starved;
@@ -59,7 +76,8 @@ impl Level {
     /// first answers of a level are those of short requests.
     pub(super) fn is_complete(&self, now: Time, mean_ns: f64) -> bool {
         let elapsed = self.elapsed_ns(now);
-        elapsed >= (2.0 * mean_ns).clamp(MIN_NS, MAX_NS)
+        self.is_drained
+            && elapsed >= (2.0 * mean_ns).clamp(MIN_NS, MAX_NS)
             && (self.own_answers >= ENOUGH_ANSWERS || (elapsed >= MAX_NS && self.own_answers >= FEW_ANSWERS))
     }
 
@@ -68,7 +86,12 @@ impl Level {
         self.is_saturated
     }
 
-    /// Time since the beginning.
+    /// Time since the change of the limit.
+    pub(super) fn length_ns(&self, now: Time) -> f64 {
+        now.since(self.changed).0 as f64
+    }
+
+    /// Time since the beginning of the measurement.
     pub(super) fn elapsed_ns(&self, now: Time) -> f64 {
         now.since(self.begun).0 as f64
     }
@@ -83,9 +106,10 @@ impl Level {
         self.in_flight_sum / self.ticks.max(1.0)
     }
 
-    /// Mean sojourn of the requests of this level, ns.
-    pub(super) fn mean_sojourn_ns(&self) -> f64 {
-        self.own_sum / self.own_answers.max(1.0)
+    /// Mean sojourn at this level, ns: the larger of the mean of its answers and of Little's law. The
+    /// answers alone would be those of requests that a queue inside the backend lets pass.
+    pub(super) fn sojourn_ns(&self, now: Time) -> f64 {
+        (self.own_sum / self.own_answers.max(1.0)).max(self.littles_sojourn_ns(now))
     }
 
     /// Mean sojourn by Little's law, ns. It sees requests that get no answer, too.

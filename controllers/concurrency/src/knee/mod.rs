@@ -17,7 +17,7 @@
 //! 4. *Dip*: from time to time the limit falls to a quarter until R₀ is measured. Dips take 1/200 of
 //!    the time, and come sooner when the limit has moved far from the one of the last dip.
 //!
-//! An answer counts for the level under which its request was sent. A level in which the queue of
+//! A level is measured when the requests of a higher one have left. A level in which the queue of
 //! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
 //! 95th percentile, the sojourn by Little's law (it sees requests without an answer) and the age of
 //! the oldest unread byte, where that is known.
@@ -63,6 +63,8 @@ const FAR: f64 = 2.0;
 /// The descent ends where half the limit has more than this share of the sojourn. With a queue it
 /// would have a half, without one all.
 const UNQUEUED: f64 = 0.75;
+/// Requests in flight that are no overload, however few answers they bring.
+const FEW: u32 = 4;
 /// Share of the limit in flight below which the limit does not bind.
 const IDLE: f64 = 0.5;
 /// Weight of an answer in the running mean of the sojourn: the last 20 answers.
@@ -111,7 +113,7 @@ impl Knee {
             objective_ns: environment.objective.0 as f64,
             phase: Phase::Open(Opening::default()),
             limit: f64::from(UNLIMITED),
-            level: Level::begin(Time::ZERO),
+            level: Level::begin_at_once(Time::ZERO),
             mean_ns: 0.0,
             tail: SojournWindow::default(),
             baseline_ns: 0.0,
@@ -129,19 +131,25 @@ impl Knee {
 
     /// Without a limit: ends the phase when the backend is overloaded.
     fn open(&mut self, mut opening: Opening, tick: &Tick) {
-        let is_unread = unread_ns(tick) > TAIL_SHARE * self.objective_ns;
-        if !is_unread && !Opening::is_complete(&self.level, tick.now, self.mean_ns) {
+        if tick.in_flight <= FEW && tick.oldest_unread.is_none() {
+            self.level = Level::begin_at_once(tick.now);
+            return;
+        }
+        let longest_ns = TAIL_SHARE * self.objective_ns;
+        let is_unread = unread_ns(tick) > longest_ns;
+        // So long without enough answers is late, too.
+        let is_silent = self.level.elapsed_ns(tick.now) > longest_ns;
+        if !is_unread && !is_silent && !Opening::is_complete(&self.level, tick.now, self.mean_ns) {
             return;
         }
         let in_flight = f64::from(tick.in_flight);
         let sojourn = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
         let overloaded = opening.on_interval(&self.level, tick.now);
-        let first =
-            if is_unread || sojourn > TAIL_SHARE * self.objective_ns { Some(in_flight / 2.0) } else { overloaded };
+        let first = if is_unread || sojourn > longest_ns { Some(in_flight / 2.0) } else { overloaded };
         match first {
             None => {
                 self.phase = Phase::Open(opening);
-                self.level = Level::begin(tick.now);
+                self.level = Level::begin_at_once(tick.now);
             }
             Some(limit) => {
                 self.phase = Phase::Descent { former: None };
@@ -155,9 +163,11 @@ impl Knee {
         // The load has gone before a queue was found.
         if self.level.mean_in_flight() < self.limit * IDLE {
             self.phase = Phase::Open(Opening::default());
+            // The sojourn of an overload would make the intervals of the opening as long.
+            self.mean_ns = 0.0;
             return self.begin_level(now, f64::from(UNLIMITED));
         }
-        let sojourn_ns = self.level.mean_sojourn_ns();
+        let sojourn_ns = self.level.sojourn_ns(now);
         let limit = match former {
             Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns => limit,
             _ if self.limit <= 1.0 => 1.0,
@@ -177,7 +187,7 @@ impl Knee {
     /// Follows the sojourn, and begins a dip when it is due.
     fn track(&mut self, tick: &Tick) {
         let now = tick.now;
-        let unqueued = self.baseline_ns / self.level.mean_sojourn_ns().max(1.0);
+        let unqueued = self.baseline_ns / self.level.sojourn_ns(now).max(1.0);
         let bound = if self.is_dip_late {
             f64::INFINITY
         } else {
@@ -202,8 +212,8 @@ impl Knee {
     fn end_dip(&mut self, tick: &Tick) {
         let now = tick.now;
         self.is_dip_late = self.tail_ns(tick) > TAIL_SHARE * self.objective_ns;
-        self.baseline_ns = self.level.mean_sojourn_ns();
-        self.dip_length_ns = self.level.elapsed_ns(now);
+        self.baseline_ns = self.level.sojourn_ns(now);
+        self.dip_length_ns = self.level.length_ns(now);
         self.leave_dip(now);
     }
 
@@ -238,7 +248,7 @@ impl ConcurrencyLimit for Knee {
     }
 
     fn on_tick(&mut self, tick: &Tick) {
-        self.level.on_tick(tick);
+        self.level.on_tick(tick, self.limit());
         match self.phase {
             Phase::Open(opening) => self.open(opening, tick),
             Phase::Dip if !self.level.is_saturated() => self.leave_dip(tick.now),

@@ -11,8 +11,6 @@ const MIN_ANSWERS: f64 = 15.0;
 const GROWTH: f64 = 1.5;
 /// Growth of the answers, as a share of the growth of the requests, below which the requests queue.
 const LEAST_GAIN: f64 = 0.15;
-/// Requests that are no overload, however few answers they bring.
-const FEW: f64 = 4.0;
 /// First limit as a multiple of the requests with which the answers stopped growing.
 const ROOM: f64 = 1.5;
 /// Weight of a new interval in the averages.
@@ -43,7 +41,7 @@ impl Opening {
             }
         } else if rate / self.rate - 1.0 >= LEAST_GAIN * (requests / self.requests - 1.0) {
             (self.requests, self.rate) = (requests, rate);
-        } else if requests > FEW {
+        } else {
             return Some(self.requests * ROOM);
         }
         None

@@ -119,17 +119,28 @@ fn dips_are_rare_and_return_to_the_limit_before() {
 fn failures_in_no_time_teach_nothing() {
     let mut proxy = knee(MS * 50, 8);
     proxy.run(MS * 3_000, twice(8));
-    let limit = proxy.limit.limit();
     let mut now = proxy.now;
+    let mut limits = Vec::new();
     for _ in 0..1_000 {
+        let in_flight = proxy.limit.limit();
         for _ in 0..100 {
-            let response = Response { now, dispatched: now, outcome: Outcome::Failed, in_flight: limit };
-            proxy.limit.on_response(&response);
+            proxy.limit.on_response(&Response { now, dispatched: now, outcome: Outcome::Failed, in_flight });
         }
         now += TICK;
-        proxy.limit.on_tick(&Tick { now, in_flight: limit, queued: 9, has_starved: false, oldest_unread: None });
+        proxy.limit.on_tick(&Tick { now, in_flight, queued: 9, has_starved: false, oldest_unread: None });
+        limits.push(proxy.limit.limit());
     }
-    assert_eq!(proxy.limit.limit(), limit);
+    // The answers of before end the measurement that they began.
+    assert!(limits[10..].iter().all(|limit| *limit == limits[10]), "{:?}", &limits[..20]);
+}
+
+#[test]
+fn a_burst_after_a_quiet_time_is_no_overload() {
+    let mut proxy = knee(MS * 50, 8);
+    proxy.run(MS * 60_000, MS * 1_000);
+    proxy.run(MS * 30, MS / 12);
+    proxy.run(MS * 1_000, MS * 10);
+    assert_eq!(proxy.limit.limit(), UNLIMITED);
 }
 
 #[test]
