@@ -160,17 +160,12 @@ impl Knee {
 
     /// Falls by half, or ends the descent where the sojourn does not fall with the limit.
     fn descend(&mut self, former: Option<(f64, f64)>, now: Time) {
-        // The load has gone before a queue was found.
-        if self.level.mean_in_flight() < self.limit * IDLE {
-            self.phase = Phase::Open(Opening::default());
-            // The sojourn of an overload would make the intervals of the opening as long.
-            self.mean_ns = 0.0;
-            return self.begin_level(now, f64::from(UNLIMITED));
-        }
         let sojourn_ns = self.level.sojourn_ns(now);
         let limit = match former {
             Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns => limit,
             _ if self.limit <= 1.0 => 1.0,
+            // The load has gone, and the queue with it.
+            _ if self.level.mean_in_flight() < self.limit * IDLE => self.limit,
             _ => {
                 self.phase = Phase::Descent { former: Some((self.limit, sojourn_ns)) };
                 return self.begin_level(now, (self.limit / 2.0).floor());
