@@ -3,7 +3,7 @@
 //! 20, at least 20, at most 200, factor 0.9. The builder's time-out of 5 s is replaced by the
 //! objective: with 5 s it would hardly ever decrease.
 
-use crate::registry::LimitPolicy;
+use crate::policy::LimitPolicy;
 use crate::{ConcurrencyLimit, Outcome, Response, Tick};
 use leeward_core::units::Nanos;
 

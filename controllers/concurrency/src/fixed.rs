@@ -1,7 +1,7 @@
 //! A fixed number, as HAProxy's `maxconn` of a server and nginx's `max_conns`. HAProxy has no
 //! default: without `maxconn` a server takes all.
 
-use crate::registry::LimitPolicy;
+use crate::policy::LimitPolicy;
 use crate::{ConcurrencyLimit, Response, Tick, UNLIMITED};
 use leeward_core::params::{ParamKind, ParamSpec};
 

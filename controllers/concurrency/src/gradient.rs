@@ -1,9 +1,10 @@
 //! The gradient of Envoy's adaptive concurrency filter, as its documentation describes it
-//! (<https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter>)
-//! with the values of its example, and its defaults elsewhere: the 90th percentile, a step every
-//! 100 ms, at most 1000, the shortest time measured anew every 60 s with up to 10 % of jitter, from
-//! 50 requests at a limit of 3, and a buffer of 25 %. The first of these intervals has a random
-//! length, as a proxy has that has run for long.
+//! (<https://www.envoyproxy.io/docs>, *HTTP filters*, *Adaptive concurrency*).
+//!
+//! With the values of the documentation's example, and the defaults elsewhere: the 90th percentile,
+//! a step every 100 ms, at most 1000, the shortest time measured anew every 60 s with up to 10 % of
+//! jitter, from 50 requests at a limit of 3, and a buffer of 25 %. The first of these intervals has
+//! a random length, as in a proxy that has run for long.
 //!
 //! ```text
 //! gradient = clamp((minRTT + 25 %) / sampleRTT, 0.5, 2)
@@ -12,7 +13,7 @@
 //!
 //! After five steps at the least limit the shortest time is measured anew, as in Envoy's source.
 
-use crate::registry::LimitPolicy;
+use crate::policy::LimitPolicy;
 use crate::sojourn::SojournWindow;
 use crate::{ConcurrencyLimit, Response, Tick};
 use leeward_core::units::{Nanos, Time};

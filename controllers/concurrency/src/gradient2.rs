@@ -3,7 +3,7 @@
 //! builder: initially 20, at least 20, at most 200, tolerance 1.5, smoothing 0.2, a queue of 4, a
 //! long window of 600 samples that begins with a plain mean of 10.
 
-use crate::registry::LimitPolicy;
+use crate::policy::LimitPolicy;
 use crate::{ConcurrencyLimit, Response, Tick};
 
 /// Entry of the registry.

@@ -21,7 +21,8 @@
 //! let before = limit.limit();
 //! limit.on_dispatch(Time::ZERO, 1);
 //! let now = Time(2_000_000);
-//! limit.on_response(&Response { now, dispatched: Time::ZERO, outcome: Outcome::Completed, in_flight: 0 });
+//! let outcome = Outcome::Completed;
+//! limit.on_response(&Response { now, dispatched: Time::ZERO, outcome, in_flight: 0 });
 //! limit.on_tick(&Tick { now, in_flight: 0, queued: 0, has_starved: true, oldest_unread: None });
 //! // The queue of the proxy was empty, so the limit has learnt nothing.
 //! assert_eq!(limit.limit(), before);
@@ -35,6 +36,7 @@ pub mod fixed;
 pub mod gradient;
 pub mod gradient2;
 pub mod knee;
+mod policy;
 pub mod registry;
 pub mod sojourn;
 pub mod vegas;

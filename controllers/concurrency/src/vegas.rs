@@ -1,9 +1,9 @@
 //! The queue as TCP Vegas estimates it: `VegasLimit` of Netflix's concurrency-limits
 //! (<https://github.com/Netflix/concurrency-limits>), with the defaults of its builder: initially
-//! 20, at most 1000, smoothing 1, alpha 3 and beta 6 times the decimal logarithm of the limit, and a
-//! new shortest time after 30 times the limit in responses, with jitter.
+//! 20, at most 1000, smoothing 1, alpha 3 and beta 6 times the decimal logarithm of the limit, and
+//! a new shortest time after 30 times the limit in responses, with jitter.
 
-use crate::registry::LimitPolicy;
+use crate::policy::LimitPolicy;
 use crate::{ConcurrencyLimit, Outcome, Response, Tick};
 
 /// Entry of the registry.

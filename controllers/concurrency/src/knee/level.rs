@@ -1,5 +1,5 @@
-//! Measurement of one level: what the backend does while a limit stands. Does not contain the choice
-//! of the next level ([`super`]).
+//! Measurement of one level: what the backend does while a limit stands. Does not contain the
+//! choice of the next level ([`super`]).
 
 use crate::{Response, Tick};
 use leeward_core::units::Time;
@@ -17,7 +17,7 @@ const MAX_NS: f64 = 1e9;
 pub(super) struct Level {
     /// Time of the change of the limit.
     changed: Time,
-    /// Beginning of the measurement, once no more requests are at the backend than the limit allows.
+    /// Beginning of the measurement, once the backend has no more requests than the limit allows.
     begun: Time,
     is_drained: bool,
     /// Answers to requests that were sent since the beginning, and the sum of their times, ns.
@@ -106,8 +106,8 @@ impl Level {
         self.in_flight_sum / self.ticks.max(1.0)
     }
 
-    /// Mean sojourn at this level, ns: the larger of the mean of its answers and of Little's law. The
-    /// answers alone would be those of requests that a queue inside the backend lets pass.
+    /// Mean sojourn at this level, ns: the larger of the mean of its answers and of Little's law.
+    /// The answers alone would be those of requests that a queue inside the backend lets pass.
     pub(super) fn sojourn_ns(&self, now: Time) -> f64 {
         (self.own_sum / self.own_answers.max(1.0)).max(self.littles_sojourn_ns(now))
     }

@@ -14,8 +14,8 @@
 //! 3. *Tracking*: the equation above, as in Envoy's filter (`super::gradient`), but by the mean. A
 //!    mean sees queues that a median does not, such as a lock before a third of the requests. √L is
 //!    the queue that keeps the backend busy between two answers.
-//! 4. *Dip*: from time to time the limit falls to a quarter until R₀ is measured. Dips take 1/200 of
-//!    the time, and come sooner when the limit has moved far from the one of the last dip.
+//! 4. *Dip*: from time to time the limit falls to a quarter until R₀ is measured. Dips take 1/200
+//!    of the time, and come sooner when the limit has moved far from the one of the last dip.
 //!
 //! A level is measured when the requests of a higher one have left. A level in which the queue of
 //! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
@@ -28,7 +28,7 @@
 mod level;
 mod opening;
 
-use crate::registry::LimitPolicy;
+use crate::policy::LimitPolicy;
 use crate::sojourn::SojournWindow;
 use crate::{ConcurrencyLimit, LimitEnvironment, Outcome, Response, Tick, UNLIMITED};
 use leeward_core::units::{Nanos, Time};
@@ -101,8 +101,8 @@ pub struct Knee {
     dip_limit: f64,
     dip_end: Time,
     dip_length_ns: f64,
-    /// Whether the tail was late in the last dip, too: then it is not the queue's doing, and a lower
-    /// limit would cost answers and help nobody.
+    /// Whether the tail was late in the last dip, too: then it is not the queue's doing, and a
+    /// lower limit would cost answers and help nobody.
     is_dip_late: bool,
 }
 
