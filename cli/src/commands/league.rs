@@ -7,6 +7,7 @@ use leeward_lab::benchmark::{
 };
 use leeward_lab::run::{Options, Progress, RunError};
 
+use super::league_proxy::league_proxy;
 use super::output_files;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
@@ -47,6 +48,13 @@ pub(crate) struct LeagueArgs {
     /// into one table
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenarios", "random", "random_only", "seed", "quick", "threads"])]
     join: Vec<PathBuf>,
+    /// Benchmark the concurrency limits of a proxy in random cases, relative to the best static
+    /// number of each
+    #[arg(long, conflicts_with_all = ["scenarios", "random_only", "quick", "out", "join", "check", "threads"])]
+    proxy: bool,
+    /// Print the results of --proxy as JSON
+    #[arg(long, requires = "proxy")]
+    json: bool,
     /// Fail if `auto` locks out in any case
     #[arg(long)]
     check: bool,
@@ -61,6 +69,7 @@ Examples:
   leeward league --out docs                            everything, with 1,000 random scenarios: hours
   leeward league --scenario lk-                        one family of scenarios
   leeward league --random-only --random 50 --seed 7    random scenarios only, from seeds 7 to 56
+  leeward league --proxy --random 20                   concurrency limits of a proxy: a minute
   leeward league --join a/league.json --join b/league.json --out docs
                                                        one table of two runs";
 
@@ -70,6 +79,9 @@ const SAVE_INTERVAL: usize = 20;
 
 /// Runs the command.
 pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
+    if args.proxy {
+        return league_proxy(args.seed, args.random.unwrap_or(1_000), args.json);
+    }
     if let Some(folder) = &args.out {
         output_files::check_folder(folder)?;
     }

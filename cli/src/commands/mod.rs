@@ -11,6 +11,7 @@ pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod demo_tiers;
 pub(crate) mod league;
+mod league_proxy;
 pub(crate) mod list;
 pub(crate) mod load;
 mod output_files;

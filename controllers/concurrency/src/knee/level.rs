@@ -1,0 +1,119 @@
+//! Measurement of one level: what the backend does while a limit stands. Does not contain the
+//! choice of the next level ([`super`]).
+
+use crate::{Response, Tick};
+use leeward_core::units::Time;
+
+/// Answers below which a mean is noise: 64 of exponential times have an error of an eighth.
+const ENOUGH_ANSWERS: f64 = 64.0;
+/// Answers that must do after [`MAX_NS`], for services with few requests per second.
+const FEW_ANSWERS: f64 = 8.0;
+/// Shortest and longest measurement, ns: three ticks, and a time in which a person sees no change.
+const MIN_NS: f64 = 30e6;
+const MAX_NS: f64 = 1e9;
+
+/// A level and its measurement.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    /// Time of the change of the limit.
+    changed: Time,
+    /// Beginning of the measurement, once the backend has no more requests than the limit allows.
+    begun: Time,
+    is_drained: bool,
+    /// Answers to requests that were sent since the beginning, and the sum of their times, ns.
+    own_answers: f64,
+    own_sum: f64,
+    /// All answers since the beginning.
+    answers: f64,
+    ticks: f64,
+    in_flight_sum: f64,
+    is_saturated: bool,
+}
+
+impl Level {
+    /// Begins a level: its measurement begins when the requests of a higher level have left.
+    pub(super) fn begin(now: Time) -> Self {
+        Level { is_drained: false, ..Level::begin_at_once(now) }
+    }
+
+    /// Begins a level and its measurement.
+    pub(super) fn begin_at_once(now: Time) -> Self {
+        Level {
+            changed: now,
+            begun: now,
+            is_drained: true,
+            own_answers: 0.0,
+            own_sum: 0.0,
+            answers: 0.0,
+            ticks: 0.0,
+            in_flight_sum: 0.0,
+            is_saturated: true,
+        }
+    }
+
+    pub(super) fn on_response(&mut self, response: &Response) {
+        self.answers += 1.0;
+        // An answer counts for the level under which its request was sent.
+        if response.dispatched >= self.begun {
+            self.own_answers += 1.0;
+            self.own_sum += response.sojourn().0 as f64;
+        }
+    }
+
+    pub(super) fn on_tick(&mut self, tick: &Tick, limit: u32) {
+        if !self.is_drained {
+            if tick.in_flight <= limit {
+                *self = Level { changed: self.changed, ..Level::begin_at_once(tick.now) };
+            }
+            return;
+        }
+        self.ticks += 1.0;
+        self.in_flight_sum += f64::from(tick.in_flight);
+        self.is_saturated &= !tick.has_starved;
+    }
+
+    /// Whether the mean sojourn can be used. `mean_ns` is the sojourn as far as it is known: the
+    /// first answers of a level are those of short requests.
+    pub(super) fn is_complete(&self, now: Time, mean_ns: f64) -> bool {
+        let elapsed = self.elapsed_ns(now);
+        self.is_drained
+            && elapsed >= (2.0 * mean_ns).clamp(MIN_NS, MAX_NS)
+            && (self.own_answers >= ENOUGH_ANSWERS || (elapsed >= MAX_NS && self.own_answers >= FEW_ANSWERS))
+    }
+
+    /// Whether every place at the backend was taken all the time: only then did the limit bind.
+    pub(super) fn is_saturated(&self) -> bool {
+        self.is_saturated
+    }
+
+    /// Time since the change of the limit.
+    pub(super) fn length_ns(&self, now: Time) -> f64 {
+        now.since(self.changed).0 as f64
+    }
+
+    /// Time since the beginning of the measurement.
+    pub(super) fn elapsed_ns(&self, now: Time) -> f64 {
+        now.since(self.begun).0 as f64
+    }
+
+    /// Answers since the beginning.
+    pub(super) fn answers(&self) -> f64 {
+        self.answers
+    }
+
+    /// Mean number of requests at the backend.
+    pub(super) fn mean_in_flight(&self) -> f64 {
+        self.in_flight_sum / self.ticks.max(1.0)
+    }
+
+    /// Mean sojourn at this level, ns: the larger of the mean of its answers and of Little's law.
+    /// The answers alone would be those of requests that a queue inside the backend lets pass.
+    pub(super) fn sojourn_ns(&self, now: Time) -> f64 {
+        (self.own_sum / self.own_answers.max(1.0)).max(self.littles_sojourn_ns(now))
+    }
+
+    /// Mean sojourn by Little's law, ns. It sees requests that get no answer, too.
+    pub(super) fn littles_sojourn_ns(&self, now: Time) -> f64 {
+        self.mean_in_flight() * self.elapsed_ns(now) / self.answers.max(1.0)
+    }
+}

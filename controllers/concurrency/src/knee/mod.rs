@@ -1,0 +1,260 @@
+//! Leeward's law: the number in flight from which more requests only queue at the backend. It needs
+//! the objective and nothing else.
+//!
+//! With *R* the mean sojourn at the present limit *L*, and *R₀* the one with a quarter of *L*:
+//!
+//! ```text
+//! L ← min(clamp(1.25 · R₀ / R, 0.5, 2) · L + √L,  L · max(0.8 · objective / tail, 0.5))
+//! ```
+//!
+//! 1. *Open*: there is no limit until more requests in flight bring no more answers, or the answers
+//!    are nearly late. A small first number would cost seconds where the best one is large.
+//! 2. *Descent*: the limit falls by halves as long as the sojourn falls with it. The queue at the
+//!    backend is gone when it does not.
+//! 3. *Tracking*: the equation above, as in Envoy's filter (`super::gradient`), but by the mean. A
+//!    mean sees queues that a median does not, such as a lock before a third of the requests. √L is
+//!    the queue that keeps the backend busy between two answers.
+//! 4. *Dip*: from time to time the limit falls to a quarter until R₀ is measured. Dips take 1/200
+//!    of the time, and come sooner when the limit has moved far from the one of the last dip.
+//!
+//! A level is measured when the requests of a higher one have left. A level in which the queue of
+//! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
+//! 95th percentile, the sojourn by Little's law (it sees requests without an answer) and the age of
+//! the oldest unread byte, where that is known.
+//!
+//! - `level`: the measurement of one level.
+//! - `opening`: the first limit.
+
+mod level;
+mod opening;
+
+use crate::policy::LimitPolicy;
+use crate::sojourn::SojournWindow;
+use crate::{ConcurrencyLimit, LimitEnvironment, Outcome, Response, Tick, UNLIMITED};
+use leeward_core::units::{Nanos, Time};
+use level::Level;
+use opening::Opening;
+
+/// Entry of the registry.
+pub const POLICY: LimitPolicy = LimitPolicy {
+    name: "knee",
+    summary: "the number from which more only queue at the backend, learnt by short dips",
+    source: "Leeward",
+    params: &[],
+    build: |_, environment| Box::new(Knee::new(environment)),
+};
+
+/// Share of the objective that the tail of the sojourn may take. The rest is for the queue of the
+/// proxy: without any wait there, the backend idles between two requests.
+const TAIL_SHARE: f64 = 0.8;
+/// Sojourn that is allowed, as a multiple of the one without a queue; as in Envoy's filter.
+const TOLERANCE: f64 = 1.25;
+/// Bounds of the factor per step; as in Envoy's filter.
+const MIN_FACTOR: f64 = 0.5;
+const MAX_FACTOR: f64 = 2.0;
+/// Share of the limit that a dip keeps. With a half, a limit of 7 could hold a queue at one core
+/// for ever: half of it would hold one, too. With a quarter this ends at 2.
+const DIP: f64 = 0.25;
+/// Time between dips as a multiple of a dip: dips cost at most 0.4 % of the answers.
+const DIP_INTERVAL: f64 = 200.0;
+/// The same when the limit is more than [`FAR`] times another than at the last dip.
+const EARLY_DIP_INTERVAL: f64 = 20.0;
+const FAR: f64 = 2.0;
+/// The descent ends where half the limit has more than this share of the sojourn. With a queue it
+/// would have a half, without one all.
+const UNQUEUED: f64 = 0.75;
+/// Requests in flight that are no overload, however few answers they bring.
+const FEW: u32 = 4;
+/// Share of the limit in flight below which the limit does not bind.
+const IDLE: f64 = 0.5;
+/// Weight of an answer in the running mean of the sojourn: the last 20 answers.
+const WEIGHT: f64 = 0.05;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// There is no limit.
+    Open(Opening),
+    /// The limit falls by halves.
+    Descent {
+        /// The limit before, and its mean sojourn.
+        former: Option<(f64, f64)>,
+    },
+    /// The limit follows the sojourn.
+    Tracking,
+    /// The limit is low, to measure the sojourn without a queue.
+    Dip,
+}
+
+/// The limit.
+#[derive(Clone, Debug)]
+pub struct Knee {
+    objective_ns: f64,
+    phase: Phase,
+    limit: f64,
+    level: Level,
+    /// Running mean of the sojourn, ns; 0 before the first answer.
+    mean_ns: f64,
+    tail: SojournWindow<100>,
+    /// R₀.
+    baseline_ns: f64,
+    /// Limit at the last dip, to which it returned.
+    dip_limit: f64,
+    dip_end: Time,
+    dip_length_ns: f64,
+    /// Whether the tail was late in the last dip, too: then it is not the queue's doing, and a
+    /// lower limit would cost answers and help nobody.
+    is_dip_late: bool,
+}
+
+impl Knee {
+    /// Creates the limit; it uses no random numbers.
+    pub fn new(environment: &LimitEnvironment) -> Self {
+        Knee {
+            objective_ns: environment.objective.0 as f64,
+            phase: Phase::Open(Opening::default()),
+            limit: f64::from(UNLIMITED),
+            level: Level::begin_at_once(Time::ZERO),
+            mean_ns: 0.0,
+            tail: SojournWindow::default(),
+            baseline_ns: 0.0,
+            dip_limit: 0.0,
+            dip_end: Time::ZERO,
+            dip_length_ns: 0.0,
+            is_dip_late: false,
+        }
+    }
+    /// Begins a level; `limit` is clamped to what a limit may be.
+    fn begin_level(&mut self, now: Time, limit: f64) {
+        self.limit = limit.clamp(1.0, f64::from(UNLIMITED));
+        self.level = Level::begin(now);
+    }
+
+    /// Without a limit: ends the phase when the backend is overloaded.
+    fn open(&mut self, mut opening: Opening, tick: &Tick) {
+        if tick.in_flight <= FEW && tick.oldest_unread.is_none() {
+            self.level = Level::begin_at_once(tick.now);
+            return;
+        }
+        let longest_ns = TAIL_SHARE * self.objective_ns;
+        let is_unread = unread_ns(tick) > longest_ns;
+        // So long without enough answers is late, too.
+        let is_silent = self.level.elapsed_ns(tick.now) > longest_ns;
+        if !is_unread && !is_silent && !Opening::is_complete(&self.level, tick.now, self.mean_ns) {
+            return;
+        }
+        let in_flight = f64::from(tick.in_flight);
+        let sojourn = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
+        let overloaded = opening.on_interval(&self.level, tick.now);
+        let first = if is_unread || sojourn > longest_ns { Some(in_flight / 2.0) } else { overloaded };
+        match first {
+            None => {
+                self.phase = Phase::Open(opening);
+                self.level = Level::begin_at_once(tick.now);
+            }
+            Some(limit) => {
+                self.phase = Phase::Descent { former: None };
+                self.begin_level(tick.now, limit.max(2.0));
+            }
+        }
+    }
+
+    /// Falls by half, or ends the descent where the sojourn does not fall with the limit.
+    fn descend(&mut self, former: Option<(f64, f64)>, now: Time) {
+        let sojourn_ns = self.level.sojourn_ns(now);
+        let limit = match former {
+            Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns => limit,
+            _ if self.limit <= 1.0 => 1.0,
+            // The load has gone, and the queue with it.
+            _ if self.level.mean_in_flight() < self.limit * IDLE => self.limit,
+            _ => {
+                self.phase = Phase::Descent { former: Some((self.limit, sojourn_ns)) };
+                return self.begin_level(now, (self.limit / 2.0).floor());
+            }
+        };
+        self.phase = Phase::Tracking;
+        self.baseline_ns = sojourn_ns;
+        self.dip_limit = limit;
+        self.dip_end = now;
+        self.dip_length_ns = 0.0;
+        self.begin_level(now, limit);
+    }
+
+    /// Follows the sojourn, and begins a dip when it is due.
+    fn track(&mut self, tick: &Tick) {
+        let now = tick.now;
+        let unqueued = self.baseline_ns / self.level.sojourn_ns(now).max(1.0);
+        let bound = if self.is_dip_late {
+            f64::INFINITY
+        } else {
+            (TAIL_SHARE * self.objective_ns / self.tail_ns(tick).max(1.0)).max(MIN_FACTOR)
+        };
+        if !self.level.is_saturated() {
+            return self.begin_level(now, self.limit * bound.min(1.0));
+        }
+        let factor = (TOLERANCE * unqueued).clamp(MIN_FACTOR, MAX_FACTOR);
+        let next = factor * self.limit + self.limit.sqrt();
+        self.begin_level(now, next.min(self.limit * bound));
+        let is_far = self.limit * FAR < self.dip_limit || self.limit > self.dip_limit * FAR;
+        let interval = if is_far { EARLY_DIP_INTERVAL } else { DIP_INTERVAL };
+        if now.since(self.dip_end).0 as f64 > self.dip_length_ns * interval {
+            self.dip_limit = self.limit;
+            self.phase = Phase::Dip;
+            self.begin_level(now, (self.limit * DIP).floor());
+        }
+    }
+
+    /// Takes the sojourn of the dip as the one without a queue, and returns to the limit before.
+    fn end_dip(&mut self, tick: &Tick) {
+        let now = tick.now;
+        self.is_dip_late = self.tail_ns(tick) > TAIL_SHARE * self.objective_ns;
+        self.baseline_ns = self.level.sojourn_ns(now);
+        self.dip_length_ns = self.level.length_ns(now);
+        self.leave_dip(now);
+    }
+
+    fn leave_dip(&mut self, now: Time) {
+        self.dip_end = now;
+        self.phase = Phase::Tracking;
+        self.begin_level(now, self.dip_limit);
+    }
+
+    /// Time by which nearly all answers come, ns.
+    fn tail_ns(&mut self, tick: &Tick) -> f64 {
+        let percentile = self.tail.quantile(0.95).0 as f64;
+        percentile.max(self.level.littles_sojourn_ns(tick.now)).max(unread_ns(tick))
+    }
+}
+
+fn unread_ns(tick: &Tick) -> f64 {
+    tick.oldest_unread.unwrap_or(Nanos::ZERO).0 as f64
+}
+
+impl ConcurrencyLimit for Knee {
+    fn on_response(&mut self, response: &Response) {
+        let sojourn_ns = response.sojourn().0 as f64;
+        // A failure in no time says nothing of the queue; one that is late says that it is long.
+        if response.outcome == Outcome::Failed && sojourn_ns < self.objective_ns {
+            return;
+        }
+        let weight = if self.mean_ns == 0.0 { 1.0 } else { WEIGHT };
+        self.mean_ns += weight * (sojourn_ns - self.mean_ns);
+        self.tail.push(response.sojourn());
+        self.level.on_response(response);
+    }
+
+    fn on_tick(&mut self, tick: &Tick) {
+        self.level.on_tick(tick, self.limit());
+        match self.phase {
+            Phase::Open(opening) => self.open(opening, tick),
+            Phase::Dip if !self.level.is_saturated() => self.leave_dip(tick.now),
+            _ if !self.level.is_complete(tick.now, self.mean_ns) => {}
+            Phase::Descent { former } => self.descend(former, tick.now),
+            Phase::Tracking => self.track(tick),
+            Phase::Dip => self.end_dip(tick),
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit as u32
+    }
+}

@@ -1,0 +1,49 @@
+//! Detection of overload while there is no limit: more requests at the backend bring no more
+//! answers. Does not contain what happens then ([`super`]).
+
+use super::level::Level;
+use leeward_core::units::Time;
+
+/// Shortest interval of a comparison, ns, and its least number of answers.
+const MIN_NS: f64 = 30e6;
+const MIN_ANSWERS: f64 = 15.0;
+/// Growth of the number of requests from which a comparison says something.
+const GROWTH: f64 = 1.5;
+/// Growth of the answers, as a share of the growth of the requests, below which the requests queue.
+const LEAST_GAIN: f64 = 0.15;
+/// First limit as a multiple of the requests with which the answers stopped growing.
+const ROOM: f64 = 1.5;
+/// Weight of a new interval in the averages.
+const WEIGHT: f64 = 0.3;
+
+/// Requests at the backend and answers per ns, as of the last time when more brought more.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Opening {
+    requests: f64,
+    rate: f64,
+}
+
+impl Opening {
+    /// Whether an interval is long enough.
+    pub(super) fn is_complete(level: &Level, now: Time, mean_ns: f64) -> bool {
+        level.elapsed_ns(now) >= mean_ns.max(MIN_NS) && level.answers() >= MIN_ANSWERS
+    }
+
+    /// Takes note of an interval; returns the first limit if the backend is overloaded.
+    pub(super) fn on_interval(&mut self, level: &Level, now: Time) -> Option<f64> {
+        let (requests, rate) = (level.mean_in_flight(), level.answers() / level.elapsed_ns(now));
+        if self.rate == 0.0 {
+            (self.requests, self.rate) = (requests, rate);
+        } else if requests < self.requests * GROWTH {
+            if rate > self.rate || requests < self.requests {
+                self.requests += WEIGHT * (requests - self.requests);
+                self.rate += WEIGHT * (rate - self.rate);
+            }
+        } else if rate / self.rate - 1.0 >= LEAST_GAIN * (requests / self.requests - 1.0) {
+            (self.requests, self.rate) = (requests, rate);
+        } else {
+            return Some(self.requests * ROOM);
+        }
+        None
+    }
+}

@@ -1,0 +1,94 @@
+//! Recent times at the backend, their percentiles, and the time that a dequeued request must have
+//! left. Does not contain limits.
+
+use leeward_core::units::Nanos;
+
+/// The latest `N` times at the backend, in a ring.
+#[derive(Clone, Debug)]
+pub struct SojournWindow<const N: usize> {
+    ring: [u64; N],
+    scratch: [u64; N],
+    length: usize,
+    next: usize,
+}
+
+impl<const N: usize> Default for SojournWindow<N> {
+    fn default() -> Self {
+        SojournWindow { ring: [0; N], scratch: [0; N], length: 0, next: 0 }
+    }
+}
+
+impl<const N: usize> SojournWindow<N> {
+    /// Adds a time; the oldest of a full window leaves.
+    pub fn push(&mut self, sojourn: Nanos) {
+        self.ring[self.next] = sojourn.0;
+        self.next = (self.next + 1) % N;
+        self.length = (self.length + 1).min(N);
+    }
+
+    /// Number of times in the window.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether the window has no times.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Removes all times.
+    pub fn clear(&mut self) {
+        self.length = 0;
+        self.next = 0;
+    }
+
+    /// The `share` quantile (0 to 1) of the window; zero if it is empty.
+    pub fn quantile(&mut self, share: f64) -> Nanos {
+        if self.length == 0 {
+            return Nanos::ZERO;
+        }
+        let times = &mut self.scratch[..self.length];
+        times.copy_from_slice(&self.ring[..self.length]);
+        let rank = (share * (self.length - 1) as f64) as usize;
+        Nanos(*times.select_nth_unstable(rank.min(self.length - 1)).1)
+    }
+}
+
+/// Estimate of the time that a request needs at the backend. A request that has less left of its
+/// objective is rejected when it is dequeued: it would be late, and cost the backend as much as one
+/// in time.
+///
+/// The estimate is the 95th percentile of the latest 300 times. A higher one rejects requests that
+/// would mostly be in time; a lower one lets more than one in twenty be late.
+#[derive(Clone, Debug, Default)]
+pub struct DeadlineMargin {
+    window: SojournWindow<300>,
+    margin: Nanos,
+}
+
+impl DeadlineMargin {
+    /// Share of requests that take no longer than the margin.
+    const QUANTILE: f64 = 0.95;
+    /// Least number of times from which a percentile means anything.
+    const MIN_TIMES: usize = 10;
+    /// Largest margin, as a share of the objective. Beyond it nothing would be dequeued, and the
+    /// margin would learn no more.
+    const MAX_SHARE: f64 = 0.97;
+
+    /// Adds a time at the backend.
+    pub fn push(&mut self, sojourn: Nanos) {
+        self.window.push(sojourn);
+    }
+
+    /// Computes the margin anew; the proxy calls it at each tick.
+    pub fn update(&mut self, objective: Nanos) {
+        if self.window.len() >= Self::MIN_TIMES {
+            self.margin = self.window.quantile(Self::QUANTILE).min(objective.scale(Self::MAX_SHARE));
+        }
+    }
+
+    /// Time that a dequeued request must have left of its objective.
+    pub fn margin(&self) -> Nanos {
+        self.margin
+    }
+}

@@ -1,0 +1,183 @@
+//! The proxy: a FIFO queue that is bounded by what can still be in time, in front of one backend
+//! with a concurrency limit. Does not contain the limit or the backend.
+
+use crate::backend::{Backend, Work};
+use crate::case::{Case, Feature, Schedule};
+use leeward_concurrency::sojourn::DeadlineMargin;
+use leeward_concurrency::{ConcurrencyLimit, Outcome, Response, TICK, Tick};
+use leeward_core::units::Time;
+use leeward_workload::ArrivalStream;
+use leeward_workload::rng::{Purpose, Rng};
+use std::collections::VecDeque;
+
+/// Result of a run, of the requests that arrived in the measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct RunResult {
+    /// Requests that arrived.
+    pub offered: u64,
+    /// Answers within the objective.
+    pub good: u64,
+    /// Answers, late ones included.
+    pub answered: u64,
+    /// Median of the latency from arrival at the proxy, of all answers to requests that arrived
+    /// while the demand exceeded the capacity.
+    pub p50_ns: u64,
+    /// Mean limit in the measurement.
+    pub mean_limit: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    arrived: Time,
+    work: Work,
+}
+
+struct Proxy<'a> {
+    case: &'a Case,
+    now: Time,
+    limit: &'a mut dyn ConcurrencyLimit,
+    margin: DeadlineMargin,
+    queue: VecDeque<Waiting>,
+    backend: Backend,
+    /// Arrival and dispatch of each request at the backend.
+    dispatched: Vec<(Time, Time)>,
+    in_flight: u32,
+    has_starved: bool,
+    schedule: Schedule,
+    latencies: Vec<u64>,
+    result: RunResult,
+}
+
+/// Plays a case with a limit. The same arguments give the same result.
+pub fn run(case: &Case, limit: &mut dyn ConcurrencyLimit, seed: u64) -> RunResult {
+    let schedule = case.schedule();
+    let mut proxy = Proxy {
+        case,
+        now: Time::ZERO,
+        limit,
+        margin: DeadlineMargin::default(),
+        queue: VecDeque::new(),
+        backend: Backend::new(case),
+        dispatched: Vec::new(),
+        in_flight: 0,
+        has_starved: true,
+        schedule,
+        latencies: Vec::new(),
+        result: RunResult::default(),
+    };
+    proxy.play(seed);
+    let Proxy { mut latencies, mut result, .. } = proxy;
+    if !latencies.is_empty() {
+        let middle = latencies.len() / 2;
+        result.p50_ns = *latencies.select_nth_unstable(middle).1;
+    }
+    result
+}
+
+impl Proxy<'_> {
+    fn play(&mut self, seed: u64) {
+        let workload = self.case.workload();
+        let mut arrivals = ArrivalStream::new(&workload, seed).map(|(at, _)| at);
+        let mut service_rng = Rng::new(seed, Purpose::Service);
+        let mut path_rng = Rng::new(seed, Purpose::Paths);
+        let end = Time::ZERO + self.schedule.to + self.case.objective;
+        let mut next_arrival = arrivals.next().unwrap_or(Time::NEVER);
+        let mut next_tick = Time::ZERO + TICK;
+        let (mut limits, mut ticks) = (0.0, 0.0);
+        loop {
+            // The backend's times have fractions of a nanosecond; an event is due in its whole one.
+            let next_end = Time(self.backend.next_time() as u64);
+            let now = next_end.min(next_arrival).min(next_tick);
+            if now > end {
+                break;
+            }
+            self.now = now;
+            if next_end == now {
+                if let Some(job) = self.backend.step() {
+                    self.finish(job);
+                    self.dispatch();
+                }
+            } else if next_arrival == now {
+                next_arrival = arrivals.next().unwrap_or(Time::NEVER);
+                let work = self.draw(&mut service_rng, &mut path_rng);
+                self.result.offered += u64::from(self.is_measured(now));
+                self.queue.push_back(Waiting { arrived: now, work });
+                self.dispatch();
+            } else {
+                next_tick = now + TICK;
+                self.tick();
+                if self.is_measured(now) {
+                    limits += f64::from(self.limit.limit());
+                    ticks += 1.0;
+                }
+            }
+        }
+        self.result.mean_limit = limits / f64::max(ticks, 1.0);
+    }
+
+    fn is_measured(&self, arrived: Time) -> bool {
+        let at = arrived.since(Time::ZERO);
+        at >= self.schedule.from && at < self.schedule.to
+    }
+
+    fn draw(&self, service: &mut Rng, path: &mut Rng) -> Work {
+        let work = self.case.service.draw(service).0 as f64;
+        match self.case.feature {
+            Feature::Awaiting(time) => Work { awaiting: time.0 as f64 * (0.5 + path.unit()), work, has_lock: false },
+            Feature::Lock(share) => Work { awaiting: 0.0, work, has_lock: path.unit() < share },
+            _ => Work { awaiting: 0.0, work, has_lock: false },
+        }
+    }
+
+    /// Sends waiting requests while the limit allows it; rejects those that would be late.
+    fn dispatch(&mut self) {
+        while self.in_flight < self.limit.limit() {
+            let Some(first) = self.queue.pop_front() else {
+                self.has_starved = true;
+                return;
+            };
+            if self.is_late(&first) {
+                continue;
+            }
+            let job = self.backend.begin(self.now.0 as f64, first.work) as usize;
+            if job >= self.dispatched.len() {
+                self.dispatched.resize(job + 1, (Time::ZERO, Time::ZERO));
+            }
+            self.dispatched[job] = (first.arrived, self.now);
+            self.in_flight += 1;
+            self.limit.on_dispatch(self.now, self.in_flight);
+        }
+    }
+
+    fn is_late(&self, request: &Waiting) -> bool {
+        self.now.since(request.arrived) + self.margin.margin() > self.case.objective
+    }
+
+    fn finish(&mut self, job: u32) {
+        let (arrived, dispatched) = self.dispatched[job as usize];
+        self.in_flight -= 1;
+        let now = self.now;
+        let response = Response { now, dispatched, outcome: Outcome::Completed, in_flight: self.in_flight };
+        self.margin.push(response.sojourn());
+        self.limit.on_response(&response);
+        if self.is_measured(arrived) {
+            let latency = now.since(arrived);
+            self.result.answered += 1;
+            self.result.good += u64::from(latency <= self.case.objective);
+            if self.case.is_overloaded(arrived.since(Time::ZERO)) {
+                self.latencies.push(latency.0);
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        while self.queue.front().is_some_and(|first| self.is_late(first)) {
+            self.queue.pop_front();
+        }
+        self.margin.update(self.case.objective);
+        let (now, in_flight, queued) = (self.now, self.in_flight, self.queue.len() as u32);
+        self.limit.on_tick(&Tick { now, in_flight, queued, has_starved: self.has_starved, oldest_unread: None });
+        self.has_starved = false;
+        self.dispatch();
+    }
+}
