@@ -12,7 +12,7 @@ use leeward_compilers::Language;
 
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
-    calibrate, cargo, compile, completions, corpus, data, demo, demo_tiers, league, list, load, profile, record,
+    calibrate, cargo, compile, completions, corpus, data, demo, demo_tiers, league, list, load, profile, proxy, record,
     replay, report, run, serve, sweep, top, train, tune, twin, verdicts, watch, why,
 };
 use crate::failure::Failure;
@@ -71,6 +71,7 @@ pub(crate) enum Command {
     Profile(profile::ProfileArgs),
     Top(top::TopArgs),
     Watch(watch::WatchArgs),
+    Proxy(proxy::ProxyArgs),
     Why(why::WhyArgs),
     Completions(completions::CompletionsArgs),
     Man(completions::ManArgs),
@@ -107,6 +108,7 @@ impl Command {
             Command::Profile(args) => profile::profile(&args),
             Command::Top(args) => top::top(&args),
             Command::Watch(args) => watch::watch(&args),
+            Command::Proxy(args) => proxy::proxy(&args),
             Command::Why(args) => why::why(&args),
             Command::Completions(args) => completions::completions(&args, Args::command()),
             Command::Man(args) => completions::man(&args, Args::command()),

@@ -17,6 +17,7 @@ pub(crate) mod load;
 mod output_files;
 mod peer;
 pub(crate) mod profile;
+pub(crate) mod proxy;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod report;

@@ -7,9 +7,10 @@
 //! - [`knee`]: Leeward's law, which needs the objective and nothing else.
 //! - Rivals with their published defaults: [`gradient`] (Envoy), [`gradient2`] and [`vegas`]
 //!   (Netflix), [`aimd`], and [`fixed`], a number that somebody has chosen.
+//! - [`dispatch`]: the queue of the proxy, its order, and the choice of a backend.
 //! - [`sojourn`]: recent times at the backend, and the time that a dequeued request must have left.
 //!
-//! Does not contain the queue of the proxy or its order.
+//! Does not contain sockets or threads.
 //!
 //! ```
 //! use leeward_concurrency::{LimitEnvironment, Outcome, Response, Tick, registry};
@@ -32,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aimd;
+pub mod dispatch;
 pub mod fixed;
 pub mod gradient;
 pub mod gradient2;

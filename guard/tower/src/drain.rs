@@ -22,7 +22,7 @@ const MOST: u64 = 64 << 10;
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// Action that a rejected request's body requires.
-pub(crate) enum UnreadBody<B> {
+pub enum UnreadBody<B> {
     /// None: the body is complete, or its stream ends on its own.
     None,
     /// The connection closes with the response.
@@ -32,7 +32,8 @@ pub(crate) enum UnreadBody<B> {
 }
 
 impl<B: Body> UnreadBody<B> {
-    pub(crate) fn of(request: &Parts, body: B) -> Self {
+    /// Decides about the body of a request that is rejected.
+    pub fn of(request: &Parts, body: B) -> Self {
         if request.version >= Version::HTTP_2 || body.is_end_stream() {
             UnreadBody::None
         } else if expects_continue(&request.headers) || body.size_hint().lower() > MOST {
@@ -50,7 +51,7 @@ fn expects_continue(headers: &HeaderMap) -> bool {
 
 pin_project! {
     /// A body that is read and discarded.
-    pub(crate) struct Drain<B> {
+    pub struct Drain<B> {
         #[pin]
         body: B,
         remaining: u64,

@@ -9,6 +9,7 @@
 //!   wait too long. [`LockRejection`] is the response.
 //! - [`current_request`], [`carry`]: the request that a handler serves, for clients and locks
 //!   inside it.
+//! - [`rejection_response`], [`UnreadBody`]: the response to a rejected request, for other front ends.
 //! - `axum::serve` (feature `axum`): both halves in one call.
 //!
 //! A rejection is a response, never an error of the stack: routers that pass no errors pass it.
@@ -54,11 +55,13 @@ mod wall;
 
 pub use body::GuardedBody;
 pub use busy::LockRejection;
+pub use drain::{Drain, UnreadBody};
 pub use future::ResponseFuture;
 pub use leeward_gate::{Class, Decision, DecisionId, DecisionReason, Gate, GateCounts, Mode, RequestInfo, Tenant};
 /// Locks and acquire queues for handlers, which reject a request whose budget would not last.
 pub use leeward_runtime::locks;
 pub use listener::{Incoming, Listener, StampedStream};
+pub use rejection::rejection_response;
 pub use scope::{CarriedFuture, RequestContext, carry, current_request};
 pub use service::GuardedService;
 pub use settings::{EndOfRequest, Slo, slo};

@@ -12,16 +12,35 @@ use leeward_gate::{DecisionReason, Rejection};
 
 const MESSAGE: &str = "refused by admission control";
 
+/// Makes the response to a rejected request with these headers: its head, and content that a
+/// gRPC-Web client reads. For front ends other than [`crate::GuardedService`].
+pub fn rejection_response(rejection: &Rejection, request: &http::HeaderMap) -> Response<&'static [u8]> {
+    let grpc = crate::headers::grpc(request);
+    let content = grpc.as_ref().and_then(|grpc| grpc_content(grpc, grpc_status(rejection)));
+    let (head, _) = response::<Nothing>(rejection, grpc.as_ref()).into_parts();
+    Response::from_parts(head, content.unwrap_or_default())
+}
+
+/// A service's body without bytes.
+struct Nothing;
+
+impl Body for Nothing {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        std::task::Poll::Ready(None)
+    }
+}
+
 /// Makes the response to a rejected request.
 pub(crate) fn response<R: Body<Data: 'static>>(rejection: &Rejection, grpc: Option<&Grpc>) -> Response<GuardedBody<R>> {
     let wait = u64::try_from(rejection.retry_after.as_millis()).unwrap_or(u64::MAX).max(1);
     let mut response = match grpc {
-        // An exceeded deadline keeps its own status. All other reasons are an exhausted resource,
-        // which default policies don't retry.
-        Some(grpc) => grpc_response(
-            grpc,
-            if rejection.reason == DecisionReason::Deadline { GrpcStatus::Deadline } else { GrpcStatus::Exhausted },
-        ),
+        Some(grpc) => grpc_response(grpc, grpc_status(rejection)),
         None => {
             let mut response = Response::new(GuardedBody::rejected());
             let over_share = rejection.reason == DecisionReason::Share;
@@ -43,6 +62,20 @@ pub(crate) fn response<R: Body<Data: 'static>>(rejection: &Rejection, grpc: Opti
         headers.insert(DECISION, number);
     }
     response
+}
+
+/// An exceeded deadline keeps its own status. All other reasons are an exhausted resource, which
+/// default policies don't retry.
+fn grpc_status(rejection: &Rejection) -> GrpcStatus {
+    if rejection.reason == DecisionReason::Deadline { GrpcStatus::Deadline } else { GrpcStatus::Exhausted }
+}
+
+/// Content of the response to a gRPC-Web call.
+fn grpc_content(grpc: &Grpc, code: GrpcStatus) -> Option<&'static [u8]> {
+    match grpc {
+        Grpc::Native => None,
+        Grpc::Web { is_text, .. } => Some(code.frame(*is_text)),
+    }
 }
 
 /// Status with which a gRPC call ends.

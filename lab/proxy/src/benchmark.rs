@@ -84,7 +84,7 @@ pub fn policies() -> impl Iterator<Item = &'static LimitPolicy> {
 pub fn best_static(case: &Case, seed: u64) -> BestStatic {
     let mut best = BestStatic { number: 1, result: RunResult::default() };
     for number in NUMBERS {
-        let result = run(case, &mut Static(number), seed);
+        let result = run(case, Box::new(Static(number)), seed);
         if result.good as f64 > best.result.good as f64 * BETTER {
             best = BestStatic { number, result };
         }
@@ -95,7 +95,7 @@ pub fn best_static(case: &Case, seed: u64) -> BestStatic {
 /// Plays a case with a limit at its defaults.
 pub fn play(case: &Case, policy: &LimitPolicy, seed: u64) -> RunResult {
     let environment = LimitEnvironment { objective: case.objective, seed };
-    run(case, policy.build(&Params::default(), &environment).as_mut(), seed)
+    run(case, policy.build(&Params::default(), &environment), seed)
 }
 
 /// Plays the case that `seed` draws with every limit.

@@ -1,14 +1,13 @@
-//! The proxy: a FIFO queue that is bounded by what can still be in time, in front of one backend
-//! with a concurrency limit. Does not contain the limit or the backend.
+//! The proxy: the queue of the real one ([`Dispatcher`]) in front of one backend. Does not contain the
+//! queue, the limit or the backend.
 
 use crate::backend::{Backend, Work};
 use crate::case::{Case, Feature, Schedule};
-use leeward_concurrency::sojourn::DeadlineMargin;
-use leeward_concurrency::{ConcurrencyLimit, Outcome, Response, TICK, Tick};
-use leeward_core::units::Time;
+use leeward_concurrency::dispatch::{Answer, Arrival, Dispatch, DispatchSettings, Dispatcher, QueuedRequest};
+use leeward_concurrency::{ConcurrencyLimit, Outcome, TICK};
+use leeward_core::units::{Nanos, Tenant, Time};
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
-use std::collections::VecDeque;
 
 /// Result of a run, of the requests that arrived in the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -35,32 +34,32 @@ struct Waiting {
 struct Proxy<'a> {
     case: &'a Case,
     now: Time,
-    limit: &'a mut dyn ConcurrencyLimit,
-    margin: DeadlineMargin,
-    queue: VecDeque<Waiting>,
+    dispatcher: Dispatcher<Waiting>,
+    /// What became of requests that waited.
+    done: Vec<Dispatch<Waiting>>,
     backend: Backend,
     /// Arrival and dispatch of each request at the backend.
     dispatched: Vec<(Time, Time)>,
-    in_flight: u32,
-    has_starved: bool,
     schedule: Schedule,
     latencies: Vec<u64>,
     result: RunResult,
 }
 
+/// Requests that may wait: more than can be in time.
+const CAPACITY: usize = 1 << 20;
+
 /// Plays a case with a limit. The same arguments give the same result.
-pub fn run(case: &Case, limit: &mut dyn ConcurrencyLimit, seed: u64) -> RunResult {
+pub fn run(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> RunResult {
     let schedule = case.schedule();
+    let settings =
+        DispatchSettings { objective: case.objective, capacity: CAPACITY, capacity_bytes: usize::MAX };
     let mut proxy = Proxy {
         case,
         now: Time::ZERO,
-        limit,
-        margin: DeadlineMargin::default(),
-        queue: VecDeque::new(),
+        dispatcher: Dispatcher::new(settings, vec![limit]),
+        done: Vec::new(),
         backend: Backend::new(case),
         dispatched: Vec::new(),
-        in_flight: 0,
-        has_starved: true,
         schedule,
         latencies: Vec::new(),
         result: RunResult::default(),
@@ -95,19 +94,18 @@ impl Proxy<'_> {
             if next_end == now {
                 if let Some(job) = self.backend.step() {
                     self.finish(job);
-                    self.dispatch();
                 }
             } else if next_arrival == now {
                 next_arrival = arrivals.next().unwrap_or(Time::NEVER);
                 let work = self.draw(&mut service_rng, &mut path_rng);
                 self.result.offered += u64::from(self.is_measured(now));
-                self.queue.push_back(Waiting { arrived: now, work });
-                self.dispatch();
+                self.arrive(Waiting { arrived: now, work });
             } else {
                 next_tick = now + TICK;
-                self.tick();
+                self.dispatcher.tick(now, None, &mut self.done);
+                self.begin_dispatched();
                 if self.is_measured(now) {
-                    limits += f64::from(self.limit.limit());
+                    limits += f64::from(self.dispatcher.limit(0));
                     ticks += 1.0;
                 }
             }
@@ -129,37 +127,43 @@ impl Proxy<'_> {
         }
     }
 
-    /// Sends waiting requests while the limit allows it; rejects those that would be late.
-    fn dispatch(&mut self) {
-        while self.in_flight < self.limit.limit() {
-            let Some(first) = self.queue.pop_front() else {
-                self.has_starved = true;
-                return;
-            };
-            if self.is_late(&first) {
-                continue;
+    fn arrive(&mut self, waiting: Waiting) {
+        let request = QueuedRequest {
+            arrived: waiting.arrived,
+            timeout: Nanos::MAX,
+            class: 3,
+            tenant: Tenant::DEFAULT,
+            bytes: 0,
+        };
+        if let Arrival::Sent(_) = self.dispatcher.arrive(self.now, &request, || waiting, &mut self.done) {
+            self.begin(waiting);
+        }
+        self.begin_dispatched();
+    }
+
+    /// Sends the requests to the backend that have waited for it.
+    fn begin_dispatched(&mut self) {
+        for Dispatch { token, result } in std::mem::take(&mut self.done) {
+            if result.is_ok() {
+                self.begin(token);
             }
-            let job = self.backend.begin(self.now.0 as f64, first.work) as usize;
-            if job >= self.dispatched.len() {
-                self.dispatched.resize(job + 1, (Time::ZERO, Time::ZERO));
-            }
-            self.dispatched[job] = (first.arrived, self.now);
-            self.in_flight += 1;
-            self.limit.on_dispatch(self.now, self.in_flight);
         }
     }
 
-    fn is_late(&self, request: &Waiting) -> bool {
-        self.now.since(request.arrived) + self.margin.margin() > self.case.objective
+    fn begin(&mut self, request: Waiting) {
+        let job = self.backend.begin(self.now.0 as f64, request.work) as usize;
+        if job >= self.dispatched.len() {
+            self.dispatched.resize(job + 1, (Time::ZERO, Time::ZERO));
+        }
+        self.dispatched[job] = (request.arrived, self.now);
     }
 
     fn finish(&mut self, job: u32) {
         let (arrived, dispatched) = self.dispatched[job as usize];
-        self.in_flight -= 1;
-        let now = self.now;
-        let response = Response { now, dispatched, outcome: Outcome::Completed, in_flight: self.in_flight };
-        self.margin.push(response.sojourn());
-        self.limit.on_response(&response);
+        let (now, outcome) = (self.now, Outcome::Completed);
+        self.dispatcher.answer(0, &Answer { now, dispatched, outcome, class: 3, tenant: Tenant::DEFAULT });
+        self.dispatcher.release(now, 0, &mut self.done);
+        self.begin_dispatched();
         if self.is_measured(arrived) {
             let latency = now.since(arrived);
             self.result.answered += 1;
@@ -168,16 +172,5 @@ impl Proxy<'_> {
                 self.latencies.push(latency.0);
             }
         }
-    }
-
-    fn tick(&mut self) {
-        while self.queue.front().is_some_and(|first| self.is_late(first)) {
-            self.queue.pop_front();
-        }
-        self.margin.update(self.case.objective);
-        let (now, in_flight, queued) = (self.now, self.in_flight, self.queue.len() as u32);
-        self.limit.on_tick(&Tick { now, in_flight, queued, has_starved: self.has_starved, oldest_unread: None });
-        self.has_starved = false;
-        self.dispatch();
     }
 }

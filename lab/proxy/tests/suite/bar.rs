@@ -18,7 +18,7 @@ fn shares(limit: &str, count: usize) -> Vec<f64> {
     let share = |(index, number): (usize, &u32)| {
         let seed = index as u64 + 1;
         let case = Case::random(seed);
-        let best = BestStatic { number: *number, result: run(&case, &mut Static(*number), seed) };
+        let best = BestStatic { number: *number, result: run(&case, Box::new(Static(*number)), seed) };
         compare(limit, play(&case, policy, seed), &best).share
     };
     let mut shares: Vec<f64> = BEST.iter().take(count).enumerate().map(share).collect();

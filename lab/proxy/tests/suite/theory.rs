@@ -24,7 +24,7 @@ fn case(cores: u32, service: ServiceTime, load: f64) -> Case {
 #[test]
 fn the_median_of_an_exponential_server_is_as_in_theory() {
     // M/M/1: the sojourn is exponential with mean 1 ms / (1 − 0.5).
-    let result = run(&case(1, ServiceTime::Exponential(MS), 0.5), &mut Static(1_000), 1);
+    let result = run(&case(1, ServiceTime::Exponential(MS), 0.5), Box::new(Static(1_000)), 1);
     let theory = 2e6 * std::f64::consts::LN_2;
     assert!((result.p50_ns as f64 / theory - 1.0).abs() < 0.1, "{} against {theory}", result.p50_ns);
     assert_eq!(result.good, result.offered);
@@ -37,7 +37,7 @@ fn a_server_that_shares_its_core_does_not_care_about_the_distribution() {
         [ServiceTime::Constant(MS), ServiceTime::Bimodal(MS), ServiceTime::Lognormal { mean: MS, sigma: 1.0 }]
     {
         let shared = Case { discipline: Discipline::ProcessorSharing, ..case(1, service.clone(), 2.0) };
-        let result = run(&shared, &mut Static(4), 1);
+        let result = run(&shared, Box::new(Static(4)), 1);
         let share = result.answered as f64 / result.offered as f64;
         assert!((share - 0.5).abs() < 0.03, "{service:?}: {share} of twice the capacity");
     }
@@ -50,7 +50,7 @@ fn the_capacity_of_each_feature_is_reached_and_not_exceeded() {
     for feature in features {
         for discipline in [Discipline::Fifo, Discipline::ProcessorSharing] {
             let case = Case { feature, discipline, ..case(4, ServiceTime::Constant(MS), 2.0) };
-            let result = run(&case, &mut Static(64), 1);
+            let result = run(&case, Box::new(Static(64)), 1);
             let share = result.answered as f64 / result.offered as f64;
             assert!((0.44..0.52).contains(&share), "{feature:?}, {discipline:?}: {share}");
         }
@@ -61,13 +61,13 @@ fn the_capacity_of_each_feature_is_reached_and_not_exceeded() {
 fn a_thrashing_backend_is_best_at_few_requests() {
     let thrashing = Feature::Thrashing { share: 0.02, from: 8 };
     let case = Case { feature: thrashing, ..case(2, ServiceTime::Exponential(MS), 2.0) };
-    let goodput = |number| run(&case, &mut Static(number), 1).good;
+    let goodput = |number| run(&case, Box::new(Static(number)), 1).good;
     assert!(goodput(8) > goodput(48) * 11 / 10);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_result() {
     let case = Case::random(3);
-    assert_eq!(run(&case, &mut Static(8), 3), run(&case, &mut Static(8), 3));
-    assert_ne!(run(&case, &mut Static(8), 3), run(&case, &mut Static(8), 4));
+    assert_eq!(run(&case, Box::new(Static(8)), 3), run(&case, Box::new(Static(8)), 3));
+    assert_ne!(run(&case, Box::new(Static(8)), 3), run(&case, Box::new(Static(8)), 4));
 }

@@ -1,0 +1,380 @@
+//! The queue in front of backends: which request is sent next, and to which backend. Pure: the
+//! owner passes the time, and carries out the [`Dispatch`]es that it gets back.
+//!
+//! - [`Dispatcher`]: the queue, the backends and their limits.
+//! - `order`: the order of the waiting requests. `pool`: places at backends that share one limit.
+//! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a proxy that holds nothing back.
+//!
+//! Does not contain sockets, threads or wakers.
+
+mod order;
+mod pool;
+pub mod shadow;
+mod wait_bound;
+
+use crate::{ConcurrencyLimit, Outcome, Response};
+use leeward_core::units::{Nanos, Tenant, Time};
+use order::WaitQueue;
+pub use order::{CLASSES, QueueKey};
+use pool::Pool;
+use wait_bound::WaitBound;
+
+/// Settings of a dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DispatchSettings {
+    /// Latency objective, from a request's arrival to its answer.
+    pub objective: Nanos,
+    /// Most requests that wait.
+    pub capacity: usize,
+    /// Most bytes that waiting requests hold.
+    pub capacity_bytes: usize,
+}
+
+/// A request that arrives at the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuedRequest {
+    /// Time of its arrival.
+    pub arrived: Time,
+    /// Time that its client allows, from its arrival; `Nanos::MAX` if the client set no limit.
+    pub timeout: Nanos,
+    /// Importance, 0 (most important) to 7.
+    pub class: u8,
+    /// Tenant that it is charged to.
+    pub tenant: Tenant,
+    /// Bytes that it holds while it waits.
+    pub bytes: usize,
+}
+
+/// Reason for which a request is not sent to a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has waited so long that its answer would miss the objective.
+    Late,
+    /// Its answer would miss the deadline that its client set, which is before the objective.
+    Deadline,
+    /// It would wait too long behind the requests that are in the queue.
+    Wait,
+    /// The queue is full of requests that are as important or more.
+    Full,
+}
+
+/// What becomes of a request on arrival. `usize`: the number of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It takes a place at this backend.
+    Sent(usize),
+    /// It waits.
+    Queued(QueueKey),
+    /// It is rejected.
+    Rejected(Refusal),
+}
+
+/// What becomes of a request that has waited: the number of the backend where it takes a place, or
+/// the reason for its rejection.
+#[derive(Debug)]
+pub struct Dispatch<T> {
+    /// The owner's token of the request.
+    pub token: T,
+    /// The result.
+    pub result: Result<usize, Refusal>,
+}
+
+/// An answer, as the limits see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Now.
+    pub now: Time,
+    /// Time at which the request was sent to the backend.
+    pub dispatched: Time,
+    /// End of the request.
+    pub outcome: Outcome,
+    /// Class of the request.
+    pub class: u8,
+    /// Tenant of the request.
+    pub tenant: Tenant,
+}
+
+/// A backend: the pool of places that it belongs to, and its requests.
+#[derive(Clone, Copy, Debug)]
+struct Backend {
+    pool: usize,
+    in_flight: u32,
+    is_up: bool,
+}
+
+/// Waiting requests, and the places at backends. `T` is the owner's token of a waiting request.
+pub struct Dispatcher<T> {
+    settings: DispatchSettings,
+    queue: WaitQueue<T>,
+    pools: Vec<Pool>,
+    backends: Vec<Backend>,
+    wait_bound: WaitBound,
+    /// Backend from which the search for a place begins, so that equal ones take turns.
+    next: usize,
+}
+
+impl<T> Dispatcher<T> {
+    /// Creates a dispatcher in front of backends with a limit each.
+    pub fn new(settings: DispatchSettings, limits: Vec<Box<dyn ConcurrencyLimit>>) -> Self {
+        let backends = (0..limits.len()).map(|pool| Backend { pool, in_flight: 0, is_up: true }).collect();
+        Self::with_backends(settings, limits, backends)
+    }
+
+    /// Creates a dispatcher in front of `backends` backends which share one resource, so that one
+    /// limit holds for their sum.
+    pub fn shared(settings: DispatchSettings, limit: Box<dyn ConcurrencyLimit>, backends: usize) -> Self {
+        let backends = vec![Backend { pool: 0, in_flight: 0, is_up: true }; backends];
+        Self::with_backends(settings, vec![limit], backends)
+    }
+
+    fn with_backends(
+        settings: DispatchSettings,
+        limits: Vec<Box<dyn ConcurrencyLimit>>,
+        backends: Vec<Backend>,
+    ) -> Self {
+        assert!(!backends.is_empty(), "there is at least one backend");
+        let pools = limits.into_iter().map(Pool::new).collect();
+        let (queue, wait_bound) = (WaitQueue::default(), WaitBound::default());
+        Dispatcher { settings, queue, pools, backends, wait_bound, next: 0 }
+    }
+
+    /// Takes a request: sends it, queues it under the token, or rejects it. A full queue may reject
+    /// a less important request in its place (`done`).
+    pub fn arrive(
+        &mut self,
+        now: Time,
+        request: &QueuedRequest,
+        token: impl FnOnce() -> T,
+        done: &mut Vec<Dispatch<T>>,
+    ) -> Arrival {
+        let deadline = request.arrived + request.timeout.min(self.settings.objective);
+        if now >= deadline {
+            return Arrival::Rejected(self.late(request));
+        }
+        if self.queue.is_empty()
+            && let Some(backend) = self.free_backend()
+        {
+            self.send(now, backend);
+            self.note_starvation();
+            return Arrival::Sent(backend);
+        }
+        if self.is_hopeless(now, request, deadline) {
+            return Arrival::Rejected(Refusal::Wait);
+        }
+        let key = self.queue.push(request, deadline, token());
+        let mut displaced_itself = false;
+        while self.queue.len() > self.settings.capacity || self.queue.bytes() > self.settings.capacity_bytes {
+            let Some((least, token)) = self.queue.pop_least_important() else { break };
+            displaced_itself |= least == key;
+            if least != key {
+                done.push(Dispatch { token, result: Err(Refusal::Full) });
+            }
+        }
+        // Places may be free while late requests wait.
+        self.fill(now, done);
+        if displaced_itself { Arrival::Rejected(Refusal::Full) } else { Arrival::Queued(key) }
+    }
+
+    /// Takes note of an answer. The request keeps its place until [`Dispatcher::release`].
+    pub fn answer(&mut self, backend: usize, answer: &Answer) {
+        let Answer { now, dispatched, outcome, class, tenant } = *answer;
+        let pool = &mut self.pools[self.backends[backend].pool];
+        pool.answer(&Response { now, dispatched, outcome, in_flight: pool.in_flight().saturating_sub(1) });
+        self.queue.note_cost(class, tenant, now.since(dispatched));
+    }
+
+    /// Frees a place; the next request takes it.
+    pub fn release(&mut self, now: Time, backend: usize, done: &mut Vec<Dispatch<T>>) {
+        let of = &mut self.backends[backend];
+        of.in_flight = of.in_flight.saturating_sub(1);
+        self.pools[of.pool].release();
+        self.fill(now, done);
+    }
+
+    /// Removes a request whose client has gone; returns its token, if it still waited.
+    pub fn leave(&mut self, key: &QueueKey) -> Option<T> {
+        self.queue.remove(key)
+    }
+
+    /// Updates the limits, rejects requests that are too late, and fills new places; every
+    /// [`crate::TICK`]. `oldest_unread`: age of the oldest byte that the backend has not read, where
+    /// it is known.
+    pub fn tick(&mut self, now: Time, oldest_unread: Option<Nanos>, done: &mut Vec<Dispatch<T>>) {
+        let queued = self.queue.len() as u32;
+        for pool in &mut self.pools {
+            pool.tick(now, queued, oldest_unread, self.settings.objective);
+        }
+        self.wait_bound.tick(now, self.settings.objective, self.rate());
+        let margin = self.least_margin();
+        for (key, token) in self.queue.take_late(now + margin) {
+            done.push(Dispatch { token, result: Err(self.late_by(&key)) });
+        }
+        self.fill(now, done);
+    }
+
+    /// Marks a backend as reachable or not. If none is reachable, requests go to all of them.
+    pub fn set_up(&mut self, now: Time, backend: usize, is_up: bool, done: &mut Vec<Dispatch<T>>) {
+        self.backends[backend].is_up = is_up;
+        self.fill(now, done);
+    }
+
+    /// Whether a backend is marked as reachable.
+    pub fn is_up(&self, backend: usize) -> bool {
+        self.backends[backend].is_up
+    }
+
+    /// The reachable backend with the fewest requests, without regard to limits; not `except`, if
+    /// there is another.
+    pub fn least_loaded(&self, except: Option<usize>) -> usize {
+        let any_up = self.any_up();
+        let key = |index: &usize| {
+            let backend = &self.backends[*index];
+            (Some(*index) == except, any_up && !backend.is_up, backend.in_flight)
+        };
+        (0..self.backends.len()).min_by_key(key).unwrap_or(0)
+    }
+
+    /// Gives a place at a backend to a request that did not wait, without regard to the limit.
+    pub fn begin(&mut self, now: Time, backend: usize) {
+        self.send(now, backend);
+    }
+
+    /// Time that a new request of this class and tenant would wait, as far as it is known.
+    pub fn expected_wait(&self, class: u8, tenant: Tenant) -> Nanos {
+        let rate = self.rate();
+        let ahead = self.queue.ahead(class, tenant);
+        if rate > 0.0 { Nanos((ahead as f64 / rate) as u64) } else { Nanos::ZERO }
+    }
+
+    /// Number of backends.
+    pub fn backends(&self) -> usize {
+        self.backends.len()
+    }
+
+    /// Requests that wait.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Longest time that a request has waited which still waits.
+    pub fn oldest_wait(&self, now: Time) -> Nanos {
+        self.queue.oldest().map_or(Nanos::ZERO, |arrived| now.since(arrived))
+    }
+
+    /// Requests at a backend.
+    pub fn in_flight(&self, backend: usize) -> u32 {
+        self.backends[backend].in_flight
+    }
+
+    /// The limit that holds for a backend.
+    pub fn limit(&self, backend: usize) -> u32 {
+        self.pools[self.backends[backend].pool].limit()
+    }
+
+    /// Time that a request must have left when it is sent to a backend: most answers take no longer.
+    pub fn margin(&self, backend: usize) -> Nanos {
+        self.pools[self.backends[backend].pool].margin()
+    }
+
+    /// Mean time from sending a request to its answer; zero before the first.
+    pub fn mean_sojourn(&self, backend: usize) -> Nanos {
+        self.pools[self.backends[backend].pool].mean_sojourn()
+    }
+
+    fn any_up(&self) -> bool {
+        self.backends.iter().any(|backend| backend.is_up)
+    }
+
+    /// The backend with the largest share of free places; of equal ones the one with the fewest
+    /// requests.
+    fn free_backend(&self) -> Option<usize> {
+        let count = self.backends.len();
+        let any_up = count == 1 || self.any_up();
+        let mut best: Option<(usize, f64, u32)> = None;
+        for step in 0..count {
+            let index = (self.next + step) % count;
+            let backend = &self.backends[index];
+            let pool = &self.pools[backend.pool];
+            if pool.in_flight() >= pool.limit() || (any_up && count > 1 && !backend.is_up) {
+                continue;
+            }
+            let share = pool.free_share();
+            let is_better = best.is_none_or(|(_, most, fewest)| {
+                share > most + 1e-9 || (share > most - 1e-9 && backend.in_flight < fewest)
+            });
+            if is_better {
+                best = Some((index, share, backend.in_flight));
+            }
+        }
+        best.map(|(index, ..)| index)
+    }
+
+    fn send(&mut self, now: Time, backend: usize) {
+        let of = &mut self.backends[backend];
+        of.in_flight += 1;
+        self.pools[of.pool].send(now);
+        self.next = (backend + 1) % self.backends.len();
+    }
+
+    /// Sends waiting requests while places are free; rejects those that would be late.
+    fn fill(&mut self, now: Time, done: &mut Vec<Dispatch<T>>) {
+        while let Some(backend) = self.free_backend() {
+            let margin = self.pools[self.backends[backend].pool].margin();
+            let Some((key, token)) = self.queue.pop_first(now + margin) else { break };
+            if now + margin > key.deadline {
+                done.push(Dispatch { token, result: Err(self.late_by(&key)) });
+                continue;
+            }
+            self.send(now, backend);
+            self.wait_bound.note(self.queue.len());
+            done.push(Dispatch { token, result: Ok(backend) });
+        }
+        self.note_starvation();
+    }
+
+    /// A place that is free while nobody waits: the limit does not bind.
+    fn note_starvation(&mut self) {
+        if self.queue.is_empty() {
+            let mut has_starved = false;
+            for pool in &mut self.pools {
+                has_starved |= pool.note_starvation();
+            }
+            if has_starved {
+                self.wait_bound.note_starvation();
+            }
+        }
+    }
+
+    fn least_margin(&self) -> Nanos {
+        self.pools.iter().map(Pool::margin).min().unwrap_or(Nanos::ZERO)
+    }
+
+    /// Answers per nanosecond with the requests that are at the backends now.
+    fn rate(&self) -> f64 {
+        self.pools.iter().map(Pool::rate).sum()
+    }
+
+    /// Whether the requests in front of this one will take longer than it may wait.
+    fn is_hopeless(&self, now: Time, request: &QueuedRequest, deadline: Time) -> bool {
+        let wait = self.expected_wait(request.class, request.tenant);
+        let left = deadline.since(now + self.least_margin());
+        wait > Nanos::ZERO && wait > self.wait_bound.bound(left, self.rate())
+    }
+
+    fn late(&self, request: &QueuedRequest) -> Refusal {
+        if request.timeout < self.settings.objective { Refusal::Deadline } else { Refusal::Late }
+    }
+
+    fn late_by(&self, key: &QueueKey) -> Refusal {
+        if key.deadline.since(key.arrived) < self.settings.objective { Refusal::Deadline } else { Refusal::Late }
+    }
+}
+
+impl<T> std::fmt::Debug for Dispatcher<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatcher")
+            .field("queued", &self.queue.len())
+            .field("backends", &self.backends)
+            .finish_non_exhaustive()
+    }
+}

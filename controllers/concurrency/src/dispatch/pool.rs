@@ -1,0 +1,83 @@
+//! Places at backends that share one limit. Does not contain the choice of a backend ([`super`]).
+
+use crate::sojourn::DeadlineMargin;
+use crate::{ConcurrencyLimit, Response, Tick};
+use leeward_core::units::{Nanos, Time};
+
+/// Weight of an answer in the running mean of the time at the backend.
+const WEIGHT: f64 = 1.0 / 64.0;
+
+/// A limit, and what is known of the requests under it.
+pub(super) struct Pool {
+    limit: Box<dyn ConcurrencyLimit>,
+    margin: DeadlineMargin,
+    in_flight: u32,
+    /// Whether a place was free for want of requests since the last tick.
+    has_starved: bool,
+    /// Running mean of the time at the backend, ns; 0 before the first answer.
+    mean_ns: f64,
+}
+
+impl Pool {
+    pub(super) fn new(limit: Box<dyn ConcurrencyLimit>) -> Self {
+        Pool { limit, margin: DeadlineMargin::default(), in_flight: 0, has_starved: true, mean_ns: 0.0 }
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        self.limit.limit().max(1)
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn margin(&self) -> Nanos {
+        self.margin.margin()
+    }
+
+    pub(super) fn mean_sojourn(&self) -> Nanos {
+        Nanos(self.mean_ns as u64)
+    }
+
+    /// Share of the places that is free.
+    pub(super) fn free_share(&self) -> f64 {
+        let limit = f64::from(self.limit());
+        (limit - f64::from(self.in_flight)) / limit
+    }
+
+    /// Answers per nanosecond with the requests that are at the backend now (Little's law); 0 before
+    /// the first answer.
+    pub(super) fn rate(&self) -> f64 {
+        if self.mean_ns > 0.0 { f64::from(self.in_flight) / self.mean_ns } else { 0.0 }
+    }
+
+    pub(super) fn send(&mut self, now: Time) {
+        self.in_flight += 1;
+        self.limit.on_dispatch(now, self.in_flight);
+    }
+
+    pub(super) fn release(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    pub(super) fn answer(&mut self, response: &Response) {
+        let sojourn = response.sojourn();
+        let weight = if self.mean_ns == 0.0 { 1.0 } else { WEIGHT };
+        self.mean_ns += weight * (sojourn.0 as f64 - self.mean_ns);
+        self.margin.push(sojourn);
+        self.limit.on_response(response);
+    }
+
+    /// Takes note that nobody waits; returns whether a place is free.
+    pub(super) fn note_starvation(&mut self) -> bool {
+        let is_free = self.in_flight < self.limit();
+        self.has_starved |= is_free;
+        is_free
+    }
+
+    pub(super) fn tick(&mut self, now: Time, queued: u32, oldest_unread: Option<Nanos>, objective: Nanos) {
+        let (in_flight, has_starved) = (self.in_flight, std::mem::take(&mut self.has_starved));
+        self.margin.update(objective);
+        self.limit.on_tick(&Tick { now, in_flight, queued, has_starved, oldest_unread });
+    }
+}

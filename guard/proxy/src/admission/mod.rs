@@ -1,0 +1,392 @@
+//! The queue and the places at backends, shared by all worker threads: which request is sent when,
+//! and why another one is rejected. Does not contain HTTP or connections.
+//!
+//! - [`Place`]: a request at a backend. [`Waiting`]: a request in the queue.
+//! - `source`: the same for metrics, dashboards and explanations.
+//!
+//! One lock guards the dispatcher. A request that is called gets its place through a channel: if its
+//! client has gone meanwhile, the channel returns the place, and the place passes to the next one.
+
+mod counts;
+mod place;
+mod source;
+
+use crate::settings::Settings;
+use counts::Counts;
+use leeward_concurrency::TICK;
+use leeward_concurrency::dispatch::shadow::ShadowBacklog;
+use leeward_concurrency::dispatch::{Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal};
+use leeward_core::units::{Nanos, Priority, Tenant, Time};
+use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
+use leeward_host::sync::{Mutex, lock};
+use leeward_observe::{DecisionRing, LifecycleStage, RING_CAPACITY, SAMPLING_INTERVAL, Tenants};
+use leeward_runtime::clock;
+pub(crate) use place::{Place, Slot, Stream};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Interval between two calls of [`Admission::tick`].
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_nanos(TICK.0);
+
+/// The queue in front of the backends. Clones are the same queue.
+#[derive(Clone)]
+pub struct Admission(Arc<Inner>);
+
+type Token = oneshot::Sender<Result<Slot, Refusal>>;
+
+pub(crate) struct Inner {
+    slo: Nanos,
+    mode: Mode,
+    began: Time,
+    limit_name: &'static str,
+    /// Addresses of the backends, for metrics.
+    backends: Vec<String>,
+    /// Names of routes 1 and up: those of the rules.
+    routes: Vec<Option<String>>,
+    threads: usize,
+    state: Mutex<State>,
+    ring: DecisionRing,
+    tenants: Tenants,
+    /// Answers that are not complete, to free the place of a client that does not read.
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+struct State {
+    dispatcher: Dispatcher<Token>,
+    shadow: ShadowBacklog,
+    counts: Counts,
+    /// State of the generator of random waits (splitmix64).
+    random: u64,
+}
+
+/// What becomes of a request on arrival.
+pub(crate) enum Admitted {
+    /// It has a place.
+    Now(Place),
+    /// It waits.
+    Later(Waiting),
+}
+
+impl Admission {
+    /// Creates the queue.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let slo = Nanos(u64::try_from(settings.slo.as_nanos()).unwrap_or(u64::MAX));
+        let dispatch = DispatchSettings {
+            objective: slo,
+            capacity: settings.queue_requests,
+            capacity_bytes: settings.queue_bytes,
+        };
+        let count = settings.backends.len();
+        let dispatcher = if settings.is_shared {
+            Dispatcher::shared(dispatch, settings.limit.build(settings.slo, 0), count)
+        } else {
+            let limits = (0..count).map(|index| settings.limit.build(settings.slo, index as u64));
+            Dispatcher::new(dispatch, limits.collect())
+        };
+        let state = State { dispatcher, shadow: ShadowBacklog::default(), counts: Counts::default(), random: 0 };
+        Admission(Arc::new(Inner {
+            slo,
+            mode: settings.mode,
+            began: clock::process(),
+            limit_name: settings.limit.name(),
+            backends: settings.backends.iter().map(ToString::to_string).collect(),
+            routes: settings.rules.iter().map(|rule| rule.name.clone()).collect(),
+            threads: settings.threads,
+            state: Mutex::new(state),
+            ring: DecisionRing::new(RING_CAPACITY),
+            tenants: Tenants::new(settings.threads),
+            streams: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// Time since the proxy was made.
+    pub(crate) fn now(&self) -> Time {
+        Time(clock::process().since(self.0.began).0)
+    }
+
+    /// Decides about a request that has arrived and holds `bytes` while it waits.
+    ///
+    /// # Errors
+    /// The request is rejected; the caller answers at once.
+    pub(crate) fn admit(&self, now: Time, info: &RequestInfo, bytes: usize) -> Result<Admitted, Rejection> {
+        let inner = &*self.0;
+        let timeout = info.timeout.unwrap_or(Nanos::MAX);
+        let class = if info.attempt > 0 { info.class.lower() } else { info.class };
+        let facts = Facts { class: class.number(), tenant: info.tenant, route: info.route, arrived: now, timeout };
+        let mut state = lock(&inner.state);
+        state.counts.arrived += 1;
+        if inner.mode != Mode::Enforce {
+            return self.admit_shadowed(&mut state, now, info, facts).map(Admitted::Now);
+        }
+        let request =
+            QueuedRequest { arrived: now, timeout, class: facts.class, tenant: facts.tenant, bytes };
+        let (mut done, mut receiver) = (Vec::new(), None);
+        let token = || {
+            let (sender, queued) = oneshot::channel();
+            receiver = Some(queued);
+            sender
+        };
+        let arrival = state.dispatcher.arrive(now, &request, token, &mut done);
+        let result = match arrival {
+            Arrival::Sent(backend) => {
+                let slot = Slot::new(self.clone(), backend, now);
+                Ok(Admitted::Now(self.place(&mut state, slot, &facts)))
+            }
+            Arrival::Queued(key) => match receiver {
+                Some(receiver) => {
+                    let (admission, has_ended) = (self.clone(), false);
+                    Ok(Admitted::Later(Waiting { admission, key, facts, receiver, has_ended }))
+                }
+                None => Err(Refusal::Full),
+            },
+            Arrival::Rejected(refusal) => Err(refusal),
+        };
+        let result = result.map_err(|refusal| self.reject(&mut state, now, refusal, &facts));
+        drop(state);
+        self.deliver(now, done);
+        result
+    }
+
+    /// Updates limits, rejects requests that are too late, and frees the places of clients that do
+    /// not read.
+    pub(crate) fn tick(&self) {
+        let now = self.now();
+        let mut done = Vec::new();
+        lock(&self.0.state).dispatcher.tick(now, None, &mut done);
+        self.deliver(now, done);
+        // A client that has not read for the whole objective is no work for the backend.
+        let before = Time(now.0.saturating_sub(self.0.slo.0.max(Nanos::from_millis(100).0)));
+        let mut stalled = Vec::new();
+        lock(&self.0.streams).retain(|stream| {
+            let Some(stream) = stream.upgrade() else { return false };
+            if stream.is_stalled(before) {
+                stalled.push(stream);
+                return false;
+            }
+            true
+        });
+        for stream in stalled {
+            if let Some(backend) = stream.take_backend() {
+                self.free(backend);
+            }
+        }
+    }
+
+    /// Marks a backend as reachable or not.
+    pub(crate) fn set_up(&self, backend: usize, is_up: bool) {
+        let now = self.now();
+        let mut done = Vec::new();
+        lock(&self.0.state).dispatcher.set_up(now, backend, is_up, &mut done);
+        self.deliver(now, done);
+    }
+
+    /// Whether a backend is marked as reachable.
+    pub(crate) fn is_up(&self, backend: usize) -> bool {
+        lock(&self.0.state).dispatcher.is_up(backend)
+    }
+
+    /// A reachable backend for a request that needs no place.
+    pub(crate) fn any_backend(&self, except: Option<usize>) -> usize {
+        lock(&self.0.state).dispatcher.least_loaded(except)
+    }
+
+    /// Counts a header of a trusted peer that could not be parsed.
+    pub(crate) fn record_malformed(&self, headers: u32) {
+        if headers > 0 {
+            lock(&self.0.state).counts.malformed += u64::from(headers);
+        }
+    }
+
+    /// Counts a request that ended before the queue: malformed, or of a kind that is not served.
+    pub(crate) fn record_bad_request(&self) {
+        lock(&self.0.state).counts.bad_requests += 1;
+    }
+
+    /// Whether a request may be sent a second time: at most one in ten is.
+    pub(crate) fn try_retry(&self) -> bool {
+        let mut state = lock(&self.0.state);
+        let counts = &mut state.counts;
+        let may = counts.retries * 10 < counts.admitted + 100;
+        counts.retries += u64::from(may);
+        may
+    }
+
+    /// In shadow mode every request is sent at once, unless its rejection is enforced.
+    fn admit_shadowed(
+        &self,
+        state: &mut State,
+        now: Time,
+        info: &RequestInfo,
+        facts: Facts,
+    ) -> Result<Place, Rejection> {
+        if !state.shadow.arrive(now, self.0.slo.min(facts.timeout)) {
+            let random = state.next_random();
+            let caller = match (info.tenant, info.user) {
+                (Tenant::DEFAULT, None) => random >> 16,
+                (Tenant::DEFAULT, Some(user)) => user,
+                (Tenant(tenant), _) => u64::from(tenant),
+            };
+            let is_enforced = match self.0.mode {
+                Mode::Share(percent) => leeward_core::shadow::is_enforced(percent, caller),
+                _ => false,
+            };
+            if is_enforced {
+                return Err(self.reject(state, now, Refusal::Wait, &facts));
+            }
+            state.counts.shadowed += 1;
+            let mut decision = self.decision(state, now, DecisionReason::Delay, &facts);
+            decision.is_shadow = true;
+            self.0.ring.write(&decision);
+        }
+        let backend = state.dispatcher.least_loaded(None);
+        state.dispatcher.begin(now, backend);
+        Ok(self.place(state, Slot::new(self.clone(), backend, now), &facts))
+    }
+
+    /// Counts a request that takes a place.
+    fn place(&self, state: &mut State, slot: Slot, facts: &Facts) -> Place {
+        let (backend, now) = (slot.backend(), slot.dispatched());
+        state.counts.admit(facts.class, now.since(facts.arrived));
+        if state.counts.admitted.is_multiple_of(SAMPLING_INTERVAL) {
+            let mut decision = Decision::admitted(now);
+            (decision.wait, decision.time_left) = (now.since(facts.arrived), facts.timeout);
+            decision.delay = decision.wait;
+            decision.service_time = state.dispatcher.mean_sojourn(backend);
+            decision.bound = u64::from(state.dispatcher.limit(backend));
+            (decision.priority, decision.tenant, decision.route) = (facts.priority(), facts.tenant, facts.route);
+            self.0.ring.write(&decision);
+        }
+        if facts.tenant != Tenant::DEFAULT {
+            self.0.tenants.charge(0, facts.tenant, state.dispatcher.mean_sojourn(backend), true);
+        }
+        Place::new(slot, *facts)
+    }
+
+    /// Counts a rejection and makes its record.
+    fn reject(&self, state: &mut State, now: Time, refusal: Refusal, facts: &Facts) -> Rejection {
+        let reason = reason_of(refusal);
+        state.counts.reject(facts.class, reason);
+        let random = state.next_random();
+        let decision = self.0.ring.write(&self.decision(state, now, reason, facts));
+        if facts.tenant != Tenant::DEFAULT {
+            self.0.tenants.charge(0, facts.tenant, state.dispatcher.mean_sojourn(0), false);
+        }
+        let span = self.0.slo.0.saturating_mul(2).saturating_add(random % self.0.slo.0.saturating_mul(4).max(1));
+        Rejection { reason, retry_after: Duration::from_nanos(span), decision }
+    }
+
+    fn decision(&self, state: &State, now: Time, reason: DecisionReason, facts: &Facts) -> Decision {
+        let mut decision = Decision::rejected(now, reason);
+        decision.wait = now.since(facts.arrived);
+        if decision.wait > Nanos::ZERO {
+            decision.stage = LifecycleStage::Dequeue;
+        }
+        decision.delay = state.dispatcher.expected_wait(facts.class, facts.tenant);
+        (decision.time_left, decision.service_time) = (facts.timeout, state.dispatcher.margin(0));
+        decision.bound = match reason {
+            DecisionReason::Concurrency => state.dispatcher.queued() as u64,
+            _ => 0,
+        };
+        (decision.priority, decision.tenant, decision.route) = (facts.priority(), facts.tenant, facts.route);
+        decision
+    }
+
+    /// Hands places and rejections to the requests that waited for them.
+    fn deliver(&self, now: Time, done: Vec<Dispatch<Token>>) {
+        for Dispatch { token, result } in done {
+            // A slot that comes back, because its request has gone, frees itself.
+            let _ = token.send(result.map(|backend| Slot::new(self.clone(), backend, now)));
+        }
+    }
+
+    fn free(&self, backend: usize) {
+        let now = self.now();
+        let mut done = Vec::new();
+        lock(&self.0.state).dispatcher.release(now, backend, &mut done);
+        self.deliver(now, done);
+    }
+}
+
+/// Facts about a request that its records need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) class: u8,
+    pub(crate) tenant: Tenant,
+    pub(crate) route: u8,
+    pub(crate) arrived: Time,
+    pub(crate) timeout: Nanos,
+}
+
+impl Facts {
+    fn priority(&self) -> Priority {
+        Priority::new(self.class * 16 + 1)
+    }
+}
+
+impl State {
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+fn reason_of(refusal: Refusal) -> DecisionReason {
+    match refusal {
+        Refusal::Late => DecisionReason::Late,
+        Refusal::Deadline => DecisionReason::Deadline,
+        Refusal::Wait => DecisionReason::Delay,
+        Refusal::Full => DecisionReason::Concurrency,
+    }
+}
+
+/// A request in the queue. Dropping it removes the request.
+pub(crate) struct Waiting {
+    admission: Admission,
+    key: QueueKey,
+    facts: Facts,
+    receiver: oneshot::Receiver<Result<Slot, Refusal>>,
+    has_ended: bool,
+}
+
+impl Future for Waiting {
+    /// The place, or the rejection.
+    type Output = Result<Place, Rejection>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Poll::Ready(received) = Pin::new(&mut self.receiver).poll(context) else { return Poll::Pending };
+        self.has_ended = true;
+        let (admission, facts) = (self.admission.clone(), self.facts);
+        let now = admission.now();
+        let mut state = lock(&admission.0.state);
+        Poll::Ready(match received {
+            Ok(Ok(slot)) => Ok(admission.place(&mut state, slot, &facts)),
+            Ok(Err(refusal)) => Err(admission.reject(&mut state, now, refusal, &facts)),
+            // The channel closes only if the dispatcher is gone.
+            Err(_) => Err(admission.reject(&mut state, now, Refusal::Full, &facts)),
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let mut state = lock(&self.admission.0.state);
+            let token = state.dispatcher.leave(&self.key);
+            state.counts.reject(self.facts.class, DecisionReason::Cancelled);
+            drop(state);
+            drop(token);
+        }
+    }
+}
+
+impl std::fmt::Debug for Admission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admission").field("backends", &self.0.backends).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! The queue as a source for metrics, dashboards and explanations. Does not contain the admin port.
+
+use super::Admission;
+use leeward_gate::{Decision, DecisionId, DecisionReason, Mode};
+use leeward_host::sync::lock;
+use leeward_observe::explain::DecisionContext;
+use leeward_observe::snapshot::{OTHER, RejectionCount, RouteAnswers, StageWaits, TenantUsage};
+use leeward_observe::{LatencyCounts, Snapshot, Source, WaitCounts, unix_ns};
+use std::fmt::Write;
+
+/// Reasons that the proxy can have.
+const REASONS: [DecisionReason; 5] = [
+    DecisionReason::Late,
+    DecisionReason::Deadline,
+    DecisionReason::Concurrency,
+    DecisionReason::Delay,
+    DecisionReason::Cancelled,
+];
+
+/// Limit from which a backend has none in practice.
+const NO_LIMIT: u32 = leeward_concurrency::UNLIMITED;
+
+impl Admission {
+    /// Metrics of each backend, as Prometheus text.
+    pub fn backend_metrics(&self) -> String {
+        let state = lock(&self.0.state);
+        let of = &state.dispatcher;
+        let mut text = String::new();
+        let mut family = |name: &str, help: &str, value: &dyn Fn(usize) -> String| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+            for (index, address) in self.0.backends.iter().enumerate() {
+                let _ = writeln!(text, "{name}{{backend=\"{address}\"}} {}", value(index));
+            }
+        };
+        family("leeward_proxy_backend_limit", "Requests that may be at the backend; absent limit: +Inf.", &|index| {
+            match of.limit(index) {
+                NO_LIMIT.. => "+Inf".into(),
+                limit => limit.to_string(),
+            }
+        });
+        family("leeward_proxy_backend_in_flight", "Requests at the backend.", &|index| of.in_flight(index).to_string());
+        family("leeward_proxy_backend_up", "1 if the backend is reachable.", &|index| {
+            u8::from(of.is_up(index)).to_string()
+        });
+        family("leeward_proxy_backend_sojourn_seconds", "Mean time of a request at the backend.", &|index| {
+            of.mean_sojourn(index).as_secs_f64().to_string()
+        });
+        let _ = writeln!(
+            text,
+            "# HELP leeward_proxy_queued Requests that wait.\n# TYPE leeward_proxy_queued gauge\nleeward_proxy_queued {}",
+            of.queued()
+        );
+        let counters = [
+            ("retries", "Requests that were sent to a second backend.", state.counts.retries),
+            ("bad_requests", "Malformed requests, answered before the queue.", state.counts.bad_requests),
+        ];
+        for (name, help, value) in counters {
+            let name = format!("leeward_proxy_{name}_total");
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
+        }
+        text
+    }
+
+    fn route(&self, slot: usize) -> String {
+        match slot.checked_sub(1) {
+            None => OTHER.into(),
+            Some(rule) => match self.0.routes.get(rule) {
+                Some(Some(name)) => name.clone(),
+                Some(None) => format!("rule {slot}"),
+                None => OTHER.into(),
+            },
+        }
+    }
+}
+
+impl Source for Admission {
+    fn snapshot(&self) -> Snapshot {
+        let inner = &*self.0;
+        let now = self.now();
+        let state = lock(&inner.state);
+        let (counts, dispatcher) = (&state.counts, &state.dispatcher);
+        let (mut latencies, mut waits) = (LatencyCounts::default(), WaitCounts::default());
+        counts.latencies.add_to(&mut latencies);
+        counts.waits.add_to(&mut waits);
+        let rejections = |class: usize| {
+            REASONS.into_iter().map(move |reason| RejectionCount {
+                reason: reason.name(),
+                class: Some(class as u8),
+                count: counts.rejected[class][reason as usize],
+            })
+        };
+        let answers = counts.answers.iter().enumerate().flat_map(|(class, routes)| {
+            routes.iter().enumerate().filter_map(move |(slot, of)| {
+                let is_first = (class, slot) == (usize::from(leeward_gate::Class::NORMAL.number()), 0);
+                let shown = is_first || *of != super::counts::AnswerCounts::default();
+                shown.then(|| RouteAnswers {
+                    class: Some(class as u8),
+                    route: self.route(slot),
+                    in_time: of.in_time,
+                    late: of.late,
+                    failed: of.failed,
+                })
+            })
+        });
+        let delay = match inner.mode {
+            Mode::Enforce => dispatcher.oldest_wait(now),
+            Mode::Shadow | Mode::Share(_) => state.shadow.wait(),
+        };
+        let limit = (0..dispatcher.backends()).map(|index| f64::from(dispatcher.limit(index))).sum::<f64>();
+        let backends = dispatcher.backends();
+        Snapshot {
+            port: "proxy".into(),
+            service: inner.backends.join(","),
+            controller: inner.limit_name.into(),
+            mode: match inner.mode {
+                Mode::Enforce => "enforce",
+                Mode::Shadow => "shadow",
+                Mode::Share(_) => "share",
+            },
+            setup: format!("{backends} backend{}", if backends == 1 { "" } else { "s" }),
+            uptime_ns: now.0,
+            unix_ns: unix_ns(),
+            slo_ns: inner.slo.0,
+            cores: inner.threads as u64,
+            arrived: counts.arrived,
+            admitted: counts.admitted,
+            completed: counts.completed,
+            failed: counts.failed,
+            in_time: counts.in_time,
+            abandoned: counts.abandoned,
+            refused: (0..counts.rejected.len()).flat_map(rejections).collect(),
+            admitted_by_class: counts.admitted_by_class.into(),
+            in_flight: counts.admitted.saturating_sub(counts.completed + counts.abandoned),
+            in_flight_by_class: counts.in_flight_by_class(),
+            answers: merge(answers.collect()),
+            tenants: TenantUsage::from_tenants(&inner.tenants),
+            delay_ns: delay.0,
+            standing_ns: delay.0,
+            concurrency_limit: (limit < f64::from(NO_LIMIT)).then_some(limit),
+            latencies,
+            waits: vec![StageWaits { stage: "queue", waits }],
+            ..Snapshot::default()
+        }
+    }
+
+    fn decision(&self, id: DecisionId) -> Option<Decision> {
+        self.0.ring.read(id)
+    }
+
+    fn decisions(&self, count: usize) -> Vec<Decision> {
+        self.0.ring.newest(count)
+    }
+
+    fn context(&self) -> DecisionContext {
+        DecisionContext {
+            controller: self.0.limit_name.into(),
+            slo: self.0.slo,
+            target: None,
+            now: self.now(),
+            unix_ns: unix_ns(),
+            has_classes: true,
+            has_credits: false,
+            is_shadow: self.0.mode != Mode::Enforce,
+        }
+    }
+}
+
+/// Adds up rows of one class whose routes share a label: Prometheus rejects a page with duplicates.
+fn merge(rows: Vec<RouteAnswers>) -> Vec<RouteAnswers> {
+    let mut merged: Vec<RouteAnswers> = Vec::new();
+    for row in rows {
+        match merged.iter_mut().find(|known| known.class == row.class && known.route == row.route) {
+            Some(known) => {
+                known.in_time += row.in_time;
+                known.late += row.late;
+                known.failed += row.failed;
+            }
+            None => merged.push(row),
+        }
+    }
+    merged
+}
+

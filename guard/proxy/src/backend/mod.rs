@@ -1,0 +1,6 @@
+//! Backends: their addresses, the connections to them, and whether they are reachable. Does not
+//! contain requests or limits.
+
+pub(crate) mod address;
+pub(crate) mod health;
+pub(crate) mod pool;

@@ -1,0 +1,117 @@
+//! Connections of one worker thread to the backends. A connection serves one request at a time and
+//! then waits for the next one. Does not contain the choice of a backend.
+
+use super::address::BackendAddress;
+use crate::http::request_body::RequestBody;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use leeward_host::sync::{Mutex, lock};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Most connections per backend and thread that wait for a request.
+const IDLE_MAX: usize = 1_024;
+/// Longest that a connection waits for a request. Servers close idle connections after 5 s and more
+/// (Node: 5, nginx: 75); a request that meets a closing one is sent again on another.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Most bytes of an answer's head.
+const HEAD_MAX: usize = 128 << 10;
+
+/// The connections of a worker thread.
+pub(crate) struct Pool {
+    backends: Vec<BackendAddress>,
+    connect_timeout: Duration,
+    idle: Vec<Mutex<Vec<Idle>>>,
+}
+
+struct Idle {
+    sender: SendRequest<RequestBody>,
+    since: Instant,
+}
+
+/// A connection that serves a request.
+pub(crate) struct Connection {
+    pub(crate) sender: SendRequest<RequestBody>,
+    /// Whether it has served a request before: its backend may be closing it.
+    pub(crate) is_reused: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(backends: &[BackendAddress], connect_timeout: Duration) -> Arc<Self> {
+        let idle = backends.iter().map(|_| Mutex::new(Vec::new())).collect();
+        Arc::new(Pool { backends: backends.to_vec(), connect_timeout, idle })
+    }
+
+    /// A connection to a backend: one that waits, or a new one.
+    ///
+    /// # Errors
+    /// The backend refuses connections or does not answer in time.
+    pub(crate) async fn connect(&self, backend: usize) -> io::Result<Connection> {
+        match self.take_idle(backend) {
+            Some(sender) => Ok(Connection { sender, is_reused: true }),
+            None => self.open(backend).await,
+        }
+    }
+
+    /// Opens a new connection to a backend.
+    ///
+    /// # Errors
+    /// As for [`Pool::connect`].
+    pub(crate) async fn open(&self, backend: usize) -> io::Result<Connection> {
+        let connect = TcpStream::connect(self.backends[backend].target());
+        let stream = timeout(self.connect_timeout, connect).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        // Nagle's algorithm would hold back a small head until the last one is acknowledged.
+        stream.set_nodelay(true)?;
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(HEAD_MAX);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        tokio::spawn(async move {
+            // Its error reaches the request that it serves.
+            let _ = connection.with_upgrades().await;
+        });
+        Ok(Connection { sender, is_reused: false })
+    }
+
+    /// Takes back the connection of a request whose answer is complete.
+    pub(crate) fn put(&self, backend: usize, sender: SendRequest<RequestBody>) {
+        if sender.is_closed() {
+            return;
+        }
+        let mut idle = lock(&self.idle[backend]);
+        if idle.len() < IDLE_MAX {
+            idle.push(Idle { sender, since: Instant::now() });
+        }
+    }
+
+    /// The connection that was used last, so that surplus ones grow old.
+    fn take_idle(&self, backend: usize) -> Option<SendRequest<RequestBody>> {
+        let mut idle = lock(&self.idle[backend]);
+        let mut busy: Option<Idle> = None;
+        let found = loop {
+            match idle.pop() {
+                Some(next) if next.sender.is_closed() => {}
+                Some(next) if next.sender.is_ready() => break Some(next.sender),
+                // It still has to note the end of its last answer.
+                Some(next) => {
+                    if let Some(earlier) = busy.replace(next) {
+                        idle.push(earlier);
+                        break None;
+                    }
+                }
+                None => break None,
+            }
+        };
+        idle.extend(busy);
+        found
+    }
+
+    /// Closes connections that have waited for long.
+    pub(crate) fn close_old(&self) {
+        for idle in &self.idle {
+            lock(idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
+        }
+    }
+}

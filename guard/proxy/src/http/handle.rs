@@ -1,0 +1,279 @@
+//! The way of a request: check, queue, backend, answer. Does not contain sockets.
+
+use super::answer::{self, Failure};
+use super::head::{self, Peer};
+use super::request_body::RequestBody;
+use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody};
+use super::upgrade;
+use crate::admission::{Admission, Admitted, Place};
+use crate::backend::pool::{Connection, Pool};
+use crate::settings::rules::{self, matches_path};
+use crate::settings::{PlaceEnd, Settings};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use http_body::Body;
+use leeward_gate::{Outcome, Rejection, RequestInfo};
+use leeward_tower::{UnreadBody, headers};
+use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
+
+/// What the requests of a worker thread share.
+pub(crate) struct Worker {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) admission: Admission,
+    pub(crate) pool: Arc<Pool>,
+}
+
+/// Connections that are tried for a request that no backend has seen.
+const ATTEMPTS: usize = 3;
+
+impl Worker {
+    /// Answers a request.
+    pub(crate) async fn handle(&self, peer: &Peer, request: Request<Incoming>) -> Response<ResponseBody> {
+        let (parts, body) = request.into_parts();
+        if let Err(failure) = head::check(&parts) {
+            self.admission.record_bad_request();
+            return answer::failed(failure);
+        }
+        if self.settings.exempt.iter().any(|exempt| matches_path(exempt, parts.uri.path())) {
+            return self.forward(None, peer, parts, body).await;
+        }
+        let info = self.describe(peer, &parts);
+        let now = self.admission.now();
+        let place = match self.admission.admit(now, &info, head::size(&parts)) {
+            Ok(Admitted::Now(place)) => Ok(place),
+            Ok(Admitted::Later(waiting)) => waiting.await,
+            Err(rejection) => Err(rejection),
+        };
+        match place {
+            Ok(place) => self.forward(Some(place), peer, parts, body).await,
+            Err(rejection) => reject(&rejection, &parts, body).await,
+        }
+    }
+
+    /// What the queue must know of a request.
+    fn describe(&self, peer: &Peer, parts: &Parts) -> RequestInfo {
+        let mut info = RequestInfo::default();
+        if let Some(source) = &self.settings.tenant_by {
+            info = info.with_tenant(rules::tenant(source, &parts.headers, peer.address));
+        }
+        info = rules::apply(&self.settings.rules, parts, peer.address, info);
+        if peer.is_trusted {
+            let stated = headers::read(&parts.headers);
+            self.admission.record_malformed(stated.malformed);
+            info = info.with_attempt(stated.attempt);
+            if let Some(class) = stated.class {
+                info = info.with_class(class);
+            }
+            if let Some(timeout) = stated.timeout {
+                info = info.with_timeout(timeout);
+            }
+        }
+        info
+    }
+
+    /// Sends a request to its backend and passes the answer on.
+    async fn forward(&self, place: Option<Place>, peer: &Peer, mut parts: Parts, body: Incoming) -> Response<ResponseBody> {
+        let protocol = head::upgrade(&parts);
+        let client_upgrade = protocol.is_some().then(|| parts.extensions.remove::<OnUpgrade>()).flatten();
+        head::to_backend(&mut parts, peer, protocol);
+        let timeouts = &self.settings.timeouts;
+        let is_whole = body.is_end_stream();
+        let body = match (&place, is_whole) {
+            (_, true) => RequestBody::empty(),
+            (Some(place), false) => {
+                place.watch();
+                RequestBody::new(body, &self.admission, place.stream(), timeouts.client_idle)
+            }
+            (None, false) => RequestBody::unplaced(body, &self.admission, timeouts.client_idle),
+        };
+        let can_repeat = is_whole && parts.method.is_idempotent() && self.settings.backends.len() > 1;
+        let end = timeouts.total.map(|total| Instant::now() + total);
+        let exchange = Exchange { worker: self, can_repeat, end };
+        match exchange.run(place, Request::from_parts(parts, body)).await {
+            Ok(Answered { place, lease, response }) => self.pass_on(place, lease, response, client_upgrade, end),
+            Err(Unanswered { place, failure }) => {
+                if let Some(place) = place {
+                    let (now, outcome) = (self.admission.now(), match failure {
+                        Failure::ClientTimeout => Outcome::Abandoned,
+                        _ => Outcome::Failed,
+                    });
+                    place.finish(now, outcome);
+                }
+                answer::failed(failure)
+            }
+        }
+    }
+
+    /// Turns a backend's answer into the client's.
+    fn pass_on(
+        &self,
+        mut place: Option<Place>,
+        lease: Lease,
+        mut response: Response<Incoming>,
+        client_upgrade: Option<OnUpgrade>,
+        end: Option<Instant>,
+    ) -> Response<ResponseBody> {
+        let now = self.admission.now();
+        let outcome = if response.status().is_server_error() { Outcome::Failed } else { Outcome::Completed };
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(client) = client_upgrade else {
+                // Nobody asked for it, and what follows is not HTTP.
+                if let Some(place) = place {
+                    place.finish(now, Outcome::Failed);
+                }
+                return answer::failed(Failure::BadAnswer);
+            };
+            let protocol = response.headers().get(http::header::UPGRADE).cloned();
+            upgrade::join(client, hyper::upgrade::on(&mut response));
+            if let Some(place) = place {
+                place.finish(now, outcome);
+            }
+            head::to_client(response.headers_mut(), protocol);
+            return response.map(|_| ResponseBody::Text(None));
+        }
+        if is_event_stream(response.headers()) && self.settings.until == PlaceEnd::LastByte {
+            // Being open is no work for the backend.
+            if let Some(place) = &mut place {
+                place.record_answer(now, outcome);
+                place.release();
+            }
+        }
+        head::to_client(response.headers_mut(), None);
+        if response.body().is_end_stream() {
+            if let Some(place) = place {
+                place.finish(now, outcome);
+            }
+            lease.give_back();
+            return response.map(|_| ResponseBody::Text(None));
+        }
+        let times = BodyTimes { idle: self.settings.timeouts.idle, end };
+        let until = self.settings.until;
+        response.map(|body| {
+            ResponseBody::Backend(Box::new(BackendBody::new(body, place, lease, until, times, outcome)))
+        })
+    }
+}
+
+/// An answer, and what it holds.
+struct Answered {
+    place: Option<Place>,
+    lease: Lease,
+    response: Response<Incoming>,
+}
+
+/// A request without an answer.
+struct Unanswered {
+    place: Option<Place>,
+    failure: Failure,
+}
+
+/// Attempts to get an answer to one request.
+struct Exchange<'a> {
+    worker: &'a Worker,
+    /// Whether the request may be sent again after a backend has seen it.
+    can_repeat: bool,
+    /// Time at which the answer must be complete.
+    end: Option<Instant>,
+}
+
+impl Exchange<'_> {
+    async fn run(&self, mut place: Option<Place>, mut request: Request<RequestBody>) -> Result<Answered, Unanswered> {
+        let Worker { settings, admission, pool } = self.worker;
+        let mut backend = place.as_ref().map_or_else(|| admission.any_backend(None), Place::backend);
+        let mut has_repeated = false;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let Ok(Connection { mut sender, is_reused }) = pool.connect(backend).await else {
+                if settings.backends.len() > 1 {
+                    admission.set_up(backend, false);
+                }
+                if attempt >= ATTEMPTS.min(settings.backends.len()) {
+                    return Err(Unanswered { place, failure: Failure::Unreachable });
+                }
+                backend = self.elsewhere(&mut place, backend);
+                continue;
+            };
+            let copy = self.can_repeat.then(|| copy_head(&request));
+            let sent = sender.try_send_request(request);
+            let first_byte = settings.timeouts.first_byte.map(|time| Instant::now() + time);
+            let limit = [first_byte, self.end].into_iter().flatten().min();
+            let result = match limit {
+                Some(limit) => timeout_at(limit, sent).await,
+                None => Ok(sent.await),
+            };
+            let Ok(result) = result else {
+                // A client that has not sent its whole request is not the backend's fault, but its
+                // own time-out ends it.
+                return Err(Unanswered { place, failure: Failure::BackendTimeout });
+            };
+            let mut error = match result {
+                Ok(response) => {
+                    let lease = Lease { pool: Arc::clone(pool), backend, sender };
+                    return Ok(Answered { place, lease, response });
+                }
+                Err(error) => error,
+            };
+            // The connection had closed before the request was written: no backend has seen it.
+            if let Some(unsent) = error.take_message() {
+                if !is_reused && attempt >= ATTEMPTS {
+                    return Err(Unanswered { place, failure: Failure::BadAnswer });
+                }
+                request = unsent;
+                continue;
+            }
+            if place.as_ref().is_some_and(|place| place.stream().has_client_failed()) {
+                return Err(Unanswered { place, failure: Failure::ClientTimeout });
+            }
+            match copy {
+                Some(copy) if !has_repeated && admission.try_retry() => {
+                    has_repeated = true;
+                    request = copy;
+                    backend = self.elsewhere(&mut place, backend);
+                }
+                _ => return Err(Unanswered { place, failure: Failure::BadAnswer }),
+            }
+        }
+    }
+
+    /// Moves the request to another backend.
+    fn elsewhere(&self, place: &mut Option<Place>, backend: usize) -> usize {
+        let other = self.worker.admission.any_backend(Some(backend));
+        if let Some(place) = place {
+            place.move_to(other);
+        }
+        other
+    }
+}
+
+/// A copy of a request without a body.
+fn copy_head(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}
+
+/// Answers a rejected request; its body is read if it is small, else the connection ends.
+async fn reject(rejection: &Rejection, parts: &Parts, body: Incoming) -> Response<ResponseBody> {
+    let mut response = answer::rejected(rejection, &parts.headers);
+    let is_read = match UnreadBody::of(parts, body) {
+        UnreadBody::None => true,
+        UnreadBody::Close => false,
+        UnreadBody::Drain(drain) => drain.await,
+    };
+    if !is_read {
+        answer::close(response.headers_mut());
+    }
+    response
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let of = |kind: &http::HeaderValue| kind.as_bytes().get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
+    headers.get(CONTENT_TYPE).is_some_and(of)
+}

@@ -1,0 +1,224 @@
+//! Heads of requests and answers: what makes a request ambiguous, what concerns one connection only
+//! (RFC 9110 §7.6.1), and what tells the backend about the client. Does not contain parsing (hyper).
+
+use super::answer::Failure;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use http::request::Parts;
+use http::{HeaderMap, Method, Uri, Version};
+use std::net::IpAddr;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Headers that only a trusted peer may set.
+const OF_TRUSTED_PEERS: [&str; 11] = [
+    "forwarded",
+    "leeward",
+    "x-envoy-attempt-count",
+    "x-envoy-expected-rq-timeout-ms",
+    "x-envoy-external-address",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+/// Name of this proxy in `via`.
+const NAME: HeaderValue = HeaderValue::from_static("1.1 leeward");
+
+/// A client, as it appears in headers; made once per connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    pub(crate) is_trusted: bool,
+    text: Option<HeaderValue>,
+}
+
+impl Peer {
+    pub(crate) fn new(address: IpAddr, is_trusted: bool) -> Self {
+        Peer { address, is_trusted, text: HeaderValue::try_from(address.to_string()).ok() }
+    }
+}
+
+/// Checks that everybody on the way reads the same request from this head. hyper has parsed it and
+/// knows the length of its body.
+pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
+    if parts.method == Method::CONNECT {
+        return Err(Failure::NotServed);
+    }
+    let (mut hosts, mut lengths, mut codings) = (0, 0, 0);
+    for (name, value) in &parts.headers {
+        if name == HOST {
+            hosts += 1;
+            if !is_host(value.as_bytes()) {
+                return Err(Failure::BadRequest);
+            }
+        } else if name == CONTENT_LENGTH {
+            lengths += 1;
+        } else if name == TRANSFER_ENCODING {
+            codings += 1;
+            if !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                return Err(Failure::NotServed);
+            }
+        }
+    }
+    let needs_host = parts.version >= Version::HTTP_11;
+    if hosts > 1 || (needs_host && hosts == 0) || lengths > 1 || codings > 1 || (lengths > 0 && codings > 0) {
+        return Err(Failure::BadRequest);
+    }
+    if !matches!(parts.version, Version::HTTP_10 | Version::HTTP_11) {
+        return Err(Failure::NotServed);
+    }
+    Ok(())
+}
+
+/// Whether these are a host and perhaps a port, and nothing that a backend may read as more.
+fn is_host(host: &[u8]) -> bool {
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:[]%".contains(byte);
+    host.iter().all(is_allowed)
+}
+
+/// Protocol that a request asks to change to, if it does.
+pub(crate) fn upgrade(parts: &Parts) -> Option<HeaderValue> {
+    let protocol = parts.headers.get(UPGRADE)?;
+    let asks = parts.version == Version::HTTP_11 && has_token(&parts.headers, &CONNECTION, b"upgrade");
+    asks.then(|| protocol.clone())
+}
+
+/// Bytes that a head holds, about.
+pub(crate) fn size(parts: &Parts) -> usize {
+    let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum::<usize>();
+    headers + parts.uri.path_and_query().map_or(0, |path| path.as_str().len()) + 512
+}
+
+/// Turns a client's head into the one for the backend.
+pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<HeaderValue>) {
+    let headers = &mut parts.headers;
+    let wants_trailers = headers.contains_key(TE) && has_token(headers, &TE, b"trailers");
+    remove_hop_by_hop(headers);
+    // hyper answers the expectation when the body is read, which is when the backend takes it.
+    headers.remove(EXPECT);
+    if let Some(protocol) = protocol {
+        headers.insert(UPGRADE, protocol);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    } else if wants_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    if !peer.is_trusted {
+        remove_unbelieved(headers);
+    }
+    if let Some(authority) = parts.uri.authority()
+        && let Ok(host) = HeaderValue::try_from(host_and_port(authority))
+    {
+        // The target of an absolute form outranks `host` (RFC 9112 §3.2.2).
+        headers.insert(HOST, host);
+    }
+    if let Some(host) = headers.get(HOST)
+        && !headers.contains_key(X_FORWARDED_HOST)
+    {
+        let host = host.clone();
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+    if let Some(client) = &peer.text {
+        append_to_list(headers, X_FORWARDED_FOR, client);
+        if headers.contains_key(FORWARDED)
+            && let Ok(element) = HeaderValue::try_from(forwarded_element(peer.address))
+        {
+            append_to_list(headers, FORWARDED, &element);
+        }
+    }
+    if !headers.contains_key(X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    }
+    headers.append(VIA, NAME);
+    let path = parts.uri.path_and_query().cloned();
+    parts.uri = match path {
+        Some(path) => Uri::from(path),
+        None => Uri::from_static("/"),
+    };
+    parts.version = Version::HTTP_11;
+}
+
+/// Turns a backend's head into the one for the client.
+pub(crate) fn to_client(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {
+    remove_hop_by_hop(headers);
+    if let Some(protocol) = protocol {
+        headers.insert(UPGRADE, protocol);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    headers.append(VIA, NAME);
+}
+
+/// Removes what concerns one connection only.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+            .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+            // A client must not make the backend miss what every request needs.
+            .filter(|name| *name != HOST && *name != CONTENT_LENGTH)
+            .collect();
+        named.iter().for_each(|name| {
+            headers.remove(name);
+        });
+        headers.remove(CONNECTION);
+    }
+    for name in [KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+}
+
+/// Removes what only a trusted peer may say.
+fn remove_unbelieved(headers: &mut HeaderMap) {
+    let may_be_unbelieved = |name: &HeaderName| matches!(name.as_str().as_bytes()[0], b'f' | b'l' | b'x');
+    if headers.keys().any(may_be_unbelieved) {
+        OF_TRUSTED_PEERS.iter().for_each(|name| {
+            headers.remove(*name);
+        });
+    }
+}
+
+/// Appends to a header that is a list, as one line: some backends read the first or last line only.
+fn append_to_list(headers: &mut HeaderMap, name: HeaderName, element: &HeaderValue) {
+    let joined = headers.get_all(&name).iter().fold(Vec::new(), |mut joined, value| {
+        joined.extend_from_slice(value.as_bytes());
+        joined.extend_from_slice(b", ");
+        joined
+    });
+    let value = match joined.is_empty() {
+        true => element.clone(),
+        false => {
+            let whole = [joined.as_slice(), element.as_bytes()].concat();
+            HeaderValue::from_bytes(&whole).unwrap_or_else(|_| element.clone())
+        }
+    };
+    headers.insert(name, value);
+}
+
+/// An element of `forwarded` (RFC 7239 §6).
+fn forwarded_element(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => format!("for={address}"),
+        IpAddr::V6(address) => format!("for=\"[{address}]\""),
+    }
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {
+    let mut tokens = headers.get_all(name).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    tokens.any(|found| found.trim_ascii().split(|byte| *byte == b';').next().is_some_and(|found| found.eq_ignore_ascii_case(token)))
+}
+
+/// The authority without user and password.
+fn host_and_port(authority: &http::uri::Authority) -> &str {
+    authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host)
+}

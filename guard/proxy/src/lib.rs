@@ -1,0 +1,28 @@
+//! A reverse proxy that keeps any HTTP service inside its latency objective.
+//!
+//! Behind a proxy, the queue of a service can't be seen. So the proxy owns the queue: it keeps as
+//! many requests at each backend as fill it (`leeward-concurrency`), and holds the rest, where age,
+//! class, tenant and deadline are known and a rejection costs the backend nothing.
+//!
+//! - [`Proxy`]: a running proxy. [`Settings`]: what it must be told; [`settings::file`]: the same in
+//!   a configuration file.
+//! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
+//! - `server`: listener, worker threads, graceful stop.
+//! - `http`: one request from its head to the last byte of its answer.
+//! - `backend`: connections to backends, and whether a backend is reachable.
+//!
+//! Does not contain the parsing of HTTP (hyper) or the law that finds the number of places
+//! (`leeward-concurrency`).
+
+#![forbid(unsafe_code)]
+
+mod admission;
+mod backend;
+mod http;
+mod server;
+pub mod settings;
+
+pub use admission::Admission;
+pub use backend::address::{BackendAddress, ParseAddressError};
+pub use server::{Proxy, ProxyError};
+pub use settings::Settings;

@@ -1,0 +1,356 @@
+//! The configuration file: TOML, read strictly. An unknown key, a wrong kind or a value out of range
+//! is an error that names the key. Does not contain defaults ([`super`]).
+//!
+//! ```toml
+//! slo = "50ms"
+//! listen = "0.0.0.0:8080"
+//! to = ["127.0.0.1:3000"]
+//! health = "/healthz"
+//!
+//! [[rule]]
+//! path = "/checkout/*"
+//! class = 0
+//! ```
+
+use super::rules::{Rule, TenantSource};
+use super::{LimitChoice, PlaceEnd, Settings, Timeouts};
+use crate::backend::address::BackendAddress;
+use http::Method;
+use http::header::HeaderName;
+use ipnet::IpNet;
+use leeward_core::units::{Tenant, parse_duration};
+use leeward_gate::{Class, Mode};
+use serde::Deserialize;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Keys of a file, and flags of the same names. A later value replaces an earlier one
+/// ([`FileSettings::merge`]).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FileSettings {
+    /// Latency objective, such as `50ms`.
+    pub slo: Option<String>,
+    /// Address to listen on.
+    pub listen: Option<String>,
+    /// Backends.
+    pub to: Option<Vec<String>>,
+    /// Whether one limit holds for the sum of all backends.
+    pub shared: Option<bool>,
+    /// Limit: a name or a number.
+    pub limit: Option<String>,
+    /// Worker threads.
+    pub threads: Option<usize>,
+    /// Most open client connections.
+    pub connections: Option<usize>,
+    /// Trusted networks.
+    pub trust: Option<Vec<String>>,
+    /// `enforce`, `shadow`, or a percentage such as `10%`.
+    pub mode: Option<String>,
+    /// Path of the backends' health.
+    pub health: Option<String>,
+    /// Paths that never wait.
+    pub exempt: Option<Vec<String>>,
+    /// `first-byte` or `last-byte`.
+    pub until: Option<String>,
+    /// `client`, or `header NAME`.
+    pub tenant_by: Option<String>,
+    /// Admin port; the program opens it.
+    pub admin: Option<String>,
+    /// Bounds of the queue.
+    #[serde(default)]
+    pub queue: QueueSection,
+    /// Time-outs.
+    #[serde(default)]
+    pub timeouts: TimeoutSection,
+    /// Rules.
+    #[serde(default, rename = "rule")]
+    pub rules: Vec<RuleSection>,
+}
+
+/// Section `[queue]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct QueueSection {
+    /// Most requests that wait.
+    pub requests: Option<usize>,
+    /// Most memory that they hold, in MiB.
+    pub megabytes: Option<usize>,
+}
+
+/// Section `[timeouts]`: spans such as `30s`, or `off`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TimeoutSection {
+    /// Connecting to a backend.
+    pub connect: Option<String>,
+    /// From the end of the request to the first byte of the answer.
+    pub first_byte: Option<String>,
+    /// Between two pieces of an answer.
+    pub idle: Option<String>,
+    /// From sending a request to the end of its answer.
+    pub total: Option<String>,
+    /// For a client's head, and between two requests.
+    pub client: Option<String>,
+    /// Between two pieces of a request's body, or two reads of an answer.
+    pub client_idle: Option<String>,
+    /// For requests in progress when the proxy stops.
+    pub stop: Option<String>,
+}
+
+/// Section `[[rule]]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RuleSection {
+    /// Name in metrics.
+    pub name: Option<String>,
+    /// Path, or its beginning and `*`.
+    pub path: Option<String>,
+    /// Method.
+    pub method: Option<String>,
+    /// `name` or `name: value`.
+    pub header: Option<String>,
+    /// Network of the client.
+    pub client: Option<String>,
+    /// Class, 0 to 7.
+    pub class: Option<u8>,
+    /// Tenant.
+    pub tenant: Option<u32>,
+}
+
+/// Error in a file or a flag.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The file is no TOML, has an unknown key, or a value of a wrong kind.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A key that must be there is not.
+    #[error("`{key}` is missing: {help}")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// What it is, with an example.
+        help: &'static str,
+    },
+    /// The value of a key is out of range or malformed.
+    #[error("`{key}`: {reason}")]
+    Value {
+        /// The key.
+        key: String,
+        /// What is wrong with its value.
+        reason: String,
+    },
+}
+
+impl FileSettings {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// [`SettingsError::Syntax`], with the line.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        Ok(toml::from_str(text)?)
+    }
+
+    /// Replaces what `over` states. Its rules come first.
+    #[must_use]
+    pub fn merge(self, over: FileSettings) -> Self {
+        let rules = over.rules.into_iter().chain(self.rules).collect();
+        FileSettings {
+            slo: over.slo.or(self.slo),
+            listen: over.listen.or(self.listen),
+            to: over.to.or(self.to),
+            shared: over.shared.or(self.shared),
+            limit: over.limit.or(self.limit),
+            threads: over.threads.or(self.threads),
+            connections: over.connections.or(self.connections),
+            trust: over.trust.or(self.trust),
+            mode: over.mode.or(self.mode),
+            health: over.health.or(self.health),
+            exempt: over.exempt.or(self.exempt),
+            until: over.until.or(self.until),
+            tenant_by: over.tenant_by.or(self.tenant_by),
+            admin: over.admin.or(self.admin),
+            queue: QueueSection {
+                requests: over.queue.requests.or(self.queue.requests),
+                megabytes: over.queue.megabytes.or(self.queue.megabytes),
+            },
+            timeouts: TimeoutSection {
+                connect: over.timeouts.connect.or(self.timeouts.connect),
+                first_byte: over.timeouts.first_byte.or(self.timeouts.first_byte),
+                idle: over.timeouts.idle.or(self.timeouts.idle),
+                total: over.timeouts.total.or(self.timeouts.total),
+                client: over.timeouts.client.or(self.timeouts.client),
+                client_idle: over.timeouts.client_idle.or(self.timeouts.client_idle),
+                stop: over.timeouts.stop.or(self.timeouts.stop),
+            },
+            rules,
+        }
+    }
+
+    /// Checks all values, and fills in the defaults.
+    ///
+    /// # Errors
+    /// The first value that is missing or wrong.
+    pub fn settings(&self) -> Result<Settings, SettingsError> {
+        let slo = self.slo.as_deref().ok_or(SettingsError::Missing {
+            key: "slo",
+            help: "the latency objective, such as `50ms`",
+        })?;
+        let slo = span("slo", slo)?;
+        let listen =
+            self.listen.as_deref().ok_or(SettingsError::Missing { key: "listen", help: "an address, such as `:8080`" })?;
+        let to = self.to.as_deref().unwrap_or_default();
+        if to.is_empty() {
+            return Err(SettingsError::Missing { key: "to", help: "the backends, such as `127.0.0.1:3000`" });
+        }
+        let backends =
+            to.iter().map(|address| address.parse::<BackendAddress>().map_err(|error| wrong("to", &error)));
+        let mut settings = Settings::new(slo, listen, backends.collect::<Result<_, _>>()?);
+        settings.is_shared = self.shared.unwrap_or(false);
+        if let Some(limit) = &self.limit {
+            settings.limit = LimitChoice::parse(limit).map_err(|error| wrong("limit", &error))?;
+        }
+        if let Some(threads) = self.threads {
+            settings.threads = in_range("threads", threads, 1, 128)?;
+        }
+        if let Some(connections) = self.connections {
+            settings.connections = in_range("connections", connections, 1, 10_000_000)?;
+        }
+        if let Some(networks) = &self.trust {
+            settings.trusted = networks.iter().map(|text| network("trust", text)).collect::<Result<_, _>>()?;
+        }
+        if let Some(mode) = &self.mode {
+            settings.mode = parse_mode(mode)?;
+        }
+        settings.health = self.health.as_deref().map(|path| absolute_path("health", path)).transpose()?;
+        if let Some(paths) = &self.exempt {
+            settings.exempt = paths.iter().map(|path| absolute_path("exempt", path)).collect::<Result<_, _>>()?;
+        }
+        settings.until = match self.until.as_deref() {
+            None | Some("last-byte") => PlaceEnd::LastByte,
+            Some("first-byte") => PlaceEnd::FirstByte,
+            Some(_) => return Err(wrong("until", &"must be `last-byte` or `first-byte`")),
+        };
+        settings.tenant_by = self.tenant_by.as_deref().map(parse_tenant_source).transpose()?;
+        if let Some(requests) = self.queue.requests {
+            settings.queue_requests = in_range("queue.requests", requests, 1, 10_000_000)?;
+        }
+        if let Some(megabytes) = self.queue.megabytes {
+            settings.queue_bytes = in_range("queue.megabytes", megabytes, 1, 1 << 20)? << 20;
+        }
+        settings.timeouts = self.timeouts.over(settings.timeouts)?;
+        settings.rules = self.rules.iter().enumerate().map(|(at, rule)| rule.rule(at)).collect::<Result<_, _>>()?;
+        Ok(settings)
+    }
+}
+
+impl TimeoutSection {
+    fn over(&self, mut timeouts: Timeouts) -> Result<Timeouts, SettingsError> {
+        let required = |key: &str, text: &Option<String>, into: &mut Duration| {
+            if let Some(text) = text {
+                *into = span(key, text)?;
+            }
+            Ok::<_, SettingsError>(())
+        };
+        required("timeouts.connect", &self.connect, &mut timeouts.connect)?;
+        required("timeouts.client", &self.client, &mut timeouts.client)?;
+        required("timeouts.client-idle", &self.client_idle, &mut timeouts.client_idle)?;
+        required("timeouts.stop", &self.stop, &mut timeouts.stop)?;
+        let optional = |key: &str, text: &Option<String>, into: &mut Option<Duration>| {
+            if let Some(text) = text {
+                *into = if text == "off" { None } else { Some(span(key, text)?) };
+            }
+            Ok::<_, SettingsError>(())
+        };
+        optional("timeouts.first-byte", &self.first_byte, &mut timeouts.first_byte)?;
+        optional("timeouts.idle", &self.idle, &mut timeouts.idle)?;
+        optional("timeouts.total", &self.total, &mut timeouts.total)?;
+        Ok(timeouts)
+    }
+}
+
+impl RuleSection {
+    fn rule(&self, at: usize) -> Result<Rule, SettingsError> {
+        let key = |name: &str| format!("rule {}: {name}", at + 1);
+        if self.class.is_none() && self.tenant.is_none() && self.name.is_none() {
+            return Err(wrong(&key("class"), &"a rule needs a `class`, a `tenant` or a `name`"));
+        }
+        if let Some(path) = &self.path {
+            absolute_path(&key("path"), path)?;
+        }
+        if let Some(method) = &self.method {
+            Method::from_bytes(method.as_bytes()).map_err(|_| wrong(&key("method"), &"is no method"))?;
+        }
+        let header = self.header.as_deref().map(|text| {
+            let (name, value) = match text.split_once(':') {
+                Some((name, value)) => (name, Some(value.trim().to_owned())),
+                None => (text, None),
+            };
+            Ok::<_, SettingsError>((header_name(&key("header"), name)?, value))
+        });
+        let class = self.class.map(|class| match class {
+            0..Class::COUNT => Ok(Class::new(class)),
+            _ => Err(wrong(&key("class"), &"must be from 0 (rejected last) to 7 (rejected first)")),
+        });
+        Ok(Rule {
+            name: self.name.clone(),
+            path: self.path.clone(),
+            method: self.method.clone(),
+            header: header.transpose()?,
+            client: self.client.as_deref().map(|text| network(&key("client"), text)).transpose()?,
+            class: class.transpose()?,
+            tenant: self.tenant.map(Tenant),
+        })
+    }
+}
+
+fn wrong(key: &str, reason: &dyn std::fmt::Display) -> SettingsError {
+    SettingsError::Value { key: key.into(), reason: reason.to_string() }
+}
+
+fn span(key: &str, text: &str) -> Result<Duration, SettingsError> {
+    let span = parse_duration(text).map_err(|error| wrong(key, &error))?;
+    let span = Duration::from_nanos(span.0);
+    if (Duration::from_micros(1)..=Duration::from_secs(86_400)).contains(&span) {
+        Ok(span)
+    } else {
+        Err(wrong(key, &"must be from 1us to 24h"))
+    }
+}
+
+fn in_range(key: &str, value: usize, least: usize, most: usize) -> Result<usize, SettingsError> {
+    if (least..=most).contains(&value) { Ok(value) } else { Err(wrong(key, &format!("must be from {least} to {most}"))) }
+}
+
+fn network(key: &str, text: &str) -> Result<IpNet, SettingsError> {
+    let alone = || text.parse::<IpAddr>().map(IpNet::from);
+    let parsed = text.parse::<IpNet>().or_else(|_| alone());
+    parsed.map_err(|_| wrong(key, &format!("`{text}` is no network, such as `10.0.0.0/8`")))
+}
+
+fn absolute_path(key: &str, path: &str) -> Result<String, SettingsError> {
+    let is_valid = path.starts_with('/') && path.parse::<http::uri::PathAndQuery>().is_ok();
+    if is_valid { Ok(path.into()) } else { Err(wrong(key, &"must be a path that begins with `/`")) }
+}
+
+fn header_name(key: &str, text: &str) -> Result<HeaderName, SettingsError> {
+    text.trim().parse().map_err(|_| wrong(key, &"is no header name"))
+}
+
+fn parse_mode(text: &str) -> Result<Mode, SettingsError> {
+    let percent = || text.strip_suffix('%')?.trim().parse::<u8>().ok().filter(|percent| *percent <= 100);
+    match text {
+        "enforce" => Ok(Mode::Enforce),
+        "shadow" => Ok(Mode::Shadow),
+        _ => percent().map(Mode::Share).ok_or_else(|| wrong("mode", &"must be `enforce`, `shadow` or `1%` to `100%`")),
+    }
+}
+
+fn parse_tenant_source(text: &str) -> Result<TenantSource, SettingsError> {
+    match text.split_once(' ') {
+        None if text == "client" => Ok(TenantSource::Client),
+        Some(("header", name)) => Ok(TenantSource::Header(header_name("tenant-by", name)?)),
+        _ => Err(wrong("tenant-by", &"must be `client` or `header NAME`")),
+    }
+}

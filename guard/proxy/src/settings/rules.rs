@@ -1,0 +1,98 @@
+//! Rules that give a request its class, tenant and route. Does not contain headers that a trusted
+//! peer sets about a request.
+
+use http::HeaderMap;
+use http::header::HeaderName;
+use http::request::Parts;
+use ipnet::IpNet;
+use leeward_core::units::Tenant;
+use leeward_gate::{Class, RequestInfo};
+use std::net::IpAddr;
+
+/// A rule: all conditions must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rule {
+    /// Name of the requests in metrics.
+    pub name: Option<String>,
+    /// Path, or its beginning if it ends with `*`.
+    pub path: Option<String>,
+    /// Method.
+    pub method: Option<String>,
+    /// Header, and its value if one is given.
+    pub header: Option<(HeaderName, Option<String>)>,
+    /// Network of the client.
+    pub client: Option<IpNet>,
+    /// Class of the requests.
+    pub class: Option<Class>,
+    /// Tenant of the requests.
+    pub tenant: Option<Tenant>,
+}
+
+/// Origin of a request's tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TenantSource {
+    /// The client's address.
+    Client,
+    /// The value of this header.
+    Header(HeaderName),
+}
+
+/// Longest route number; 0 is for requests without a rule.
+const ROUTES: usize = 255;
+
+impl Rule {
+    fn matches(&self, request: &Parts, client: IpAddr) -> bool {
+        self.path.as_ref().is_none_or(|path| matches_path(path, request.uri.path()))
+            && self.method.as_ref().is_none_or(|method| request.method.as_str() == method)
+            && self.client.is_none_or(|network| network.contains(&client))
+            && self.header.as_ref().is_none_or(|(name, value)| has_header(&request.headers, name, value.as_deref()))
+    }
+}
+
+/// Whether a path is `pattern`, or begins with it if it ends with `*`.
+pub(crate) fn matches_path(pattern: &str, path: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(begin) => path.starts_with(begin),
+        None => path == pattern,
+    }
+}
+
+fn has_header(headers: &HeaderMap, name: &HeaderName, value: Option<&str>) -> bool {
+    headers.get_all(name).iter().any(|found| value.is_none_or(|value| found.as_bytes() == value.as_bytes()))
+}
+
+/// Applies the first rule that matches.
+pub(crate) fn apply(rules: &[Rule], request: &Parts, client: IpAddr, info: RequestInfo) -> RequestInfo {
+    let Some((index, rule)) = rules.iter().enumerate().find(|(_, rule)| rule.matches(request, client)) else {
+        return info;
+    };
+    let mut info = info.with_route((index + 1).min(ROUTES) as u8);
+    if let Some(class) = rule.class {
+        info = info.with_class(class);
+    }
+    if let Some(tenant) = rule.tenant {
+        info = info.with_tenant(tenant);
+    }
+    info
+}
+
+/// The tenant by its source; tenants are numbered by a hash, and never 0.
+pub(crate) fn tenant(source: &TenantSource, headers: &HeaderMap, client: IpAddr) -> Tenant {
+    let hashed = |bytes: &[u8]| {
+        // FNV-1a: tenants are few, and a collision shares a turn.
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Tenant(((hash >> 32) as u32 ^ hash as u32).max(1))
+    };
+    match source {
+        TenantSource::Client => match client {
+            IpAddr::V4(address) => hashed(&address.octets()),
+            // A subscriber has a whole /64.
+            IpAddr::V6(address) => hashed(&address.octets()[..8]),
+        },
+        TenantSource::Header(name) => headers.get(name).map_or(Tenant::DEFAULT, |value| hashed(value.as_bytes())),
+    }
+}
