@@ -7,7 +7,7 @@
 //! - [`Proxy`]: a running proxy. [`Settings`]: what it must be told; [`settings::file`]: the same in
 //!   a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
-//! - `server`: listener, worker threads, graceful stop.
+//! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
 //!
@@ -18,6 +18,7 @@
 
 mod admission;
 mod backend;
+mod connection;
 mod http;
 mod server;
 pub mod settings;

@@ -3,30 +3,21 @@
 use crate::admission::{Admission, TICK_INTERVAL};
 use crate::backend::health;
 use crate::backend::pool::Pool;
+use crate::connection::Client;
 use crate::http::handle::Worker;
 use crate::http::head::Peer;
 use crate::settings::Settings;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-/// Most bytes of a request's head, and most headers. A longer head is answered by 431.
-const HEAD_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 128;
 /// Pause of the listener when there is no descriptor for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// Time that an idle connection may stay while more than half of all connections are open.
-const CROWDED_IDLE: Duration = Duration::from_secs(5);
 /// Descriptors that are not for clients or backends.
 const SPARE_DESCRIPTORS: u64 = 64;
 
@@ -124,7 +115,7 @@ fn listen_address(text: &str) -> String {
 }
 
 /// Waits until the proxy stops.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // An error means that the proxy has gone, which stops it, too.
     let _ = stopping.wait_for(|stops| *stops).await;
 }
@@ -147,21 +138,25 @@ fn spawn(index: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
 }
 
 /// Open client connections, by worker thread.
-struct Connections(Vec<AtomicUsize>);
+pub(crate) struct Connections {
+    by_thread: Vec<AtomicUsize>,
+    /// Wakes the connection that has been idle for longest, when there are too many.
+    pub(crate) crowded: Notify,
+}
 
 impl Connections {
     fn new(threads: usize) -> Self {
-        Connections((0..threads).map(|_| AtomicUsize::new(0)).collect())
+        Connections { by_thread: (0..threads).map(|_| AtomicUsize::new(0)).collect(), crowded: Notify::new() }
     }
 
     fn total(&self) -> usize {
-        self.0.iter().map(|open| open.load(Ordering::Relaxed)).sum()
+        self.by_thread.iter().map(|open| open.load(Ordering::Relaxed)).sum()
     }
 
     /// The thread with the fewest connections.
     fn least_loaded(&self) -> usize {
         let by_load = |(_, open): &(usize, &AtomicUsize)| open.load(Ordering::Relaxed);
-        self.0.iter().enumerate().min_by_key(by_load).map_or(0, |(index, _)| index)
+        self.by_thread.iter().enumerate().min_by_key(by_load).map_or(0, |(index, _)| index)
     }
 }
 
@@ -173,14 +168,14 @@ struct Counted {
 
 impl Counted {
     fn new(connections: &Arc<Connections>, index: usize) -> Self {
-        connections.0[index].fetch_add(1, Ordering::Relaxed);
+        connections.by_thread[index].fetch_add(1, Ordering::Relaxed);
         Counted { connections: Arc::clone(connections), index }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.connections.0[self.index].fetch_sub(1, Ordering::Relaxed);
+        self.connections.by_thread[self.index].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -238,6 +233,8 @@ impl ThreadContext {
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 }
                 while self.connections.total() >= self.settings.connections && !*stopping.borrow() {
+                    // The one that has been idle for longest makes room.
+                    self.connections.crowded.notify_one();
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -289,33 +286,23 @@ impl ThreadContext {
         let _ = stream.set_nodelay(true);
         let ip = address.ip().to_canonical();
         let is_trusted = self.settings.trusted.iter().any(|network| network.contains(&ip));
-        let (worker, peer) = (Arc::clone(worker), Peer::new(ip, is_trusted));
-        let is_crowded = self.connections.total() > self.settings.connections / 2;
-        let idle = self.settings.timeouts.client;
-        let idle = if is_crowded { idle.min(CROWDED_IDLE) } else { idle };
-        let mut stopping = self.stopping.clone();
+        let client = Client {
+            worker: Arc::clone(worker),
+            peer: Peer::new(ip, is_trusted),
+            idle: self.settings.timeouts.client,
+            stopping: self.stopping.clone(),
+            connections: Arc::clone(&self.connections),
+        };
         tokio::spawn(async move {
             let _counted = counted;
-            let service = service_fn(|request| async { Ok::<_, Infallible>(worker.handle(&peer, request).await) });
-            let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
-            let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
-            // Errors are those of the client: it has gone, or sends garbage, which hyper answers.
-            let stops = tokio::select! {
-                _ = connection.as_mut() => false,
-                () = stopped(&mut stopping) => true,
-            };
-            if stops {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
-            }
+            client.serve(stream).await;
         });
     }
 
     /// Waits for this thread's connections.
     async fn drain(&self) {
         let wait = async {
-            while self.connections.0[self.index].load(Ordering::Relaxed) > 0 {
+            while self.connections.by_thread[self.index].load(Ordering::Relaxed) > 0 {
                 sleep(Duration::from_millis(5)).await;
             }
         };

@@ -51,8 +51,7 @@ const CAPACITY: usize = 1 << 20;
 /// Plays a case with a limit. The same arguments give the same result.
 pub fn run(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> RunResult {
     let schedule = case.schedule();
-    let settings =
-        DispatchSettings { objective: case.objective, capacity: CAPACITY, capacity_bytes: usize::MAX };
+    let settings = DispatchSettings { objective: case.objective, capacity: CAPACITY, capacity_bytes: usize::MAX };
     let mut proxy = Proxy {
         case,
         now: Time::ZERO,

@@ -218,9 +218,8 @@ impl<T> WaitQueue<T> {
     fn forget_idle_flows(&mut self) {
         let classes = &self.classes;
         let before = self.flows.len();
-        self.flows.retain(|id, flow| {
-            !flow.requests.is_empty() || flow.tag > classes[usize::from(id.class)].virtual_time
-        });
+        self.flows
+            .retain(|id, flow| !flow.requests.is_empty() || flow.tag > classes[usize::from(id.class)].virtual_time);
         if self.flows.len() > before - before / 4 {
             self.flows.retain(|_, flow| !flow.requests.is_empty());
         }

@@ -15,7 +15,9 @@ use crate::settings::Settings;
 use counts::Counts;
 use leeward_concurrency::TICK;
 use leeward_concurrency::dispatch::shadow::ShadowBacklog;
-use leeward_concurrency::dispatch::{Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal};
+use leeward_concurrency::dispatch::{
+    Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal,
+};
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
 use leeward_host::sync::{Mutex, lock};
@@ -122,8 +124,7 @@ impl Admission {
         if inner.mode != Mode::Enforce {
             return self.admit_shadowed(&mut state, now, info, facts).map(Admitted::Now);
         }
-        let request =
-            QueuedRequest { arrived: now, timeout, class: facts.class, tenant: facts.tenant, bytes };
+        let request = QueuedRequest { arrived: now, timeout, class: facts.class, tenant: facts.tenant, bytes };
         let (mut done, mut receiver) = (Vec::new(), None);
         let token = || {
             let (sender, queued) = oneshot::channel();

@@ -4,7 +4,7 @@ use super::{Admission, Facts};
 use leeward_concurrency as concurrency;
 use leeward_concurrency::dispatch::Answer;
 use leeward_core::units::Time;
-use leeward_gate::Outcome;
+use leeward_gate::{Mode, Outcome};
 use leeward_host::sync::lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -181,7 +181,11 @@ impl Place {
         let admission = self.admission().clone();
         let latency = now.since(self.facts.arrived);
         let is_in_time = latency <= admission.0.slo;
-        lock(&admission.0.state).counts.end((self.facts.class, self.facts.route), outcome, latency, is_in_time);
+        let mut state = lock(&admission.0.state);
+        state.counts.end((self.facts.class, self.facts.route), outcome, latency, is_in_time);
+        if admission.0.mode != Mode::Enforce {
+            state.shadow.answer(now);
+        }
     }
 }
 

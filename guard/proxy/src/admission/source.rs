@@ -180,4 +180,3 @@ fn merge(rows: Vec<RouteAnswers>) -> Vec<RouteAnswers> {
     }
     merged
 }
-

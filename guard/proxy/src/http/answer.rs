@@ -2,7 +2,6 @@
 //! header `leeward-reason`, so nobody takes it for the backend's. Does not contain decisions.
 
 use super::response_body::ResponseBody;
-use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use leeward_gate::Rejection;
@@ -58,7 +57,7 @@ impl Failure {
 /// The answer that states a failure.
 pub(crate) fn failed(failure: Failure) -> Response<ResponseBody> {
     let (reason, sentence) = failure.words();
-    let mut response = Response::new(ResponseBody::Text(Some(Bytes::from_static(sentence.as_bytes()))));
+    let mut response = Response::new(ResponseBody::own(sentence.as_bytes()));
     *response.status_mut() = failure.status();
     let headers = response.headers_mut();
     headers.insert(REASON, HeaderValue::from_static(reason));
@@ -71,10 +70,7 @@ pub(crate) fn failed(failure: Failure) -> Response<ResponseBody> {
 
 /// The answer to a rejected request with these headers.
 pub(crate) fn rejected(rejection: &Rejection, request: &HeaderMap) -> Response<ResponseBody> {
-    let to_body = |content: &'static [u8]| {
-        ResponseBody::Text((!content.is_empty()).then(|| Bytes::from_static(content)))
-    };
-    rejection_response(rejection, request).map(to_body)
+    rejection_response(rejection, request).map(ResponseBody::own)
 }
 
 /// Ends the client's connection with the answer.

@@ -4,7 +4,6 @@ use super::answer::{self, Failure};
 use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody};
-use super::upgrade;
 use crate::admission::{Admission, Admitted, Place};
 use crate::backend::pool::{Connection, Pool};
 use crate::settings::rules::{self, matches_path};
@@ -12,10 +11,11 @@ use crate::settings::{PlaceEnd, Settings};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use http_body::Body;
 use leeward_gate::{Outcome, Rejection, RequestInfo};
+use leeward_host::sync::{Mutex, lock};
 use leeward_tower::{UnreadBody, headers};
 use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
@@ -27,19 +27,29 @@ pub(crate) struct Worker {
     pub(crate) pool: Arc<Pool>,
 }
 
+/// A backend that leaves HTTP, if a request of a connection has made it do so.
+pub(crate) type UpgradeSlot = Mutex<Option<OnUpgrade>>;
+
 /// Connections that are tried for a request that no backend has seen.
 const ATTEMPTS: usize = 3;
 
 impl Worker {
     /// Answers a request.
-    pub(crate) async fn handle(&self, peer: &Peer, request: Request<Incoming>) -> Response<ResponseBody> {
+    ///
+    /// A backend that leaves HTTP with it is left in `upgrade`, for who serves the connection.
+    pub(crate) async fn handle(
+        &self,
+        peer: &Peer,
+        upgrade: &UpgradeSlot,
+        request: Request<Incoming>,
+    ) -> Response<ResponseBody> {
         let (parts, body) = request.into_parts();
         if let Err(failure) = head::check(&parts) {
             self.admission.record_bad_request();
             return answer::failed(failure);
         }
         if self.settings.exempt.iter().any(|exempt| matches_path(exempt, parts.uri.path())) {
-            return self.forward(None, peer, parts, body).await;
+            return self.forward(None, (peer, upgrade), parts, body).await;
         }
         let info = self.describe(peer, &parts);
         let now = self.admission.now();
@@ -49,7 +59,7 @@ impl Worker {
             Err(rejection) => Err(rejection),
         };
         match place {
-            Ok(place) => self.forward(Some(place), peer, parts, body).await,
+            Ok(place) => self.forward(Some(place), (peer, upgrade), parts, body).await,
             Err(rejection) => reject(&rejection, &parts, body).await,
         }
     }
@@ -76,9 +86,15 @@ impl Worker {
     }
 
     /// Sends a request to its backend and passes the answer on.
-    async fn forward(&self, place: Option<Place>, peer: &Peer, mut parts: Parts, body: Incoming) -> Response<ResponseBody> {
+    async fn forward(
+        &self,
+        place: Option<Place>,
+        (peer, upgrade): (&Peer, &UpgradeSlot),
+        mut parts: Parts,
+        body: Incoming,
+    ) -> Response<ResponseBody> {
         let protocol = head::upgrade(&parts);
-        let client_upgrade = protocol.is_some().then(|| parts.extensions.remove::<OnUpgrade>()).flatten();
+        let upgrade = protocol.is_some().then_some(upgrade);
         head::to_backend(&mut parts, peer, protocol);
         let timeouts = &self.settings.timeouts;
         let is_whole = body.is_end_stream();
@@ -94,13 +110,16 @@ impl Worker {
         let end = timeouts.total.map(|total| Instant::now() + total);
         let exchange = Exchange { worker: self, can_repeat, end };
         match exchange.run(place, Request::from_parts(parts, body)).await {
-            Ok(Answered { place, lease, response }) => self.pass_on(place, lease, response, client_upgrade, end),
+            Ok(Answered { place, lease, response }) => self.pass_on(place, lease, response, upgrade, end),
             Err(Unanswered { place, failure }) => {
                 if let Some(place) = place {
-                    let (now, outcome) = (self.admission.now(), match failure {
-                        Failure::ClientTimeout => Outcome::Abandoned,
-                        _ => Outcome::Failed,
-                    });
+                    let (now, outcome) = (
+                        self.admission.now(),
+                        match failure {
+                            Failure::ClientTimeout => Outcome::Abandoned,
+                            _ => Outcome::Failed,
+                        },
+                    );
                     place.finish(now, outcome);
                 }
                 answer::failed(failure)
@@ -114,13 +133,13 @@ impl Worker {
         mut place: Option<Place>,
         lease: Lease,
         mut response: Response<Incoming>,
-        client_upgrade: Option<OnUpgrade>,
+        upgrade: Option<&UpgradeSlot>,
         end: Option<Instant>,
     ) -> Response<ResponseBody> {
         let now = self.admission.now();
         let outcome = if response.status().is_server_error() { Outcome::Failed } else { Outcome::Completed };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let Some(client) = client_upgrade else {
+            let Some(upgrade) = upgrade else {
                 // Nobody asked for it, and what follows is not HTTP.
                 if let Some(place) = place {
                     place.finish(now, Outcome::Failed);
@@ -128,12 +147,12 @@ impl Worker {
                 return answer::failed(Failure::BadAnswer);
             };
             let protocol = response.headers().get(http::header::UPGRADE).cloned();
-            upgrade::join(client, hyper::upgrade::on(&mut response));
+            *lock(upgrade) = Some(hyper::upgrade::on(&mut response));
             if let Some(place) = place {
                 place.finish(now, outcome);
             }
             head::to_client(response.headers_mut(), protocol);
-            return response.map(|_| ResponseBody::Text(None));
+            return response.map(|_| ResponseBody::empty());
         }
         if is_event_stream(response.headers()) && self.settings.until == PlaceEnd::LastByte {
             // Being open is no work for the backend.
@@ -148,13 +167,11 @@ impl Worker {
                 place.finish(now, outcome);
             }
             lease.give_back();
-            return response.map(|_| ResponseBody::Text(None));
+            return response.map(|_| ResponseBody::empty());
         }
         let times = BodyTimes { idle: self.settings.timeouts.idle, end };
         let until = self.settings.until;
-        response.map(|body| {
-            ResponseBody::Backend(Box::new(BackendBody::new(body, place, lease, until, times, outcome)))
-        })
+        response.map(|body| ResponseBody::backend(BackendBody::new(body, place, lease, until, times, outcome)))
     }
 }
 
@@ -274,6 +291,8 @@ async fn reject(rejection: &Rejection, parts: &Parts, body: Incoming) -> Respons
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
-    let of = |kind: &http::HeaderValue| kind.as_bytes().get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
+    let of = |kind: &http::HeaderValue| {
+        kind.as_bytes().get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
+    };
     headers.get(CONTENT_TYPE).is_some_and(of)
 }

@@ -215,7 +215,9 @@ fn forwarded_element(address: IpAddr) -> String {
 
 fn has_token(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {
     let mut tokens = headers.get_all(name).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    tokens.any(|found| found.trim_ascii().split(|byte| *byte == b';').next().is_some_and(|found| found.eq_ignore_ascii_case(token)))
+    tokens.any(|found| {
+        found.trim_ascii().split(|byte| *byte == b';').next().is_some_and(|found| found.eq_ignore_ascii_case(token))
+    })
 }
 
 /// The authority without user and password.

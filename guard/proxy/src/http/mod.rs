@@ -3,11 +3,10 @@
 //!
 //! - `handle`: the way of a request. `head`: checks of a head, and what is changed in it.
 //! - [`request_body`], [`response_body`]: the bytes on their way, and time-outs.
-//! - `answer`: answers of the proxy's own. `upgrade`: connections that leave HTTP.
+//! - `answer`: answers of the proxy's own.
 
 mod answer;
 pub(crate) mod handle;
 pub(crate) mod head;
 pub(crate) mod request_body;
-mod response_body;
-mod upgrade;
+pub(crate) mod response_body;

@@ -3,6 +3,7 @@
 
 use crate::admission::Place;
 use crate::backend::pool::Pool;
+use crate::connection::Busy;
 use crate::http::request_body::RequestBody;
 use crate::settings::PlaceEnd;
 use bytes::Bytes;
@@ -19,12 +20,39 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Bytes of an answer after which its time says more about the client than about the backend.
 const LARGE: u64 = 64 << 10;
 
-/// A body of the proxy's own, or a backend's.
-pub(crate) enum ResponseBody {
-    /// Bytes of the proxy's own.
-    Text(Option<Bytes>),
-    /// A backend's body.
+/// The body of an answer, and the mark that its connection is busy.
+pub(crate) struct ResponseBody {
+    content: Content,
+    _busy: Option<Busy>,
+}
+
+/// Bytes of the proxy's own, or a backend's.
+enum Content {
+    Own(Option<Bytes>),
     Backend(Box<BackendBody>),
+}
+
+impl ResponseBody {
+    /// No bytes.
+    pub(crate) fn empty() -> Self {
+        ResponseBody { content: Content::Own(None), _busy: None }
+    }
+
+    /// Bytes of the proxy's own.
+    pub(crate) fn own(text: &'static [u8]) -> Self {
+        let text = (!text.is_empty()).then(|| Bytes::from_static(text));
+        ResponseBody { content: Content::Own(text), _busy: None }
+    }
+
+    /// A backend's body.
+    pub(crate) fn backend(body: BackendBody) -> Self {
+        ResponseBody { content: Content::Backend(Box::new(body)), _busy: None }
+    }
+
+    /// Keeps the mark until the last byte.
+    pub(crate) fn with_mark(self, busy: Busy) -> Self {
+        ResponseBody { _busy: Some(busy), ..self }
+    }
 }
 
 /// Error: the answer ends before its last byte. The client sees its connection cut.
@@ -142,7 +170,11 @@ impl BackendBody {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-                if self.incoming.is_end_stream() { self.finish() } else { self.note(bytes) }
+                if self.incoming.is_end_stream() {
+                    self.finish()
+                } else {
+                    self.note(bytes)
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
@@ -176,23 +208,23 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
-        match self.get_mut() {
-            ResponseBody::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            ResponseBody::Backend(body) => body.poll(context),
+        match &mut self.get_mut().content {
+            Content::Own(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Content::Backend(body) => body.poll(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            ResponseBody::Text(text) => text.is_none(),
-            ResponseBody::Backend(body) => body.incoming.is_end_stream(),
+        match &self.content {
+            Content::Own(text) => text.is_none(),
+            Content::Backend(body) => body.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            ResponseBody::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            ResponseBody::Backend(body) => body.incoming.size_hint(),
+        match &self.content {
+            Content::Own(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Content::Backend(body) => body.incoming.size_hint(),
         }
     }
 }

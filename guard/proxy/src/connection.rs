@@ -1,0 +1,226 @@
+//! One connection of a client: it sleeps without buffers while it is idle, serves requests, and
+//! leaves HTTP if a request asks for it. Does not contain requests.
+//!
+//! hyper keeps two buffers of 8 KiB per connection. A connection that has been idle for a second is
+//! taken from hyper, and given back with its next byte: so 10,000 idle ones take little memory, and
+//! the one that has been idle for longest can be closed when there are too many.
+
+use crate::http::handle::{UpgradeSlot, Worker};
+use crate::http::head::Peer;
+use crate::server::{Connections, stopped};
+use bytes::Bytes;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use leeward_host::sync::lock;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+/// Most bytes of a request's head, and most headers. A longer head is answered by 431.
+const HEAD_MAX: usize = 64 << 10;
+const HEADERS_MAX: usize = 128;
+/// Time without requests after which a connection sleeps: between one and two of these.
+const SLEEP_AFTER: Duration = Duration::from_secs(1);
+
+/// A client, and what its connection needs.
+pub(crate) struct Client {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) peer: Peer,
+    /// Longest time between two requests, and for a head.
+    pub(crate) idle: Duration,
+    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) connections: Arc<Connections>,
+}
+
+/// Requests of a connection: those in progress, and all so far.
+#[derive(Debug, Default)]
+struct Activity {
+    in_progress: AtomicU32,
+    started: AtomicU32,
+}
+
+/// Mark that a connection is busy with a request.
+pub(crate) struct Busy(Arc<Activity>);
+
+impl Busy {
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.in_progress.fetch_add(1, Ordering::Relaxed);
+        activity.started.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(activity))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// State of a connection that is not in hyper's hands.
+enum Next {
+    /// It goes on with these bytes, which were read already.
+    Serve(ClientStream),
+    /// It has ended.
+    End,
+}
+
+impl Client {
+    /// Serves the connection until it ends.
+    pub(crate) async fn serve(mut self, stream: TcpStream) {
+        let mut stream = ClientStream::new(stream, Bytes::new());
+        loop {
+            if stream.prefix.is_empty() && !self.wait_for_byte(&stream.stream).await {
+                return;
+            }
+            // On the heap, or a sleeping connection would take as much.
+            match Box::pin(self.serve_requests(stream)).await {
+                Next::Serve(idle) => stream = idle,
+                Next::End => return,
+            }
+        }
+    }
+
+    /// Sleeps until a byte arrives; false: the connection must end.
+    async fn wait_for_byte(&mut self, stream: &TcpStream) -> bool {
+        let mut byte = [0];
+        tokio::select! {
+            first = timeout(self.idle, stream.peek(&mut byte)) => matches!(first, Ok(Ok(1))),
+            () = stopped(&mut self.stopping) => false,
+            () = self.connections.crowded.notified() => false,
+        }
+    }
+
+    /// Serves requests until the connection ends or has been idle for a while. Errors are those of
+    /// the client: it has gone, or sends garbage, which hyper answers.
+    async fn serve_requests(&mut self, stream: ClientStream) -> Next {
+        let activity = Arc::new(Activity::default());
+        let upgrade = UpgradeSlot::default();
+        let Client { worker, peer, idle, stopping, .. } = self;
+        // On the heap, since hyper keeps space for it between requests.
+        let service = service_fn(|request| {
+            let (busy, answer) = (Busy::new(&activity), worker.handle(peer, &upgrade, request));
+            Box::pin(async move { Ok::<_, Infallible>(answer.await.map(|body| body.with_mark(busy))) })
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(*idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
+        let mut connection = builder.serve_connection(TokioIo::new(stream), service);
+        let mut started = activity.started.load(Ordering::Relaxed);
+        let mut is_stopping = false;
+        loop {
+            tokio::select! {
+                ended = poll_fn(|context| connection.poll_without_shutdown(context)) => {
+                    if ended.is_err() {
+                        return Next::End;
+                    }
+                    break;
+                }
+                () = stopped(stopping), if !is_stopping => {
+                    is_stopping = true;
+                    Pin::new(&mut connection).graceful_shutdown();
+                }
+                () = sleep(SLEEP_AFTER) => {
+                    let now = activity.started.load(Ordering::Relaxed);
+                    let is_idle = now == started && activity.in_progress.load(Ordering::Relaxed) == 0;
+                    started = now;
+                    if is_idle && !is_stopping && now > 0 {
+                        let parts = connection.into_parts();
+                        let stream = parts.io.into_inner();
+                        // What hyper has not written yet would be lost.
+                        if !stream.is_flushed {
+                            return Next::End;
+                        }
+                        return Next::Serve(stream.with_prefix(parts.read_buf));
+                    }
+                }
+            }
+        }
+        let parts = connection.into_parts();
+        let mut stream = parts.io.into_inner().with_prefix(parts.read_buf);
+        let backend = lock(&upgrade).take();
+        if let Some(backend) = backend
+            && let Ok(backend) = backend.await
+        {
+            // An end without notice is how such connections often end.
+            let _ = copy_bidirectional(&mut stream, &mut TokioIo::new(backend)).await;
+        } else {
+            let _ = poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await;
+        }
+        Next::End
+    }
+}
+
+/// A client's socket, in front of it the bytes that were read from it already.
+struct ClientStream {
+    prefix: Bytes,
+    stream: TcpStream,
+    /// Whether all that was written has reached the socket.
+    is_flushed: bool,
+}
+
+impl ClientStream {
+    fn new(stream: TcpStream, prefix: Bytes) -> Self {
+        ClientStream { prefix, stream, is_flushed: true }
+    }
+
+    /// Puts bytes back that a parser has read and not used.
+    fn with_prefix(self, unused: Bytes) -> Self {
+        let prefix = if self.prefix.is_empty() { unused } else { [unused, self.prefix].concat().into() };
+        ClientStream { prefix, ..self }
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.prefix.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let length = self.prefix.len().min(buffer.remaining());
+        buffer.put_slice(&self.prefix.split_to(length));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.is_flushed = false;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.is_flushed = false;
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes when it has written all that it had.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.is_flushed = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
