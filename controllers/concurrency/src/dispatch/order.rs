@@ -176,9 +176,9 @@ impl<T> WaitQueue<T> {
         let before: usize = self.classes[..usize::from(class)].iter().map(|class| class.requests).sum();
         let own = self.flows.get(&FlowId { class, tenant }).map_or(0, |flow| flow.requests.len());
         let ClassState { requests, flows, .. } = self.classes[usize::from(class)];
-        // Each other flow has one turn for each of this flow's.
-        let turns = if flows <= 1 && own > 0 { own } else { (own + 1) * flows };
-        before + requests.min(turns)
+        let others = flows - usize::from(own > 0);
+        // Each other flow has one turn before each of this flow's, the new one's too.
+        before + requests.min(own + (own + 1) * others)
     }
 
     /// Arrival of the request that has waited for longest, among those that are next in their flows.
@@ -218,9 +218,8 @@ impl<T> WaitQueue<T> {
     fn forget_idle_flows(&mut self) {
         let classes = &self.classes;
         let before = self.flows.len();
-        self.flows.retain(|id, flow| {
-            !flow.requests.is_empty() || flow.tag > classes[usize::from(id.class)].virtual_time
-        });
+        self.flows
+            .retain(|id, flow| !flow.requests.is_empty() || flow.tag > classes[usize::from(id.class)].virtual_time);
         if self.flows.len() > before - before / 4 {
             self.flows.retain(|_, flow| !flow.requests.is_empty());
         }
