@@ -8,6 +8,7 @@
 //!   a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
 //! - `server`: listener, worker threads, graceful stop.
+//! - `client_stream`: a client's socket.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
 //!
@@ -18,6 +19,7 @@
 
 mod admission;
 mod backend;
+mod client_stream;
 mod http;
 mod server;
 pub mod settings;

@@ -3,6 +3,7 @@
 use crate::admission::{Admission, TICK_INTERVAL};
 use crate::backend::health;
 use crate::backend::pool::Pool;
+use crate::client_stream::ClientStream;
 use crate::http::handle::Worker;
 use crate::http::head::Peer;
 use crate::settings::Settings;
@@ -286,7 +287,6 @@ impl ThreadContext {
 
     /// Serves a client's connection until it ends.
     fn serve(&self, worker: &Arc<Worker>, stream: tokio::net::TcpStream, address: SocketAddr, counted: Counted) {
-        let _ = stream.set_nodelay(true);
         let ip = address.ip().to_canonical();
         let is_trusted = self.settings.trusted.iter().any(|network| network.contains(&ip));
         let (worker, peer) = (Arc::clone(worker), Peer::new(ip, is_trusted));
@@ -294,28 +294,38 @@ impl ThreadContext {
         let idle = self.settings.timeouts.client;
         let idle = if is_crowded { idle.min(CROWDED_IDLE) } else { idle };
         let mut stopping = self.stopping.clone();
+        let stream = ClientStream::new(stream, self.settings.timeouts.client_idle, counted);
         tokio::spawn(async move {
-            let _counted = counted;
             let service = service_fn(|request| async { Ok::<_, Infallible>(worker.handle(&peer, request).await) });
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
             let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
-            // Errors are those of the client: it has gone, or sends garbage, which hyper answers.
-            let stops = tokio::select! {
-                _ = connection.as_mut() => false,
-                () = stopped(&mut stopping) => true,
+            let ended = tokio::select! {
+                ended = connection.as_mut() => Some(ended),
+                () = stopped(&mut stopping) => None,
             };
-            if stops {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
+            let ended = match ended {
+                Some(ended) => ended,
+                None => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            // Errors are those of the client: it has gone, or sends garbage, which hyper answers.
+            if ended.is_err_and(|error| error.is_parse()) {
+                worker.admission.record_bad_request();
             }
         });
     }
 
-    /// Waits for this thread's connections.
+    /// Waits for this thread's connections; the first thread, which ticks, for all.
     async fn drain(&self) {
+        let open = || match self.index {
+            0 => self.connections.total(),
+            index => self.connections.0[index].load(Ordering::Relaxed),
+        };
         let wait = async {
-            while self.connections.0[self.index].load(Ordering::Relaxed) > 0 {
+            while open() > 0 {
                 sleep(Duration::from_millis(5)).await;
             }
         };

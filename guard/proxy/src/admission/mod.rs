@@ -15,7 +15,9 @@ use crate::settings::Settings;
 use counts::Counts;
 use leeward_concurrency::TICK;
 use leeward_concurrency::dispatch::shadow::ShadowBacklog;
-use leeward_concurrency::dispatch::{Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal};
+use leeward_concurrency::dispatch::{
+    Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal,
+};
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
 use leeward_host::sync::{Mutex, lock};
@@ -122,8 +124,7 @@ impl Admission {
         if inner.mode != Mode::Enforce {
             return self.admit_shadowed(&mut state, now, info, facts).map(Admitted::Now);
         }
-        let request =
-            QueuedRequest { arrived: now, timeout, class: facts.class, tenant: facts.tenant, bytes };
+        let request = QueuedRequest { arrived: now, timeout, class: facts.class, tenant: facts.tenant, bytes };
         let (mut done, mut receiver) = (Vec::new(), None);
         let token = || {
             let (sender, queued) = oneshot::channel();
@@ -158,12 +159,12 @@ impl Admission {
         let mut done = Vec::new();
         lock(&self.0.state).dispatcher.tick(now, None, &mut done);
         self.deliver(now, done);
-        // A client that has not read for the whole objective is no work for the backend.
-        let before = Time(now.0.saturating_sub(self.0.slo.0.max(Nanos::from_millis(100).0)));
+        // A client that the proxy has waited for longer than the objective is no work for the backend.
+        let longest = self.0.slo.max(Nanos::from_millis(100));
         let mut stalled = Vec::new();
         lock(&self.0.streams).retain(|stream| {
             let Some(stream) = stream.upgrade() else { return false };
-            if stream.is_stalled(before) {
+            if stream.is_stalled(now, longest) {
                 stalled.push(stream);
                 return false;
             }

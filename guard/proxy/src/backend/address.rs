@@ -41,7 +41,11 @@ impl FromStr for BackendAddress {
 
 impl fmt::Display for BackendAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') { write!(f, "[{}]:{}", self.host, self.port) } else { write!(f, "{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -68,7 +72,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<BackendAddress>().map(|address| address.to_string()), Ok(shown.into()), "{text}");
         }
-        for wrong in ["", "3000", "host", "host:", "host:0", "host:70000", "[zz]:1", "a b:1", "https://host:1", "::1:80x"] {
+        for wrong in
+            ["", "3000", "host", "host:", "host:0", "host:70000", "[zz]:1", "a b:1", "https://host:1", "::1:80x"]
+        {
             assert!(wrong.parse::<BackendAddress>().is_err(), "{wrong}");
         }
     }

@@ -71,9 +71,8 @@ pub(crate) fn failed(failure: Failure) -> Response<ResponseBody> {
 
 /// The answer to a rejected request with these headers.
 pub(crate) fn rejected(rejection: &Rejection, request: &HeaderMap) -> Response<ResponseBody> {
-    let to_body = |content: &'static [u8]| {
-        ResponseBody::Text((!content.is_empty()).then(|| Bytes::from_static(content)))
-    };
+    let to_body =
+        |content: &'static [u8]| ResponseBody::Text((!content.is_empty()).then(|| Bytes::from_static(content)));
     rejection_response(rejection, request).map(to_body)
 }
 

@@ -142,7 +142,11 @@ impl BackendBody {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-                if self.incoming.is_end_stream() { self.finish() } else { self.note(bytes) }
+                if self.incoming.is_end_stream() {
+                    self.finish()
+                } else {
+                    self.note(bytes)
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
@@ -156,7 +160,7 @@ impl BackendBody {
 
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
         if let (Some(place), true) = (&self.place, self.is_watched) {
-            place.stream().wait_for_backend();
+            place.stream().wait_for_backend(place.admission().now());
         }
         if self.limit.is_none() {
             let idle = self.times.idle.map(|idle| Instant::now() + idle);

@@ -193,19 +193,20 @@ impl FileSettings {
     /// # Errors
     /// The first value that is missing or wrong.
     pub fn settings(&self) -> Result<Settings, SettingsError> {
-        let slo = self.slo.as_deref().ok_or(SettingsError::Missing {
-            key: "slo",
-            help: "the latency objective, such as `50ms`",
-        })?;
+        let slo = self
+            .slo
+            .as_deref()
+            .ok_or(SettingsError::Missing { key: "slo", help: "the latency objective, such as `50ms`" })?;
         let slo = span("slo", slo)?;
-        let listen =
-            self.listen.as_deref().ok_or(SettingsError::Missing { key: "listen", help: "an address, such as `:8080`" })?;
+        let listen = self
+            .listen
+            .as_deref()
+            .ok_or(SettingsError::Missing { key: "listen", help: "an address, such as `:8080`" })?;
         let to = self.to.as_deref().unwrap_or_default();
         if to.is_empty() {
             return Err(SettingsError::Missing { key: "to", help: "the backends, such as `127.0.0.1:3000`" });
         }
-        let backends =
-            to.iter().map(|address| address.parse::<BackendAddress>().map_err(|error| wrong("to", &error)));
+        let backends = to.iter().map(|address| address.parse::<BackendAddress>().map_err(|error| wrong("to", &error)));
         let mut settings = Settings::new(slo, listen, backends.collect::<Result<_, _>>()?);
         settings.is_shared = self.shared.unwrap_or(false);
         if let Some(limit) = &self.limit {
@@ -320,7 +321,11 @@ fn span(key: &str, text: &str) -> Result<Duration, SettingsError> {
 }
 
 fn in_range(key: &str, value: usize, least: usize, most: usize) -> Result<usize, SettingsError> {
-    if (least..=most).contains(&value) { Ok(value) } else { Err(wrong(key, &format!("must be from {least} to {most}"))) }
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(wrong(key, &format!("must be from {least} to {most}")))
+    }
 }
 
 fn network(key: &str, text: &str) -> Result<IpNet, SettingsError> {
@@ -339,7 +344,7 @@ fn header_name(key: &str, text: &str) -> Result<HeaderName, SettingsError> {
 }
 
 fn parse_mode(text: &str) -> Result<Mode, SettingsError> {
-    let percent = || text.strip_suffix('%')?.trim().parse::<u8>().ok().filter(|percent| *percent <= 100);
+    let percent = || text.strip_suffix('%')?.trim().parse::<u8>().ok().filter(|percent| (1..=100).contains(percent));
     match text {
         "enforce" => Ok(Mode::Enforce),
         "shadow" => Ok(Mode::Shadow),

@@ -143,8 +143,8 @@ impl LimitChoice {
             return Ok(LimitChoice { policy, params });
         }
         let known = || registry::POLICIES.iter().map(|policy| policy.name).collect::<Vec<_>>().join(", ");
-        let policy =
-            registry::find(text).map_err(|_| LimitError::Unknown { name: text.chars().take(40).collect(), known: known() })?;
+        let policy = registry::find(text)
+            .map_err(|_| LimitError::Unknown { name: text.chars().take(40).collect(), known: known() })?;
         Ok(LimitChoice { policy, params: policy.params(&[])? })
     }
 
