@@ -5,23 +5,21 @@
 //! taken from hyper, and given back with its next byte: so 10,000 idle ones take little memory, and
 //! the one that has been idle for longest can be closed when there are too many.
 
+use crate::client_stream::ClientStream;
 use crate::http::handle::{UpgradeSlot, Worker};
 use crate::http::head::Peer;
 use crate::server::{Connections, stopped};
-use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leeward_host::sync::lock;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+use tokio::io::{AsyncWrite, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -36,8 +34,6 @@ const SLEEP_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct Client {
     pub(crate) worker: Arc<Worker>,
     pub(crate) peer: Peer,
-    /// Longest time between two requests, and for a head.
-    pub(crate) idle: Duration,
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) connections: Arc<Connections>,
 }
@@ -77,9 +73,9 @@ enum Next {
 impl Client {
     /// Serves the connection until it ends.
     pub(crate) async fn serve(mut self, stream: TcpStream) {
-        let mut stream = ClientStream::new(stream, Bytes::new());
+        let mut stream = ClientStream::new(stream, self.worker.settings.timeouts.client_idle);
         loop {
-            if stream.prefix.is_empty() && !self.wait_for_byte(&stream.stream).await {
+            if !self.wait_for_byte(&stream).await {
                 return;
             }
             // On the heap, or a sleeping connection would take as much.
@@ -91,12 +87,14 @@ impl Client {
     }
 
     /// Sleeps until a byte arrives; false: the connection must end.
-    async fn wait_for_byte(&mut self, stream: &TcpStream) -> bool {
-        let mut byte = [0];
+    async fn wait_for_byte(&mut self, stream: &ClientStream) -> bool {
         tokio::select! {
-            first = timeout(self.idle, stream.peek(&mut byte)) => matches!(first, Ok(Ok(1))),
+            has_byte = timeout(self.worker.settings.timeouts.client, stream.has_byte()) => has_byte == Ok(true),
             () = stopped(&mut self.stopping) => false,
-            () = self.connections.crowded.notified() => false,
+            () = async {
+                sleep(SLEEP_AFTER).await;
+                self.connections.must_end().await;
+            } => false,
         }
     }
 
@@ -105,21 +103,25 @@ impl Client {
     async fn serve_requests(&mut self, stream: ClientStream) -> Next {
         let activity = Arc::new(Activity::default());
         let upgrade = UpgradeSlot::default();
-        let Client { worker, peer, idle, stopping, .. } = self;
+        let Client { worker, peer, stopping, .. } = self;
+        let idle = worker.settings.timeouts.client;
         // On the heap, since hyper keeps space for it between requests.
         let service = service_fn(|request| {
             let (busy, answer) = (Busy::new(&activity), worker.handle(peer, &upgrade, request));
             Box::pin(async move { Ok::<_, Infallible>(answer.await.map(|body| body.with_mark(busy))) })
         });
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(*idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
+        builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut started = activity.started.load(Ordering::Relaxed);
         let mut is_stopping = false;
         loop {
             tokio::select! {
                 ended = poll_fn(|context| connection.poll_without_shutdown(context)) => {
-                    if ended.is_err() {
+                    if let Err(error) = ended {
+                        if error.is_parse() {
+                            worker.admission.record_bad_request();
+                        }
                         return Next::End;
                     }
                     break;
@@ -136,7 +138,7 @@ impl Client {
                         let parts = connection.into_parts();
                         let stream = parts.io.into_inner();
                         // What hyper has not written yet would be lost.
-                        if !stream.is_flushed {
+                        if !stream.is_flushed() {
                             return Next::End;
                         }
                         return Next::Serve(stream.with_prefix(parts.read_buf));
@@ -156,71 +158,5 @@ impl Client {
             let _ = poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await;
         }
         Next::End
-    }
-}
-
-/// A client's socket, in front of it the bytes that were read from it already.
-struct ClientStream {
-    prefix: Bytes,
-    stream: TcpStream,
-    /// Whether all that was written has reached the socket.
-    is_flushed: bool,
-}
-
-impl ClientStream {
-    fn new(stream: TcpStream, prefix: Bytes) -> Self {
-        ClientStream { prefix, stream, is_flushed: true }
-    }
-
-    /// Puts bytes back that a parser has read and not used.
-    fn with_prefix(self, unused: Bytes) -> Self {
-        let prefix = if self.prefix.is_empty() { unused } else { [unused, self.prefix].concat().into() };
-        ClientStream { prefix, ..self }
-    }
-}
-
-impl AsyncRead for ClientStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.prefix.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
-        }
-        let length = self.prefix.len().min(buffer.remaining());
-        buffer.put_slice(&self.prefix.split_to(length));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for ClientStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.is_flushed = false;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.is_flushed = false;
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    /// hyper flushes when it has written all that it had.
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        self.is_flushed = true;
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

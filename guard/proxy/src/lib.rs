@@ -7,7 +7,8 @@
 //! - [`Proxy`]: a running proxy. [`Settings`]: what it must be told; [`settings::file`]: the same in
 //!   a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
-//! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client.
+//! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client,
+//!   `client_stream`: its socket.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
 //!
@@ -18,6 +19,7 @@
 
 mod admission;
 mod backend;
+mod client_stream;
 mod connection;
 mod http;
 mod server;

@@ -60,7 +60,7 @@ impl Proxy {
         let address = listener.local_addr()?;
         let admission = Admission::new(&settings);
         let (stop, stopping) = watch::channel(false);
-        let connections = Arc::new(Connections::new(settings.threads));
+        let connections = Arc::new(Connections::new(settings.threads, settings.connections));
         let (mut threads, mut others, mut receivers) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 1..settings.threads {
             let (sender, receiver) = mpsc::unbounded_channel();
@@ -140,13 +140,30 @@ fn spawn(index: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
 /// Open client connections, by worker thread.
 pub(crate) struct Connections {
     by_thread: Vec<AtomicUsize>,
-    /// Wakes the connection that has been idle for longest, when there are too many.
-    pub(crate) crowded: Notify,
+    most: usize,
+    /// Wakes the connection that has slept for longest, when there are too many.
+    crowded: Notify,
 }
 
 impl Connections {
-    fn new(threads: usize) -> Self {
-        Connections { by_thread: (0..threads).map(|_| AtomicUsize::new(0)).collect(), crowded: Notify::new() }
+    fn new(threads: usize, most: usize) -> Self {
+        let by_thread = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+        Connections { by_thread, most, crowded: Notify::new() }
+    }
+
+    /// Waits until this connection, which sleeps, must make room for another one.
+    pub(crate) async fn must_end(&self) {
+        loop {
+            self.crowded.notified().await;
+            // The notice may be an old one.
+            if self.is_full() {
+                return;
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.total() >= self.most
     }
 
     fn total(&self) -> usize {
@@ -232,8 +249,7 @@ impl ThreadContext {
                     // A client that has gone, or no descriptor.
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 }
-                while self.connections.total() >= self.settings.connections && !*stopping.borrow() {
-                    // The one that has been idle for longest makes room.
+                while self.connections.is_full() && !*stopping.borrow() {
                     self.connections.crowded.notify_one();
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -283,13 +299,11 @@ impl ThreadContext {
 
     /// Serves a client's connection until it ends.
     fn serve(&self, worker: &Arc<Worker>, stream: tokio::net::TcpStream, address: SocketAddr, counted: Counted) {
-        let _ = stream.set_nodelay(true);
         let ip = address.ip().to_canonical();
         let is_trusted = self.settings.trusted.iter().any(|network| network.contains(&ip));
         let client = Client {
             worker: Arc::clone(worker),
             peer: Peer::new(ip, is_trusted),
-            idle: self.settings.timeouts.client,
             stopping: self.stopping.clone(),
             connections: Arc::clone(&self.connections),
         };
@@ -299,10 +313,14 @@ impl ThreadContext {
         });
     }
 
-    /// Waits for this thread's connections.
+    /// Waits for this thread's connections; the first thread, which ticks, for all.
     async fn drain(&self) {
+        let open = || match self.index {
+            0 => self.connections.total(),
+            index => self.connections.by_thread[index].load(Ordering::Relaxed),
+        };
         let wait = async {
-            while self.connections.by_thread[self.index].load(Ordering::Relaxed) > 0 {
+            while open() > 0 {
                 sleep(Duration::from_millis(5)).await;
             }
         };

@@ -176,9 +176,9 @@ impl<T> WaitQueue<T> {
         let before: usize = self.classes[..usize::from(class)].iter().map(|class| class.requests).sum();
         let own = self.flows.get(&FlowId { class, tenant }).map_or(0, |flow| flow.requests.len());
         let ClassState { requests, flows, .. } = self.classes[usize::from(class)];
-        // Each other flow has one turn for each of this flow's.
-        let turns = if flows <= 1 && own > 0 { own } else { (own + 1) * flows };
-        before + requests.min(turns)
+        let others = flows - usize::from(own > 0);
+        // Each other flow has one turn before each of this flow's, the new one's too.
+        before + requests.min(own + (own + 1) * others)
     }
 
     /// Arrival of the request that has waited for longest, among those that are next in their flows.

@@ -159,12 +159,12 @@ impl Admission {
         let mut done = Vec::new();
         lock(&self.0.state).dispatcher.tick(now, None, &mut done);
         self.deliver(now, done);
-        // A client that has not read for the whole objective is no work for the backend.
-        let before = Time(now.0.saturating_sub(self.0.slo.0.max(Nanos::from_millis(100).0)));
+        // A client that the proxy has waited for longer than the objective is no work for the backend.
+        let longest = self.0.slo.max(Nanos::from_millis(100));
         let mut stalled = Vec::new();
         lock(&self.0.streams).retain(|stream| {
             let Some(stream) = stream.upgrade() else { return false };
-            if stream.is_stalled(before) {
+            if stream.is_stalled(now, longest) {
                 stalled.push(stream);
                 return false;
             }

@@ -3,27 +3,36 @@
 use super::{Admission, Facts};
 use leeward_concurrency as concurrency;
 use leeward_concurrency::dispatch::Answer;
-use leeward_core::units::Time;
+use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Mode, Outcome};
 use leeward_host::sync::lock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Waits for the client that are not summed up: the time in which its socket takes a piece.
+const SHORT: Nanos = Nanos::from_millis(1);
 
 /// A place at a backend. Dropping it frees the place.
 pub(crate) struct Slot {
     admission: Admission,
+    backend: usize,
+    dispatched: Time,
     stream: Arc<Stream>,
 }
 
-/// The part of a place that the ticker looks at, too.
+/// The part of a request that its bodies and the ticker look at, too.
+#[derive(Default)]
 pub(crate) struct Stream {
-    backend: usize,
-    dispatched: Time,
-    is_held: AtomicBool,
+    /// One more than the number of the backend where it holds a place; 0: it holds none.
+    held: AtomicUsize,
     /// Time since which the proxy has waited for the client, ns; 0: it waits for the backend.
     client_since: AtomicU64,
+    /// Sum of its earlier waits for the client, ns.
+    client_waits: AtomicU64,
     /// Time at which the client had sent the whole request, ns, if that took longer.
     sent: AtomicU64,
+    /// Time of the last piece of the request, ns.
+    last_piece: AtomicU64,
     /// Whether the client failed to send the request.
     has_client_failed: AtomicBool,
 }
@@ -31,29 +40,51 @@ pub(crate) struct Stream {
 impl Stream {
     /// The backend, the first time that this is asked: the caller then frees the place.
     pub(super) fn take_backend(&self) -> Option<usize> {
-        self.is_held.swap(false, Ordering::AcqRel).then_some(self.backend)
+        self.held.swap(0, Ordering::AcqRel).checked_sub(1)
     }
 
-    /// Whether the proxy has waited for the client since before this time.
-    pub(super) fn is_stalled(&self, before: Time) -> bool {
+    /// Whether the proxy has waited for the client for longer than this in all. A client that sends
+    /// or reads a byte now and then is as slow as one that does nothing.
+    pub(super) fn is_stalled(&self, now: Time, longest: Nanos) -> bool {
         let since = self.client_since.load(Ordering::Relaxed);
-        since > 0 && since < before.0
+        let present = if since > 0 { now.since(Time(since)).0 } else { 0 };
+        self.client_waits.load(Ordering::Relaxed).saturating_add(present) > longest.0
     }
 
     /// Records that the proxy waits for the client from now on.
     pub(crate) fn wait_for_client(&self, now: Time) {
+        self.wait_for_backend(now);
         self.client_since.store(now.0.max(1), Ordering::Relaxed);
     }
 
     /// Records that the proxy waits for the backend.
-    pub(crate) fn wait_for_backend(&self) {
-        self.client_since.store(0, Ordering::Relaxed);
+    pub(crate) fn wait_for_backend(&self, now: Time) {
+        let since = self.client_since.swap(0, Ordering::Relaxed);
+        let wait = now.since(Time(since));
+        if since > 0 && wait > SHORT {
+            self.client_waits.fetch_add(wait.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a piece of the request.
+    pub(crate) fn record_piece(&self, now: Time) {
+        self.wait_for_backend(now);
+        self.last_piece.store(now.0, Ordering::Relaxed);
     }
 
     /// Records that the client has sent the last byte of the request only now.
     pub(crate) fn record_sent(&self, now: Time) {
-        self.wait_for_backend();
+        self.record_piece(now);
         self.sent.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Time for which the backend has had what there is of the request; zero while the proxy waits
+    /// for the client.
+    pub(crate) fn backend_wait(&self, now: Time) -> Nanos {
+        match self.client_since.load(Ordering::Relaxed) {
+            0 => now.since(Time(self.last_piece.load(Ordering::Relaxed))),
+            _ => Nanos::ZERO,
+        }
     }
 
     /// Records that the client has gone, or has sent nothing for too long.
@@ -69,35 +100,30 @@ impl Stream {
 
 impl Slot {
     pub(super) fn new(admission: Admission, backend: usize, dispatched: Time) -> Self {
-        let stream = Stream {
-            backend,
-            dispatched,
-            is_held: AtomicBool::new(true),
-            client_since: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            has_client_failed: AtomicBool::new(false),
-        };
-        Slot { admission, stream: Arc::new(stream) }
+        let stream = Stream { held: AtomicUsize::new(backend + 1), ..Stream::default() };
+        Slot { admission, backend, dispatched, stream: Arc::new(stream) }
     }
 
     pub(super) fn backend(&self) -> usize {
-        self.stream.backend
+        self.backend
     }
 
     pub(super) fn dispatched(&self) -> Time {
-        self.stream.dispatched
+        self.dispatched
     }
 
-    fn release(&self) {
-        if let Some(backend) = self.stream.take_backend() {
+    fn release(&self) -> bool {
+        let backend = self.stream.take_backend();
+        if let Some(backend) = backend {
             self.admission.free(backend);
         }
+        backend.is_some()
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.release();
+        let _ = self.release();
     }
 }
 
@@ -135,12 +161,15 @@ impl Place {
         lock(&self.admission().0.streams).push(Arc::downgrade(&self.slot.stream));
     }
 
-    /// Goes to another backend, which gets a request more than its limit.
+    /// Goes to another backend, which gets a request more than its limit. A place that is free
+    /// already, because the client is slow, is not taken again.
     pub(crate) fn move_to(&mut self, backend: usize) {
-        let admission = self.admission().clone();
-        let now = admission.now();
-        lock(&admission.0.state).dispatcher.begin(now, backend);
-        self.slot = Slot::new(admission, backend, now);
+        let now = self.admission().now();
+        if self.slot.release() {
+            lock(&self.admission().0.state).dispatcher.begin(now, backend);
+            self.slot.stream.held.store(backend + 1, Ordering::Release);
+        }
+        (self.slot.backend, self.slot.dispatched) = (backend, now);
     }
 
     /// Records the time of the answer, once: the time from which the law learns.
@@ -165,7 +194,7 @@ impl Place {
 
     /// Frees the place before the request ends.
     pub(crate) fn release(&self) {
-        self.slot.release();
+        let _ = self.slot.release();
     }
 
     /// Ends the request.

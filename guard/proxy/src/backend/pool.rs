@@ -19,6 +19,8 @@ const IDLE_MAX: usize = 1_024;
 const IDLE_TIME: Duration = Duration::from_secs(30);
 /// Most bytes of an answer's head.
 const HEAD_MAX: usize = 128 << 10;
+/// Most headers of an answer.
+const HEADERS_MAX: usize = 256;
 
 /// The connections of a worker thread.
 pub(crate) struct Pool {
@@ -66,7 +68,7 @@ impl Pool {
         // Nagle's algorithm would hold back a small head until the last one is acknowledged.
         stream.set_nodelay(true)?;
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_MAX);
+        builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         tokio::spawn(async move {
             // Its error reaches the request that it serves.

@@ -4,7 +4,7 @@ use super::answer::{self, Failure};
 use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody};
-use crate::admission::{Admission, Admitted, Place};
+use crate::admission::{Admission, Admitted, Place, Stream};
 use crate::backend::pool::{Connection, Pool};
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
@@ -17,7 +17,9 @@ use hyper::upgrade::OnUpgrade;
 use leeward_gate::{Outcome, Rejection, RequestInfo};
 use leeward_host::sync::{Mutex, lock};
 use leeward_tower::{UnreadBody, headers};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// What the requests of a worker thread share.
@@ -98,17 +100,18 @@ impl Worker {
         head::to_backend(&mut parts, peer, protocol);
         let timeouts = &self.settings.timeouts;
         let is_whole = body.is_end_stream();
-        let body = match (&place, is_whole) {
-            (_, true) => RequestBody::empty(),
-            (Some(place), false) => {
+        let stream = place.as_ref().map(Place::stream).unwrap_or_default();
+        let body = if is_whole {
+            RequestBody::empty()
+        } else {
+            if let Some(place) = &place {
                 place.watch();
-                RequestBody::new(body, &self.admission, place.stream(), timeouts.client_idle)
             }
-            (None, false) => RequestBody::unplaced(body, &self.admission, timeouts.client_idle),
+            RequestBody::new(body, &self.admission, Arc::clone(&stream), timeouts.client_idle)
         };
-        let can_repeat = is_whole && parts.method.is_idempotent() && self.settings.backends.len() > 1;
+        let can_repeat = is_whole && parts.method.is_idempotent();
         let end = timeouts.total.map(|total| Instant::now() + total);
-        let exchange = Exchange { worker: self, can_repeat, end };
+        let exchange = Exchange { worker: self, can_repeat, end, stream };
         match exchange.run(place, Request::from_parts(parts, body)).await {
             Ok(Answered { place, lease, response }) => self.pass_on(place, lease, response, upgrade, end),
             Err(Unanswered { place, failure }) => {
@@ -195,17 +198,20 @@ struct Exchange<'a> {
     can_repeat: bool,
     /// Time at which the answer must be complete.
     end: Option<Instant>,
+    /// How far the request has come.
+    stream: Arc<Stream>,
 }
 
 impl Exchange<'_> {
     async fn run(&self, mut place: Option<Place>, mut request: Request<RequestBody>) -> Result<Answered, Unanswered> {
         let Worker { settings, admission, pool } = self.worker;
         let mut backend = place.as_ref().map_or_else(|| admission.any_backend(None), Place::backend);
-        let mut has_repeated = false;
+        let (mut has_moved, mut needs_new) = (false, false);
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let Ok(Connection { mut sender, is_reused }) = pool.connect(backend).await else {
+            let connection = if needs_new { pool.open(backend).await } else { pool.connect(backend).await };
+            let Ok(Connection { mut sender, is_reused }) = connection else {
                 if settings.backends.len() > 1 {
                     admission.set_up(backend, false);
                 }
@@ -216,16 +222,8 @@ impl Exchange<'_> {
                 continue;
             };
             let copy = self.can_repeat.then(|| copy_head(&request));
-            let sent = sender.try_send_request(request);
-            let first_byte = settings.timeouts.first_byte.map(|time| Instant::now() + time);
-            let limit = [first_byte, self.end].into_iter().flatten().min();
-            let result = match limit {
-                Some(limit) => timeout_at(limit, sent).await,
-                None => Ok(sent.await),
-            };
-            let Ok(result) = result else {
-                // A client that has not sent its whole request is not the backend's fault, but its
-                // own time-out ends it.
+            self.stream.record_piece(admission.now());
+            let Some(result) = self.answer(sender.try_send_request(request)).await else {
                 return Err(Unanswered { place, failure: Failure::BackendTimeout });
             };
             let mut error = match result {
@@ -243,16 +241,41 @@ impl Exchange<'_> {
                 request = unsent;
                 continue;
             }
-            if place.as_ref().is_some_and(|place| place.stream().has_client_failed()) {
+            if self.stream.has_client_failed() {
                 return Err(Unanswered { place, failure: Failure::ClientTimeout });
             }
             match copy {
-                Some(copy) if !has_repeated && admission.try_retry() => {
-                    has_repeated = true;
+                // A backend that answers garbage has seen the request.
+                _ if error.error().is_parse() => return Err(Unanswered { place, failure: Failure::BadAnswer }),
+                // It closed the connection, which had waited for a request, while this one came
+                // (RFC 9112 §9.3.1). That is no load that the backend has not had.
+                Some(copy) if is_reused && !has_moved => (request, needs_new) = (copy, true),
+                Some(copy) if !has_moved && settings.backends.len() > 1 && admission.try_retry() => {
                     request = copy;
+                    (has_moved, needs_new) = (true, true);
                     backend = self.elsewhere(&mut place, backend);
                 }
                 _ => return Err(Unanswered { place, failure: Failure::BadAnswer }),
+            }
+        }
+    }
+
+    /// Waits for the answer; `None`: it does not come in time. The time begins with the last piece
+    /// of the request; a client that sends none has a time-out of its own.
+    async fn answer<T>(&self, sent: impl Future<Output = T>) -> Option<T> {
+        let admission = &self.worker.admission;
+        let mut sent = pin!(sent);
+        let longest = self.worker.settings.timeouts.first_byte;
+        let mut waited = Duration::ZERO;
+        loop {
+            let first_byte = longest.map(|longest| Instant::now() + longest.saturating_sub(waited));
+            let Some(limit) = [first_byte, self.end].into_iter().flatten().min() else { return Some(sent.await) };
+            if let Ok(result) = timeout_at(limit, sent.as_mut()).await {
+                return Some(result);
+            }
+            waited = Duration::from_nanos(self.stream.backend_wait(admission.now()).0);
+            if self.end.is_some_and(|end| Instant::now() >= end) || longest.is_some_and(|longest| waited >= longest) {
+                return None;
             }
         }
     }

@@ -11,27 +11,24 @@ use std::net::IpAddr;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Headers that only a trusted peer may set.
-const OF_TRUSTED_PEERS: [&str; 11] = [
+/// Headers that only a trusted peer may set, besides those that begin with `x-forwarded-`.
+const OF_TRUSTED_PEERS: [&str; 6] = [
     "forwarded",
     "leeward",
     "x-envoy-attempt-count",
     "x-envoy-expected-rq-timeout-ms",
     "x-envoy-external-address",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
     "x-real-ip",
 ];
 
-/// Name of this proxy in `via`.
+/// Name of this proxy in `via`, by the version of the message.
 const NAME: HeaderValue = HeaderValue::from_static("1.1 leeward");
+const NAME_10: HeaderValue = HeaderValue::from_static("1.0 leeward");
 
 /// A client, as it appears in headers; made once per connection.
 #[derive(Clone, Debug)]
@@ -76,19 +73,51 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
     if !matches!(parts.version, Version::HTTP_10 | Version::HTTP_11) {
         return Err(Failure::NotServed);
     }
-    Ok(())
+    if is_target(parts) { Ok(()) } else { Err(Failure::BadRequest) }
 }
 
-/// Whether these are a host and perhaps a port, and nothing that a backend may read as more.
-fn is_host(host: &[u8]) -> bool {
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:[]%".contains(byte);
-    host.iter().all(is_allowed)
+/// Whether the target is a path, an absolute URI of HTTP, or the `*` of OPTIONS.
+fn is_target(parts: &Parts) -> bool {
+    match (parts.uri.scheme_str(), parts.uri.authority()) {
+        (None, None) => match parts.uri.path() {
+            "*" => parts.method == Method::OPTIONS,
+            path => path.starts_with('/'),
+        },
+        (Some("http" | "https"), Some(authority)) => {
+            let host = authority.as_str().as_bytes();
+            !host.is_empty() && is_host(host)
+        }
+        _ => false,
+    }
 }
 
-/// Protocol that a request asks to change to, if it does.
+/// Whether these are a host and perhaps a port, and nothing that a backend may read as more. A
+/// target without an authority has an empty host (RFC 9110 §7.2).
+fn is_host(text: &[u8]) -> bool {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=%".contains(byte);
+    let is_address = |byte: &u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
+    let (host, port) = match text.iter().rposition(|byte| *byte == b':') {
+        Some(at) if !text.ends_with(b"]") => (&text[..at], &text[at + 1..]),
+        _ => (text, &text[..0]),
+    };
+    let is_port = port.len() <= 5 && port.iter().all(u8::is_ascii_digit);
+    let is_host = match host.strip_prefix(b"[") {
+        Some(rest) => rest.strip_suffix(b"]").is_some_and(|inner| inner.len() > 1 && inner.iter().all(is_address)),
+        None => host.iter().all(is_name) && (!host.is_empty() || text.is_empty()),
+    };
+    is_port && is_host
+}
+
+/// Protocol that a request asks to change to, if it does. HTTP/2 is none: requests in such a tunnel
+/// would pass the queue by.
 pub(crate) fn upgrade(parts: &Parts) -> Option<HeaderValue> {
     let protocol = parts.headers.get(UPGRADE)?;
-    let asks = parts.version == Version::HTTP_11 && has_token(&parts.headers, &CONNECTION, b"upgrade");
+    let is_http = protocol.as_bytes().split(|byte| *byte == b',').any(|protocol| {
+        let protocol = protocol.trim_ascii_start();
+        protocol.get(..2).is_some_and(|begin| begin.eq_ignore_ascii_case(b"h2"))
+            || protocol.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case(b"http"))
+    });
+    let asks = !is_http && parts.version == Version::HTTP_11 && has_token(&parts.headers, &CONNECTION, b"upgrade");
     asks.then(|| protocol.clone())
 }
 
@@ -116,10 +145,13 @@ pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<Header
         remove_unbelieved(headers);
     }
     if let Some(authority) = parts.uri.authority()
-        && let Ok(host) = HeaderValue::try_from(host_and_port(authority))
+        && let Ok(host) = HeaderValue::try_from(authority.as_str())
     {
         // The target of an absolute form outranks `host` (RFC 9112 §3.2.2).
         headers.insert(HOST, host);
+    } else if !headers.contains_key(HOST) {
+        // A client of HTTP/1.0 may leave it out, a request of HTTP/1.1 may not.
+        headers.insert(HOST, HeaderValue::from_static(""));
     }
     if let Some(host) = headers.get(HOST)
         && !headers.contains_key(X_FORWARDED_HOST)
@@ -138,12 +170,8 @@ pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<Header
     if !headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
     }
-    headers.append(VIA, NAME);
-    let path = parts.uri.path_and_query().cloned();
-    parts.uri = match path {
-        Some(path) => Uri::from(path),
-        None => Uri::from_static("/"),
-    };
+    headers.append(VIA, if parts.version == Version::HTTP_10 { NAME_10 } else { NAME });
+    parts.uri = parts.uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
     parts.version = Version::HTTP_11;
 }
 
@@ -173,18 +201,25 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
         });
         headers.remove(CONNECTION);
     }
-    for name in [KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+    for name in [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, TE, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }
 }
 
-/// Removes what only a trusted peer may say.
+/// Removes what only a trusted peer may say, also where it is spelt with `_`: gateways such as
+/// CGI and WSGI make the same variable of both.
 fn remove_unbelieved(headers: &mut HeaderMap) {
-    let may_be_unbelieved = |name: &HeaderName| matches!(name.as_str().as_bytes()[0], b'f' | b'l' | b'x');
-    if headers.keys().any(may_be_unbelieved) {
-        OF_TRUSTED_PEERS.iter().for_each(|name| {
-            headers.remove(*name);
-        });
+    let is_unbelieved = |name: &HeaderName| {
+        let name = name.as_str();
+        if !name.starts_with(['f', 'l', 'x']) {
+            return false;
+        }
+        let name = name.replace('_', "-");
+        name.starts_with("x-forwarded-") || OF_TRUSTED_PEERS.contains(&name.as_str())
+    };
+    let unbelieved: Vec<HeaderName> = headers.keys().filter(|name| is_unbelieved(name)).cloned().collect();
+    for name in unbelieved {
+        headers.remove(name);
     }
 }
 
@@ -218,9 +253,4 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {
     tokens.any(|found| {
         found.trim_ascii().split(|byte| *byte == b';').next().is_some_and(|found| found.eq_ignore_ascii_case(token))
     })
-}
-
-/// The authority without user and password.
-fn host_and_port(authority: &http::uri::Authority) -> &str {
-    authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host)
 }

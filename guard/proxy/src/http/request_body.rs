@@ -16,8 +16,7 @@ pub(crate) struct RequestBody(Option<ClientBody>);
 struct ClientBody {
     incoming: Incoming,
     admission: Admission,
-    /// None for requests that need no place.
-    stream: Option<Arc<Stream>>,
+    stream: Arc<Stream>,
     /// Longest time between two pieces.
     idle: Duration,
     timer: Option<Pin<Box<Sleep>>>,
@@ -39,24 +38,15 @@ impl RequestBody {
         RequestBody(None)
     }
 
-    /// A client's body for the place that `stream` belongs to.
+    /// A client's body of the request that `stream` belongs to.
     pub(crate) fn new(incoming: Incoming, admission: &Admission, stream: Arc<Stream>, idle: Duration) -> Self {
-        let (admission, stream) = (admission.clone(), Some(stream));
-        RequestBody(Some(ClientBody { incoming, admission, stream, idle, timer: None }))
-    }
-
-    /// A client's body of a request that needs no place.
-    pub(crate) fn unplaced(incoming: Incoming, admission: &Admission, idle: Duration) -> Self {
-        let admission = admission.clone();
-        RequestBody(Some(ClientBody { incoming, admission, stream: None, idle, timer: None }))
+        RequestBody(Some(ClientBody { incoming, admission: admission.clone(), stream, idle, timer: None }))
     }
 }
 
 impl ClientBody {
     fn fail(&self, error: RequestBodyError) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        if let Some(stream) = &self.stream {
-            stream.record_client_failure();
-        }
+        self.stream.record_client_failure();
         Poll::Ready(Some(Err(error)))
     }
 
@@ -64,22 +54,22 @@ impl ClientBody {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.timer = None;
-                let is_end = self.incoming.is_end_stream();
-                if let Some(stream) = &self.stream {
-                    if is_end { stream.record_sent(self.admission.now()) } else { stream.wait_for_backend() }
+                let now = self.admission.now();
+                if self.incoming.is_end_stream() {
+                    self.stream.record_sent(now)
+                } else {
+                    self.stream.record_piece(now)
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
             Poll::Ready(None) => {
-                if let Some(stream) = &self.stream {
-                    stream.record_sent(self.admission.now());
-                }
+                self.stream.record_sent(self.admission.now());
                 Poll::Ready(None)
             }
             Poll::Pending => {
-                if let (Some(stream), None) = (&self.stream, &self.timer) {
-                    stream.wait_for_client(self.admission.now());
+                if self.timer.is_none() {
+                    self.stream.wait_for_client(self.admission.now());
                 }
                 let idle = self.idle;
                 let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));

@@ -188,7 +188,7 @@ impl BackendBody {
 
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
         if let (Some(place), true) = (&self.place, self.is_watched) {
-            place.stream().wait_for_backend();
+            place.stream().wait_for_backend(place.admission().now());
         }
         if self.limit.is_none() {
             let idle = self.times.idle.map(|idle| Instant::now() + idle);

@@ -207,7 +207,11 @@ impl FileSettings {
             return Err(SettingsError::Missing { key: "to", help: "the backends, such as `127.0.0.1:3000`" });
         }
         let backends = to.iter().map(|address| address.parse::<BackendAddress>().map_err(|error| wrong("to", &error)));
-        let mut settings = Settings::new(slo, listen, backends.collect::<Result<_, _>>()?);
+        let backends = backends.collect::<Result<Vec<_>, _>>()?;
+        if let Some(twice) = backends.iter().enumerate().find(|(at, address)| backends[..*at].contains(address)) {
+            return Err(wrong("to", &format!("`{}` is there twice", twice.1)));
+        }
+        let mut settings = Settings::new(slo, listen, backends);
         settings.is_shared = self.shared.unwrap_or(false);
         if let Some(limit) = &self.limit {
             settings.limit = LimitChoice::parse(limit).map_err(|error| wrong("limit", &error))?;
@@ -344,7 +348,7 @@ fn header_name(key: &str, text: &str) -> Result<HeaderName, SettingsError> {
 }
 
 fn parse_mode(text: &str) -> Result<Mode, SettingsError> {
-    let percent = || text.strip_suffix('%')?.trim().parse::<u8>().ok().filter(|percent| *percent <= 100);
+    let percent = || text.strip_suffix('%')?.trim().parse::<u8>().ok().filter(|percent| (1..=100).contains(percent));
     match text {
         "enforce" => Ok(Mode::Enforce),
         "shadow" => Ok(Mode::Shadow),

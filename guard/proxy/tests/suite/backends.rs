@@ -1,0 +1,305 @@
+//! Backends that fail, and the choice among several. Does not contain slow clients.
+
+use crate::harness::{Backend, Hold, connect, metric, settle, start};
+use leeward_observe::Source;
+use leeward_testkit::net::free_address;
+use leeward_testkit::wait::until;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+/// The status and the reason of the answer when the only backend does this.
+fn failure(extra: &str, bytes: &'static str, is_kept: bool) -> (u16, Option<String>) {
+    let backend = Backend::start(move |exchange| {
+        exchange.message();
+        exchange.raw(bytes);
+        if is_kept {
+            exchange.wire.rest();
+        }
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], extra);
+    let mut client = connect(&proxy);
+    let answer = client.get("/").head;
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.completed, snapshot.failed), (1, 1), "{bytes:?}");
+    (answer.status(), answer.get("leeward-reason"))
+}
+
+#[test]
+fn backends_that_fail_are_told_apart() {
+    let proxy = start(&[free_address()], "");
+    let answer = connect(&proxy).get("/").head;
+    assert_eq!((answer.status(), answer.get("leeward-reason")), (502, Some("backend-unreachable".into())));
+    settle(&proxy);
+
+    let failed = (502, Some("backend-failed".into()));
+    for bytes in [
+        "",
+        "SSH-2.0-OpenSSH\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-le",
+        "HTTP/1.1 99999 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        "\0\0\0\0\0\0",
+    ] {
+        assert_eq!(failure("", bytes, false), failed, "{bytes:?}");
+    }
+    let late = (504, Some("backend-timeout".into()));
+    for bytes in ["", "HTTP/1.1 2"] {
+        assert_eq!(failure("[timeouts]\nfirst-byte = \"100ms\"", bytes, true), late, "{bytes:?}");
+        assert_eq!(failure("[timeouts]\ntotal = \"100ms\"", bytes, true), late, "{bytes:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_cut_is_cut_for_the_client() {
+    for (extra, head, is_kept) in [
+        ("", "content-length: 10", false),
+        ("", "transfer-encoding: chunked", false),
+        ("[timeouts]\nidle = \"100ms\"", "content-length: 10", true),
+        ("[timeouts]\ntotal = \"100ms\"", "transfer-encoding: chunked", true),
+    ] {
+        let backend = Backend::start(move |exchange| {
+            exchange.message();
+            exchange.raw(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n5\r\nabcde\r\n"));
+            if is_kept {
+                exchange.wire.rest();
+            }
+            exchange.close();
+        });
+        let proxy = start(&[backend.address], extra);
+        let mut client = connect(&proxy);
+        client.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+        let answer = client.answer();
+        // `5`, `abcde` and their line ends are ten bytes: with a length, the last one is missing.
+        let is_whole = head == "content-length: 10";
+        assert_eq!((answer.head.status(), answer.is_cut), (200, !is_whole), "{head}");
+        settle(&proxy);
+    }
+    let backend = Backend::start(|exchange| {
+        exchange.message();
+        exchange.raw("HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nabcde");
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    let answer = client.get("/");
+    assert_eq!((answer.text(), answer.is_cut), ("abcde".into(), true));
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.completed, snapshot.failed), (1, 1));
+}
+
+/// The time to the first byte begins when the client has sent its request.
+#[test]
+fn a_slow_upload_is_no_time_out_of_the_backend() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "[timeouts]\nfirst-byte = \"1s\"");
+    let mut client = connect(&proxy);
+    client.send("POST /slow HTTP/1.1\r\nhost: h\r\ncontent-length: 20\r\n\r\n");
+    for _ in 0..20 {
+        sleep(Duration::from_millis(75));
+        client.send("a");
+    }
+    assert_eq!(client.answer().text(), "/slow");
+    settle(&proxy);
+}
+
+#[test]
+fn a_second_answer_is_nobodys() {
+    for is_late in [false, true] {
+        let backend = Backend::start(move |exchange| {
+            let target = exchange.head.target().to_owned();
+            exchange.ok(&target);
+            if is_late {
+                sleep(Duration::from_millis(5));
+            }
+            exchange.raw("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison");
+        });
+        let proxy = start(&[backend.address], "threads = 1");
+        for number in 0..20 {
+            let mut client = connect(&proxy);
+            let path = format!("/{number}");
+            let answer = client.get(&path);
+            assert!(answer.text() == path, "{}", answer.text());
+            if is_late {
+                // A second answer that comes with the next request could be taken for its own, as by
+                // any client of HTTP/1.1; before that, it ends the connection.
+                sleep(Duration::from_millis(50));
+            }
+        }
+        settle(&proxy);
+    }
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_request_passes() {
+    let backend = Backend::start(|exchange| {
+        exchange.raw("HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig");
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    client.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\nabc");
+    let answer = client.answer();
+    assert_eq!((answer.head.status(), answer.text()), (413, "big".into()));
+    client.send("a".repeat(97));
+    settle(&proxy);
+}
+
+/// Many servers close a connection without notice, some after each answer.
+#[test]
+fn no_request_is_lost_to_a_connection_that_closes() {
+    let backend = Backend::start(|exchange| {
+        exchange.ok("well");
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "");
+    let address = proxy.address();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            thread::spawn(move || {
+                let mut client = crate::harness::Wire::to(address);
+                (0..250).filter(|_| client.get("/").text() == "well").count()
+            })
+        })
+        .collect();
+    let well: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
+    assert_eq!(well, 1_000);
+    assert_eq!(settle(&proxy).failed, 0);
+}
+
+#[test]
+fn requests_go_where_places_are_free() {
+    let (left, right) = (Hold::default(), Hold::default());
+    let (first, second) = (left.backend(), right.backend());
+    let proxy = start(&[first.address, second.address], "limit = \"3\"");
+    let mut clients: Vec<_> = (0..6).map(|_| connect(&proxy)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+    }
+    left.arrived(3);
+    right.arrived(3);
+    // All places of one get free: it takes the next ones.
+    left.release(3);
+    until("three are done", || proxy.admission().snapshot().completed == 3);
+    let mut more: Vec<_> = (0..3).map(|_| connect(&proxy)).collect();
+    for client in &mut more {
+        client.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+    }
+    left.arrived(6);
+    assert_eq!(right.arrived(3).len(), 3);
+    left.open();
+    right.open();
+    for client in clients.iter_mut().chain(&mut more) {
+        assert_eq!(client.answer().head.status(), 200);
+    }
+    settle(&proxy);
+}
+
+#[test]
+fn a_shared_limit_holds_for_the_sum() {
+    let hold = Hold::default();
+    let (first, second) = (hold.backend(), hold.backend());
+    let proxy = start(&[first.address, second.address], "limit = \"3\"\nshared = true");
+    let mut clients: Vec<_> = (0..5).map(|_| connect(&proxy)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+    }
+    hold.arrived(3);
+    crate::harness::queued(&proxy, 2);
+    let metrics = proxy.admission().backend_metrics();
+    let busy: Vec<&str> = metrics.lines().filter(|line| line.starts_with("leeward_proxy_backend_in_flight{")).collect();
+    assert!(busy.iter().any(|line| line.ends_with(" 2")) && busy.iter().any(|line| line.ends_with(" 1")), "{busy:?}");
+    hold.open();
+    for client in &mut clients {
+        assert_eq!(client.answer().head.status(), 200);
+    }
+    settle(&proxy);
+}
+
+#[test]
+fn a_backend_that_dies_is_put_aside_until_it_is_back() {
+    let well = Backend::echo();
+    let address = free_address();
+    let proxy = start(&[well.address, address], "");
+    let mut client = connect(&proxy);
+    for _ in 0..20 {
+        assert_eq!(client.get("/").head.status(), 200, "the other one answers");
+    }
+    let up = || {
+        proxy.admission().backend_metrics().contains(&format!("leeward_proxy_backend_up{{backend=\"{address}\"}} 1"))
+    };
+    assert!(!up());
+    let back = Backend::on(TcpListener::bind(address).expect("the port is free"), |exchange| exchange.ok("back"));
+    until("it is back", up);
+    until("it gets requests", || client.get("/").text() == "back");
+    assert_eq!(settle(&proxy).failed, 0);
+    drop(back);
+}
+
+#[test]
+fn a_backend_that_is_not_well_is_put_aside() {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let health = Arc::clone(&is_well);
+    let sick = Backend::start(move |exchange| match (exchange.head.target(), health.load(Ordering::SeqCst)) {
+        ("/health", false) => exchange.raw("HTTP/1.1 503 Sick\r\ncontent-length: 0\r\n\r\n"),
+        _ => exchange.ok("sick"),
+    });
+    let well = Backend::echo();
+    let proxy = start(&[well.address, sick.address], "health = \"/health\"");
+    let up = || {
+        let up = format!("leeward_proxy_backend_up{{backend=\"{}\"}} 1", sick.address);
+        proxy.admission().backend_metrics().contains(&up)
+    };
+    until("it is put aside", || !up());
+    let mut client = connect(&proxy);
+    for _ in 0..10 {
+        assert_eq!(client.get("/").text(), "/");
+    }
+    is_well.store(true, Ordering::SeqCst);
+    until("it is back", up);
+    until("it gets requests", || client.get("/").text() == "sick");
+    settle(&proxy);
+}
+
+#[test]
+fn idempotent_requests_are_sent_again_elsewhere_at_most_one_in_ten() {
+    let well = Backend::echo();
+    let failing = Backend::start(|exchange| {
+        exchange.message();
+        exchange.close();
+    });
+    let proxy = start(&[well.address, failing.address], "limit = \"4\"");
+    let mut client = connect(&proxy);
+    let (mut failed, count) = (0, 400);
+    for _ in 0..count {
+        failed += usize::from(client.get("/").head.status() != 200);
+    }
+    let retries = metric(proxy.admission(), "leeward_proxy_retries_total") as usize;
+    assert!(retries <= count / 10 + 10 && retries >= 10, "{retries}");
+    assert_eq!(failed + retries, failing.requests().len(), "each failure was sent again or told");
+    let before = failing.requests().len();
+    client.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\n\r\na");
+    client.answer();
+    client.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\n\r\na");
+    client.answer();
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_retries_total") as usize, retries, "a POST is never repeated");
+    assert_eq!(failing.requests().len(), before + 1);
+    settle(&proxy);
+}
+
+#[test]
+fn requests_that_no_backend_has_seen_go_elsewhere_with_their_bodies() {
+    let well = Backend::echo();
+    let proxy = start(&[free_address(), well.address], "");
+    let mut client = connect(&proxy);
+    for number in 0..5 {
+        client.send(format!("POST /{number} HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody"));
+        assert_eq!(client.answer().text(), format!("/{number}"));
+    }
+    assert!(well.requests().iter().all(|request| request.text() == "body"));
+    assert_eq!(settle(&proxy).completed, 5);
+}

@@ -1,0 +1,200 @@
+//! Clients that go away, are slow, or never read: their places and connections are freed. Does not
+//! contain backends that fail.
+
+use crate::harness::{Backend, Hold, connect, metric, queued, rejected, settle, start};
+use leeward_observe::Source;
+use leeward_testkit::wait::until;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+#[test]
+fn a_client_that_goes_away_leaves_the_queue() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let mut first = connect(&proxy);
+    first.send("GET /first HTTP/1.1\r\nhost: h\r\n\r\n");
+    hold.arrived(1);
+    let mut second = connect(&proxy);
+    second.send("GET /second HTTP/1.1\r\nhost: h\r\n\r\n");
+    queued(&proxy, 1);
+    drop(second);
+    queued(&proxy, 0);
+    hold.open();
+    assert_eq!(first.answer().text(), "/first");
+    assert_eq!(first.get("/third").text(), "/third");
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.arrived, snapshot.completed, rejected(&snapshot)), (3, 2, 1));
+    assert!(snapshot.refused.iter().any(|of| of.reason == "cancelled" && of.count == 1));
+    assert_eq!(hold.arrived(2), ["/first", "/third"]);
+}
+
+#[test]
+fn a_client_that_goes_away_takes_its_request_from_the_backend() {
+    let (sees_end, flag) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (seen, reached) = (Arc::clone(&sees_end), Arc::clone(&flag));
+    let backend = Backend::start(move |exchange| {
+        if exchange.head.target() == "/slow" {
+            reached.store(true, Ordering::SeqCst);
+            // The next bytes are the end of the connection.
+            seen.store(exchange.wire.exactly(1).is_none(), Ordering::SeqCst);
+            return exchange.close();
+        }
+        exchange.ok("next");
+    });
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let mut client = connect(&proxy);
+    client.send("GET /slow HTTP/1.1\r\nhost: h\r\n\r\n");
+    until("the backend has it", || flag.load(Ordering::SeqCst));
+    let mut waiting = connect(&proxy);
+    waiting.send("GET /next HTTP/1.1\r\nhost: h\r\n\r\n");
+    queued(&proxy, 1);
+    drop(client);
+    assert_eq!(waiting.answer().text(), "next", "the place is free");
+    until("the backend sees the end", || sees_end.load(Ordering::SeqCst));
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.completed, snapshot.abandoned), (1, 1));
+}
+
+#[test]
+fn a_client_that_goes_away_in_an_answer_abandons_it() {
+    let backend = Backend::start(|exchange| {
+        exchange.raw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        let chunk = format!("{:x}\r\n{}\r\n", 1 << 16, "a".repeat(1 << 16));
+        while std::io::Write::write_all(&mut exchange.wire.stream, chunk.as_bytes()).is_ok() {}
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+    client.exactly(1 << 18);
+    drop(client);
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.completed, snapshot.abandoned), (0, 1));
+    until("the backend's connection ends", || backend.requests().len() == 1);
+}
+
+/// A backend that answers `/large` with far more than sockets hold.
+fn large() -> Backend {
+    Backend::start(|exchange| {
+        if exchange.head.target() == "/large" {
+            exchange.message();
+            exchange.raw("HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n");
+            let piece = vec![b'a'; 1 << 20];
+            let mut left = 100_000_000;
+            while left > 0 {
+                let now = piece.len().min(left);
+                if std::io::Write::write_all(&mut exchange.wire.stream, &piece[..now]).is_err() {
+                    return exchange.close();
+                }
+                left -= now;
+            }
+        } else {
+            exchange.ok("small");
+        }
+    })
+}
+
+#[test]
+fn a_client_that_never_reads_frees_its_place_and_then_its_connection() {
+    let backend = large();
+    let proxy = start(&[backend.address], "limit = \"1\"\nslo = \"200ms\"\n[timeouts]\nclient-idle = \"2s\"");
+    let mut client = connect(&proxy);
+    client.send("GET /large HTTP/1.1\r\nhost: h\r\n\r\n");
+    until("its place is free", || {
+        let snapshot = proxy.admission().snapshot();
+        snapshot.in_flight == 1 && metric(proxy.admission(), "leeward_proxy_backend_in_flight") == 0.0
+    });
+    let mut other = connect(&proxy);
+    until("others go on", || other.get("/").text() == "small");
+    let snapshot = settle(&proxy);
+    assert_eq!(snapshot.abandoned, 1);
+    let answer = client.answer();
+    assert!(answer.is_cut, "{}", answer.body.len());
+}
+
+#[test]
+fn a_client_that_reads_at_last_gets_everything() {
+    let backend = large();
+    let proxy = start(&[backend.address], "limit = \"1\"\nslo = \"200ms\"");
+    let mut client = connect(&proxy);
+    client.send("GET /large HTTP/1.1\r\nhost: h\r\n\r\n");
+    until("its place is free", || {
+        let snapshot = proxy.admission().snapshot();
+        snapshot.in_flight == 1 && metric(proxy.admission(), "leeward_proxy_backend_in_flight") == 0.0
+    });
+    let answer = client.answer();
+    assert_eq!((answer.body.len(), answer.is_cut), (100_000_000, false));
+    assert_eq!(settle(&proxy).completed, 1);
+}
+
+#[test]
+fn a_client_that_uploads_slowly_frees_its_place() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "limit = \"1\"\nslo = \"200ms\"");
+    let mut client = connect(&proxy);
+    client.send("POST /slow HTTP/1.1\r\nhost: h\r\ncontent-length: 100000\r\n\r\n");
+    let mut sent = 0;
+    until("its place is free", || {
+        // A byte now and then does not make it faster.
+        client.send("a");
+        sent += 1;
+        sleep(Duration::from_millis(5));
+        sent > 1 && metric(proxy.admission(), "leeward_proxy_backend_in_flight") == 0.0
+    });
+    let mut other = connect(&proxy);
+    until("others go on", || other.get("/other").text() == "/other");
+    client.send("a".repeat(100_000 - sent));
+    assert_eq!(client.answer().text(), "/slow");
+    let snapshot = settle(&proxy);
+    assert_eq!(snapshot.abandoned, 0);
+}
+
+#[test]
+fn a_client_that_stops_in_a_body_is_told() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "[timeouts]\nclient-idle = \"100ms\"");
+    let mut client = connect(&proxy);
+    client.send("POST /part HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\nabc");
+    let answer = client.answer().head;
+    assert_eq!((answer.status(), answer.get("leeward-reason")), (408, Some("client-timeout".into())));
+    client.closed();
+    assert_eq!(settle(&proxy).abandoned, 1);
+    assert!(backend.request(1).is_cut, "the backend sees the cut");
+}
+
+#[test]
+fn idle_connections_and_slow_heads_end() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "[timeouts]\nclient = \"200ms\"");
+    let mut idle = connect(&proxy);
+    idle.closed();
+    let mut slow = connect(&proxy);
+    slow.send("GET / HTTP/1.1\r\nhos");
+    slow.rest();
+    let mut served = connect(&proxy);
+    assert_eq!(served.get("/").text(), "/");
+    served.rest();
+    assert_eq!(settle(&proxy).completed, 1);
+}
+
+#[test]
+fn no_more_connections_than_the_settings_allow_are_served() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "connections = 3");
+    let mut clients: Vec<_> = (0..6).map(|_| connect(&proxy)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+    }
+    hold.arrived(3);
+    sleep(Duration::from_millis(100));
+    assert_eq!(proxy.admission().snapshot().arrived, 3);
+    hold.open();
+    for client in &mut clients {
+        assert_eq!(client.answer().text(), "/");
+    }
+    assert_eq!(settle(&proxy).completed, 6);
+}

@@ -1,0 +1,13 @@
+//! Tests of the proxy over sockets: a scripted backend behind it, plain clients in front of it.
+
+mod backends;
+mod clients;
+mod framing;
+mod harness;
+mod headers;
+mod many;
+mod messages;
+mod queue;
+mod settings;
+mod stop;
+mod upgrades;

@@ -1,0 +1,212 @@
+//! Messages of HTTP/1 through the proxy: keep-alive, chunks, trailers, answers without bodies, old
+//! clients, expectations. Does not contain headers or malformed messages.
+
+use crate::harness::{Backend, Hold, connect, queued, settle, start};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn a_connection_serves_one_request_after_the_other() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "threads = 1");
+    let mut client = connect(&proxy);
+    for number in 0..20 {
+        let answer = client.get(&format!("/{number}"));
+        assert_eq!((answer.head.status(), answer.text()), (200, format!("/{number}")));
+    }
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 1, "the backend's connection is kept, too");
+    assert_eq!(settle(&proxy).completed, 20);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    let requests: String = (0..50)
+        .map(|number| match number % 2 {
+            0 => format!("GET /{number} HTTP/1.1\r\nhost: h\r\n\r\n"),
+            _ => format!("POST /{number} HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody"),
+        })
+        .collect();
+    client.send(requests);
+    for number in 0..50 {
+        assert_eq!(client.answer().text(), format!("/{number}"));
+    }
+    assert_eq!(settle(&proxy).completed, 50);
+}
+
+#[test]
+fn chunks_and_trailers_pass_both_ways() {
+    let backend = Backend::start(|exchange| {
+        exchange.message();
+        exchange.raw(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n\
+             3\r\nabc\r\n2;name=value\r\nde\r\n0\r\nx-sum: 5\r\n\r\n",
+        );
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    for _ in 0..2 {
+        client.send(
+            "POST / HTTP/1.1\r\nhost: h\r\nte: trailers\r\ntransfer-encoding: chunked\r\ntrailer: x-check\r\n\r\n\
+             4;a=b\r\nbody\r\n1\r\n!\r\n0\r\nx-check: 7\r\ncontent-length: 3\r\n\r\n",
+        );
+        let answer = client.answer();
+        assert_eq!(answer.text(), "abcde");
+        assert_eq!(answer.trailers, [("x-sum".into(), "5".into())]);
+    }
+    let request = backend.request(2);
+    assert_eq!(request.text(), "body!");
+    assert_eq!(request.trailers, [("x-check".into(), "7".into())], "no trailer that frames");
+    // Without `te: trailers`, the client gets none.
+    let answer = client.get("/");
+    assert_eq!((answer.text(), answer.trailers.len()), ("abcde".into(), 0));
+}
+
+#[test]
+fn answers_without_bodies_keep_their_lengths_to_themselves() {
+    let backend = Backend::start(|exchange| {
+        let status = exchange.head.target()[1..].to_owned();
+        exchange.raw(format!("HTTP/1.1 {status} Word\r\ncontent-length: 5\r\netag: \"a\"\r\n\r\n"));
+        if status == "200" && exchange.head.line.starts_with("GET") {
+            exchange.raw("12345");
+        }
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    client.send("HEAD /200 HTTP/1.1\r\nhost: h\r\n\r\n");
+    let answer = client.answer_to("HEAD");
+    assert_eq!((answer.head.status(), answer.head.get("content-length")), (200, Some("5".into())));
+    for status in [304, 200] {
+        let answer = client.get(&format!("/{status}"));
+        assert_eq!(answer.head.status(), status);
+        assert_eq!(answer.head.get("etag"), Some("\"a\"".into()));
+    }
+    client.send("GET /204 HTTP/1.1\r\nhost: h\r\n\r\n");
+    assert_eq!(client.answer().head.status(), 204);
+    assert_eq!(client.get("/200").text(), "12345");
+    assert_eq!(settle(&proxy).completed, 5);
+}
+
+#[test]
+fn a_head_request_that_is_answered_by_the_proxy_has_no_body() {
+    let address = leeward_testkit::net::free_address();
+    let proxy = start(&[address], "");
+    let mut client = connect(&proxy);
+    for _ in 0..3 {
+        client.send("HEAD / HTTP/1.1\r\nhost: h\r\n\r\n");
+        let answer = client.answer_to("HEAD");
+        assert_eq!(
+            (answer.head.status(), answer.head.get("leeward-reason")),
+            (502, Some("backend-unreachable".into()))
+        );
+    }
+}
+
+#[test]
+fn interim_answers_are_skipped() {
+    let backend = Backend::start(|exchange| {
+        exchange.raw("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+        exchange.ok("done");
+    });
+    let proxy = start(&[backend.address], "");
+    assert_eq!(connect(&proxy).get("/").text(), "done");
+}
+
+#[test]
+fn clients_of_http_1_0_are_served() {
+    let backend = Backend::start(|exchange| {
+        exchange.message();
+        exchange.raw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    client.send("GET /old HTTP/1.0\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.text(), answer.head.get("transfer-encoding")), ("abc".into(), None), "no chunks for HTTP/1.0");
+    let request = backend.request(1);
+    assert_eq!((request.head.line.as_str(), request.head.get("host")), ("GET /old HTTP/1.1", Some(String::new())));
+    assert_eq!(request.head.get("via"), Some("1.0 leeward".into()));
+
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    for number in 0..3 {
+        client.send(format!("GET /{number} HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!((answer.text(), answer.head.get("connection")), (format!("/{number}"), Some("keep-alive".into())));
+    }
+}
+
+#[test]
+fn a_connection_closes_when_its_client_asks() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+    assert_eq!(client.answer().text(), "/");
+    client.closed();
+    assert_eq!(backend.request(1).head.get("connection"), None, "the backend's connection stays");
+}
+
+#[test]
+fn a_body_is_not_asked_for_before_its_request_has_a_place() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let mut first = connect(&proxy);
+    first.send("GET /first HTTP/1.1\r\nhost: h\r\n\r\n");
+    hold.arrived(1);
+    let mut second = connect(&proxy);
+    second.send("POST /second HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n");
+    queued(&proxy, 1);
+    hold.release(1);
+    assert_eq!(first.answer().text(), "/first");
+    // Only now does the proxy ask for the body.
+    let interim = second.head().expect("an interim answer");
+    assert_eq!(interim.status(), 100);
+    second.send("body");
+    hold.release(1);
+    assert_eq!(second.answer().text(), "/second");
+    let request = backend.request(2);
+    assert_eq!((request.text(), request.head.get("expect")), ("body".into(), None));
+    // A body in front of which the request is rejected is never asked for.
+    let mut third = connect(&proxy);
+    third.send("POST /third HTTP/1.1\r\nhost: h\r\nleeward: b=0\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n");
+    let answer = third.head().expect("an answer");
+    assert_eq!((answer.status(), answer.get("connection")), (503, Some("close".into())));
+    hold.open();
+    settle(&proxy);
+}
+
+#[test]
+fn large_bodies_pass_both_ways() {
+    let backend = Backend::start(|exchange| {
+        let message = exchange.message();
+        exchange.raw(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", message.body.len()));
+        exchange.raw(&message.body);
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    let body: Arc<Vec<u8>> = Arc::new((0..3_000_000_u32).map(|at| (at % 251) as u8).collect());
+    client.send(format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n", body.len()));
+    client.send(body.as_slice());
+    assert!(client.answer().body == *body);
+    assert_eq!(settle(&proxy).completed, 1);
+}
+
+#[test]
+fn bodies_that_end_with_the_connection_are_whole() {
+    let backend = Backend::start(|exchange| {
+        exchange.message();
+        exchange.raw("HTTP/1.1 200 OK\r\n\r\nuntil the end");
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    for _ in 0..2 {
+        let answer = client.get("/");
+        assert_eq!((answer.text(), answer.is_cut), ("until the end".into(), false));
+    }
+}

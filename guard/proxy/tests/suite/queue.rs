@@ -1,0 +1,197 @@
+//! The queue as clients see it: order, rejections and their explanations, tenants, shadow mode.
+//! Does not contain clients that go away.
+
+use crate::harness::{Head, Hold, Wire, connect, metric, queued, rejected, settle, start};
+use leeward_observe::Source;
+use leeward_proxy::Proxy;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A client that has asked for a path, with more headers.
+fn ask(proxy: &Proxy, path: &str, headers: &str) -> Wire {
+    let mut client = connect(proxy);
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: h\r\n{headers}\r\n"));
+    client
+}
+
+/// Fills the only place of a backend.
+fn occupy(proxy: &Proxy, hold: &Hold) -> Wire {
+    let client = ask(proxy, "/first", "");
+    hold.arrived(1);
+    client
+}
+
+/// Checks the headers of a rejection, and its explanation.
+fn check_rejection(proxy: &Proxy, head: &Head, reason: &str) {
+    assert_eq!((head.status(), head.get("leeward-reason")), (503, Some(reason.into())), "{head:?}");
+    assert!(head.get("retry-after").is_some_and(|after| after.parse::<u64>().is_ok()), "{head:?}");
+    let id = head.get("leeward-decision").expect("a number").parse().expect("a decision's number");
+    let decision = proxy.admission().decision(id).expect("the decision is known");
+    assert_eq!(decision.reject_reason.map(|reason| reason.name()), Some(reason));
+    let sentence = proxy.admission().context().explain(&decision, None);
+    assert!(!sentence.is_empty());
+}
+
+#[test]
+fn a_request_that_waits_past_its_deadline_is_rejected_with_an_explanation() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let mut first = occupy(&proxy, &hold);
+    let mut second = ask(&proxy, "/second", "leeward: b=30000\r\n");
+    let answer = second.answer();
+    check_rejection(&proxy, &answer.head, "deadline");
+    hold.open();
+    assert_eq!(first.answer().text(), "/first");
+    // The connection goes on.
+    assert_eq!(second.get("/third").text(), "/third");
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.completed, rejected(&snapshot)), (2, 1));
+    assert_eq!(hold.arrived(2), ["/first", "/third"], "the backend never saw it");
+}
+
+#[test]
+fn a_request_that_waits_for_the_whole_objective_is_late() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"\nslo = \"100ms\"");
+    let _first = occupy(&proxy, &hold);
+    let answer = ask(&proxy, "/second", "").answer();
+    check_rejection(&proxy, &answer.head, "late");
+    hold.open();
+    settle(&proxy);
+}
+
+#[test]
+fn classes_go_before_arrival() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let mut clients = vec![occupy(&proxy, &hold)];
+    for (at, (path, level)) in [("/7", 128), ("/3", 50), ("/0", 1), ("/3b", 50)].into_iter().enumerate() {
+        clients.push(ask(&proxy, path, &format!("leeward: p={level}\r\n")));
+        queued(&proxy, at + 1);
+    }
+    hold.open();
+    assert_eq!(hold.arrived(5), ["/first", "/0", "/3", "/3b", "/7"]);
+    for client in &mut clients {
+        assert_eq!(client.answer().head.status(), 200);
+    }
+    settle(&proxy);
+}
+
+#[test]
+fn a_full_queue_rejects_the_least_important() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"\n[queue]\nrequests = 2");
+    let mut first = occupy(&proxy, &hold);
+    let mut middle = ask(&proxy, "/middle", "leeward: p=60\r\n");
+    queued(&proxy, 1);
+    let mut last = ask(&proxy, "/last", "leeward: p=120\r\n");
+    queued(&proxy, 2);
+    let mut urgent = ask(&proxy, "/urgent", "leeward: p=1\r\n");
+    check_rejection(&proxy, &last.answer().head, "concurrency");
+    // One that is no more important than the others is rejected itself.
+    check_rejection(&proxy, &ask(&proxy, "/late", "leeward: p=120\r\n").answer().head, "concurrency");
+    hold.open();
+    for (client, path) in [(&mut first, "/first"), (&mut middle, "/middle"), (&mut urgent, "/urgent")] {
+        assert_eq!(client.answer().text(), path);
+    }
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.completed, rejected(&snapshot)), (3, 2));
+}
+
+#[test]
+fn the_bytes_of_the_queue_are_bounded() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"\n[queue]\nmegabytes = 1");
+    let _first = occupy(&proxy, &hold);
+    let headers = format!("x-large: {}\r\n", "a".repeat(50_000));
+    let mut clients: Vec<Wire> = (0..30).map(|_| ask(&proxy, "/large", &headers)).collect();
+    leeward_testkit::wait::until("all have arrived", || proxy.admission().snapshot().arrived == 31);
+    let waiting = metric(proxy.admission(), "leeward_proxy_queued");
+    assert!((15.0..=20.0).contains(&waiting), "{waiting} of 50 kB");
+    hold.open();
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().head.status()).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), waiting as usize);
+    settle(&proxy);
+}
+
+#[test]
+fn a_tenant_that_floods_does_not_delay_another() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"\ntenant-by = \"header x-key\"");
+    let mut clients = vec![occupy(&proxy, &hold)];
+    for _ in 0..40 {
+        clients.push(ask(&proxy, "/flood", "x-key: a\r\n"));
+    }
+    queued(&proxy, 40);
+    for _ in 0..3 {
+        clients.push(ask(&proxy, "/other", "x-key: b\r\n"));
+    }
+    queued(&proxy, 43);
+    // One after the other, so that all cost about the same.
+    for count in 1..=44 {
+        hold.arrived(count);
+        hold.release(1);
+    }
+    let order = hold.arrived(44);
+    let last = order.iter().rposition(|path| path == "/other").expect("they are served");
+    assert!(last <= 20, "{order:?}");
+    for client in &mut clients {
+        assert_eq!(client.answer().head.status(), 200);
+    }
+    settle(&proxy);
+}
+
+/// A proxy whose backend takes longer for each request than the objective.
+fn overloaded(mode: &str) -> (Proxy, Vec<u16>) {
+    let backend = crate::harness::Backend::start(|exchange| {
+        sleep(Duration::from_millis(5));
+        exchange.ok("slow");
+    });
+    let proxy = start(&[backend.address], &format!("slo = \"1ms\"\nmode = \"{mode}\"\nthreads = 1"));
+    let mut client = connect(&proxy);
+    let statuses = (0..20).map(|_| client.get("/").head.status()).collect();
+    (proxy, statuses)
+}
+
+#[test]
+fn shadow_mode_counts_what_it_would_reject_and_rejects_nothing() {
+    let (proxy, statuses) = overloaded("shadow");
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.completed, rejected(&snapshot), snapshot.mode), (20, 0, "shadow"));
+    // The first request tells how fast the backend is.
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total"), 19.0);
+    let decision = proxy.admission().decisions(1).pop().expect("a decision");
+    assert!(decision.is_shadow);
+}
+
+#[test]
+fn a_percentage_is_enforced_for_that_share() {
+    let (proxy, statuses) = overloaded("100%");
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 19, "{statuses:?}");
+    assert_eq!(rejected(&settle(&proxy)), 19);
+    let (proxy, statuses) = overloaded("50%");
+    let enforced = statuses.iter().filter(|status| **status == 503).count();
+    let snapshot = settle(&proxy);
+    assert_eq!(rejected(&snapshot) as usize, enforced);
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total") as usize + enforced, 19);
+    assert!((1..19).contains(&enforced), "{statuses:?}");
+}
+
+#[test]
+fn a_call_of_grpc_is_rejected_in_its_own_words() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let _first = occupy(&proxy, &hold);
+    let answer = ask(&proxy, "/call", "content-type: application/grpc\r\nleeward: b=0\r\n").answer();
+    assert_eq!((answer.head.status(), answer.head.get("grpc-status")), (200, Some("4".into())));
+    hold.open();
+    settle(&proxy);
+}

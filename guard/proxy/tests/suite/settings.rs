@@ -1,0 +1,155 @@
+//! The settings file: every key wrong once, unknown keys, any text. Does not contain their effects.
+
+use leeward_proxy::Settings;
+use leeward_proxy::settings::file::{FileSettings, SettingsError};
+use proptest::prelude::*;
+
+const NEEDED: [(&str, &str); 3] = [("slo", "\"50ms\""), ("listen", "\":0\""), ("to", "[\"127.0.0.1:3000\"]")];
+
+/// The settings of a file with one more line; the line replaces a needed one of the same key.
+fn read(line: &str) -> Result<Settings, SettingsError> {
+    let key = line.split('=').next().unwrap_or_default().trim();
+    let needed: String =
+        NEEDED.iter().filter(|(of, _)| *of != key).map(|(of, value)| format!("{of} = {value}\n")).collect();
+    FileSettings::parse(&format!("{needed}{line}\n"))?.settings()
+}
+
+#[test]
+fn every_key_that_is_wrong_is_named() {
+    let wrong = [
+        ("slo", "\"fast\""),
+        ("slo", "\"0s\""),
+        ("slo", "\"25h\""),
+        ("slo", "5"),
+        ("listen", "8080"),
+        ("to", "[]"),
+        ("to", "[\"nowhere\"]"),
+        ("to", "[\"a:1\", \"a:1\"]"),
+        ("to", "\"a:1\""),
+        ("shared", "\"yes\""),
+        ("limit", "\"guess\""),
+        ("limit", "\"0\""),
+        ("limit", "\"99999999999999999999\""),
+        ("limit", "4"),
+        ("threads", "0"),
+        ("threads", "1000"),
+        ("threads", "-1"),
+        ("connections", "0"),
+        ("trust", "[\"everyone\"]"),
+        ("trust", "[\"10.0.0.0/33\"]"),
+        ("mode", "\"maybe\""),
+        ("mode", "\"0%\""),
+        ("mode", "\"101%\""),
+        ("health", "\"healthz\""),
+        ("health", "\"/a b\""),
+        ("exempt", "[\"x\"]"),
+        ("until", "\"never\""),
+        ("tenant-by", "\"name\""),
+        ("tenant-by", "\"header a b\""),
+        ("admin", "1"),
+        ("queue.requests", "0"),
+        ("queue.megabytes", "0"),
+        ("queue.megabytes", "9999999999"),
+        ("timeouts.connect", "\"off\""),
+        ("timeouts.first-byte", "\"soon\""),
+        ("timeouts.idle", "\"0ms\""),
+        ("timeouts.total", "\"-1s\""),
+        ("timeouts.client", "\"\""),
+        ("timeouts.client-idle", "\"1\""),
+        ("timeouts.stop", "\"forever\""),
+    ];
+    for (key, value) in wrong {
+        let error = read(&format!("{key} = {value}")).expect_err(&format!("{key} = {value}")).to_string();
+        assert!(error.contains(key), "{key} = {value}: {error}");
+    }
+    for (key, value) in [
+        ("name", "1"),
+        ("path", "\"checkout\""),
+        ("method", "\"GET it\""),
+        ("header", "\": value\""),
+        ("client", "\"10.0.0.0/64\""),
+        ("class", "8"),
+        ("class", "-1"),
+        ("tenant", "\"a\""),
+    ] {
+        let class = if key == "class" { "" } else { "class = 1\n" };
+        let error = read(&format!("[[rule]]\n{class}{key} = {value}")).expect_err(key).to_string();
+        assert!(error.contains(key), "{key} = {value}: {error}");
+    }
+    let error = read("[[rule]]\npath = \"/a\"").expect_err("a rule without effect").to_string();
+    assert!(error.contains("rule 1"), "{error}");
+}
+
+#[test]
+fn missing_and_unknown_keys_are_named() {
+    for (key, _) in NEEDED {
+        let text: String =
+            NEEDED.iter().filter(|(of, _)| *of != key).map(|(of, value)| format!("{of} = {value}\n")).collect();
+        let error = FileSettings::parse(&text).and_then(|file| file.settings()).expect_err(key).to_string();
+        assert!(error.contains(&format!("`{key}`")), "{error}");
+    }
+    for line in ["sla = \"1s\"", "[queue]\nlength = 3", "[timeouts]\nfirst_byte = \"1s\"", "[[rule]]\nclas = 1"] {
+        let error = read(line).expect_err(line).to_string();
+        let key = line.lines().last().unwrap().split(' ').next().unwrap();
+        assert!(error.contains(key), "{line}: {error}");
+    }
+}
+
+#[test]
+fn every_key_has_values_that_are_right() {
+    let text = "slo = \"50ms\"\nlisten = \"[::1]:0\"\nto = [\"a.b:1\", \"[::1]:2\", \":3\"]\nshared = true\nlimit = \"8\"\n\
+        threads = 3\nconnections = 10\ntrust = [\"10.0.0.0/8\", \"::1\"]\nmode = \"5%\"\nhealth = \"/h\"\n\
+        exempt = [\"/a\", \"/b/*\"]\nuntil = \"first-byte\"\ntenant-by = \"header X-Key\"\nadmin = \":1\"\n\
+        [queue]\nrequests = 5\nmegabytes = 2\n[timeouts]\nconnect = \"1s\"\nfirst-byte = \"off\"\nidle = \"off\"\n\
+        total = \"9s\"\nclient = \"1s\"\nclient-idle = \"2s\"\nstop = \"3s\"\n\
+        [[rule]]\nname = \"n\"\npath = \"/p*\"\nmethod = \"GET\"\nheader = \"X: y\"\nclient = \"::/0\"\nclass = 7\ntenant = 3\n";
+    let file = FileSettings::parse(text).expect("a file");
+    let settings = file.settings().expect("settings");
+    assert_eq!((settings.backends.len(), settings.queue_bytes, settings.rules.len()), (3, 2 << 20, 1));
+    assert_eq!((settings.timeouts.first_byte, settings.timeouts.idle), (None, None));
+    // What is stated later counts, and its rules come first.
+    let over = FileSettings::parse("limit = \"9\"\n[timeouts]\nstop = \"4s\"\n[[rule]]\nclass = 1").expect("a file");
+    let merged = file.merge(over).settings().expect("settings");
+    assert_eq!((merged.timeouts.stop.as_secs(), merged.rules.len(), merged.rules[1].tenant.is_some()), (4, 2, true));
+}
+
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~]{0,12}".prop_map(|text| format!("{text:?}")),
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<bool>().prop_map(|value| value.to_string()),
+        prop::collection::vec("[ -~]{0,20}", 0..3).prop_map(|texts| format!("{texts:?}")),
+        "[0-9]{1,20}(ns|us|ms|s|m|h|%)?".prop_map(|text| format!("{text:?}")),
+        "[^\n]{0,10}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_rejected(text in "\\PC{0,200}") {
+        let _ = FileSettings::parse(&text).and_then(|file| file.settings());
+    }
+
+    #[test]
+    fn any_value_is_read_or_rejected(
+        key in prop::sample::select(vec![
+            "slo", "listen", "to", "shared", "limit", "threads", "connections", "trust", "mode", "health", "exempt",
+            "until", "tenant-by", "admin", "queue.requests", "queue.megabytes", "timeouts.connect",
+            "timeouts.first-byte", "timeouts.idle", "timeouts.total", "timeouts.client", "timeouts.client-idle",
+            "timeouts.stop", "rule",
+        ]),
+        value in value(),
+    ) {
+        if let Err(error) = read(&format!("{key} = {value}")) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn any_rule_is_read_or_rejected(
+        key in prop::sample::select(vec!["name", "path", "method", "header", "client", "class", "tenant"]),
+        value in value(),
+    ) {
+        let _ = read(&format!("[[rule]]\n{key} = {value}"));
+    }
+}

@@ -1,0 +1,63 @@
+//! Graceful stop. Does not contain the program.
+
+use crate::harness::{Backend, Hold, connect, queued, start};
+use leeward_testkit::wait::until;
+use std::net::TcpStream;
+use std::thread;
+
+#[test]
+fn a_stop_waits_for_requests_in_progress_and_refuses_new_ones() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let address = proxy.address();
+    let (mut busy, mut waiting, mut idle) = (connect(&proxy), connect(&proxy), connect(&proxy));
+    busy.send("GET /busy HTTP/1.1\r\nhost: h\r\n\r\n");
+    hold.arrived(1);
+    waiting.send("GET /waiting HTTP/1.1\r\nhost: h\r\n\r\n");
+    queued(&proxy, 1);
+    let stop = thread::spawn(move || proxy.stop());
+    until("new connections are refused", || TcpStream::connect(address).is_err());
+    idle.closed();
+    assert!(!stop.is_finished());
+    hold.open();
+    for (client, path) in [(&mut busy, "/busy"), (&mut waiting, "/waiting")] {
+        let answer = client.answer();
+        assert_eq!((answer.text(), answer.head.get("connection")), (path.into(), Some("close".into())));
+        client.closed();
+    }
+    stop.join().unwrap();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "[timeouts]\nstop = \"100ms\"");
+    let mut busy = connect(&proxy);
+    busy.send("GET /busy HTTP/1.1\r\nhost: h\r\n\r\n");
+    hold.arrived(1);
+    proxy.stop();
+    busy.closed();
+    hold.open();
+}
+
+#[test]
+fn a_dropped_proxy_frees_its_port() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let address = proxy.address();
+    assert_eq!(connect(&proxy).get("/").head.status(), 200);
+    drop(proxy);
+    until("the port is free", || std::net::TcpListener::bind(address).is_ok());
+}
+
+#[test]
+fn an_address_in_use_is_an_error_that_names_it() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let text = format!("slo = \"1s\"\nlisten = \"{}\"\nto = [\":1\"]", proxy.address());
+    let settings = leeward_proxy::settings::file::FileSettings::parse(&text).unwrap().settings().unwrap();
+    let error = leeward_proxy::Proxy::start(settings).expect_err("the port is taken").to_string();
+    assert!(error.contains(&proxy.address().to_string()), "{error}");
+}
