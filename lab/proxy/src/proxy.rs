@@ -5,7 +5,7 @@ use crate::backend::{Backend, Work};
 use crate::case::{Case, Feature, Schedule};
 use leeward_concurrency::sojourn::DeadlineMargin;
 use leeward_concurrency::{ConcurrencyLimit, Outcome, Response, TICK, Tick};
-use leeward_core::units::Time;
+use leeward_core::units::{Nanos, Time};
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::VecDeque;
@@ -24,6 +24,13 @@ pub struct RunResult {
     pub p50_ns: u64,
     /// Mean limit in the measurement.
     pub mean_limit: f64,
+}
+
+impl RunResult {
+    /// Share of the answers that were late.
+    pub fn late_share(&self) -> f64 {
+        (self.answered - self.good) as f64 / self.answered.max(1) as f64
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +53,32 @@ struct Proxy<'a> {
     schedule: Schedule,
     latencies: Vec<u64>,
     result: RunResult,
+    slots: Vec<Slot>,
 }
+
+/// What happens in [`SLOT`] of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Requests that arrived.
+    pub offered: u64,
+    /// Answers within the objective.
+    pub good: u64,
+    /// Requests that were rejected.
+    pub rejected: u64,
+    /// The limit at the end.
+    pub limit: u32,
+}
+
+/// Length of a slot.
+pub const SLOT: Nanos = Nanos::from_millis(100);
 
 /// Plays a case with a limit. The same arguments give the same result.
 pub fn run(case: &Case, limit: &mut dyn ConcurrencyLimit, seed: u64) -> RunResult {
+    timeline(case, limit, seed).0
+}
+
+/// Plays a case with a limit; returns what happened over time, too.
+pub fn timeline(case: &Case, limit: &mut dyn ConcurrencyLimit, seed: u64) -> (RunResult, Vec<Slot>) {
     let schedule = case.schedule();
     let mut proxy = Proxy {
         case,
@@ -64,14 +93,15 @@ pub fn run(case: &Case, limit: &mut dyn ConcurrencyLimit, seed: u64) -> RunResul
         schedule,
         latencies: Vec::new(),
         result: RunResult::default(),
+        slots: Vec::new(),
     };
     proxy.play(seed);
-    let Proxy { mut latencies, mut result, .. } = proxy;
+    let Proxy { mut latencies, mut result, slots, .. } = proxy;
     if !latencies.is_empty() {
         let middle = latencies.len() / 2;
         result.p50_ns = *latencies.select_nth_unstable(middle).1;
     }
-    result
+    (result, slots)
 }
 
 impl Proxy<'_> {
@@ -101,6 +131,7 @@ impl Proxy<'_> {
                 next_arrival = arrivals.next().unwrap_or(Time::NEVER);
                 let work = self.draw(&mut service_rng, &mut path_rng);
                 self.result.offered += u64::from(self.is_measured(now));
+                self.slot().offered += 1;
                 self.queue.push_back(Waiting { arrived: now, work });
                 self.dispatch();
             } else {
@@ -121,12 +152,16 @@ impl Proxy<'_> {
     }
 
     fn draw(&self, service: &mut Rng, path: &mut Rng) -> Work {
-        let work = self.case.service.draw(service).0 as f64;
-        match self.case.feature {
-            Feature::Awaiting(time) => Work { awaiting: time.0 as f64 * (0.5 + path.unit()), work, has_lock: false },
-            Feature::Lock(share) => Work { awaiting: 0.0, work, has_lock: path.unit() < share },
-            _ => Work { awaiting: 0.0, work, has_lock: false },
+        let mut work = Work { work: self.case.service.draw(service).0 as f64, ..Work::default() };
+        for feature in &self.case.features {
+            match feature {
+                Feature::Awaiting(time) => work.awaiting = time.0 as f64 * (0.5 + path.unit()),
+                Feature::Lock(share) => work.has_lock = path.unit() < *share,
+                Feature::Series => work.second = self.case.service.draw(service).0 as f64,
+                _ => {}
+            }
         }
+        work
     }
 
     /// Sends waiting requests while the limit allows it; rejects those that would be late.
@@ -137,6 +172,7 @@ impl Proxy<'_> {
                 return;
             };
             if self.is_late(&first) {
+                self.slot().rejected += 1;
                 continue;
             }
             let job = self.backend.begin(self.now.0 as f64, first.work) as usize;
@@ -160,6 +196,7 @@ impl Proxy<'_> {
         let response = Response { now, dispatched, outcome: Outcome::Completed, in_flight: self.in_flight };
         self.margin.push(response.sojourn());
         self.limit.on_response(&response);
+        self.slot().good += u64::from(now.since(arrived) <= self.case.objective);
         if self.is_measured(arrived) {
             let latency = now.since(arrived);
             self.result.answered += 1;
@@ -173,11 +210,22 @@ impl Proxy<'_> {
     fn tick(&mut self) {
         while self.queue.front().is_some_and(|first| self.is_late(first)) {
             self.queue.pop_front();
+            self.slot().rejected += 1;
         }
         self.margin.update(self.case.objective);
         let (now, in_flight, queued) = (self.now, self.in_flight, self.queue.len() as u32);
         self.limit.on_tick(&Tick { now, in_flight, queued, has_starved: self.has_starved, oldest_unread: None });
         self.has_starved = false;
+        self.slot().limit = self.limit.limit();
         self.dispatch();
+    }
+
+    /// The slot of now.
+    fn slot(&mut self) -> &mut Slot {
+        let index = (self.now.0 / SLOT.0) as usize;
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, Slot::default());
+        }
+        &mut self.slots[index]
     }
 }
