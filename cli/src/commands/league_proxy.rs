@@ -40,20 +40,30 @@ pub(crate) fn league_proxy(seed: u64, count: u32, json: bool) -> Result<(), Fail
 fn text(table: &[Ranking], cases: &[CaseResult]) -> String {
     let mut text = format!(
         "{} cases; goodput as a share of the best static number's, which a search finds for each case\n\n\
-         {:<10} {:>7} {:>7} {:>7} {:>10} {:>22}\n",
+         {:<10} {:>7} {:>7} {:>7} {:>10} {:>22} {:>24} {:>12}\n",
         cases.len(),
         "",
         "median",
         "tenth",
         "worst",
         "below 0.9",
-        "p50 <= 1.05, if equal"
+        "p50 <= 1.05, if equal",
+        "late of answered (tenth)",
+        "late <= 1 %"
     );
-    for Ranking { limit, median, tenth, worst, below_nine_tenths, equal, p50_within } in table {
+    for rank in table {
         text += &format!(
-            "{limit:<10} {median:>7.3} {tenth:>7.3} {worst:>7.3} {:>8.1} % {:>8.1} % of {equal}\n",
-            below_nine_tenths * 100.0,
-            p50_within * 100.0
+            "{:<10} {:>7.3} {:>7.3} {:>7.3} {:>8.1} % {:>11.1} % of {:<5} {:>11.2} ({:>5.2}) % {:>13.1} %\n",
+            rank.limit,
+            rank.median,
+            rank.tenth,
+            rank.worst,
+            rank.below_nine_tenths * 100.0,
+            rank.p50_within * 100.0,
+            rank.equal,
+            rank.late_median * 100.0,
+            rank.late_tenth * 100.0,
+            rank.late_within * 100.0
         );
     }
     text += "\nWhere `knee` is worst: share, ratio of p50, its mean limit, the best number\n";

@@ -58,22 +58,24 @@ impl<const N: usize> SojournWindow<N> {
 /// objective is rejected when it is dequeued: it would be late, and cost the backend as much as one
 /// in time.
 ///
-/// The estimate is the 95th percentile of the latest 300 times. A higher one rejects requests that
-/// would mostly be in time; a lower one lets more than one in twenty be late.
+/// The estimate is the 99th percentile of the latest 1,000 times, so that at most one answer in a
+/// hundred is late. Requests that would be late anyway cost the backend more than those that are
+/// rejected though they would be in time: the goodput is higher than with the 95th percentile.
 #[derive(Clone, Debug, Default)]
 pub struct DeadlineMargin {
-    window: SojournWindow<300>,
+    window: SojournWindow<1_000>,
     margin: Nanos,
 }
 
 impl DeadlineMargin {
-    /// Share of requests that take no longer than the margin.
-    const QUANTILE: f64 = 0.95;
+    /// Share of requests that take no longer than the margin: 0.99 and a standard error of it over
+    /// 1,000 times, for half of the estimates of a percentile are too low.
+    const QUANTILE: f64 = 0.993;
     /// Least number of times from which a percentile means anything.
     const MIN_TIMES: usize = 10;
-    /// Largest margin, as a share of the objective. Beyond it nothing would be dequeued, and the
-    /// margin would learn no more.
-    const MAX_SHARE: f64 = 0.97;
+    /// Largest margin, as a share of the objective. The rest is for the queue of the proxy: without
+    /// any wait there, the backend idles between two requests, and the margin learns no more.
+    const MAX_SHARE: f64 = 0.8;
 
     /// Adds a time at the backend.
     pub fn push(&mut self, sojourn: Nanos) {

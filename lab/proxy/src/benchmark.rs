@@ -21,6 +21,9 @@ const EQUAL: f64 = 0.99;
 /// Median latency that a limit with equal goodput may have, relative to the best static number's.
 const SLOWER: f64 = 1.05;
 
+/// Share of the answers that may be late: the 99th percentile is within the objective.
+const LATE: f64 = 0.01;
+
 /// Best static number of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BestStatic {
@@ -41,6 +44,8 @@ pub struct LimitResult {
     pub share: f64,
     /// Median latency relative to the best static number's.
     pub p50_ratio: f64,
+    /// Share of the answers that were late.
+    pub late_share: f64,
 }
 
 /// Results of one case.
@@ -73,6 +78,12 @@ pub struct Ranking {
     pub equal: usize,
     /// Share of these in which the median latency is at most 1.05 times the best static number's.
     pub p50_within: f64,
+    /// Median of the share of the answers that were late.
+    pub late_median: f64,
+    /// The same in the worst tenth of the cases.
+    pub late_tenth: f64,
+    /// Share of the cases with at most 1 % of the answers late.
+    pub late_within: f64,
 }
 
 /// Limits of the benchmark: all but the static one.
@@ -113,6 +124,7 @@ pub fn compare(limit: &str, result: RunResult, best: &BestStatic) -> LimitResult
         result,
         share: result.good as f64 / best.result.good.max(1) as f64,
         p50_ratio: result.p50_ns as f64 / best.result.p50_ns.max(1) as f64,
+        late_share: result.late_share(),
     }
 }
 
@@ -130,6 +142,8 @@ fn ranking(limit: &str, cases: &[CaseResult]) -> Option<Ranking> {
     let count = shares.len();
     let worst = *shares.first()?;
     let equal: Vec<_> = results().filter(|result| result.share >= EQUAL).collect();
+    let mut late: Vec<f64> = results().map(|result| result.late_share).collect();
+    late.sort_by(f64::total_cmp);
     let within = equal.iter().filter(|result| result.p50_ratio <= SLOWER).count();
     Some(Ranking {
         limit: limit.into(),
@@ -139,6 +153,9 @@ fn ranking(limit: &str, cases: &[CaseResult]) -> Option<Ranking> {
         below_nine_tenths: shares.iter().filter(|share| **share < 0.9).count() as f64 / count as f64,
         equal: equal.len(),
         p50_within: within as f64 / equal.len().max(1) as f64,
+        late_median: late[count / 2],
+        late_tenth: late[count - 1 - count / 10],
+        late_within: late.iter().filter(|share| **share <= LATE).count() as f64 / count as f64,
     })
 }
 

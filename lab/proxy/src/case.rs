@@ -16,8 +16,6 @@ pub enum Discipline {
 /// What is special about a backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Feature {
-    /// Nothing.
-    Plain,
     /// Each request first waits for something that needs no core, evenly between a half and one and
     /// a half of this time.
     Awaiting(Nanos),
@@ -34,15 +32,36 @@ pub enum Feature {
         /// Number of requests without growth.
         from: u32,
     },
+    /// Each request needs as many cores of a second stage after the first, with work of its own.
+    Series,
+    /// Work that begins between these times of the run takes longer by this factor.
+    Slower {
+        /// Beginning.
+        from: Nanos,
+        /// End.
+        to: Nanos,
+        /// Factor on the work.
+        factor: f64,
+    },
+    /// No core executes anything between these times of the run.
+    Silence {
+        /// Beginning.
+        from: Nanos,
+        /// End.
+        to: Nanos,
+    },
 }
 
 /// Demand over time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Demand {
     /// Constant.
     Steady,
     /// 0.6 times the capacity in the first and the last third of the measurement.
     Shift,
+    /// Multiples of the capacity, each with its beginning. The run ends with the last, and is
+    /// measured from its beginning on.
+    Steps(Vec<(Nanos, f64)>),
 }
 
 /// A case.
@@ -57,10 +76,10 @@ pub struct Case {
     /// Work of a request.
     pub service: ServiceTime,
     /// What is special.
-    pub feature: Feature,
+    pub features: Vec<Feature>,
     /// Latency objective.
     pub objective: Nanos,
-    /// Demand as a multiple of the capacity.
+    /// Demand as a multiple of the capacity, where [`Case::demand`] says no other.
     pub load: f64,
     /// Demand over time.
     pub demand: Demand,
@@ -82,11 +101,38 @@ pub(crate) const PAUSE_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Factor on the work during a slowdown.
 pub(crate) const SLOWDOWN: f64 = 3.0;
 
+/// Kinds of features that are drawn; 0 is none.
+const KINDS: u32 = 6;
+/// The kind that [`Case::random`] does not draw.
+const SERIES: u32 = 6;
+
 impl Case {
-    /// Draws a case.
+    /// Draws a case with at most one feature.
     pub fn random(seed: u64) -> Case {
         let mut rng = Rng::new(seed, Purpose::Kinds);
-        let mut pick = |values: &[f64]| values[rng.below(values.len() as u64) as usize];
+        let mut case = Case::draw(seed, &mut rng);
+        let kind = rng.below(u64::from(KINDS)) as u32;
+        case.add_feature(kind, &mut rng);
+        case.draw_demand(&mut rng);
+        case
+    }
+
+    /// Draws a case with two or three features, two stages in series among them.
+    pub fn combined(seed: u64) -> Case {
+        let mut rng = Rng::new(seed, Purpose::Kinds);
+        let mut case = Case::draw(seed, &mut rng);
+        let mut kinds: Vec<u32> = (1..=KINDS).collect();
+        for _ in 0..2 + rng.below(2) {
+            let kind = kinds.swap_remove(rng.below(kinds.len() as u64) as usize);
+            case.add_feature(kind, &mut rng);
+        }
+        case.draw_demand(&mut rng);
+        case
+    }
+
+    /// Draws a case without features, and its demand.
+    fn draw(seed: u64, rng: &mut Rng) -> Case {
+        let mut pick = |values: &[f64]| pick(rng, values);
         let cores = pick(&[1.0, 2.0, 4.0, 8.0]) as u32;
         let discipline = if pick(&[0.0, 1.0]) == 0.0 { Discipline::Fifo } else { Discipline::ProcessorSharing };
         let mean = Nanos::from_micros(pick(&[200.0, 500.0, 1_000.0, 2_000.0, 5_000.0]) as u64);
@@ -98,39 +144,56 @@ impl Case {
             _ => ServiceTime::Lognormal { mean, sigma: 1.0 },
         };
         let load = pick(&[1.05, 1.3, 2.0, 4.0]);
-        let mut objective = mean.scale(pick(&[12.0, 25.0, 50.0, 100.0]) * if shape == 2 { 2.0 } else { 1.0 });
-        let kind = pick(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]) as u32;
+        let objective = mean.scale(pick(&[12.0, 25.0, 50.0, 100.0]) * if shape == 2 { 2.0 } else { 1.0 });
+        let (features, demand) = (Vec::new(), Demand::Steady);
+        Case { id: seed, cores, discipline, service, features, objective, load, demand }
+    }
+
+    /// Draws a feature, and gives its requests the time that they need.
+    fn add_feature(&mut self, kind: u32, rng: &mut Rng) {
+        let mut pick = |values: &[f64]| pick(rng, values);
         let await_factor = 5.0 + pick(&[0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0]);
         let lock_share = pick(&[0.25, 0.5, 0.75, 1.0]);
         let thrash_share = pick(&[0.005, 0.01, 0.02]);
         let feature = match kind {
             1 => {
-                let time = mean.scale(await_factor);
-                objective += time.scale(2.5);
+                let time = self.service.mean().scale(await_factor);
+                self.objective += time.scale(2.5);
                 Feature::Awaiting(time)
             }
             2 => Feature::Lock(lock_share),
             3 => {
-                objective = objective.scale(3.0);
+                self.objective = self.objective.scale(3.0);
                 Feature::Slowdown
             }
             4 => Feature::Pauses,
-            5 => Feature::Thrashing { share: thrash_share, from: (2 * cores).max(8) },
-            _ => Feature::Plain,
+            5 => Feature::Thrashing { share: thrash_share, from: (2 * self.cores).max(8) },
+            SERIES => {
+                self.objective = self.objective.scale(2.0);
+                Feature::Series
+            }
+            _ => return,
         };
-        let demand = if pick(&[0.0, 1.0, 2.0, 3.0]) == 0.0 { Demand::Shift } else { Demand::Steady };
-        Case { id: seed, cores, discipline, service, feature, objective, load, demand }
+        self.features.push(feature);
+    }
+
+    fn draw_demand(&mut self, rng: &mut Rng) {
+        self.demand = if pick(rng, &[0.0, 1.0, 2.0, 3.0]) == 0.0 { Demand::Shift } else { Demand::Steady };
     }
 
     /// Requests per second that the backend can serve at best.
     pub fn capacity(&self) -> f64 {
         let work = self.service.mean().as_secs_f64();
-        let cores = f64::from(self.cores) / work;
-        match self.feature {
-            Feature::Lock(share) => cores.min(1.0 / (share * work / 2.0)),
-            Feature::Pauses => cores * (1.0 - PAUSE.as_secs_f64() / PAUSE_INTERVAL.as_secs_f64()),
-            _ => cores,
+        let mut capacity = f64::from(self.cores) / work;
+        let mut running = 1.0;
+        for feature in &self.features {
+            match feature {
+                Feature::Lock(share) => capacity = capacity.min(1.0 / (share * work / 2.0)),
+                Feature::Pauses => running = 1.0 - PAUSE.as_secs_f64() / PAUSE_INTERVAL.as_secs_f64(),
+                _ => {}
+            }
         }
+        capacity * running
     }
 
     /// Times of a run.
@@ -138,6 +201,10 @@ impl Case {
     /// It settles for 4 s or 2,000 requests, and is measured for 8 s or 8,000 requests: 1 % of
     /// noise.
     pub fn schedule(&self) -> Schedule {
+        if let Demand::Steps(steps) = &self.demand {
+            let to = steps.last().map_or(Nanos::ZERO, |(end, _)| *end);
+            return Schedule { from: Nanos::ZERO, to };
+        }
         let request = 1.0 / self.capacity();
         let settle = (2_000.0 * request).max(4.0);
         let measured = (8_000.0 * request).max(8.0);
@@ -149,14 +216,25 @@ impl Case {
     pub(crate) fn is_overloaded(&self, at: Nanos) -> bool {
         let Schedule { from, to } = self.schedule();
         let third = Nanos(to.saturating_sub(from).0 / 3);
-        self.demand == Demand::Steady || (at >= from + third && at < from + third * 2)
+        match &self.demand {
+            Demand::Steady => true,
+            Demand::Shift => at >= from + third && at < from + third * 2,
+            Demand::Steps(steps) => {
+                steps.iter().rev().find(|(from, _)| *from <= at).is_some_and(|(_, load)| *load > 1.0)
+            }
+        }
     }
 
-    /// Interval in which work takes longer, if any.
-    pub(crate) fn slowdown(&self) -> Option<(Nanos, Nanos)> {
-        let Schedule { from, to } = self.schedule();
-        let quarter = Nanos(to.saturating_sub(from).0 / 4);
-        (self.feature == Feature::Slowdown).then_some((from + quarter, from + quarter * 2))
+    /// Intervals in which work takes longer, and the factors.
+    pub(crate) fn slower(&self) -> Vec<(Nanos, Nanos, f64)> {
+        let Schedule { from: start, to: end } = self.schedule();
+        let quarter = Nanos(end.saturating_sub(start).0 / 4);
+        let slower = |feature: &Feature| match *feature {
+            Feature::Slowdown => Some((start + quarter, start + quarter * 2, SLOWDOWN)),
+            Feature::Slower { from, to, factor } => Some((from, to, factor)),
+            _ => None,
+        };
+        self.features.iter().filter_map(slower).collect()
     }
 
     /// The demand as the workload of one client.
@@ -165,7 +243,7 @@ impl Case {
         let capacity = self.capacity();
         let segment = |from, load: f64| Segment { from, rate: Rate(capacity * load) };
         let third = Nanos(to.saturating_sub(from).0 / 3);
-        let mut demand = match self.demand {
+        let mut demand = match &self.demand {
             Demand::Steady => vec![segment(Nanos::ZERO, self.load)],
             Demand::Shift => vec![
                 segment(Nanos::ZERO, self.load),
@@ -173,6 +251,7 @@ impl Case {
                 segment(from + third, self.load),
                 segment(from + third * 2, 0.6),
             ],
+            Demand::Steps(steps) => steps.iter().map(|(from, load)| segment(*from, *load)).collect(),
         };
         demand.push(segment(to, 0.0));
         Workload {
@@ -197,14 +276,29 @@ impl std::fmt::Display for Case {
         let order = if self.discipline == Discipline::Fifo { "fifo" } else { "ps" };
         let cores = self.cores;
         write!(f, "{shape}:{} on {cores} ({order}), {}, {:.2} x", self.service.mean(), self.objective, self.load)?;
-        match self.feature {
-            Feature::Plain => {}
-            Feature::Awaiting(time) => write!(f, ", awaits {time}")?,
-            Feature::Lock(share) => write!(f, ", lock {share}")?,
-            Feature::Slowdown => write!(f, ", slowdown")?,
-            Feature::Pauses => write!(f, ", pauses")?,
-            Feature::Thrashing { share, from } => write!(f, ", thrashing {share} from {from}")?,
+        for feature in &self.features {
+            match feature {
+                Feature::Awaiting(time) => write!(f, ", awaits {time}")?,
+                Feature::Lock(share) => write!(f, ", lock {share}")?,
+                Feature::Slowdown => write!(f, ", slowdown")?,
+                Feature::Pauses => write!(f, ", pauses")?,
+                Feature::Thrashing { share, from } => write!(f, ", thrashing {share} from {from}")?,
+                Feature::Series => write!(f, ", two stages")?,
+                Feature::Slower { from, to, factor } => write!(f, ", {factor} x slower from {from} to {to}")?,
+                Feature::Silence { from, to } => write!(f, ", silent from {from} to {to}")?,
+            }
         }
-        if self.demand == Demand::Shift { write!(f, ", shift") } else { Ok(()) }
+        match &self.demand {
+            Demand::Steady => Ok(()),
+            Demand::Shift => write!(f, ", shift"),
+            Demand::Steps(steps) => {
+                write!(f, ", steps")?;
+                steps.iter().try_for_each(|(from, load)| write!(f, " {load:.2} from {from}"))
+            }
+        }
     }
+}
+
+fn pick(rng: &mut Rng, values: &[f64]) -> f64 {
+    values[rng.below(values.len() as u64) as usize]
 }

@@ -25,6 +25,13 @@ pub struct RunResult {
     pub mean_limit: f64,
 }
 
+impl RunResult {
+    /// Share of the answers that were late.
+    pub fn late_share(&self) -> f64 {
+        (self.answered - self.good) as f64 / self.answered.max(1) as f64
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     arrived: Time,
@@ -43,13 +50,35 @@ struct Proxy<'a> {
     schedule: Schedule,
     latencies: Vec<u64>,
     result: RunResult,
+    slots: Vec<Slot>,
 }
 
 /// Requests that may wait: more than can be in time.
 const CAPACITY: usize = 1 << 20;
 
+/// What happens in [`SLOT`] of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Requests that arrived.
+    pub offered: u64,
+    /// Answers within the objective.
+    pub good: u64,
+    /// Requests that were rejected.
+    pub rejected: u64,
+    /// The limit at the end.
+    pub limit: u32,
+}
+
+/// Length of a slot.
+pub const SLOT: Nanos = Nanos::from_millis(100);
+
 /// Plays a case with a limit. The same arguments give the same result.
 pub fn run(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> RunResult {
+    timeline(case, limit, seed).0
+}
+
+/// Plays a case with a limit; returns what happened over time, too.
+pub fn timeline(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> (RunResult, Vec<Slot>) {
     let schedule = case.schedule();
     let settings = DispatchSettings { objective: case.objective, capacity: CAPACITY, capacity_bytes: usize::MAX };
     let mut proxy = Proxy {
@@ -62,14 +91,15 @@ pub fn run(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> RunResul
         schedule,
         latencies: Vec::new(),
         result: RunResult::default(),
+        slots: Vec::new(),
     };
     proxy.play(seed);
-    let Proxy { mut latencies, mut result, .. } = proxy;
+    let Proxy { mut latencies, mut result, slots, .. } = proxy;
     if !latencies.is_empty() {
         let middle = latencies.len() / 2;
         result.p50_ns = *latencies.select_nth_unstable(middle).1;
     }
-    result
+    (result, slots)
 }
 
 impl Proxy<'_> {
@@ -98,11 +128,13 @@ impl Proxy<'_> {
                 next_arrival = arrivals.next().unwrap_or(Time::NEVER);
                 let work = self.draw(&mut service_rng, &mut path_rng);
                 self.result.offered += u64::from(self.is_measured(now));
+                self.slot().offered += 1;
                 self.arrive(Waiting { arrived: now, work });
             } else {
                 next_tick = now + TICK;
                 self.dispatcher.tick(now, None, &mut self.done);
                 self.begin_dispatched();
+                self.slot().limit = self.dispatcher.limit(0);
                 if self.is_measured(now) {
                     limits += f64::from(self.dispatcher.limit(0));
                     ticks += 1.0;
@@ -118,12 +150,16 @@ impl Proxy<'_> {
     }
 
     fn draw(&self, service: &mut Rng, path: &mut Rng) -> Work {
-        let work = self.case.service.draw(service).0 as f64;
-        match self.case.feature {
-            Feature::Awaiting(time) => Work { awaiting: time.0 as f64 * (0.5 + path.unit()), work, has_lock: false },
-            Feature::Lock(share) => Work { awaiting: 0.0, work, has_lock: path.unit() < share },
-            _ => Work { awaiting: 0.0, work, has_lock: false },
+        let mut work = Work { work: self.case.service.draw(service).0 as f64, ..Work::default() };
+        for feature in &self.case.features {
+            match feature {
+                Feature::Awaiting(time) => work.awaiting = time.0 as f64 * (0.5 + path.unit()),
+                Feature::Lock(share) => work.has_lock = path.unit() < *share,
+                Feature::Series => work.second = self.case.service.draw(service).0 as f64,
+                _ => {}
+            }
         }
+        work
     }
 
     fn arrive(&mut self, waiting: Waiting) {
@@ -134,8 +170,10 @@ impl Proxy<'_> {
             tenant: Tenant::DEFAULT,
             bytes: 0,
         };
-        if let Arrival::Sent(_) = self.dispatcher.arrive(self.now, &request, || waiting, &mut self.done) {
-            self.begin(waiting);
+        match self.dispatcher.arrive(self.now, &request, || waiting, &mut self.done) {
+            Arrival::Sent(_) => self.begin(waiting),
+            Arrival::Queued(_) => {}
+            Arrival::Rejected(_) => self.slot().rejected += 1,
         }
         self.begin_dispatched();
     }
@@ -143,8 +181,9 @@ impl Proxy<'_> {
     /// Sends the requests to the backend that have waited for it.
     fn begin_dispatched(&mut self) {
         for Dispatch { token, result } in std::mem::take(&mut self.done) {
-            if result.is_ok() {
-                self.begin(token);
+            match result {
+                Ok(_) => self.begin(token),
+                Err(_) => self.slot().rejected += 1,
             }
         }
     }
@@ -163,6 +202,7 @@ impl Proxy<'_> {
         self.dispatcher.answer(0, &Answer { now, dispatched, outcome, class: 3, tenant: Tenant::DEFAULT });
         self.dispatcher.release(now, 0, &mut self.done);
         self.begin_dispatched();
+        self.slot().good += u64::from(now.since(arrived) <= self.case.objective);
         if self.is_measured(arrived) {
             let latency = now.since(arrived);
             self.result.answered += 1;
@@ -171,5 +211,14 @@ impl Proxy<'_> {
                 self.latencies.push(latency.0);
             }
         }
+    }
+
+    /// The slot of now.
+    fn slot(&mut self) -> &mut Slot {
+        let index = (self.now.0 / SLOT.0) as usize;
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, Slot::default());
+        }
+        &mut self.slots[index]
     }
 }

@@ -81,6 +81,11 @@ impl Level {
             && (self.own_answers >= ENOUGH_ANSWERS || (elapsed >= MAX_NS && self.own_answers >= FEW_ANSWERS))
     }
 
+    /// Whether the requests of a higher level have left.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_drained
+    }
+
     /// Whether every place at the backend was taken all the time: only then did the limit bind.
     pub(super) fn is_saturated(&self) -> bool {
         self.is_saturated

@@ -9,18 +9,20 @@
 //!
 //! 1. *Open*: there is no limit until more requests in flight bring no more answers, or the answers
 //!    are nearly late. A small first number would cost seconds where the best one is large.
-//! 2. *Descent*: the limit falls by halves as long as the sojourn falls with it. The queue at the
-//!    backend is gone when it does not.
+//! 2. *Descent*: the limit falls by halves as long as the sojourn falls with it, or is late. The
+//!    queue at the backend is gone when it does not.
 //! 3. *Tracking*: the equation above, as in Envoy's filter (`super::gradient`), but by the mean. A
 //!    mean sees queues that a median does not, such as a lock before a third of the requests. √L is
 //!    the queue that keeps the backend busy between two answers.
 //! 4. *Dip*: from time to time the limit falls to a quarter until R₀ is measured. Dips take 1/200
-//!    of the time, and come sooner when the limit has moved far from the one of the last dip.
+//!    of the time, and come sooner when the limit has moved far from the one of the last dip: at
+//!    once when it has fallen to that dip's, for then R₀ may hold a queue.
 //!
 //! A level is measured when the requests of a higher one have left. A level in which the queue of
 //! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
 //! 95th percentile, the sojourn by Little's law (it sees requests without an answer) and the age of
-//! the oldest unread byte, where that is known.
+//! the oldest unread byte, where that is known. When that age is late, the limit falls by half at
+//! once, and again when no more requests than it allows are at the backend.
 //!
 //! - `level`: the measurement of one level.
 //! - `opening`: the first limit.
@@ -162,7 +164,7 @@ impl Knee {
     fn descend(&mut self, former: Option<(f64, f64)>, now: Time) {
         let sojourn_ns = self.level.sojourn_ns(now);
         let limit = match former {
-            Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns => limit,
+            Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns && !self.is_late(sojourn_ns) => limit,
             _ if self.limit <= 1.0 => 1.0,
             // The load has gone, and the queue with it.
             _ if self.level.mean_in_flight() < self.limit * IDLE => self.limit,
@@ -177,6 +179,11 @@ impl Knee {
         self.dip_end = now;
         self.dip_length_ns = 0.0;
         self.begin_level(now, limit);
+    }
+
+    /// Whether a time leaves too little of the objective for the queue of the proxy.
+    fn is_late(&self, sojourn_ns: f64) -> bool {
+        sojourn_ns > TAIL_SHARE * self.objective_ns
     }
 
     /// Follows the sojourn, and begins a dip when it is due.
@@ -196,7 +203,9 @@ impl Knee {
         self.begin_level(now, next.min(self.limit * bound));
         let is_far = self.limit * FAR < self.dip_limit || self.limit > self.dip_limit * FAR;
         let interval = if is_far { EARLY_DIP_INTERVAL } else { DIP_INTERVAL };
-        if now.since(self.dip_end).0 as f64 > self.dip_length_ns * interval {
+        // R₀ of this number or a higher one says nothing of a queue at this one.
+        let is_below = self.limit <= self.dip_limit * DIP;
+        if is_below || now.since(self.dip_end).0 as f64 > self.dip_length_ns * interval {
             self.dip_limit = self.limit;
             self.phase = Phase::Dip;
             self.begin_level(now, (self.limit * DIP).floor());
@@ -206,7 +215,8 @@ impl Knee {
     /// Takes the sojourn of the dip as the one without a queue, and returns to the limit before.
     fn end_dip(&mut self, tick: &Tick) {
         let now = tick.now;
-        self.is_dip_late = self.tail_ns(tick) > TAIL_SHARE * self.objective_ns;
+        let tail_ns = self.tail_ns(tick);
+        self.is_dip_late = self.is_late(tail_ns);
         self.baseline_ns = self.level.sojourn_ns(now);
         self.dip_length_ns = self.level.length_ns(now);
         self.leave_dip(now);
@@ -216,6 +226,16 @@ impl Knee {
         self.dip_end = now;
         self.phase = Phase::Tracking;
         self.begin_level(now, self.dip_limit);
+    }
+
+    /// Whether the limit binds and a request has been unread for so long that no answers need be
+    /// awaited. A backend that has stopped lowers the limit once, for its requests never leave.
+    fn is_unread(&self, tick: &Tick) -> bool {
+        matches!(self.phase, Phase::Descent { .. } | Phase::Tracking)
+            && !self.is_dip_late
+            && self.level.is_drained()
+            && f64::from(tick.in_flight) >= self.limit * IDLE
+            && self.is_late(unread_ns(tick))
     }
 
     /// Time by which nearly all answers come, ns.
@@ -244,6 +264,9 @@ impl ConcurrencyLimit for Knee {
 
     fn on_tick(&mut self, tick: &Tick) {
         self.level.on_tick(tick, self.limit());
+        if self.is_unread(tick) {
+            return self.begin_level(tick.now, self.limit * MIN_FACTOR);
+        }
         match self.phase {
             Phase::Open(opening) => self.open(opening, tick),
             Phase::Dip if !self.level.is_saturated() => self.leave_dip(tick.now),

@@ -48,6 +48,19 @@ impl Proxy {
         }
     }
 
+    /// No core executes anything before `until`, and the kernel tells of unread bytes if `is_told`.
+    pub(crate) fn stop(&mut self, until: Time, gap: Nanos, is_told: bool) {
+        let lost = until.since(self.now);
+        self.free.iter_mut().for_each(|free| *free = (*free).max(self.now) + lost);
+        self.ends = self.ends.drain().map(|Reverse((end, dispatched))| Reverse((end + lost, dispatched))).collect();
+        let begun = self.now;
+        while self.now < until {
+            self.oldest_unread = is_told.then(|| self.now.since(begun));
+            self.run(TICK, gap);
+        }
+        self.oldest_unread = None;
+    }
+
     /// Runs for a span, with a request each `gap`. The queue of the proxy holds at most 100.
     pub(crate) fn run(&mut self, span: Nanos, gap: Nanos) {
         let end = self.now + span;

@@ -16,17 +16,38 @@ struct Step {
     in_flight: u32,
     has_starved: bool,
     unread_ms: Option<u64>,
+    /// Time from the tick before, ms: none for a clock that stands still.
+    gap_ms: u64,
+}
+
+fn gap() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => Just(10u64), 1 => Just(0u64), 1 => 0u64..100_000]
+}
+
+/// What a history lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    Nothing,
+    Successes,
+    Responses,
+    Time,
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    prop::sample::select(vec![Want::Nothing, Want::Successes, Want::Responses, Want::Time])
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u32..80, 0u64..2_000_000, any::<bool>(), 0u32..3_000, any::<bool>(), prop::option::of(0u64..100));
-    let step = step.prop_map(|(answers, sojourn_us, has_failed, in_flight, has_starved, unread_ms)| Step {
+    let step =
+        (0u32..80, 0u64..2_000_000, any::<bool>(), 0u32..3_000, any::<bool>(), prop::option::of(0u64..100), gap());
+    let step = step.prop_map(|(answers, sojourn_us, has_failed, in_flight, has_starved, unread_ms, gap_ms)| Step {
         answers,
         sojourn_us,
         has_failed,
         in_flight,
         has_starved,
         unread_ms,
+        gap_ms,
     });
     prop::collection::vec(step, 0..200)
 }
@@ -43,7 +64,7 @@ fn play(limit: &mut dyn ConcurrencyLimit, steps: &[Step]) -> (Time, Vec<u32>) {
             limit.on_dispatch(now, in_flight + 1);
             limit.on_response(&Response { now, dispatched, outcome, in_flight });
         }
-        now += TICK;
+        now += Nanos::from_millis(step.gap_ms);
         let oldest_unread = step.unread_ms.map(Nanos::from_millis);
         let queued = u32::from(!has_starved);
         limit.on_tick(&Tick { now, in_flight, queued, has_starved, oldest_unread });
@@ -56,7 +77,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_limit_stays_within_bounds_and_is_deterministic(steps in steps()) {
+    fn a_limit_stays_within_bounds_and_is_deterministic(mut steps in steps(), want in want()) {
+        for step in &mut steps {
+            match want {
+                Want::Nothing => {}
+                Want::Successes => step.has_failed = true,
+                Want::Responses => step.answers = 0,
+                Want::Time => step.gap_ms = 0,
+            }
+        }
         for name in registry::names() {
             let (mut limit, mut same) = (build(name, OBJECTIVE), build(name, OBJECTIVE));
             let (_, limits) = play(limit.as_mut(), &steps);

@@ -153,3 +153,39 @@ fn old_unread_bytes_end_the_opening_without_an_answer() {
     limit.on_tick(&tick(Some(MS * 45)));
     assert_eq!(limit.limit(), 50);
 }
+
+#[test]
+fn old_unread_bytes_halve_the_limit_at_the_next_tick() {
+    let mut proxy = knee(MS * 50, 8);
+    proxy.run(MS * 3_000, twice(8));
+    let mut now = proxy.now;
+    let mut tick = |in_flight, unread| {
+        now += TICK;
+        let oldest_unread = Some(unread);
+        proxy.limit.on_tick(&Tick { now, in_flight, queued: 9, has_starved: false, oldest_unread });
+        proxy.limit.limit()
+    };
+    // The answers of before may end a level, and the next one begins at its first tick.
+    let before = tick(12, MS * 10);
+    assert_eq!(tick(before, MS * 20), before);
+    assert_eq!(tick(before, MS * 30), before, "in time");
+    assert_eq!(tick(before, MS * 45), before / 2, "without an answer");
+    assert_eq!(tick(before, MS * 55), before / 2, "the cut has had no effect yet");
+    assert_eq!(tick(before / 2, MS * 45), before / 4, "it has, and was not enough");
+}
+
+#[test]
+fn a_stop_of_the_backend_is_recovered_from() {
+    for is_told in [false, true] {
+        let mut proxy = knee(MS * 50, 8);
+        proxy.run(MS * 3_000, twice(8));
+        let before = proxy.limit.limit();
+        proxy.limits.clear();
+        proxy.stop(proxy.now + MS * 3_000, twice(8), is_told);
+        let least = proxy.limits.iter().min().copied().unwrap_or(before);
+        assert!(least >= before / 2 - 1, "{:?}, told: {is_told}", proxy.limits);
+        proxy.run(MS * 1_000, twice(8));
+        let limit = proxy.limit.limit();
+        assert!((8..=28).contains(&limit), "{limit} from {before}: {:?}, told: {is_told}", proxy.limits);
+    }
+}

@@ -14,7 +14,7 @@ fn case(cores: u32, service: ServiceTime, load: f64) -> Case {
         cores,
         discipline: Discipline::Fifo,
         service,
-        feature: Feature::Plain,
+        features: Vec::new(),
         objective: MS * 100,
         load,
         demand: Demand::Steady,
@@ -45,14 +45,21 @@ fn a_server_that_shares_its_core_does_not_care_about_the_distribution() {
 
 #[test]
 fn the_capacity_of_each_feature_is_reached_and_not_exceeded() {
-    let features =
-        [Feature::Plain, Feature::Awaiting(MS * 10), Feature::Lock(1.0), Feature::Lock(0.25), Feature::Pauses];
-    for feature in features {
+    let features = [
+        vec![],
+        vec![Feature::Awaiting(MS * 10)],
+        vec![Feature::Lock(1.0)],
+        vec![Feature::Lock(0.25)],
+        vec![Feature::Pauses],
+        vec![Feature::Series],
+        vec![Feature::Series, Feature::Lock(1.0), Feature::Pauses, Feature::Awaiting(MS * 5)],
+    ];
+    for features in features {
         for discipline in [Discipline::Fifo, Discipline::ProcessorSharing] {
-            let case = Case { feature, discipline, ..case(4, ServiceTime::Constant(MS), 2.0) };
+            let case = Case { features: features.clone(), discipline, ..case(4, ServiceTime::Constant(MS), 2.0) };
             let result = run(&case, Box::new(Static(64)), 1);
             let share = result.answered as f64 / result.offered as f64;
-            assert!((0.44..0.52).contains(&share), "{feature:?}, {discipline:?}: {share}");
+            assert!((0.44..0.52).contains(&share), "{features:?}, {discipline:?}: {share}");
         }
     }
 }
@@ -60,7 +67,7 @@ fn the_capacity_of_each_feature_is_reached_and_not_exceeded() {
 #[test]
 fn a_thrashing_backend_is_best_at_few_requests() {
     let thrashing = Feature::Thrashing { share: 0.02, from: 8 };
-    let case = Case { feature: thrashing, ..case(2, ServiceTime::Exponential(MS), 2.0) };
+    let case = Case { features: vec![thrashing], ..case(2, ServiceTime::Exponential(MS), 2.0) };
     let goodput = |number| run(&case, Box::new(Static(number)), 1).good;
     assert!(goodput(8) > goodput(48) * 11 / 10);
 }
