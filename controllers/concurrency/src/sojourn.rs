@@ -1,7 +1,9 @@
 //! Recent times at the backend, their percentiles, and the time that a dequeued request must have
 //! left. Does not contain limits.
 
+use crate::TICK;
 use leeward_core::units::Nanos;
+use std::collections::VecDeque;
 
 /// The latest `N` times at the backend, in a ring.
 #[derive(Clone, Debug)]
@@ -44,13 +46,21 @@ impl<const N: usize> SojournWindow<N> {
 
     /// The `share` quantile (0 to 1) of the window; zero if it is empty.
     pub fn quantile(&mut self, share: f64) -> Nanos {
-        if self.length == 0 {
+        self.quantile_of_latest(self.length, share)
+    }
+
+    /// The same of the `count` latest times of the window.
+    pub fn quantile_of_latest(&mut self, count: usize, share: f64) -> Nanos {
+        let count = count.min(self.length);
+        if count == 0 {
             return Nanos::ZERO;
         }
-        let times = &mut self.scratch[..self.length];
-        times.copy_from_slice(&self.ring[..self.length]);
-        let rank = (share * (self.length - 1) as f64) as usize;
-        Nanos(*times.select_nth_unstable(rank.min(self.length - 1)).1)
+        let times = &mut self.scratch[..count];
+        for (back, time) in times.iter_mut().enumerate() {
+            *time = self.ring[(self.next + N - 1 - back) % N];
+        }
+        let rank = (share * (count - 1) as f64) as usize;
+        Nanos(*times.select_nth_unstable(rank.min(count - 1)).1)
     }
 }
 
@@ -58,16 +68,24 @@ impl<const N: usize> SojournWindow<N> {
 /// objective is rejected when it is dequeued: it would be late, and cost the backend as much as one
 /// in time.
 ///
-/// The estimate is the 99th percentile of the latest 1,000 times, so that at most one answer in a
-/// hundred is late. Requests that would be late anyway cost the backend more than those that are
+/// The estimate is the 99th percentile of the latest second's times, of 100 to 1,000, so that at
+/// most one answer in a hundred is late. Older times are those of another limit, and a backend with
+/// few answers a second would be judged by them for long. Requests that would be late anyway cost the backend more than those that are
 /// rejected though they would be in time: the goodput is higher than with the 95th percentile.
 #[derive(Clone, Debug, Default)]
 pub struct DeadlineMargin {
-    window: SojournWindow<1_000>,
+    window: SojournWindow<{ DeadlineMargin::MOST }>,
     margin: Nanos,
+    /// Times that were added since the last update, and before each of the updates of a second.
+    added: usize,
+    by_tick: VecDeque<usize>,
 }
 
 impl DeadlineMargin {
+    /// Largest and least number of times, and the updates in a second.
+    const MOST: usize = 1_000;
+    const LEAST: usize = 100;
+    const UPDATES: usize = (Nanos::from_secs(1).0 / TICK.0) as usize;
     /// Share of requests that take no longer than the margin: 0.99 and a standard error of it over
     /// 1,000 times, for half of the estimates of a percentile are too low.
     const QUANTILE: f64 = 0.993;
@@ -80,12 +98,19 @@ impl DeadlineMargin {
     /// Adds a time at the backend.
     pub fn push(&mut self, sojourn: Nanos) {
         self.window.push(sojourn);
+        self.added += 1;
     }
 
     /// Computes the margin anew; the proxy calls it at each tick.
     pub fn update(&mut self, objective: Nanos) {
+        self.by_tick.push_back(std::mem::take(&mut self.added));
+        if self.by_tick.len() > Self::UPDATES {
+            self.by_tick.pop_front();
+        }
         if self.window.len() >= Self::MIN_TIMES {
-            self.margin = self.window.quantile(Self::QUANTILE).min(objective.scale(Self::MAX_SHARE));
+            let recent = self.by_tick.iter().sum::<usize>().max(Self::LEAST);
+            let quantile = self.window.quantile_of_latest(recent, Self::QUANTILE);
+            self.margin = quantile.min(objective.scale(Self::MAX_SHARE));
         }
     }
 

@@ -113,6 +113,9 @@ pub struct Dispatcher<T> {
     next: usize,
 }
 
+/// Requests that may always wait, if there are as many places.
+const MOST_SPARE: usize = 8;
+
 impl<T> Dispatcher<T> {
     /// Creates a dispatcher in front of backends with a limit each.
     pub fn new(settings: DispatchSettings, limits: Vec<Box<dyn ConcurrencyLimit>>) -> Self {
@@ -319,7 +322,8 @@ impl<T> Dispatcher<T> {
     /// Sends waiting requests while places are free; rejects those that would be late.
     fn fill(&mut self, now: Time, done: &mut Vec<Dispatch<T>>) {
         while let Some(backend) = self.free_backend() {
-            let margin = self.pools[self.backends[backend].pool].margin();
+            // The last request is sent while there is any hope: its place would idle.
+            let margin = if self.queue.len() > 1 { self.margin(backend) } else { Nanos::ZERO };
             let Some((key, token)) = self.queue.pop_first(now + margin) else { break };
             if now + margin > key.deadline {
                 done.push(Dispatch { token, result: Err(self.late_by(&key)) });
@@ -356,6 +360,11 @@ impl<T> Dispatcher<T> {
 
     /// Whether the requests in front of this one will take longer than it may wait.
     fn is_hopeless(&self, now: Time, request: &QueuedRequest, deadline: Time) -> bool {
+        let ahead = self.queue.ahead(request.class, request.tenant);
+        // Fewer than there are places are no queue: they keep the places from idling.
+        if ahead < self.pools.iter().map(|pool| pool.in_flight() as usize).sum::<usize>().min(MOST_SPARE) {
+            return false;
+        }
         let wait = self.expected_wait(request.class, request.tenant);
         let left = deadline.since(now + self.least_margin());
         wait > Nanos::ZERO && wait > self.wait_bound.bound(left, self.rate())

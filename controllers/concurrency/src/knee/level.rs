@@ -20,6 +20,8 @@ pub(super) struct Level {
     /// Beginning of the measurement, once the backend has no more requests than the limit allows.
     begun: Time,
     is_drained: bool,
+    /// Time before which the backend has not taken up a higher limit.
+    settles: Time,
     /// Answers to requests that were sent since the beginning, and the sum of their times, ns.
     own_answers: f64,
     own_sum: f64,
@@ -36,12 +38,18 @@ impl Level {
         Level { is_drained: false, ..Level::begin_at_once(now) }
     }
 
+    /// Begins a level with a higher limit: its measurement begins after `settle_ns`.
+    pub(super) fn begin_lifted(now: Time, settle_ns: f64) -> Self {
+        Level { settles: Time(now.0.saturating_add(settle_ns as u64)), ..Level::begin(now) }
+    }
+
     /// Begins a level and its measurement.
     pub(super) fn begin_at_once(now: Time) -> Self {
         Level {
             changed: now,
             begun: now,
             is_drained: true,
+            settles: Time::ZERO,
             own_answers: 0.0,
             own_sum: 0.0,
             answers: 0.0,
@@ -62,7 +70,7 @@ impl Level {
 
     pub(super) fn on_tick(&mut self, tick: &Tick, limit: u32) {
         if !self.is_drained {
-            if tick.in_flight <= limit {
+            if tick.in_flight <= limit && tick.now >= self.settles {
                 *self = Level { changed: self.changed, ..Level::begin_at_once(tick.now) };
             }
             return;

@@ -27,12 +27,14 @@
 //! - `level`: the measurement of one level.
 //! - `opening`: the first limit.
 
+mod gain;
 mod level;
 mod opening;
 
 use crate::policy::LimitPolicy;
 use crate::sojourn::SojournWindow;
 use crate::{ConcurrencyLimit, LimitEnvironment, Outcome, Response, Tick, UNLIMITED};
+use gain::{Gain, LIFT};
 use leeward_core::units::{Nanos, Time};
 use level::Level;
 use opening::Opening;
@@ -49,8 +51,6 @@ pub const POLICY: LimitPolicy = LimitPolicy {
 /// Share of the objective that the tail of the sojourn may take. The rest is for the queue of the
 /// proxy: without any wait there, the backend idles between two requests.
 const TAIL_SHARE: f64 = 0.8;
-/// Sojourn that is allowed, as a multiple of the one without a queue; as in Envoy's filter.
-const TOLERANCE: f64 = 1.25;
 /// Bounds of the factor per step; as in Envoy's filter.
 const MIN_FACTOR: f64 = 0.5;
 const MAX_FACTOR: f64 = 2.0;
@@ -63,8 +63,8 @@ const DIP_INTERVAL: f64 = 200.0;
 const EARLY_DIP_INTERVAL: f64 = 20.0;
 const FAR: f64 = 2.0;
 /// The descent ends where half the limit has more than this share of the sojourn. With a queue it
-/// would have a half, without one all.
-const UNQUEUED: f64 = 0.75;
+/// would have a half, without one all; with this share it has five sixths of the answers.
+const UNQUEUED: f64 = 0.6;
 /// Requests in flight that are no overload, however few answers they bring.
 const FEW: u32 = 4;
 /// Share of the limit in flight below which the limit does not bind.
@@ -106,6 +106,12 @@ pub struct Knee {
     /// Whether the tail was late in the last dip, too: then it is not the queue's doing, and a
     /// lower limit would cost answers and help nobody.
     is_dip_late: bool,
+    /// Sojourn that is allowed, as a multiple of R₀.
+    gain: Gain,
+    /// Sojourn that must be allowed at the end of the descent, ns.
+    kept_ns: Option<f64>,
+    /// The limit, while it is lifted.
+    unlifted: Option<f64>,
 }
 
 impl Knee {
@@ -123,6 +129,9 @@ impl Knee {
             dip_end: Time::ZERO,
             dip_length_ns: 0.0,
             is_dip_late: false,
+            gain: Gain::default(),
+            kept_ns: None,
+            unlifted: None,
         }
     }
     /// Begins a level; `limit` is clamped to what a limit may be.
@@ -164,7 +173,10 @@ impl Knee {
     fn descend(&mut self, former: Option<(f64, f64)>, now: Time) {
         let sojourn_ns = self.level.sojourn_ns(now);
         let limit = match former {
-            Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns && !self.is_late(sojourn_ns) => limit,
+            Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns && !self.is_late(sojourn_ns) => {
+                self.kept_ns = Some(former_ns);
+                limit
+            }
             _ if self.limit <= 1.0 => 1.0,
             // The load has gone, and the queue with it.
             _ if self.level.mean_in_flight() < self.limit * IDLE => self.limit,
@@ -189,6 +201,13 @@ impl Knee {
     /// Follows the sojourn, and begins a dip when it is due.
     fn track(&mut self, tick: &Tick) {
         let now = tick.now;
+        let (answers, elapsed_ns) = (self.level.answers(), self.level.elapsed_ns(now));
+        if let Some(limit) = self.unlifted.take() {
+            if self.level.is_saturated() {
+                self.gain.on_lifted_level(answers, elapsed_ns);
+            }
+            return self.begin_level(now, limit);
+        }
         let unqueued = self.baseline_ns / self.level.sojourn_ns(now).max(1.0);
         let bound = if self.is_dip_late {
             f64::INFINITY
@@ -198,7 +217,7 @@ impl Knee {
         if !self.level.is_saturated() {
             return self.begin_level(now, self.limit * bound.min(1.0));
         }
-        let factor = (TOLERANCE * unqueued).clamp(MIN_FACTOR, MAX_FACTOR);
+        let factor = (self.gain.tolerance() * unqueued).clamp(MIN_FACTOR, MAX_FACTOR);
         let next = factor * self.limit + self.limit.sqrt();
         self.begin_level(now, next.min(self.limit * bound));
         let is_far = self.limit * FAR < self.dip_limit || self.limit > self.dip_limit * FAR;
@@ -209,6 +228,10 @@ impl Knee {
             self.dip_limit = self.limit;
             self.phase = Phase::Dip;
             self.begin_level(now, (self.limit * DIP).floor());
+        } else if self.gain.on_level(answers, elapsed_ns) && bound > LIFT {
+            self.unlifted = Some(self.limit);
+            self.limit = (self.limit * LIFT).max(self.limit + 1.0);
+            self.level = Level::begin_lifted(now, self.mean_ns);
         }
     }
 
@@ -218,6 +241,11 @@ impl Knee {
         let tail_ns = self.tail_ns(tick);
         self.is_dip_late = self.is_late(tail_ns);
         self.baseline_ns = self.level.sojourn_ns(now);
+        if let Some(kept_ns) = self.kept_ns.take() {
+            // The tolerance with which the law stands where the descent has ended.
+            let rest = 1.0 - 1.0 / self.dip_limit.max(1.0).sqrt();
+            self.gain.set_tolerance(rest * kept_ns / self.baseline_ns.max(1.0));
+        }
         self.dip_length_ns = self.level.length_ns(now);
         self.leave_dip(now);
     }

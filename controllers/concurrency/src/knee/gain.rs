@@ -1,0 +1,95 @@
+//! What a higher limit would gain: from time to time the limit is lifted for one level, and the
+//! answers per second there are compared with those at the levels before. Does not contain the
+//! limit ([`super`]).
+
+/// Limit while it is lifted, as a multiple. Smaller steps gain less than the noise.
+pub(super) const LIFT: f64 = 1.5;
+/// One level in this many is lifted.
+const LIFT_EVERY: u32 = 3;
+/// Gain, as a share of the lift, above which the tolerance grows, and below which it shrinks: one
+/// per cent more requests bring more than 0.25 or less than 0.1 per cent more answers.
+const GROW_ABOVE: f64 = 0.25;
+const SHRINK_BELOW: f64 = 0.1;
+/// Factor by which the tolerance shrinks, and bound of the one by which it grows.
+const SHRINK: f64 = 1.15;
+const MOST_GROWTH: f64 = 1.5;
+/// Lifts that a comparison needs: with 64 answers each, the gain has an error of 0.2.
+const LIFTS: f64 = 4.0;
+/// Share of a comparison that the next one keeps.
+const MEMORY: f64 = 0.5;
+/// Bounds of the tolerance. The lower one is that of Envoy's filter; with the upper one, a limit of
+/// one core's requests would be nine.
+const LEAST: f64 = 1.25;
+const MOST: f64 = 3.0;
+
+/// Sojourn that is allowed, as a multiple of the one without a queue, and the evidence for it.
+#[derive(Clone, Debug)]
+pub(super) struct Gain {
+    tolerance: f64,
+    base: Throughput,
+    lifted: Throughput,
+    lifts: f64,
+    levels: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Throughput {
+    answers: f64,
+    ns: f64,
+}
+
+impl Throughput {
+    fn add(&mut self, answers: f64, ns: f64) {
+        self.answers += answers;
+        self.ns += ns;
+    }
+
+    fn keep(&mut self, share: f64) {
+        self.answers *= share;
+        self.ns *= share;
+    }
+}
+
+impl Default for Gain {
+    fn default() -> Self {
+        let (base, lifted) = (Throughput::default(), Throughput::default());
+        Gain { tolerance: LEAST, base, lifted, lifts: 0.0, levels: 0 }
+    }
+}
+
+impl Gain {
+    pub(super) fn tolerance(&self) -> f64 {
+        self.tolerance
+    }
+
+    /// Sets the tolerance by which a limit stands that must not fall.
+    pub(super) fn set_tolerance(&mut self, tolerance: f64) {
+        *self = Gain { tolerance: tolerance.clamp(LEAST, MOST), ..Gain::default() };
+    }
+
+    /// Takes note of a level; returns whether the next one should be lifted.
+    pub(super) fn on_level(&mut self, answers: f64, ns: f64) -> bool {
+        self.base.add(answers, ns);
+        self.levels += 1;
+        self.levels.is_multiple_of(LIFT_EVERY)
+    }
+
+    /// Takes note of a lifted level, and adapts the tolerance.
+    pub(super) fn on_lifted_level(&mut self, answers: f64, ns: f64) {
+        self.lifted.add(answers, ns);
+        self.lifts += 1.0;
+        if self.lifts < LIFTS || self.base.answers <= 0.0 {
+            return;
+        }
+        let ratio = self.lifted.answers * self.base.ns / (self.lifted.ns * self.base.answers);
+        let gain = ratio.ln() / LIFT.ln();
+        if gain > GROW_ABOVE {
+            self.tolerance = (self.tolerance * gain.exp().min(MOST_GROWTH)).min(MOST);
+        } else if gain < SHRINK_BELOW {
+            self.tolerance = (self.tolerance / SHRINK).max(LEAST);
+        }
+        self.lifts *= MEMORY;
+        self.base.keep(MEMORY);
+        self.lifted.keep(MEMORY);
+    }
+}
