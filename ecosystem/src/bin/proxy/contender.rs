@@ -1,7 +1,7 @@
 //! The proxies that are measured: Leeward's, and its rivals at their best, each with one thread,
 //! connections to the service kept, and no log.
 
-use crate::process::{PROXY_CPU, Process, find, free_address};
+use crate::process::{PROXY_CPU, Process, find, free_address, open_files};
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -133,6 +133,8 @@ fn existing(variable: &str, default: &str) -> Option<String> {
 
 fn haproxy(listen: SocketAddr, setup: &Setup) -> String {
     let (service, queue) = (setup.service, setup.numbers.queue_ms.max(1));
+    // It does not start if it may not have two files per connection.
+    let connections = (open_files().saturating_sub(200) / 2).min(20_000);
     let limit = match setup.numbers.maxconn {
         0 => String::new(),
         maxconn => format!(" maxconn {maxconn}"),
@@ -140,7 +142,7 @@ fn haproxy(listen: SocketAddr, setup: &Setup) -> String {
     format!(
         "global
   nbthread 1
-  maxconn 20000
+  maxconn {connections}
 defaults
   mode http
   timeout client 60s

@@ -6,7 +6,8 @@
 //! - `sample`: the rows. `answer`, `connection`, `load`: the generator. `process`: children.
 //! - `services`: builds and starts what is protected; `serve` is the one on axum. `contender`: the
 //!   proxies and their configurations.
-//! - `line`, `store`, `tuned`: outcomes and files. `measure`: one measurement. `search`: the
+//! - `line`, `store`, `tuned`: outcomes and files. `quiet`: whether the machine did anything else.
+//!   `measure`: one measurement. `search`: the
 //!   rivals' best numbers.
 //! - `overload`, `transients`, `classes`, `speed`: the parts.
 
@@ -19,6 +20,7 @@ mod load;
 mod measure;
 mod overload;
 mod process;
+mod quiet;
 mod sample;
 mod search;
 mod serve;
@@ -36,7 +38,7 @@ use measure::{Bench, Spans};
 use sample::{Row, Service};
 use serde_json::Value;
 use services::Services;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use store::Store;
@@ -146,7 +148,7 @@ fn measure(args: &Args) -> Result<bool> {
     }
     anyhow::ensure!(!parts.is_empty(), "no part has such a name (--list)");
     process::pin(process::PROXY_CPU)?;
-    more_files()?;
+    process::more_files()?;
     let spans = Spans {
         rounds: args.rounds.unwrap_or(if args.quick { 1 } else { 5 }).max(1),
         warmup: Duration::from_secs(2),
@@ -155,9 +157,8 @@ fn measure(args: &Args) -> Result<bool> {
     let minutes = args.minutes.unwrap_or(if args.quick { 0.3 } else { 10.0 }).clamp(0.05, 60.0);
     let settings = format!("{} rounds of {} s, {minutes} minutes", spans.rounds, spans.span.as_secs());
     let store = Store::new(args.out.join("results"), settings)?;
-    let folder = args.out.join(format!("run-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let mut bench = Bench { services: Services::new(&args.out), folder, spans, seed: SEED, busiest: 0.0 };
+    let folder = fresh_folder(&args.out)?;
+    let mut bench = Bench { services: Services::new(&args.out), folder, spans, seed: SEED, busiest: 0.0, disturbed: 0 };
     let mut missing: Vec<String> = Vec::new();
     for of in Contender::ALL {
         if of.program().is_none() {
@@ -203,6 +204,13 @@ fn measure(args: &Args) -> Result<bool> {
         lines.iter().filter(|line| line.met.is_none()).count()
     );
     println!("the generator took at most {:.0} % of its CPU", bench.busiest * 100.0);
+    if bench.disturbed > 0 {
+        println!(
+            "DISTURBED: in {} measurements other programs had more than {:.0} % of a CPU",
+            bench.disturbed,
+            quiet::MOST * 100.0
+        );
+    }
     if !missing.is_empty() {
         println!("not installed: {}", missing.join(", "));
     }
@@ -237,9 +245,16 @@ fn run(
     }))
 }
 
-/// Lets this program and its children have as many files open as the system permits.
-fn more_files() -> Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
+/// Makes a folder for this run alone, and removes those of runs that were ended in the middle.
+fn fresh_folder(out: &Path) -> Result<PathBuf> {
+    for entry in std::fs::read_dir(out)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_left = name.strip_prefix("run-").is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+        if is_left {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    let folder = out.join(format!("run-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
 }

@@ -1,7 +1,7 @@
 //! Child processes: pinned to a CPU, ended with this program however it ends, and what they cost.
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -138,6 +138,23 @@ pub(crate) fn free_address() -> Result<SocketAddr> {
 pub(crate) fn find(program: &str) -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin:/usr/local/sbin";
     path.split(':').map(|folder| format!("{folder}/{program}")).find(|path| Path::new(path).is_file())
+}
+
+/// Files that a process may have open at most, where the system permits it.
+const FILES: u64 = 65_536;
+
+/// Lets this program and its children have many files open.
+pub(crate) fn more_files() -> Result<()> {
+    let maximum = open_files();
+    let of = |files| Rlimit { current: Some(files), maximum: Some(files) };
+    // Only root may raise the second number.
+    setrlimit(Resource::Nofile, of(maximum.max(FILES))).or_else(|_| setrlimit(Resource::Nofile, of(maximum)))?;
+    Ok(())
+}
+
+/// How many files this program may have open at most.
+pub(crate) fn open_files() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(FILES).min(FILES)
 }
 
 /// Pins this thread, and threads that it starts later, to one CPU.
