@@ -129,14 +129,11 @@ impl Bench {
                 seed: self.next_seed(),
                 kinds: kinds(mode),
             };
-            for attempt in 1..=ATTEMPTS {
-                let watch = Watch::start(service, None);
-                let result = paused(mode, service, || load::run(&plan))?;
-                if watch.share() <= quiet::MOST || attempt == ATTEMPTS {
-                    rates.push(result.per_second(result.all().answered));
-                    break;
-                }
-            }
+            let rate = self.quietly(|bench| {
+                let result = paused(mode, service, || bench.load(&plan))?;
+                Ok(result.per_second(result.all().answered))
+            })?;
+            rates.push(rate.0);
         }
         settle(service, mode)?;
         let rate = median(rates);
@@ -144,8 +141,7 @@ impl Bench {
         Ok(rate)
     }
 
-    /// Measures a row once, with one contender freshly started; again where the machine was busy
-    /// otherwise. Returns the least disturbed measurement.
+    /// Measures a row once, with one contender freshly started.
     pub(crate) fn shot(
         &mut self,
         row: &Row,
@@ -155,17 +151,28 @@ impl Bench {
         numbers: Numbers,
         spans: Spans,
     ) -> Result<Shot> {
-        let mut best: Option<Shot> = None;
+        let (shot, foreign) = self.quietly(|bench| bench.attempt(row, of, service, capacity, numbers, spans))?;
+        Ok(Shot { foreign, ..shot })
+    }
+
+    /// Measures again where the machine was busy otherwise; returns the least disturbed
+    /// measurement, and the share of a CPU that others had.
+    pub(crate) fn quietly<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<(T, f64)> {
+        let mut best: Option<(T, f64)> = None;
         for _ in 0..ATTEMPTS {
-            let shot = self.attempt(row, of, service, capacity, numbers, spans)?;
-            best = Some(best.filter(|best| best.foreign < shot.foreign).unwrap_or(shot));
-            if shot.foreign <= quiet::MOST {
+            let watch = Watch::start();
+            let value = one(self)?;
+            let foreign = watch.share();
+            if best.as_ref().is_none_or(|(_, least)| foreign < *least) {
+                best = Some((value, foreign));
+            }
+            if foreign <= quiet::MOST {
                 break;
             }
-            eprintln!("      others had {:.0} % of a CPU meanwhile", shot.foreign * 100.0);
+            eprintln!("      others had {:.0} % of a CPU meanwhile", foreign * 100.0);
         }
         let best = best.context("one attempt")?;
-        self.disturbed += usize::from(best.foreign > quiet::MOST);
+        self.disturbed += usize::from(best.1 > quiet::MOST);
         Ok(best)
     }
 
@@ -187,10 +194,7 @@ impl Bench {
         if row.mode == Mode::Slow {
             services::begin(service)?;
         }
-        let watch = Watch::start(service, front.process.as_ref());
-        let result = paused(row.mode, service, || load::run(&plan))?;
-        let foreign = watch.share();
-        self.busiest = self.busiest.max(result.busy);
+        let result = paused(row.mode, service, || self.load(&plan))?;
         let all = result.all();
         let goodput = result.per_second(all.in_time);
         Ok(Shot {
@@ -199,7 +203,7 @@ impl Bench {
             p50: all.quantile_ms(0.5),
             high: all.quantile_ms(row.mode.percentile()),
             unserved: all.unserved(),
-            foreign,
+            foreign: 0.0,
         })
     }
 }

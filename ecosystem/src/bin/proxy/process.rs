@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// CPU of the service.
@@ -95,9 +96,19 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        ENDED_NS.fetch_add(self.cpu_time().as_nanos() as u64, Ordering::Relaxed);
         self.signal(Signal::KILL);
         let _ = self.child.wait();
     }
+}
+
+/// CPU time of children that have ended.
+static ENDED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// CPU time of this program and of all children that it ever had.
+pub(crate) fn total_cpu_time() -> Duration {
+    let running: Duration = family(std::process::id()).into_iter().map(cpu_time).sum();
+    running + Duration::from_nanos(ENDED_NS.load(Ordering::Relaxed))
 }
 
 /// A process and its descendants.

@@ -1,45 +1,36 @@
 //! Whether the machine did anything else meanwhile: what a measurement says is worth nothing if a
 //! compiler has had half of the service's CPU.
 
-use crate::process::{PROXY_CPU, Process, SERVICE_CPU};
+use crate::process::{PROXY_CPU, SERVICE_CPU, total_cpu_time};
 use std::time::{Duration, Instant};
 
-/// Share of either CPU that others may take.
+/// Share of a CPU that others may take.
 pub(crate) const MOST: f64 = 0.05;
 /// Unit of `/proc/stat`: Linux has 100 per second on every usual architecture.
 const JIFFY: Duration = Duration::from_millis(10);
 
 /// CPU times at the beginning of a measurement.
-pub(crate) struct Watch<'a> {
-    service: &'a Process,
-    proxy: Option<&'a Process>,
+pub(crate) struct Watch {
     start: Instant,
-    before: [Duration; 2],
+    foreign: Duration,
 }
 
-impl<'a> Watch<'a> {
-    pub(crate) fn start(service: &'a Process, proxy: Option<&'a Process>) -> Self {
-        let mut watch = Watch { service, proxy, start: Instant::now(), before: [Duration::ZERO; 2] };
-        watch.before = watch.foreign();
-        watch
+impl Watch {
+    pub(crate) fn start() -> Self {
+        Watch { start: Instant::now(), foreign: foreign() }
     }
 
-    /// The larger of both CPUs' shares that went to others since the start.
+    /// CPU time that others have had on both CPUs since the start, as a share of one.
     pub(crate) fn share(&self) -> f64 {
-        let spent = self.start.elapsed().as_secs_f64().max(1e-3);
-        let shares = self.foreign().into_iter().zip(self.before);
-        shares.map(|(now, before)| now.saturating_sub(before).as_secs_f64() / spent).fold(0.0, f64::max)
+        foreign().saturating_sub(self.foreign).as_secs_f64() / self.start.elapsed().as_secs_f64().max(1e-3)
     }
+}
 
-    /// CPU time that neither the service nor the proxy nor this program has had, per CPU.
-    fn foreign(&self) -> [Duration; 2] {
-        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let own = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let own = Duration::try_from(own).unwrap_or_default() + self.proxy.map_or(Duration::ZERO, Process::cpu_time);
-        let of = |cpu, mine| busy(&stat, cpu).unwrap_or(mine).saturating_sub(mine);
-        // Both totals began before the processes did, so the difference never falls below zero.
-        [of(SERVICE_CPU, self.service.cpu_time()), of(PROXY_CPU, own)]
-    }
+/// CPU time that neither this program nor its children have had, since the boot.
+fn foreign() -> Duration {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all: Duration = [SERVICE_CPU, PROXY_CPU].into_iter().filter_map(|cpu| busy(&stat, cpu)).sum();
+    all.saturating_sub(total_cpu_time())
 }
 
 /// Time that a CPU has been busy since the boot, interrupts left out: no process has them.
