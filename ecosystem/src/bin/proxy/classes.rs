@@ -116,12 +116,14 @@ fn group(
     rules: &str,
     group: usize,
 ) -> Result<Group> {
-    settle(service, Mode::Cpu)?;
     let objective = Mode::Cpu.objective();
-    let front = of.start(&Setup { rules, ..bench.setup(service.address, objective, numbers(tuned)) })?;
-    let phases = vec![(Demand::Rate(rate), bench.spans.warmup + bench.spans.span)];
-    let plan =
-        Plan { address: front.address, phases, warmup: bench.spans.warmup, objective, seed: bench.next_seed(), kinds };
-    let mut result = bench.load(&plan)?;
-    Ok(result.groups.swap_remove(group))
+    let (mut groups, _) = bench.quietly(|bench| {
+        settle(service, Mode::Cpu)?;
+        let front = of.start(&Setup { rules, ..bench.setup(service.address, objective, numbers(tuned)) })?;
+        let (warmup, seed) = (bench.spans.warmup, bench.next_seed());
+        let phases = vec![(Demand::Rate(rate), warmup + bench.spans.span)];
+        let plan = Plan { address: front.address, phases, warmup, objective, seed, kinds: kinds.clone() };
+        Ok(bench.load(&plan)?.groups)
+    })?;
+    Ok(groups.swap_remove(group))
 }

@@ -7,8 +7,7 @@
 //! - `services`: builds and starts what is protected; `serve` is the one on axum. `contender`: the
 //!   proxies and their configurations.
 //! - `line`, `store`, `tuned`: outcomes and files. `quiet`: whether the machine did anything else.
-//!   `measure`: one measurement. `search`: the
-//!   rivals' best numbers.
+//!   `measure`: one measurement. `search`: the rivals' best numbers.
 //! - `overload`, `transients`, `classes`, `speed`: the parts.
 
 mod answer;

@@ -4,6 +4,7 @@ use crate::contender::{Contender, Numbers};
 use crate::line::{Bar, Line, median};
 use crate::load::{Demand, Plan, TICK, Tick};
 use crate::measure::{Bench, kinds, settle};
+use crate::process::Process;
 use crate::sample::{Mode, Row, Service};
 use crate::tuned::Tuned;
 use anyhow::Result;
@@ -31,36 +32,19 @@ pub(crate) fn cold(bench: &mut Bench, tuned: &Tuned) -> Result<(Vec<Line>, Value
     let service = bench.services.start(Service::Go, Mode::Cpu, &bench.folder)?;
     let capacity = bench.capacity(&service, Mode::Cpu)?;
     let phases = vec![(Demand::Rate(2.0 * capacity), OVERLOAD), (Demand::Rate(0.5 * capacity), CALM)];
-    let mut times = Vec::new();
-    for of in BESIDE {
-        let (mut cold, mut calm) = (Vec::new(), Vec::new());
-        for round in 0..bench.spans.rounds {
-            if of.program().is_none() {
-                continue;
-            }
-            settle(&service, Mode::Cpu)?;
-            let front = of.start(&bench.setup(service.address, Mode::Cpu.objective(), numbers(tuned)))?;
-            let plan = Plan {
-                address: front.address,
-                phases: phases.clone(),
-                warmup: Duration::ZERO,
-                objective: Mode::Cpu.objective(),
-                seed: bench.next_seed(),
-                kinds: kinds(Mode::Cpu),
-            };
-            let result = bench.load(&plan)?;
-            cold.push(until_usual(&result.ticks[..result.ticks.len().min(ticks(OVERLOAD))]));
-            calm.push(last_rejection(&result.ticks, ticks(OVERLOAD)));
-            eprintln!(
-                "    round {}, {}: {:.1} s until usual, {:.1} s until calm",
-                round + 1,
-                of.name(),
-                cold[round],
-                calm[round]
-            );
+    let mut all = BESIDE.map(|of| (of, of.program().map(|_| (Vec::new(), Vec::new()))));
+    for round in 1..=bench.spans.rounds {
+        for (of, times) in &mut all {
+            let Some((cold, calm)) = times else { continue };
+            let (ticks, _) = bench.quietly(|bench| run(bench, &service, *of, numbers(tuned), phases.clone()))?;
+            let usual = until_usual(&ticks[..ticks.len().min(TICKS)]);
+            let last = last_rejection(&ticks, TICKS);
+            eprintln!("    round {round}, {}: {usual:.1} s until usual, last rejection {last:.1} s after", of.name());
+            cold.push(usual);
+            calm.push(last);
         }
-        times.push((of, (!cold.is_empty()).then(|| (median(cold), median(calm)))));
     }
+    let times = all.map(|(of, times)| (of, times.map(|(cold, calm)| (median(cold), median(calm)))));
     let lines = [("cold start at 2 x: until 0.95 of its usual goodput", 0), ("after 2 x, at 0.5 x: last rejection", 1)]
         .map(|(title, which)| {
             let pick = |times: &Option<(f64, f64)>| times.map(|times| if which == 0 { times.0 } else { times.1 });
@@ -79,8 +63,24 @@ pub(crate) fn list<T>(all: &[(Contender, Option<T>)], show: impl Fn(&T) -> Strin
     all.iter().filter(|(of, _)| *of != Contender::Ours).map(shown).collect::<Vec<_>>().join(", ")
 }
 
-fn ticks(span: Duration) -> usize {
-    (span.as_millis() / TICK.as_millis()) as usize
+/// Ticks of the overload.
+const TICKS: usize = (OVERLOAD.as_millis() / TICK.as_millis()) as usize;
+
+/// Loads a fresh proxy with these demands.
+fn run(
+    bench: &mut Bench,
+    service: &Process,
+    of: Contender,
+    numbers: Numbers,
+    phases: Vec<(Demand, Duration)>,
+) -> Result<Vec<Tick>> {
+    settle(service, Mode::Cpu)?;
+    let objective = Mode::Cpu.objective();
+    let front = of.start(&bench.setup(service.address, objective, numbers))?;
+    let seed = bench.next_seed();
+    let kinds = kinds(Mode::Cpu);
+    let plan = Plan { address: front.address, phases, warmup: Duration::ZERO, objective, seed, kinds };
+    Ok(bench.load(&plan)?.ticks)
 }
 
 /// Seconds from the beginning of an overload until half a second has 0.95 of what the second half
@@ -112,18 +112,9 @@ pub(crate) fn steps(bench: &mut Bench, tuned: &Tuned, minutes: f64) -> Result<(V
         // Rivals are shown for a minute.
         let minutes = if of == Contender::Ours { minutes } else { minutes.min(1.0) };
         eprintln!("    {}: {minutes:.1} minutes of random steps", of.name());
-        settle(&service, Mode::Cpu)?;
-        let front = of.start(&bench.setup(service.address, Mode::Cpu.objective(), numbers(tuned)))?;
-        let plan = Plan {
-            address: front.address,
-            phases: random_steps(1, capacity, Duration::from_secs_f64(minutes * 60.0)),
-            warmup: Duration::ZERO,
-            objective: Mode::Cpu.objective(),
-            seed: bench.next_seed(),
-            kinds: kinds(Mode::Cpu),
-        };
-        let result = bench.load(&plan)?;
-        all.push((of, Some(locked_out(&result.ticks, capacity))));
+        let phases = random_steps(1, capacity, Duration::from_secs_f64(minutes * 60.0));
+        let ticks = run(bench, &service, of, numbers(tuned), phases)?;
+        all.push((of, Some(locked_out(&ticks, capacity))));
     }
     let show = |(seconds, share): &(usize, f64)| format!("{seconds} ({share:.2} of what could be)");
     let ours = all[0].1;
