@@ -1,7 +1,7 @@
 //! The proxies that are measured: Leeward's, and its rivals at their best, each with one thread,
 //! connections to the service kept, and no log.
 
-use crate::process::{PROXY_CPU, Process, find, free_address, open_files};
+use crate::process::{PROXY_CPU, Process, find, free_address};
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -131,10 +131,9 @@ fn existing(variable: &str, default: &str) -> Option<String> {
     path.exists().then(|| std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned())
 }
 
+/// Without strict limits it starts even where it may not have two files per connection.
 fn haproxy(listen: SocketAddr, setup: &Setup) -> String {
     let (service, queue) = (setup.service, setup.numbers.queue_ms.max(1));
-    // It does not start if it may not have two files per connection.
-    let connections = (open_files().saturating_sub(200) / 2).min(20_000);
     let limit = match setup.numbers.maxconn {
         0 => String::new(),
         maxconn => format!(" maxconn {maxconn}"),
@@ -142,7 +141,8 @@ fn haproxy(listen: SocketAddr, setup: &Setup) -> String {
     format!(
         "global
   nbthread 1
-  maxconn {connections}
+  no strict-limits
+  maxconn 15000
 defaults
   mode http
   timeout client 60s

@@ -156,16 +156,11 @@ const FILES: u64 = 65_536;
 
 /// Lets this program and its children have many files open.
 pub(crate) fn more_files() -> Result<()> {
-    let maximum = open_files();
+    let maximum = getrlimit(Resource::Nofile).maximum.unwrap_or(FILES).min(FILES);
     let of = |files| Rlimit { current: Some(files), maximum: Some(files) };
     // Only root may raise the second number.
-    setrlimit(Resource::Nofile, of(maximum.max(FILES))).or_else(|_| setrlimit(Resource::Nofile, of(maximum)))?;
+    setrlimit(Resource::Nofile, of(FILES)).or_else(|_| setrlimit(Resource::Nofile, of(maximum)))?;
     Ok(())
-}
-
-/// How many files this program may have open at most.
-pub(crate) fn open_files() -> u64 {
-    getrlimit(Resource::Nofile).maximum.unwrap_or(FILES).min(FILES)
 }
 
 /// Pins this thread, and threads that it starts later, to one CPU.
