@@ -72,9 +72,13 @@ struct Args {
     /// Parts that were measured with the same settings are not measured again.
     #[arg(long = "continue")]
     continues: bool,
-    /// Searches the rivals' best static numbers again, and writes them to proxy-tuned.json.
+    /// Only searches the rivals' best static numbers again, and writes them to proxy-tuned.json.
+    /// Rows without numbers are searched in any case.
     #[arg(long)]
     search: bool,
+    /// Attempts of a measurement that other programs disturb.
+    #[arg(long, default_value_t = 3)]
+    attempts: usize,
     /// Prints the names of the parts, and ends.
     #[arg(long)]
     list: bool,
@@ -128,6 +132,9 @@ fn main() -> ExitCode {
 fn parts(args: &Args) -> Vec<Part> {
     let rows = if args.quick { sample::quick(SEED) } else { sample::sample(SEED) };
     let mut parts: Vec<Part> = rows.into_iter().map(Part::Row).chain(OTHERS.map(Part::Other)).collect();
+    if args.search {
+        parts.retain(|part| matches!(part, Part::Row(_)));
+    }
     if !args.only.is_empty() {
         parts.retain(|part| args.only.iter().any(|only| part.name().contains(only.as_str())));
         let named = args.only.iter().filter_map(|only| Row::named(only));
@@ -157,7 +164,15 @@ fn measure(args: &Args) -> Result<bool> {
     let settings = format!("{} rounds of {} s, {minutes} minutes", spans.rounds, spans.span.as_secs());
     let store = Store::new(args.out.join("results"), settings)?;
     let folder = fresh_folder(&args.out)?;
-    let mut bench = Bench { services: Services::new(&args.out), folder, spans, seed: SEED, busiest: 0.0, disturbed: 0 };
+    let mut bench = Bench {
+        services: Services::new(&args.out),
+        folder,
+        spans,
+        seed: SEED,
+        busiest: 0.0,
+        disturbed: 0,
+        attempts: args.attempts.max(1),
+    };
     let (mut missing, mut failed) = (Vec::<String>::new(), Vec::new());
     for of in Contender::ALL {
         if of.program().is_none() {
@@ -182,7 +197,9 @@ fn measure(args: &Args) -> Result<bool> {
                         continue;
                     }
                     Ok(Ok((lines, raw))) => {
-                        store.save(&name, &lines, &raw)?;
+                        if !args.search {
+                            store.save(&name, &lines, &raw)?;
+                        }
                         lines
                     }
                     Ok(Err(services::Missing(what))) => {

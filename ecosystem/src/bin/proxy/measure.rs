@@ -32,10 +32,9 @@ pub(crate) struct Bench {
     pub(crate) busiest: f64,
     /// Measurements that were disturbed in all attempts.
     pub(crate) disturbed: usize,
+    /// Attempts of a measurement that other programs disturb.
+    pub(crate) attempts: usize,
 }
-
-/// Attempts of a measurement that other programs disturb.
-const ATTEMPTS: usize = 3;
 
 /// Outcome of one measurement of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -159,7 +158,7 @@ impl Bench {
     /// measurement, and the share of a CPU that others had.
     pub(crate) fn quietly<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<(T, f64)> {
         let mut best: Option<(T, f64)> = None;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..self.attempts {
             let watch = Watch::start();
             let value = one(self)?;
             let foreign = watch.share();
