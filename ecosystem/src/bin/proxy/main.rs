@@ -228,7 +228,7 @@ fn measure(args: &Args) -> Result<bool> {
     println!("the generator took at most {:.0} % of its CPU", bench.busiest * 100.0);
     if bench.disturbed > 0 {
         println!(
-            "DISTURBED: in {} measurements other programs had more than {:.0} % of a CPU",
+            "DISTURBED: in {} measurements other programs took more than {:.0} % of a CPU",
             bench.disturbed,
             quiet::MOST * 100.0
         );

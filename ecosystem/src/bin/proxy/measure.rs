@@ -48,7 +48,7 @@ pub(crate) struct Shot {
     pub(crate) high: f64,
     /// Refused or failed share.
     pub(crate) unserved: f64,
-    /// Share of a CPU that went to other programs meanwhile.
+    /// Share of a CPU that other programs took meanwhile.
     pub(crate) foreign: f64,
 }
 
@@ -168,7 +168,7 @@ impl Bench {
             if foreign <= quiet::MOST {
                 break;
             }
-            eprintln!("      others had {:.0} % of a CPU meanwhile", foreign * 100.0);
+            eprintln!("      others took {:.0} % of a CPU meanwhile", foreign * 100.0);
         }
         let best = best.context("one attempt")?;
         self.disturbed += usize::from(best.1 > quiet::MOST);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn shot(goodput: f64) -> Option<Shot> {
-        Some(Shot { goodput, share: goodput / 1e3, p50: 5.0, high: 40.0, unserved: 0.0005 })
+        Some(Shot { goodput, share: goodput / 1e3, p50: 5.0, high: 40.0, unserved: 0.0005, foreign: 0.0 })
     }
 
     fn met(lines: &[Line]) -> Vec<Option<bool>> {

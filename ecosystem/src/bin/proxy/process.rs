@@ -83,7 +83,7 @@ impl Process {
 
     /// CPU time of it and its children so far, to the nanosecond.
     pub(crate) fn cpu_time(&self) -> Duration {
-        family(self.child.id()).into_iter().map(cpu_time).sum()
+        family(self.child.id()).into_iter().flat_map(times_of).map(|times| times.ran).sum()
     }
 
     /// Resident memory of it and its children in MB: now, and the most that it ever was.
@@ -96,19 +96,56 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        ENDED_NS.fetch_add(self.cpu_time().as_nanos() as u64, Ordering::Relaxed);
+        let times = family(self.child.id()).into_iter().map(times_of).fold([Times::default(); 2], add);
+        for (times, ended) in times.into_iter().zip(&ENDED_NS) {
+            ended[0].fetch_add(times.ran.as_nanos() as u64, Ordering::Relaxed);
+            ended[1].fetch_add(times.delayed.as_nanos() as u64, Ordering::Relaxed);
+        }
         self.signal(Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
-/// CPU time of children that have ended.
-static ENDED_NS: AtomicU64 = AtomicU64::new(0);
+/// What the tasks on one CPU have had of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) ran: Duration,
+    /// Time that they were ready to run and did not.
+    pub(crate) delayed: Duration,
+}
 
-/// CPU time of this program and of all children that it ever had.
-pub(crate) fn total_cpu_time() -> Duration {
-    let running: Duration = family(std::process::id()).into_iter().map(cpu_time).sum();
-    running + Duration::from_nanos(ENDED_NS.load(Ordering::Relaxed))
+/// Times of children that have ended, in ns: per CPU those of running and of waiting for it.
+static ENDED_NS: [[AtomicU64; 2]; 2] = [const { [const { AtomicU64::new(0) }; 2] }; 2];
+
+/// Times of this program and of all children that it ever had, for the CPUs 0 and 1.
+pub(crate) fn times() -> [Times; 2] {
+    let mut sums = family(std::process::id()).into_iter().map(times_of).fold([Times::default(); 2], add);
+    for (sum, ended) in sums.iter_mut().zip(&ENDED_NS) {
+        sum.ran += Duration::from_nanos(ended[0].load(Ordering::Relaxed));
+        sum.delayed += Duration::from_nanos(ended[1].load(Ordering::Relaxed));
+    }
+    sums
+}
+
+fn add(a: [Times; 2], b: [Times; 2]) -> [Times; 2] {
+    let add = |a: Times, b: Times| Times { ran: a.ran + b.ran, delayed: a.delayed + b.delayed };
+    [add(a[0], b[0]), add(a[1], b[1])]
+}
+
+fn times_of(pid: u32) -> [Times; 2] {
+    let mut sums = [Times::default(); 2];
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let numbers: Vec<u64> = read("schedstat").split_whitespace().filter_map(|number| number.parse().ok()).collect();
+        // All here are pinned: where a task ran last, it always runs.
+        let stat = read("stat");
+        let cpu = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(36)?.parse::<usize>().ok());
+        if let (Some(sum), [ran, delayed, ..]) = (cpu.and_then(|cpu| sums.get_mut(cpu)), &numbers[..]) {
+            sum.ran += Duration::from_nanos(*ran);
+            sum.delayed += Duration::from_nanos(*delayed);
+        }
+    }
+    sums
 }
 
 /// A process and its descendants.
@@ -124,15 +161,6 @@ fn family(pid: u32) -> Vec<u32> {
         at += 1;
     }
     all
-}
-
-fn cpu_time(pid: u32) -> Duration {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
-    let ran = |thread: std::io::Result<fs::DirEntry>| {
-        let times = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        times.split(' ').next()?.parse().ok().map(Duration::from_nanos)
-    };
-    threads.filter_map(ran).sum()
 }
 
 fn status_kb(pid: u32, key: &str) -> Option<f64> {
