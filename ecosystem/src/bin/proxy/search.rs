@@ -153,7 +153,7 @@ mod tests {
         };
         let first = LADDER.map(|limit| (limit, queue_time(limit, 1_000.0, 50.0)));
         let (best, goodput) = climb(&first, &BOTH_STEPS, |numbers| Ok(share(numbers))).unwrap();
-        assert!(goodput > 0.8 && (16..=32).contains(&best.0), "{best:?} {goodput}");
+        assert!(goodput > 0.7 && (16..=32).contains(&best.0), "{best:?} {goodput}");
         let lucky = std::cell::Cell::new(0);
         let once = climb(&[(1, 0), (2, 0)], &[], |numbers| {
             lucky.set(lucky.get() + 1);
