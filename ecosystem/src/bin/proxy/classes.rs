@@ -2,8 +2,8 @@
 
 use crate::contender::{Contender, Setup};
 use crate::line::{Bar, Line, median};
-use crate::load::{Demand, Group, Kind, Plan};
 use crate::measure::{Bench, settle};
+use crate::plan::{Demand, Group, Kind, Plan};
 use crate::process::Process;
 use crate::sample::{Mode, Service};
 use crate::transients::{list, numbers};

@@ -3,12 +3,12 @@
 //!
 //! The service has one CPU; proxy and load share the other. In the order in which they build on
 //! each other:
-//! - `sample`: the rows. `answer`, `connection`, `load`: the generator. `process`: children.
+//! - `sample`: the rows. `plan`, `answer`, `connection`, `load`: the generator. `process`: children.
 //! - `services`: builds and starts what is protected; `serve` is the one on axum. `contender`: the
 //!   proxies and their configurations.
 //! - `line`, `store`, `tuned`: outcomes and files. `quiet`: whether the machine did anything else.
 //!   `measure`: one measurement. `search`: the rivals' best numbers.
-//! - `overload`, `transients`, `classes`, `speed`: the parts.
+//! - `overload`, `transients`, `classes`, `speed`, `memory`: the parts.
 
 mod answer;
 mod classes;
@@ -17,7 +17,9 @@ mod contender;
 mod line;
 mod load;
 mod measure;
+mod memory;
 mod overload;
+mod plan;
 mod process;
 mod quiet;
 mod sample;
@@ -260,11 +262,11 @@ fn run(
         "steps" => transients::steps(bench, tuned, minutes)?,
         "classes" => classes::classes(bench, tuned)?,
         "tenants" => classes::tenants(bench, tuned)?,
-        "cost" => speed::cost(bench, tuned)?,
-        "latency" => speed::latency(bench, tuned)?,
+        "cost" => speed::cost(bench)?,
+        "latency" => speed::latency(bench)?,
         "refusal" => speed::refusal(bench, tuned)?,
-        "idle" => speed::idle(bench, tuned)?,
-        _ => speed::bodies(bench, if args.quick { 256 } else { 1_024 })?,
+        "idle" => memory::idle(bench)?,
+        _ => memory::bodies(bench, if args.quick { 256 } else { 1_024 })?,
     }))
 }
 

@@ -2,7 +2,8 @@
 
 use crate::contender::{Contender, Front, Numbers, Setup};
 use crate::line::median;
-use crate::load::{self, Demand, Kind, LoadResult, Plan};
+use crate::load;
+use crate::plan::{Demand, Kind, LoadResult, Plan};
 use crate::process::Process;
 use crate::quiet::{self, Watch};
 use crate::sample::{Mode, Row};

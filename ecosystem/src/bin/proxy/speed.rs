@@ -1,36 +1,28 @@
-//! What the proxy itself costs: CPU time per request and per rejection, added latency, memory of
-//! idle connections and of long bodies.
+//! What the proxy itself costs: CPU time per request and per rejection, and added latency.
 
 use crate::contender::{Contender, Front, Numbers, Setup};
 use crate::line::{Bar, Line, median};
-use crate::load::{Demand, Kind, LoadResult, Plan};
 use crate::measure::{Bench, settle};
+use crate::plan::{Demand, Kind, LoadResult, Plan};
 use crate::process::{Process, SERVICE_CPU, find, free_address};
 use crate::sample::{Mode, Service};
 use crate::transients::{list, numbers};
 use crate::tuned::Tuned;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Contenders for comparison.
-const PROXIES: [Contender; 4] = [Contender::Ours, Contender::Haproxy, Contender::Nginx, Contender::Envoy];
+pub(crate) const PROXIES: [Contender; 4] = [Contender::Ours, Contender::Haproxy, Contender::Nginx, Contender::Envoy];
 const OBJECTIVE: Duration = Duration::from_millis(50);
 /// Requests per second of which most are refused.
 const FLOOD: f64 = 8_000.0;
-/// Idle connections of the row on memory.
-const IDLE: usize = 10_000;
-
-/// Number of MB that stands for a failure.
-const FAILED: f64 = 1e9;
-
 /// One number per contender.
-type Numbered = Vec<(Contender, Option<f64>)>;
+pub(crate) type Numbered = Vec<(Contender, Option<f64>)>;
 
 /// A service that costs next to nothing: nginx with 100 bytes, or axum where there is no nginx.
-fn trivial(bench: &Bench) -> Result<Process> {
+pub(crate) fn trivial(bench: &Bench) -> Result<Process> {
     let Some(nginx) = find("nginx") else { return bench.services.start_axum("empty", &bench.folder) };
     let (address, folder) = (free_address()?, std::path::absolute(&bench.folder)?);
     let body = "x".repeat(100);
@@ -63,7 +55,7 @@ http {{
 }
 
 /// Starts a proxy before a service, without its limit where it has one.
-fn forwarding(bench: &Bench, of: Contender, service: SocketAddr) -> Result<Front> {
+pub(crate) fn forwarding(bench: &Bench, of: Contender, service: SocketAddr) -> Result<Front> {
     of.start(&Setup {
         adaptive: false,
         ..bench.setup(service, OBJECTIVE, Numbers { queue_ms: 1_000, ..Numbers::default() })
@@ -111,16 +103,16 @@ fn rounds(
     Ok(all.into_iter().map(|(of, values)| (of, values.map(median))).collect())
 }
 
-fn of(numbers: &Numbered, contender: Contender) -> Option<f64> {
+pub(crate) fn of(numbers: &Numbered, contender: Contender) -> Option<f64> {
     numbers.iter().find(|(of, _)| *of == contender).and_then(|(_, value)| *value)
 }
 
-fn raw(numbers: &Numbered) -> Value {
+pub(crate) fn raw(numbers: &Numbered) -> Value {
     json!(numbers.iter().map(|(of, value)| (of.name().to_owned(), json!(value))).collect::<serde_json::Map<_, _>>())
 }
 
 /// CPU time per proxied request, in a closed loop of 64.
-pub(crate) fn cost(bench: &mut Bench, _: &Tuned) -> Result<(Vec<Line>, Value)> {
+pub(crate) fn cost(bench: &mut Bench) -> Result<(Vec<Line>, Value)> {
     let service = trivial(bench)?;
     let (address, span) = (service.address, bench.spans.span);
     let all = rounds(bench, &PROXIES, "us per request", |bench, of| {
@@ -142,7 +134,7 @@ pub(crate) fn cost(bench: &mut Bench, _: &Tuned) -> Result<(Vec<Line>, Value)> {
 }
 
 /// Median latency that a proxy adds at 300 requests per second.
-pub(crate) fn latency(bench: &mut Bench, _: &Tuned) -> Result<(Vec<Line>, Value)> {
+pub(crate) fn latency(bench: &mut Bench) -> Result<(Vec<Line>, Value)> {
     let service = trivial(bench)?;
     let (address, span) = (service.address, bench.spans.span);
     let mut median_of = |bench: &mut Bench, of: Contender| {
@@ -193,111 +185,6 @@ pub(crate) fn refusal(bench: &mut Bench, tuned: &Tuned) -> Result<(Vec<Line>, Va
 /// CPU time of a rejection: what is left of the whole when each proxied request has its usual cost.
 fn refusal_cost(us: f64, proxied: f64, answered: u64, refused: u64) -> f64 {
     ((us - proxied * answered as f64) / refused.max(1) as f64).max(0.0)
-}
-
-/// Memory with 10,000 idle connections, each of which has had a request.
-pub(crate) fn idle(bench: &mut Bench, _: &Tuned) -> Result<(Vec<Line>, Value)> {
-    let service = trivial(bench)?;
-    let mut all = Vec::new();
-    for contender in PROXIES {
-        if contender.program().is_none() {
-            all.push((contender, None));
-            continue;
-        }
-        let front = forwarding(bench, contender, service.address)?;
-        let mut connections = Vec::with_capacity(IDLE);
-        for _ in 0..IDLE {
-            let mut stream = TcpStream::connect(front.address)?;
-            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            stream.write_all(b"GET / HTTP/1.1\r\nhost: leeward\r\n\r\n")?;
-            let mut bytes = [0; 1_024];
-            let read = stream.read(&mut bytes)?;
-            anyhow::ensure!(bytes[..read].starts_with(b"HTTP/1.1 200"), "{} does not answer", contender.name());
-            connections.push(stream);
-        }
-        let process = front.process.as_ref().context("a proxy is a process")?;
-        let (now, _) = process.memory_mb();
-        eprintln!("    {}: {now:.0} MB with {} connections", contender.name(), connections.len());
-        all.push((contender, Some(now)));
-    }
-    let title = format!("memory with {IDLE} idle connections");
-    let line = Line::new(title, Bar::AtMost(100.0), of(&all, Contender::Ours), |mb| format!("{mb:.0} MB"));
-    Ok((vec![line.beside(list(&all, |mb| format!("{mb:.0} MB")))], raw(&all)))
-}
-
-/// Memory that a long body adds, in each direction.
-pub(crate) fn bodies(bench: &mut Bench, mb: usize) -> Result<(Vec<Line>, Value)> {
-    let service = bench.services.start_axum("empty", &bench.folder)?;
-    let (mut down, mut up) = (Vec::new(), Vec::new());
-    for contender in PROXIES {
-        if contender.program().is_none() {
-            down.push((contender, None));
-            up.push((contender, None));
-            continue;
-        }
-        for (all, is_down) in [(&mut down, true), (&mut up, false)] {
-            let front = forwarding(bench, contender, service.address)?;
-            let process = front.process.as_ref().context("a proxy is a process")?;
-            let (before, _) = process.memory_mb();
-            let received = if is_down { download(front.address, mb) } else { upload(front.address, mb) };
-            let received = received.unwrap_or_else(|error| {
-                println!("{}: a long body fails: {error:#}", contender.name());
-                0
-            });
-            if received < mb << 20 {
-                all.push((contender, Some(FAILED)));
-                continue;
-            }
-            let added = process.memory_mb().1 - before;
-            eprintln!(
-                "    {}: {mb} MB {}, {added:.1} MB more memory",
-                contender.name(),
-                if is_down { "down" } else { "up" }
-            );
-            all.push((contender, Some(added)));
-        }
-    }
-    let lines = [("down", &down), ("up", &up)].map(|(way, all)| {
-        let title = format!("memory added by a body of {mb} MB {way}");
-        let show = |mb: f64| if mb < FAILED { format!("{mb:.1} MB") } else { "failed".into() };
-        let line = Line::new(title, Bar::AtMost(16.0), of(all, Contender::Ours), show);
-        line.beside(list(all, |mb| show(*mb)))
-    });
-    Ok((lines.to_vec(), json!({ "down": raw(&down), "up": raw(&up) })))
-}
-
-/// Bytes of a response until the connection's end, its head included.
-fn download(address: SocketAddr, mb: usize) -> Result<usize> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    stream.write_all(format!("GET /-/large/{mb} HTTP/1.1\r\nhost: leeward\r\nconnection: close\r\n\r\n").as_bytes())?;
-    // However a proxy frames it, no less than the body comes.
-    let (mut bytes, mut received) = (vec![0; 1 << 18], 0);
-    loop {
-        match stream.read(&mut bytes)? {
-            0 => return Ok(received),
-            read => received += read,
-        }
-    }
-}
-
-/// Bytes that the service has received.
-fn upload(address: SocketAddr, mb: usize) -> Result<usize> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    let length = mb << 20;
-    let head =
-        format!("POST /-/sink HTTP/1.1\r\nhost: leeward\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-    stream.write_all(head.as_bytes())?;
-    let piece = vec![b'x'; 1 << 18];
-    for _ in 0..length / piece.len() {
-        stream.write_all(&piece)?;
-    }
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let count =
-        answer.rsplit("\r\n\r\n").next().and_then(|body| body.lines().find_map(|line| line.trim().parse().ok()));
-    count.with_context(|| format!("no count in {answer}"))
 }
 
 #[cfg(test)]

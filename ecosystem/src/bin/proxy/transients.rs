@@ -2,8 +2,8 @@
 
 use crate::contender::{Contender, Numbers};
 use crate::line::{Bar, Line, median};
-use crate::load::{Demand, Plan, TICK, Tick};
 use crate::measure::{Bench, kinds, settle};
+use crate::plan::{Demand, Plan, TICK, Tick};
 use crate::process::Process;
 use crate::sample::{Mode, Row, Service};
 use crate::tuned::Tuned;
