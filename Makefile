@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo verdicts faults faults-short hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
+.PHONY: help demo verdicts faults faults-short hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -29,6 +29,7 @@ help:
 	@echo "make compare-check     whether the comparisons still compile"
 	@echo "make ecosystem         the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes; scripts/setup ecosystem brings outside clients)"
 	@echo "make ecosystem-check   the tests of that layer over real sockets"
+	@echo "make proxy             'leeward proxy' before services in five languages, beside HAProxy, nginx and Envoy: hours (ARGS=--quick for some ten minutes; ARGS=--continue goes on)"
 	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
 	@echo "make clean             removes target/"
 	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
@@ -83,6 +84,13 @@ ecosystem: setup
 # Its lock file still fits, its examples compile, and its tests over real sockets pass.
 ecosystem-check:
 	cargo test --locked --all-targets --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem
+
+# The proxy before services in other languages, beside other proxies. LEEWARD=PROGRAM takes that one.
+proxy: setup
+	@scripts/setup proxy
+	$(if $(LEEWARD),,cargo build --release --locked -p leeward)
+	cargo build --release --locked --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem --bin proxy
+	LEEWARD=$(or $(LEEWARD),target/release/leeward) target/ecosystem/release/proxy $(ARGS)
 
 # The wheel, and its tests with what `python/requirements.txt` pins, in a virtual environment that the script makes.
 python: setup
