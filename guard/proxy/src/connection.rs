@@ -13,7 +13,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leeward_host::sync::lock;
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -106,10 +105,7 @@ impl Client {
         let Client { worker, peer, stopping, .. } = self;
         let idle = worker.settings.timeouts.client;
         // On the heap, since hyper keeps space for it between requests.
-        let service = service_fn(|request| {
-            let (busy, answer) = (Busy::new(&activity), worker.handle(peer, &upgrade, request));
-            Box::pin(async move { Ok::<_, Infallible>(answer.await.map(|body| body.with_mark(busy))) })
-        });
+        let service = service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity), request)));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
@@ -117,6 +113,7 @@ impl Client {
         let mut is_stopping = false;
         loop {
             tokio::select! {
+                biased;
                 ended = poll_fn(|context| connection.poll_without_shutdown(context)) => {
                     if let Err(error) = ended {
                         if error.is_parse() {

@@ -54,7 +54,8 @@ impl Pool {
     pub(crate) async fn connect(&self, backend: usize) -> io::Result<Connection> {
         match self.take_idle(backend) {
             Some(sender) => Ok(Connection { sender, is_reused: true }),
-            None => self.open(backend).await,
+            // On the heap: it happens seldom, and each request would keep space for it.
+            None => Box::pin(self.open(backend)).await,
         }
     }
 

@@ -6,6 +6,7 @@ use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody};
 use crate::admission::{Admission, Admitted, Place, Stream};
 use crate::backend::pool::{Connection, Pool};
+use crate::connection::Busy;
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
 use http::header::CONTENT_TYPE;
@@ -17,6 +18,7 @@ use hyper::upgrade::OnUpgrade;
 use leeward_gate::{Outcome, Rejection, RequestInfo};
 use leeward_host::sync::{Mutex, lock};
 use leeward_tower::{UnreadBody, headers};
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,15 +38,21 @@ pub(crate) type UpgradeSlot = Mutex<Option<OnUpgrade>>;
 const ATTEMPTS: usize = 3;
 
 impl Worker {
-    /// Answers a request.
+    /// Answers a request; its connection is busy until the last byte.
     ///
     /// A backend that leaves HTTP with it is left in `upgrade`, for who serves the connection.
     pub(crate) async fn handle(
         &self,
         peer: &Peer,
         upgrade: &UpgradeSlot,
+        busy: Busy,
         request: Request<Incoming>,
-    ) -> Response<ResponseBody> {
+    ) -> Result<Response<ResponseBody>, Infallible> {
+        let response = self.answer(peer, upgrade, request).await;
+        Ok(response.map(|body| body.with_mark(busy)))
+    }
+
+    async fn answer(&self, peer: &Peer, upgrade: &UpgradeSlot, request: Request<Incoming>) -> Response<ResponseBody> {
         let (parts, body) = request.into_parts();
         if let Err(failure) = head::check(&parts) {
             self.admission.record_bad_request();
@@ -62,7 +70,7 @@ impl Worker {
         };
         match place {
             Ok(place) => self.forward(Some(place), (peer, upgrade), parts, body).await,
-            Err(rejection) => reject(&rejection, &parts, body).await,
+            Err(rejection) => Box::pin(reject(&rejection, &parts, body)).await,
         }
     }
 
@@ -210,7 +218,7 @@ impl Exchange<'_> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let connection = if needs_new { pool.open(backend).await } else { pool.connect(backend).await };
+            let connection = if needs_new { Box::pin(pool.open(backend)).await } else { pool.connect(backend).await };
             let Ok(Connection { mut sender, is_reused }) = connection else {
                 if settings.backends.len() > 1 {
                     admission.set_up(backend, false);
