@@ -6,6 +6,10 @@ use leeward_core::units::{Nanos, Time};
 
 /// Weight of an answer in the running mean of the time at the backend.
 const WEIGHT: f64 = 1.0 / 64.0;
+/// Answers over which the rate is averaged, and the largest weight of a tick.
+const RATE_ANSWERS: f64 = 32.0;
+const MOST_WEIGHT: f64 = 0.1;
+const LEAST_WEIGHT: f64 = 0.005;
 
 /// A limit, and what is known of the requests under it.
 pub(super) struct Pool {
@@ -16,11 +20,24 @@ pub(super) struct Pool {
     has_starved: bool,
     /// Running mean of the time at the backend, ns; 0 before the first answer.
     mean_ns: f64,
+    /// Answers since the last tick, and their running mean per ns while all places were taken.
+    answers: u32,
+    rate: f64,
+    ticked: Time,
 }
 
 impl Pool {
     pub(super) fn new(limit: Box<dyn ConcurrencyLimit>) -> Self {
-        Pool { limit, margin: DeadlineMargin::default(), in_flight: 0, has_starved: true, mean_ns: 0.0 }
+        Pool {
+            limit,
+            margin: DeadlineMargin::default(),
+            in_flight: 0,
+            has_starved: true,
+            mean_ns: 0.0,
+            answers: 0,
+            rate: 0.0,
+            ticked: Time::ZERO,
+        }
     }
 
     pub(super) fn limit(&self) -> u32 {
@@ -45,10 +62,28 @@ impl Pool {
         (limit - f64::from(self.in_flight)) / limit
     }
 
-    /// Answers per nanosecond with the requests that are at the backend now (Little's law); 0 before
-    /// the first answer.
+    /// Answers per nanosecond while all places are taken; 0 before the first answer.
     pub(super) fn rate(&self) -> f64 {
-        if self.mean_ns > 0.0 { f64::from(self.in_flight) / self.mean_ns } else { 0.0 }
+        if self.rate > 0.0 {
+            self.rate
+        } else if self.mean_ns > 0.0 {
+            // Little's law; it is late where the limit has just changed.
+            f64::from(self.in_flight) / self.mean_ns
+        } else {
+            0.0
+        }
+    }
+
+    /// Learns the rate of a tick. With free places, more answers would have been possible.
+    fn update_rate(&mut self, now: Time, has_starved: bool) {
+        let elapsed_ns = now.since(std::mem::replace(&mut self.ticked, now)).0 as f64;
+        let answers = f64::from(std::mem::take(&mut self.answers));
+        let rate = answers / elapsed_ns.max(1.0);
+        if elapsed_ns <= 0.0 || (has_starved && rate < self.rate) {
+            return;
+        }
+        let weight = (answers / RATE_ANSWERS).clamp(LEAST_WEIGHT, MOST_WEIGHT);
+        self.rate = if self.rate == 0.0 { rate } else { self.rate + weight * (rate - self.rate) };
     }
 
     pub(super) fn send(&mut self, now: Time) {
@@ -64,6 +99,7 @@ impl Pool {
         let sojourn = response.sojourn();
         let weight = if self.mean_ns == 0.0 { 1.0 } else { WEIGHT };
         self.mean_ns += weight * (sojourn.0 as f64 - self.mean_ns);
+        self.answers += 1;
         self.margin.push(sojourn);
         self.limit.on_response(response);
     }
@@ -77,6 +113,7 @@ impl Pool {
 
     pub(super) fn tick(&mut self, now: Time, queued: u32, oldest_unread: Option<Nanos>, objective: Nanos) {
         let (in_flight, has_starved) = (self.in_flight, std::mem::take(&mut self.has_starved));
+        self.update_rate(now, has_starved);
         self.margin.update(objective);
         self.limit.on_tick(&Tick { now, in_flight, queued, has_starved, oldest_unread });
     }

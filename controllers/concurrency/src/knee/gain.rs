@@ -21,6 +21,9 @@ const MEMORY: f64 = 0.5;
 /// one core's requests would be nine.
 const LEAST: f64 = 1.25;
 const MOST: f64 = 3.0;
+/// Largest tolerance that the descent may leave behind: its few answers may be wrong, and with more
+/// than this, a limit of one core's requests would stand where it is.
+const MOST_KEPT: f64 = 1.6;
 
 /// Sojourn that is allowed, as a multiple of the one without a queue, and the evidence for it.
 #[derive(Clone, Debug)]
@@ -64,7 +67,7 @@ impl Gain {
 
     /// Sets the tolerance by which a limit stands that must not fall.
     pub(super) fn set_tolerance(&mut self, tolerance: f64) {
-        *self = Gain { tolerance: tolerance.clamp(LEAST, MOST), ..Gain::default() };
+        *self = Gain { tolerance: tolerance.clamp(LEAST, MOST_KEPT), ..Gain::default() };
     }
 
     /// Takes note of a level; returns whether the next one should be lifted.

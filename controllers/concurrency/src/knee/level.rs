@@ -94,6 +94,11 @@ impl Level {
         self.is_drained
     }
 
+    /// Whether the mean sojourn is precise enough for a decision that stands: twice the answers.
+    pub(super) fn is_precise(&self, now: Time) -> bool {
+        self.own_answers >= 2.0 * ENOUGH_ANSWERS || self.elapsed_ns(now) >= MAX_NS
+    }
+
     /// Whether every place at the backend was taken all the time: only then did the limit bind.
     pub(super) fn is_saturated(&self) -> bool {
         self.is_saturated

@@ -57,14 +57,19 @@ const MAX_FACTOR: f64 = 2.0;
 /// Share of the limit that a dip keeps. With a half, a limit of 7 could hold a queue at one core
 /// for ever: half of it would hold one, too. With a quarter this ends at 2.
 const DIP: f64 = 0.25;
+/// A dip in which the sojourn is longer by this factor than before it teaches nothing: fewer requests
+/// at the backend cannot be slower, so it has slowed down or stopped meanwhile.
+const CONTRARY: f64 = 2.0;
 /// Time between dips as a multiple of a dip: dips cost at most 0.4 % of the answers.
 const DIP_INTERVAL: f64 = 200.0;
-/// The same when the limit is more than [`FAR`] times another than at the last dip.
+/// The same when the limit is more than [`FAR`] times another than at the last dip, and its bound
+/// in ns: after a dip that took seconds, a wrong R₀ must not stand for minutes.
 const EARLY_DIP_INTERVAL: f64 = 20.0;
+const MAX_EARLY_DIP_INTERVAL_NS: f64 = 1e9;
 const FAR: f64 = 2.0;
 /// The descent ends where half the limit has more than this share of the sojourn. With a queue it
-/// would have a half, without one all; with this share it has five sixths of the answers.
-const UNQUEUED: f64 = 0.6;
+/// would have a half, without one all; with this share it has three quarters of the answers.
+const UNQUEUED: f64 = 0.65;
 /// Requests in flight that are no overload, however few answers they bring.
 const FEW: u32 = 4;
 /// Share of the limit in flight below which the limit does not bind.
@@ -84,7 +89,10 @@ enum Phase {
     /// The limit follows the sojourn.
     Tracking,
     /// The limit is low, to measure the sojourn without a queue.
-    Dip,
+    Dip {
+        /// The mean sojourn at the limit before.
+        former_ns: f64,
+    },
 }
 
 /// The limit.
@@ -208,7 +216,8 @@ impl Knee {
             }
             return self.begin_level(now, limit);
         }
-        let unqueued = self.baseline_ns / self.level.sojourn_ns(now).max(1.0);
+        let sojourn_ns = self.level.sojourn_ns(now);
+        let unqueued = self.baseline_ns / sojourn_ns.max(1.0);
         let bound = if self.is_dip_late {
             f64::INFINITY
         } else {
@@ -220,13 +229,17 @@ impl Knee {
         let factor = (self.gain.tolerance() * unqueued).clamp(MIN_FACTOR, MAX_FACTOR);
         let next = factor * self.limit + self.limit.sqrt();
         self.begin_level(now, next.min(self.limit * bound));
-        let is_far = self.limit * FAR < self.dip_limit || self.limit > self.dip_limit * FAR;
-        let interval = if is_far { EARLY_DIP_INTERVAL } else { DIP_INTERVAL };
+        let is_far = self.limit * FAR < self.dip_limit;
+        let interval_ns = if is_far {
+            (self.dip_length_ns * EARLY_DIP_INTERVAL).min(MAX_EARLY_DIP_INTERVAL_NS)
+        } else {
+            self.dip_length_ns * DIP_INTERVAL
+        };
         // R₀ of this number or a higher one says nothing of a queue at this one.
         let is_below = self.limit <= self.dip_limit * DIP;
-        if is_below || now.since(self.dip_end).0 as f64 > self.dip_length_ns * interval {
+        if is_below || now.since(self.dip_end).0 as f64 > interval_ns {
             self.dip_limit = self.limit;
-            self.phase = Phase::Dip;
+            self.phase = Phase::Dip { former_ns: sojourn_ns };
             self.begin_level(now, (self.limit * DIP).floor());
         } else if self.gain.on_level(answers, elapsed_ns) && bound > LIFT {
             self.unlifted = Some(self.limit);
@@ -236,11 +249,18 @@ impl Knee {
     }
 
     /// Takes the sojourn of the dip as the one without a queue, and returns to the limit before.
-    fn end_dip(&mut self, tick: &Tick) {
+    fn end_dip(&mut self, former_ns: f64, tick: &Tick) {
         let now = tick.now;
+        let sojourn_ns = self.level.sojourn_ns(now);
+        if sojourn_ns > CONTRARY * former_ns {
+            self.leave_dip(now);
+            // The next level ends with a dip.
+            self.dip_limit = f64::INFINITY;
+            return;
+        }
         let tail_ns = self.tail_ns(tick);
         self.is_dip_late = self.is_late(tail_ns);
-        self.baseline_ns = self.level.sojourn_ns(now);
+        self.baseline_ns = sojourn_ns;
         if let Some(kept_ns) = self.kept_ns.take() {
             // The tolerance with which the law stands where the descent has ended.
             let rest = 1.0 - 1.0 / self.dip_limit.max(1.0).sqrt();
@@ -297,11 +317,12 @@ impl ConcurrencyLimit for Knee {
         }
         match self.phase {
             Phase::Open(opening) => self.open(opening, tick),
-            Phase::Dip if !self.level.is_saturated() => self.leave_dip(tick.now),
+            Phase::Dip { .. } if !self.level.is_saturated() => self.leave_dip(tick.now),
             _ if !self.level.is_complete(tick.now, self.mean_ns) => {}
+            Phase::Descent { .. } if !self.level.is_precise(tick.now) => {}
             Phase::Descent { former } => self.descend(former, tick.now),
             Phase::Tracking => self.track(tick),
-            Phase::Dip => self.end_dip(tick),
+            Phase::Dip { former_ns } => self.end_dip(former_ns, tick),
         }
     }
 

@@ -50,7 +50,8 @@ fn requests_that_wait_without_a_core_are_more_in_flight() {
     proxy.awaiting = MS * 20;
     proxy.run(MS * 10_000, twice(1));
     let limit = proxy.limit.limit();
-    assert!((21..=42).contains(&limit), "{limit}: 20 wait while one is executed");
+    // It may be lifted at the end, by a half.
+    assert!((21..=63).contains(&limit), "{limit}: 20 wait while one is executed");
 }
 
 #[test]
@@ -186,6 +187,7 @@ fn a_stop_of_the_backend_is_recovered_from() {
         assert!(least >= before / 2 - 1, "{:?}, told: {is_told}", proxy.limits);
         proxy.run(MS * 1_000, twice(8));
         let limit = proxy.limit.limit();
-        assert!((8..=28).contains(&limit), "{limit} from {before}: {:?}, told: {is_told}", proxy.limits);
+        // It may be lifted at the end, by a half.
+        assert!((8..=42).contains(&limit), "{limit} from {before}: {:?}, told: {is_told}", proxy.limits);
     }
 }

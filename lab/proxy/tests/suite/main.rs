@@ -1,4 +1,8 @@
-//! Tests of the simulated proxy against queueing theory, and the bar of `knee` over 40 cases.
+//! Tests of the simulated proxy against queueing theory, the bar of `knee` over drawn cases, its
+//! recovery, and random histories.
 
 mod bar;
+mod recovery;
+mod support;
+mod swarm;
 mod theory;

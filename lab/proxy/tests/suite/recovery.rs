@@ -1,0 +1,82 @@
+//! Recovery of `knee` from an overload, a slow-down and a stop of the backend, and its beginning
+//! under an overload, in virtual time. Does not contain random histories (`swarm`).
+
+use crate::support::{case, fixed, knee, slots};
+use leeward_core::units::Nanos;
+use leeward_proxy_sim::case::{Case, Demand, Discipline, Feature};
+use leeward_proxy_sim::proxy::Slot;
+use leeward_workload::ServiceTime;
+
+const MS: Nanos = Nanos::from_millis(1);
+/// Virtual time after which the goodput is back.
+const BACK: Nanos = Nanos::from_millis(1_000);
+/// The same after a slow-down, where the time of the requests at the backend is learnt anew.
+const SLOW_BACK: Nanos = Nanos::from_millis(2_000);
+
+/// Twice the capacity of 4 cores for 12 s, with one feature.
+fn overloaded(feature: Feature, discipline: Discipline, service: ServiceTime) -> Case {
+    let demand = Demand::Steps(vec![(Nanos::ZERO, 2.0), (MS * 12_000, 0.0)]);
+    Case { features: vec![feature], discipline, demand, ..case(4, service) }
+}
+
+/// Goodput in two seconds from each of `times`, relative to the best of three static numbers.
+fn shares<const N: usize>(case: &Case, times: [Nanos; N]) -> [f64; N] {
+    let good = |all: &[Slot], from| slots(all, from, from + MS * 2_000).iter().map(|slot| slot.good).sum::<u64>();
+    let (own, others) = (knee(case, 1), fixed(case, 1));
+    times.map(|from| {
+        let best = others.iter().map(|all| good(all, from)).max().unwrap_or(0);
+        good(&own, from) as f64 / best as f64
+    })
+}
+
+fn backends() -> impl Iterator<Item = (Discipline, ServiceTime)> {
+    let services =
+        [ServiceTime::Constant(MS), ServiceTime::Exponential(MS), ServiceTime::Lognormal { mean: MS, sigma: 1.0 }];
+    services.into_iter().flat_map(|service| {
+        [Discipline::Fifo, Discipline::ProcessorSharing].map(|discipline| (discipline, service.clone()))
+    })
+}
+
+#[test]
+fn a_start_at_twice_the_capacity_takes_a_second() {
+    for cores in [1, 2, 8] {
+        for (discipline, service) in backends() {
+            let demand = Demand::Steps(vec![(Nanos::ZERO, 2.0), (MS * 3_000, 0.0)]);
+            let case = Case { discipline, demand, ..case(cores, service) };
+            let [share] = shares(&case, [BACK]);
+            assert!(share >= 0.95, "{case}: {share}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_is_recovered_from_within_a_second() {
+    for (discipline, service) in backends() {
+        let silence = Feature::Silence { from: MS * 5_000, to: MS * 8_000 };
+        let [share] = shares(&overloaded(silence, discipline, service.clone()), [MS * 8_000 + BACK]);
+        assert!(share >= 0.95, "{service:?}, {discipline:?}: {share}");
+    }
+}
+
+#[test]
+fn a_slow_down_is_recovered_from_within_two_seconds() {
+    for (discipline, service) in backends() {
+        let slower = Feature::Slower { from: MS * 4_000, to: MS * 8_000, factor: 3.0 };
+        let times = [MS * 4_000, MS * 8_000].map(|from| from + SLOW_BACK);
+        let shares = shares(&overloaded(slower, discipline, service.clone()), times);
+        assert!(shares.iter().all(|share| *share >= 0.95), "{service:?}, {discipline:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn half_the_capacity_is_not_refused_after_an_overload() {
+    for cores in [1, 4] {
+        for (discipline, service) in backends() {
+            let demand = Demand::Steps(vec![(Nanos::ZERO, 3.0), (MS * 4_000, 0.5), (MS * 12_000, 0.0)]);
+            let case = Case { discipline, demand, ..case(cores, service) };
+            let all = knee(&case, 1);
+            let rejected: u64 = slots(&all, MS * 4_000 + BACK, MS * 12_000).iter().map(|slot| slot.rejected).sum();
+            assert_eq!(rejected, 0, "{case}");
+        }
+    }
+}
