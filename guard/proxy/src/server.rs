@@ -298,7 +298,9 @@ impl ThreadContext {
         tokio::spawn(async move {
             let service = service_fn(|request| async { Ok::<_, Infallible>(worker.handle(&peer, request).await) });
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
+            builder.timer(TokioTimer::new()).header_read_timeout(idle).max_headers(HEADERS_MAX);
+            // A buffer may hold more than its bound for a moment, and a head with it.
+            builder.max_buf_size(HEAD_MAX).max_header_size(HEAD_MAX);
             let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
             let ended = tokio::select! {
                 ended = connection.as_mut() => Some(ended),

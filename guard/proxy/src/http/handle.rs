@@ -9,7 +9,7 @@ use crate::admission::{Admission, Admitted, Place, Stream};
 use crate::backend::pool::{Connection, Pool};
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
@@ -90,6 +90,10 @@ impl Worker {
         head::to_backend(&mut parts, peer, protocol);
         let timeouts = &self.settings.timeouts;
         let is_whole = body.is_end_stream();
+        if !is_whole && body.size_hint().exact().is_none() {
+            // hyper sends a GET or HEAD without its body otherwise.
+            parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         let stream = place.as_ref().map(Place::stream).unwrap_or_default();
         let body = if is_whole {
             RequestBody::empty()
