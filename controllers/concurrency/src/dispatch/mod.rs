@@ -3,7 +3,8 @@
 //!
 //! - [`Dispatcher`]: the queue, the backends and their limits.
 //! - `order`: the order of the waiting requests. `pool`: places at backends that share one limit.
-//! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a proxy that holds nothing back.
+//! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a proxy
+//!   that holds nothing back.
 //!
 //! Does not contain sockets, threads or wakers.
 

@@ -5,7 +5,7 @@ use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody};
 use super::upgrade;
-use crate::admission::{Admission, Admitted, Place, Stream};
+use crate::admission::{Admission, Admitted, ClientFailure, Place, Stream};
 use crate::backend::pool::{Connection, Pool};
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
@@ -113,7 +113,7 @@ impl Worker {
                     let (now, outcome) = (
                         self.admission.now(),
                         match failure {
-                            Failure::ClientTimeout => Outcome::Abandoned,
+                            Failure::ClientTimeout | Failure::BadRequest => Outcome::Abandoned,
                             _ => Outcome::Failed,
                         },
                     );
@@ -236,8 +236,12 @@ impl Exchange<'_> {
                 request = unsent;
                 continue;
             }
-            if self.stream.has_client_failed() {
-                return Err(Unanswered { place, failure: Failure::ClientTimeout });
+            if let Some(failure) = self.stream.client_failure() {
+                let failure = match failure {
+                    ClientFailure::Idle => Failure::ClientTimeout,
+                    ClientFailure::Broken => Failure::BadRequest,
+                };
+                return Err(Unanswered { place, failure });
             }
             match copy {
                 // A backend that answers garbage has seen the request.
