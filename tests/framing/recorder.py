@@ -96,7 +96,7 @@ class Recorder(asyncio.Protocol):
 
 
 class Client(asyncio.Protocol):
-    """Sends the bytes of a case and waits until the proxy closes, or says nothing for `patience`."""
+    """Sends the bytes of a case and waits until the proxy closes or is silent for `patience`."""
 
     def __init__(self, data, patience):
         self.bytes, self.patience, self.received = data, patience, b""

@@ -3,8 +3,8 @@
 //!
 //! - [`Dispatcher`]: the queue, the backends and their limits.
 //! - `order`: the order of the waiting requests. `pool`: places at backends that share one limit.
-//! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a proxy
-//!   that holds nothing back.
+//! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a
+//!   proxy that holds nothing back.
 //!
 //! Does not contain sockets, threads or wakers.
 
@@ -198,8 +198,8 @@ impl<T> Dispatcher<T> {
     }
 
     /// Updates the limits, rejects requests that are too late, and fills new places; every
-    /// [`crate::TICK`]. `oldest_unread`: age of the oldest byte that the backend has not read, where
-    /// it is known.
+    /// [`crate::TICK`]. `oldest_unread`: age of the oldest byte that the backend has not read,
+    /// where it is known.
     pub fn tick(&mut self, now: Time, oldest_unread: Option<Nanos>, done: &mut Vec<Dispatch<T>>) {
         let queued = self.queue.len() as u32;
         for pool in &mut self.pools {
@@ -272,7 +272,7 @@ impl<T> Dispatcher<T> {
         self.pools[self.backends[backend].pool].limit()
     }
 
-    /// Time that a request must have left when it is sent to a backend: most answers take no longer.
+    /// Time that a request must have left when it is sent: most answers take no longer.
     pub fn margin(&self, backend: usize) -> Nanos {
         self.pools[self.backends[backend].pool].margin()
     }

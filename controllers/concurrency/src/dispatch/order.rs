@@ -181,7 +181,7 @@ impl<T> WaitQueue<T> {
         before + requests.min(own + (own + 1) * others)
     }
 
-    /// Arrival of the request that has waited for longest, among those that are next in their flows.
+    /// Arrival of the request that has waited longest, among those that are next in their flows.
     pub(super) fn oldest(&self) -> Option<Time> {
         self.flows.values().filter_map(|flow| flow.requests.values().next()).map(|first| first.arrived).min()
     }

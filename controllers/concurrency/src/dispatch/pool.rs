@@ -45,8 +45,8 @@ impl Pool {
         (limit - f64::from(self.in_flight)) / limit
     }
 
-    /// Answers per nanosecond with the requests that are at the backend now (Little's law); 0 before
-    /// the first answer.
+    /// Answers per nanosecond with the requests that are at the backend now (Little's law); 0
+    /// before the first answer.
     pub(super) fn rate(&self) -> f64 {
         if self.mean_ns > 0.0 { f64::from(self.in_flight) / self.mean_ns } else { 0.0 }
     }

@@ -4,8 +4,8 @@
 //! - [`Place`]: a request at a backend. [`Waiting`]: a request in the queue.
 //! - `source`: the same for metrics, dashboards and explanations.
 //!
-//! One lock guards the dispatcher. A request that is called gets its place through a channel: if its
-//! client has gone meanwhile, the channel returns the place, and the place passes to the next one.
+//! One lock guards the dispatcher. A request that is called gets its place through a channel: if
+//! its client has gone meanwhile, the channel returns the place, and it passes to the next one.
 
 mod counts;
 mod place;

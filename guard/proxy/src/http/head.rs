@@ -1,5 +1,5 @@
 //! Heads of requests and answers: what makes a request ambiguous, what concerns one connection only
-//! (RFC 9110 §7.6.1), and what tells the backend about the client. Does not contain parsing (hyper).
+//! (RFC 9110 §7.6.1), and what tells the backend about the client. Does not contain parsing.
 
 use super::answer::Failure;
 use http::header::{

@@ -107,8 +107,8 @@ fn a_slow_upload_is_no_time_out_of_the_backend() {
     settle(&proxy);
 }
 
-/// A second answer ends the connection. One that comes after the next request has been sent is taken
-/// for its own, as by any client of HTTP/1.1: so it comes with the first one here, in one piece.
+/// A second answer ends the connection. One that comes after the next request has been sent is
+/// taken for its own, as by any client of HTTP/1.1: here it comes in one piece with the first.
 #[test]
 fn a_second_answer_is_nobodys() {
     let backend = Backend::start(|exchange| {
