@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo verdicts faults faults-short hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
+.PHONY: help demo verdicts faults faults-short framing framing-quick hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -19,6 +19,8 @@ help:
 	@echo "make hostile-short     the attacks that have broken something before, once each"
 	@echo "make faults            services with planted faults, which 'leeward watch' has to name (ARGS='--only lock' for some; needs root)"
 	@echo "make faults-short      five of them, in C and Python"
+	@echo "make framing           100,000 malformed requests to 'leeward proxy', HAProxy and nginx: what each refuses and what arrives (ARGS=--help tells more)"
+	@echo "make framing-quick     3,000 of them: a few seconds"
 	@echo "make browser           the dashboard in a real browser; pictures go to target/browser"
 	@echo "make python            the Python package as a wheel, into target/python/wheels"
 	@echo "make python-check      the tests of the Python package"
@@ -32,7 +34,7 @@ help:
 	@echo "make proxy             'leeward proxy' before services in five languages, beside HAProxy, nginx and Envoy: hours (ARGS=--quick for some ten minutes; ARGS=--continue goes on)"
 	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
 	@echo "make clean             removes target/"
-	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
+	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, framing, framing-quick, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
 
 setup:
 	@scripts/setup
@@ -126,6 +128,16 @@ faults-short: setup
 	$(if $(LEEWARD),,cargo build --locked -p leeward)
 	tests/faults/examine --leeward $(or $(LEEWARD),target/debug/leeward) \
 	    --only lock/c --only downstream/python --only stopped/c --only accept/c --only quota/c
+
+# Request smuggling: our proxy beside HAProxy and nginx, in front of one recording backend. A rival
+# that is not installed is named and left out.
+framing: setup
+	$(if $(LEEWARD),,cargo build --release --locked -p leeward)
+	tests/framing/compare --leeward $(or $(LEEWARD),target/release/leeward) $(ARGS)
+
+framing-quick: setup
+	$(if $(LEEWARD),,cargo build --locked -p leeward)
+	tests/framing/compare --quick --leeward $(or $(LEEWARD),target/debug/leeward) $(ARGS)
 
 # The dashboard in Debian's Chromium, headless. LEEWARD=PROGRAM takes that one instead of building it.
 browser: setup

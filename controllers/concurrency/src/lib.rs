@@ -117,4 +117,9 @@ pub trait ConcurrencyLimit: Send {
 
     /// Returns the number of requests that may be at the backend, at least 1.
     fn limit(&self) -> u32;
+
+    /// Returns the same without a short trial of another number: what a person wants to see.
+    fn steady_limit(&self) -> u32 {
+        self.limit()
+    }
 }

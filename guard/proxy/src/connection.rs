@@ -107,7 +107,9 @@ impl Client {
         // On the heap, since hyper keeps space for it between requests.
         let service = service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity), request)));
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
+        builder.timer(TokioTimer::new()).header_read_timeout(idle).max_headers(HEADERS_MAX);
+        // A buffer may hold more than its bound for a moment, and a head with it.
+        builder.max_buf_size(HEAD_MAX).max_header_size(HEAD_MAX);
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut started = activity.started.load(Ordering::Relaxed);
         let mut is_stopping = false;

@@ -4,8 +4,8 @@
 //! many requests at each backend as fill it (`leeward-concurrency`), and holds the rest, where age,
 //! class, tenant and deadline are known and a rejection costs the backend nothing.
 //!
-//! - [`Proxy`]: a running proxy. [`Settings`]: what it must be told; [`settings::file`]: the same in
-//!   a configuration file.
+//! - [`Proxy`]: a running proxy. [`Settings`]: what it must be told; [`settings::file`]: the same
+//!   in a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
 //! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client,
 //!   `client_stream`: its socket.

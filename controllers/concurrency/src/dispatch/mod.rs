@@ -3,7 +3,8 @@
 //!
 //! - [`Dispatcher`]: the queue, the backends and their limits.
 //! - `order`: the order of the waiting requests. `pool`: places at backends that share one limit.
-//! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a proxy that holds nothing back.
+//! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a
+//!   proxy that holds nothing back.
 //!
 //! Does not contain sockets, threads or wakers.
 
@@ -200,8 +201,8 @@ impl<T> Dispatcher<T> {
     }
 
     /// Updates the limits, rejects requests that are too late, and fills new places; every
-    /// [`crate::TICK`]. `oldest_unread`: age of the oldest byte that the backend has not read, where
-    /// it is known.
+    /// [`crate::TICK`]. `oldest_unread`: age of the oldest byte that the backend has not read,
+    /// where it is known.
     pub fn tick(&mut self, now: Time, oldest_unread: Option<Nanos>, done: &mut Vec<Dispatch<T>>) {
         let queued = self.queue.len() as u32;
         for pool in &mut self.pools {
@@ -245,7 +246,7 @@ impl<T> Dispatcher<T> {
     /// Time that a new request of this class and tenant would wait, as far as it is known.
     pub fn expected_wait(&self, class: u8, tenant: Tenant) -> Nanos {
         let rate = self.rate();
-        let ahead = self.queue.ahead(class, tenant);
+        let ahead = self.ahead(class, tenant);
         if rate > 0.0 { Nanos((ahead as f64 / rate) as u64) } else { Nanos::ZERO }
     }
 
@@ -264,17 +265,22 @@ impl<T> Dispatcher<T> {
         self.queue.oldest().map_or(Nanos::ZERO, |arrived| now.since(arrived))
     }
 
+    /// Requests that would be sent before a new one of this class and tenant.
+    pub fn ahead(&self, class: u8, tenant: Tenant) -> usize {
+        self.queue.ahead(class, tenant)
+    }
+
     /// Requests at a backend.
     pub fn in_flight(&self, backend: usize) -> u32 {
         self.backends[backend].in_flight
     }
 
-    /// The limit that holds for a backend.
+    /// The limit that holds for a backend, without short trials of another one.
     pub fn limit(&self, backend: usize) -> u32 {
-        self.pools[self.backends[backend].pool].limit()
+        self.pools[self.backends[backend].pool].steady_limit()
     }
 
-    /// Time that a request must have left when it is sent to a backend: most answers take no longer.
+    /// Time that a request must have left when it is sent: most answers take no longer.
     pub fn margin(&self, backend: usize) -> Nanos {
         self.pools[self.backends[backend].pool].margin()
     }
@@ -360,7 +366,7 @@ impl<T> Dispatcher<T> {
 
     /// Whether the requests in front of this one will take longer than it may wait.
     fn is_hopeless(&self, now: Time, request: &QueuedRequest, deadline: Time) -> bool {
-        let ahead = self.queue.ahead(request.class, request.tenant);
+        let ahead = self.ahead(request.class, request.tenant);
         // Fewer than there are places are no queue: they keep the places from idling.
         if ahead < self.pools.iter().map(|pool| pool.in_flight() as usize).sum::<usize>().min(MOST_SPARE) {
             return false;

@@ -181,7 +181,7 @@ impl<T> WaitQueue<T> {
         before + requests.min(own + (own + 1) * others)
     }
 
-    /// Arrival of the request that has waited for longest, among those that are next in their flows.
+    /// Arrival of the request that has waited longest, among those that are next in their flows.
     pub(super) fn oldest(&self) -> Option<Time> {
         self.flows.values().filter_map(|flow| flow.requests.values().next()).map(|first| first.arrived).min()
     }
@@ -223,5 +223,37 @@ impl<T> WaitQueue<T> {
         if self.flows.len() > before - before / 4 {
             self.flows.retain(|_, flow| !flow.requests.is_empty());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    fn request(number: u32) -> QueuedRequest {
+        QueuedRequest { arrived: Time(1), timeout: Nanos::MAX, class: 3, tenant: Tenant(number), bytes: 1 }
+    }
+
+    /// A client that names a new tenant in each request costs no more than the flows that are kept.
+    #[test]
+    fn the_memory_of_flows_is_bounded() {
+        let mut queue = WaitQueue::default();
+        let mut waiting = VecDeque::new();
+        for number in 0..60_000 {
+            waiting.push_back(queue.push(&request(number), Time(u64::from(number)), ()));
+            queue.note_cost(3, Tenant(number), Nanos(1_000));
+            // Some are sent, some leave, and a hundred always wait.
+            if waiting.len() > 100 {
+                match number % 2 {
+                    0 => drop(queue.pop_first(Time::ZERO)),
+                    _ => drop(waiting.pop_front().and_then(|key| queue.remove(&key))),
+                }
+            }
+            assert!(queue.flows.len() <= IDLE_FLOWS + queue.order.len() + 1);
+            assert_eq!(queue.classes[3].flows, queue.order.len());
+        }
+        while queue.pop_first(Time::ZERO).is_some() {}
+        assert_eq!((queue.len(), queue.bytes(), queue.order.len(), queue.classes[3].requests), (0, 0, 0, 0));
     }
 }

@@ -44,6 +44,10 @@ impl Pool {
         self.limit.limit().max(1)
     }
 
+    pub(super) fn steady_limit(&self) -> u32 {
+        self.limit.steady_limit().max(1)
+    }
+
     pub(super) fn in_flight(&self) -> u32 {
         self.in_flight
     }

@@ -69,3 +69,32 @@ impl WaitBound {
         if self.share < 1.0 { Nanos(bound.0.max(least_ns as u64)) } else { bound }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_bound_stays_within_its_ends(
+            steps in prop::collection::vec((0usize..50, any::<bool>(), 0u64..400, 0.0f64..1e-3), 0..300),
+            left_ms in 0u64..2_000,
+        ) {
+            let (mut bound, mut now) = (WaitBound::default(), Time::ZERO);
+            let left = Nanos::from_millis(left_ms);
+            for (queued, has_starved, wait_ms, rate) in steps {
+                now += Nanos::from_millis(wait_ms);
+                bound.note(queued);
+                if has_starved {
+                    bound.note_starvation();
+                }
+                bound.tick(now, Nanos::from_millis(50), rate);
+                prop_assert!((LEAST..=1.0).contains(&bound.share), "{}", bound.share);
+                let (longest, least_ns) = (bound.bound(left, rate), if rate > 0.0 { LEAST_REQUESTS / rate } else { 0.0 });
+                prop_assert!(longest.0 as f64 <= (left.0 as f64).max(least_ns) + 1.0);
+                prop_assert!(longest.0 as f64 + 1.0 >= left.0 as f64 * LEAST);
+            }
+        }
+    }
+}

@@ -62,10 +62,12 @@ const DIP: f64 = 0.25;
 const CONTRARY: f64 = 2.0;
 /// Time between dips as a multiple of a dip: dips cost at most 0.4 % of the answers.
 const DIP_INTERVAL: f64 = 200.0;
-/// The same when the limit is more than [`FAR`] times another than at the last dip, and its bound
-/// in ns: after a dip that took seconds, a wrong R₀ must not stand for minutes.
+/// The same when the limit is less than at the last dip by the factor [`FAR`], and its bound in ns:
+/// after a dip that took seconds, a wrong R₀ must not stand for minutes.
 const EARLY_DIP_INTERVAL: f64 = 20.0;
 const MAX_EARLY_DIP_INTERVAL_NS: f64 = 1e9;
+/// The same when it is more by that factor: R₀ is too low then, or of a slower time.
+const LATE_DIP_INTERVAL: f64 = 20.0;
 const FAR: f64 = 2.0;
 /// The descent ends where half the limit has more than this share of the sojourn. With a queue it
 /// would have a half, without one all; with this share it has three quarters of the answers.
@@ -142,6 +144,7 @@ impl Knee {
             unlifted: None,
         }
     }
+
     /// Begins a level; `limit` is clamped to what a limit may be.
     fn begin_level(&mut self, now: Time, limit: f64) {
         self.limit = limit.clamp(1.0, f64::from(UNLIMITED));
@@ -213,6 +216,8 @@ impl Knee {
         if let Some(limit) = self.unlifted.take() {
             if self.level.is_saturated() {
                 self.gain.on_lifted_level(answers, elapsed_ns);
+            } else {
+                self.gain.forget();
             }
             return self.begin_level(now, limit);
         }
@@ -229,9 +234,10 @@ impl Knee {
         let factor = (self.gain.tolerance() * unqueued).clamp(MIN_FACTOR, MAX_FACTOR);
         let next = factor * self.limit + self.limit.sqrt();
         self.begin_level(now, next.min(self.limit * bound));
-        let is_far = self.limit * FAR < self.dip_limit;
-        let interval_ns = if is_far {
+        let interval_ns = if self.limit * FAR < self.dip_limit {
             (self.dip_length_ns * EARLY_DIP_INTERVAL).min(MAX_EARLY_DIP_INTERVAL_NS)
+        } else if self.limit > self.dip_limit * FAR {
+            self.dip_length_ns * LATE_DIP_INTERVAL
         } else {
             self.dip_length_ns * DIP_INTERVAL
         };
@@ -240,6 +246,9 @@ impl Knee {
         if is_below || now.since(self.dip_end).0 as f64 > interval_ns {
             self.dip_limit = self.limit;
             self.phase = Phase::Dip { former_ns: sojourn_ns };
+            // Whether a dip is late is told by its own answers.
+            self.tail.clear();
+            self.gain.forget();
             self.begin_level(now, (self.limit * DIP).floor());
         } else if self.gain.on_level(answers, elapsed_ns) && bound > LIFT {
             self.unlifted = Some(self.limit);
@@ -313,7 +322,8 @@ impl ConcurrencyLimit for Knee {
     fn on_tick(&mut self, tick: &Tick) {
         self.level.on_tick(tick, self.limit());
         if self.is_unread(tick) {
-            return self.begin_level(tick.now, self.limit * MIN_FACTOR);
+            let limit = self.unlifted.take().unwrap_or(self.limit);
+            return self.begin_level(tick.now, limit * MIN_FACTOR);
         }
         match self.phase {
             Phase::Open(opening) => self.open(opening, tick),
@@ -328,5 +338,9 @@ impl ConcurrencyLimit for Knee {
 
     fn limit(&self) -> u32 {
         self.limit as u32
+    }
+
+    fn steady_limit(&self) -> u32 {
+        self.unlifted.unwrap_or(self.limit) as u32
     }
 }

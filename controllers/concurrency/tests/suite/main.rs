@@ -1,6 +1,7 @@
 //! Tests of the concurrency limits in virtual time: the rules of `knee` against small backends
-//! whose best number is known, and invariants of all limits.
+//! whose best number is known, and invariants of all limits and of the dispatcher.
 
 mod backend;
+mod dispatch;
 mod invariants;
 mod rules;

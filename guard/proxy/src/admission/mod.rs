@@ -4,8 +4,8 @@
 //! - [`Place`]: a request at a backend. [`Waiting`]: a request in the queue.
 //! - `source`: the same for metrics, dashboards and explanations.
 //!
-//! One lock guards the dispatcher. A request that is called gets its place through a channel: if its
-//! client has gone meanwhile, the channel returns the place, and the place passes to the next one.
+//! One lock guards the dispatcher. A request that is called gets its place through a channel: if
+//! its client has gone meanwhile, the channel returns the place, and it passes to the next one.
 
 mod counts;
 mod place;
@@ -23,7 +23,7 @@ use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
 use leeward_host::sync::{Mutex, lock};
 use leeward_observe::{DecisionRing, LifecycleStage, RING_CAPACITY, SAMPLING_INTERVAL, Tenants};
 use leeward_runtime::clock;
-pub(crate) use place::{Place, Slot, Stream};
+pub(crate) use place::{ClientFailure, Place, Slot, Stream};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -159,7 +159,7 @@ impl Admission {
         let mut done = Vec::new();
         lock(&self.0.state).dispatcher.tick(now, None, &mut done);
         self.deliver(now, done);
-        // A client that the proxy has waited for longer than the objective is no work for the backend.
+        // A client that keeps the proxy waiting beyond the objective is no work for the backend.
         let longest = self.0.slo.max(Nanos::from_millis(100));
         let mut stalled = Vec::new();
         lock(&self.0.streams).retain(|stream| {

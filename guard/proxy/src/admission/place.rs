@@ -7,7 +7,7 @@ use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Mode, Outcome};
 use leeward_host::sync::lock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// Waits for the client that are not summed up: the time in which its socket takes a piece.
 const SHORT: Nanos = Nanos::from_millis(1);
@@ -33,8 +33,17 @@ pub(crate) struct Stream {
     sent: AtomicU64,
     /// Time of the last piece of the request, ns.
     last_piece: AtomicU64,
-    /// Whether the client failed to send the request.
-    has_client_failed: AtomicBool,
+    /// How the client failed to send the request: 0: it did not; else a [`ClientFailure`].
+    client_failure: AtomicU8,
+}
+
+/// How a client fails to send its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientFailure {
+    /// It has sent nothing for too long.
+    Idle = 1,
+    /// It has gone, or its body is malformed.
+    Broken = 2,
 }
 
 impl Stream {
@@ -87,14 +96,18 @@ impl Stream {
         }
     }
 
-    /// Records that the client has gone, or has sent nothing for too long.
-    pub(crate) fn record_client_failure(&self) {
-        self.has_client_failed.store(true, Ordering::Relaxed);
+    /// Records that the client failed to send the request.
+    pub(crate) fn record_client_failure(&self, failure: ClientFailure) {
+        self.client_failure.store(failure as u8, Ordering::Relaxed);
     }
 
-    /// Whether the client failed to send the request.
-    pub(crate) fn has_client_failed(&self) -> bool {
-        self.has_client_failed.load(Ordering::Relaxed)
+    /// How the client failed to send the request.
+    pub(crate) fn client_failure(&self) -> Option<ClientFailure> {
+        match self.client_failure.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(ClientFailure::Idle),
+            _ => Some(ClientFailure::Broken),
+        }
     }
 }
 

@@ -4,12 +4,12 @@ use super::answer::{self, Failure};
 use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody};
-use crate::admission::{Admission, Admitted, Place, Stream};
+use crate::admission::{Admission, Admitted, ClientFailure, Place, Stream};
 use crate::backend::pool::{Connection, Pool};
 use crate::connection::Busy;
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
@@ -108,6 +108,10 @@ impl Worker {
         head::to_backend(&mut parts, peer, protocol);
         let timeouts = &self.settings.timeouts;
         let is_whole = body.is_end_stream();
+        if !is_whole && body.size_hint().exact().is_none() {
+            // hyper sends a GET or HEAD without its body otherwise.
+            parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         let stream = place.as_ref().map(Place::stream).unwrap_or_default();
         let body = if is_whole {
             RequestBody::empty()
@@ -127,7 +131,7 @@ impl Worker {
                     let (now, outcome) = (
                         self.admission.now(),
                         match failure {
-                            Failure::ClientTimeout => Outcome::Abandoned,
+                            Failure::ClientTimeout | Failure::BadRequest => Outcome::Abandoned,
                             _ => Outcome::Failed,
                         },
                     );
@@ -249,8 +253,12 @@ impl Exchange<'_> {
                 request = unsent;
                 continue;
             }
-            if self.stream.has_client_failed() {
-                return Err(Unanswered { place, failure: Failure::ClientTimeout });
+            if let Some(failure) = self.stream.client_failure() {
+                let failure = match failure {
+                    ClientFailure::Idle => Failure::ClientTimeout,
+                    ClientFailure::Broken => Failure::BadRequest,
+                };
+                return Err(Unanswered { place, failure });
             }
             match copy {
                 // A backend that answers garbage has seen the request.

@@ -1,5 +1,5 @@
 //! Heads of requests and answers: what makes a request ambiguous, what concerns one connection only
-//! (RFC 9110 §7.6.1), and what tells the backend about the client. Does not contain parsing (hyper).
+//! (RFC 9110 §7.6.1), and what tells the backend about the client. Does not contain parsing.
 
 use super::answer::Failure;
 use http::header::{
@@ -253,4 +253,114 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &[u8]) -> bool {
     tokens.any(|found| {
         found.trim_ascii().split(|byte| *byte == b';').next().is_some_and(|found| found.eq_ignore_ascii_case(token))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+    use leeward_testkit::fuzz::FuzzSearch;
+    use leeward_testkit::random::Random;
+
+    const NAMES: [&str; 16] = [
+        "host",
+        "connection",
+        "te",
+        "upgrade",
+        "via",
+        "x-forwarded-for",
+        "forwarded",
+        "x_forwarded-for",
+        "leeward",
+        "x-forwarded-x",
+        "transfer-encoding",
+        "content-length",
+        "x-other",
+        "expect",
+        "keep-alive",
+        "http2-settings",
+    ];
+    const VALUES: [&str; 16] = [
+        "h",
+        "h:80",
+        "[::1]:8",
+        "a@b",
+        "upgrade, x-other",
+        "te, host, content-length",
+        "trailers;q=1, gzip",
+        "websocket",
+        "h2c, x",
+        "chunked",
+        "3",
+        "for=1",
+        "1, 2",
+        "",
+        "a:b:c",
+        ", ,,",
+    ];
+    const TARGETS: [&str; 10] =
+        ["/", "/a?b", "*", "http://h:1/x?y", "http://u@h/", "h:80", "ftp://h/", "http://[::1]", "/%00", "//h/x"];
+
+    /// A request in lines: target, then `name: value`; some bytes differ from those of the tables.
+    fn mutant(random: &mut Random) -> Vec<u8> {
+        let mut lines = vec![TARGETS[random.below(TARGETS.len())].to_owned()];
+        for _ in 0..random.below(9) {
+            lines.push(format!("{}: {}", NAMES[random.below(NAMES.len())], VALUES[random.below(VALUES.len())]));
+        }
+        let mut bytes = lines.join("\n").into_bytes();
+        for _ in 0..random.below(4) {
+            let at = random.below(bytes.len());
+            if bytes[at] != b'\n' {
+                bytes[at] = random.byte(b" ,;:@[]%/#*\t\xff_-");
+            }
+        }
+        bytes
+    }
+
+    fn parse(bytes: &[u8], method: Method, version: Version) -> Option<Parts> {
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        let mut request = Request::builder().method(method).version(version).uri(lines.next()?);
+        for line in lines {
+            let at = line.iter().position(|byte| *byte == b':')?;
+            request = request.header(&line[..at], line[at + 1..].trim_ascii());
+        }
+        request.body(()).ok().map(|request| request.into_parts().0)
+    }
+
+    /// Whatever a client sends: what the backend gets is unambiguous, and no more than a path.
+    #[test]
+    fn any_head_is_rejected_or_made_safe() {
+        let findings = std::env::temp_dir();
+        let search = FuzzSearch { name: "proxy-head", findings: &findings, iterations: 60_000 };
+        search.run(mutant, |random, bytes| {
+            let method = [Method::GET, Method::OPTIONS, Method::CONNECT, Method::POST][random.below(4)].clone();
+            let version = [Version::HTTP_11, Version::HTTP_11, Version::HTTP_10, Version::HTTP_2][random.below(4)];
+            let Some(mut parts) = parse(bytes, method, version) else { return };
+            if check(&parts).is_err() {
+                return;
+            }
+            assert!(size(&parts) > 0);
+            let peer = Peer::new([10, 0, 0, 1].into(), random.below(2) == 0);
+            let protocol = upgrade(&parts);
+            to_backend(&mut parts, &peer, protocol.clone());
+            let headers = &parts.headers;
+            assert_eq!(headers.get_all(HOST).iter().count(), 1);
+            assert!(is_host(headers[HOST].as_bytes()));
+            let target = parts.uri.to_string();
+            assert!(target.starts_with('/') || target == "*", "{target}");
+            for name in [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, TRANSFER_ENCODING, EXPECT] {
+                assert!(!headers.contains_key(&name), "{name}");
+            }
+            assert_eq!(headers.contains_key(UPGRADE), protocol.is_some());
+            assert!(headers.get(CONNECTION).is_none_or(|value| value == "upgrade" || value == "te"));
+            let forwarded = headers[X_FORWARDED_FOR].as_bytes();
+            assert!(forwarded.ends_with(b"10.0.0.1"));
+            if !peer.is_trusted {
+                assert_eq!(forwarded, b"10.0.0.1");
+                assert!(!headers.contains_key("leeward") && !headers.contains_key("x_forwarded-for"));
+            }
+            to_client(&mut parts.headers, None);
+            assert!(!parts.headers.contains_key(CONNECTION));
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! Body of a request on its way from the client to the backend. Does not contain its head.
 
-use crate::admission::{Admission, Stream};
+use crate::admission::{Admission, ClientFailure, Stream};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -46,7 +46,11 @@ impl RequestBody {
 
 impl ClientBody {
     fn fail(&self, error: RequestBodyError) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        self.stream.record_client_failure();
+        let failure = match error {
+            RequestBodyError::Idle => ClientFailure::Idle,
+            RequestBodyError::Client(_) => ClientFailure::Broken,
+        };
+        self.stream.record_client_failure(failure);
         Poll::Ready(Some(Err(error)))
     }
 

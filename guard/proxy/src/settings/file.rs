@@ -1,5 +1,5 @@
-//! The configuration file: TOML, read strictly. An unknown key, a wrong kind or a value out of range
-//! is an error that names the key. Does not contain defaults ([`super`]).
+//! The configuration file: TOML, read strictly. An unknown key, a wrong kind or a value out of
+//! range is an error that names the key. Does not contain defaults ([`super`]).
 //!
 //! ```toml
 //! slo = "50ms"

@@ -190,14 +190,17 @@ pub(crate) struct Exchange<'a> {
     pub(crate) head: Head,
     pub(crate) wire: &'a mut Wire,
     body: Option<Message>,
+    record: &'a Mutex<Vec<Message>>,
     pub(crate) closes: bool,
 }
 
 impl Exchange<'_> {
-    /// Reads the request's body, once.
+    /// Reads the request's body and records the request, once.
     pub(crate) fn message(&mut self) -> Message {
         if self.body.is_none() {
-            self.body = Some(self.wire.body(self.head.clone(), false));
+            let message = self.wire.body(self.head.clone(), false);
+            self.record.lock().unwrap().push(message.clone());
+            self.body = Some(message);
         }
         self.body.clone().unwrap_or_default()
     }
@@ -240,11 +243,10 @@ impl Backend {
         let record = Arc::clone(&requests);
         Backend::raw(listener, requests, move |mut wire| {
             while let Some(head) = wire.head() {
-                let mut exchange = Exchange { head, wire: &mut wire, body: None, closes: false };
+                let mut exchange = Exchange { head, wire: &mut wire, body: None, record: &record, closes: false };
                 script(&mut exchange);
-                let message = exchange.message();
+                exchange.message();
                 let closes = exchange.closes;
-                record.lock().unwrap().push(message);
                 if closes {
                     break;
                 }
@@ -282,7 +284,7 @@ impl Backend {
         })
     }
 
-    /// The requests whose scripts have ended.
+    /// The requests that were read to their ends, and those whose scripts have ended.
     pub(crate) fn requests(&self) -> Vec<Message> {
         self.requests.lock().unwrap().clone()
     }

@@ -210,3 +210,19 @@ fn bodies_that_end_with_the_connection_are_whole() {
         assert_eq!((answer.text(), answer.is_cut), ("until the end".into(), false));
     }
 }
+
+#[test]
+fn the_body_of_any_method_arrives() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    let mut count = 0;
+    for method in ["GET", "DELETE", "OPTIONS", "PURGE"] {
+        for framed in ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"] {
+            client.send(format!("{method} /a HTTP/1.1\r\nhost: h\r\n{framed}"));
+            assert_eq!(client.answer().text(), "/a");
+            count += 1;
+            assert_eq!(backend.request(count).text(), "abc", "{method} {framed}");
+        }
+    }
+}

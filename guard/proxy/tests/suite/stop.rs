@@ -43,6 +43,22 @@ fn a_stop_does_not_wait_for_ever() {
 }
 
 #[test]
+fn a_stop_ends_tunnels() {
+    let backend = Backend::start(|exchange| {
+        exchange.raw("HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+        exchange.wire.rest();
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "[timeouts]\nstop = \"100ms\"");
+    let mut client = connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nhost: h\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+    assert_eq!(client.answer().head.status(), 101);
+    proxy.stop();
+    client.closed();
+    backend.request(1);
+}
+
+#[test]
 fn a_dropped_proxy_frees_its_port() {
     let backend = Backend::echo();
     let proxy = start(&[backend.address], "");

@@ -1,0 +1,349 @@
+//! Invariants of the dispatcher after any history, against a naive list of the waiting requests.
+//! Does not contain the limits.
+
+use leeward_concurrency::dispatch::shadow::ShadowBacklog;
+use leeward_concurrency::dispatch::{
+    Answer, Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal,
+};
+use leeward_concurrency::{ConcurrencyLimit, Outcome, Response, Tick};
+use leeward_core::units::{Nanos, Tenant, Time};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const OBJECTIVE: Nanos = Nanos::from_millis(50);
+const CAPACITY: usize = 12;
+const BYTES: usize = 4_000;
+/// Time at the backend of every request, so that the rate is known exactly.
+const SOJOURN: Nanos = Nanos::from_millis(1);
+
+/// A limit that steps through numbers, one per tick.
+struct Stepping {
+    limits: Vec<u32>,
+    at: usize,
+}
+
+impl ConcurrencyLimit for Stepping {
+    fn limit(&self) -> u32 {
+        self.limits[self.at % self.limits.len()]
+    }
+
+    fn on_dispatch(&mut self, _: Time, _: u32) {}
+
+    fn on_response(&mut self, _: &Response) {}
+
+    fn on_tick(&mut self, _: &Tick) {
+        self.at += 1;
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive {
+        class: u8,
+        tenant: u32,
+        timeout_ms: Option<u64>,
+        bytes: usize,
+    },
+    /// An answer to the request of this number, modulo those at the backends, and its end.
+    Answer(usize),
+    /// The end of a request without an answer.
+    Abandon(usize),
+    Leave(usize),
+    Begin(usize),
+    SetUp(usize, bool),
+    Tick(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u8..10, 0u32..4, prop::option::of(0u64..80), 0usize..900)
+            .prop_map(|(class, tenant, timeout_ms, bytes)| Step::Arrive { class, tenant, timeout_ms, bytes }),
+        4 => any::<usize>().prop_map(Step::Answer),
+        1 => any::<usize>().prop_map(Step::Abandon),
+        1 => any::<usize>().prop_map(Step::Leave),
+        1 => any::<usize>().prop_map(Step::Begin),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(backend, is_up)| Step::SetUp(backend, is_up)),
+        2 => (0u64..30).prop_map(Step::Tick),
+    ]
+}
+
+/// A request that waits, in the naive list.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    key: QueueKey,
+    class: u8,
+    tenant: u32,
+    deadline: Time,
+    bytes: usize,
+}
+
+/// The dispatcher, and what must be true of it.
+struct Model {
+    dispatcher: Dispatcher<u64>,
+    is_shared: bool,
+    now: Time,
+    arrived: u64,
+    /// Waiting requests by number: the order of arrival.
+    waiting: BTreeMap<u64, Listed>,
+    /// Requests at backends.
+    sent: Vec<usize>,
+    results: BTreeSet<u64>,
+    has_answers: bool,
+}
+
+impl Model {
+    fn new(limits: &[Vec<u32>], is_shared: bool) -> Self {
+        let settings = DispatchSettings { objective: OBJECTIVE, capacity: CAPACITY, capacity_bytes: BYTES };
+        let build =
+            |limits: &Vec<u32>| -> Box<dyn ConcurrencyLimit> { Box::new(Stepping { limits: limits.clone(), at: 0 }) };
+        let dispatcher = if is_shared {
+            Dispatcher::shared(settings, build(&limits[0]), limits.len())
+        } else {
+            Dispatcher::new(settings, limits.iter().map(build).collect())
+        };
+        Model {
+            dispatcher,
+            is_shared,
+            now: Time::ZERO + Nanos::from_secs(1),
+            arrived: 0,
+            waiting: BTreeMap::new(),
+            sent: Vec::new(),
+            results: BTreeSet::new(),
+            has_answers: false,
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        (0..self.dispatcher.backends()).map(|backend| self.dispatcher.in_flight(backend)).sum()
+    }
+
+    /// The requests under the limit of a backend.
+    fn under_limit(&self, backend: usize) -> u32 {
+        if self.is_shared { self.in_flight() } else { self.dispatcher.in_flight(backend) }
+    }
+
+    fn check_sent(&mut self, backend: usize) {
+        self.sent.push(backend);
+        assert!(self.under_limit(backend) <= self.dispatcher.limit(backend), "a place above the limit");
+    }
+
+    fn take(&mut self, done: Vec<Dispatch<u64>>) {
+        for Dispatch { token, result } in done {
+            assert!(self.results.insert(token), "{token} has two results");
+            let listed = self.waiting.get(&token).copied().expect("it waited");
+            match result {
+                Ok(backend) => {
+                    let first = self.waiting.values().map(|other| other.class).min().expect("itself");
+                    assert_eq!(listed.class, first, "a more important one waits");
+                    let of_flow = |other: &&Listed| (other.class, other.tenant) == (listed.class, listed.tenant);
+                    let soonest = self.waiting.values().filter(of_flow).map(|other| other.deadline).min();
+                    assert_eq!(Some(listed.deadline), soonest, "a more urgent one of its flow waits");
+                    // The last one is sent while there is any hope.
+                    let margin = if self.waiting.len() > 1 { self.dispatcher.margin(backend) } else { Nanos::ZERO };
+                    assert!(listed.deadline >= self.now + margin, "it is too late");
+                    self.check_sent(backend);
+                }
+                Err(Refusal::Full) => {
+                    let last = self.waiting.values().map(|other| other.class).max().expect("itself");
+                    assert_eq!(listed.class, last, "a less important one waits");
+                }
+                Err(Refusal::Late | Refusal::Deadline) => {
+                    let margin = (0..self.dispatcher.backends()).map(|backend| self.dispatcher.margin(backend)).max();
+                    assert!(listed.deadline < self.now + margin.expect("a backend"), "it had time");
+                }
+                Err(Refusal::Wait) => panic!("only on arrival"),
+            }
+            self.waiting.remove(&token);
+        }
+    }
+
+    /// Requests that a new one would wait for, from the list.
+    fn ahead(&self, class: u8, tenant: u32) -> usize {
+        let before = self.waiting.values().filter(|other| other.class < class).count();
+        let of_class: Vec<&Listed> = self.waiting.values().filter(|other| other.class == class).collect();
+        let own = of_class.iter().filter(|other| other.tenant == tenant).count();
+        let others: BTreeSet<u32> =
+            of_class.iter().map(|other| other.tenant).filter(|other| *other != tenant).collect();
+        before + of_class.len().min(own + (own + 1) * others.len())
+    }
+
+    fn play(&mut self, step: &Step) {
+        let mut done = Vec::new();
+        match *step {
+            Step::Arrive { class, tenant, timeout_ms, bytes } => {
+                let number = self.arrived;
+                self.arrived += 1;
+                let timeout = timeout_ms.map_or(Nanos::MAX, Nanos::from_millis);
+                let request = QueuedRequest { arrived: self.now, timeout, class, tenant: Tenant(tenant), bytes };
+                let arrival = self.dispatcher.arrive(self.now, &request, || number, &mut done);
+                match arrival {
+                    Arrival::Sent(backend) => {
+                        assert!(self.waiting.is_empty(), "it passes those that wait");
+                        assert!(self.results.insert(number));
+                        self.check_sent(backend);
+                    }
+                    Arrival::Queued(key) => {
+                        let deadline = self.now + timeout.min(OBJECTIVE);
+                        let class = class.min(7);
+                        self.waiting.insert(number, Listed { key, class, tenant, deadline, bytes });
+                    }
+                    Arrival::Rejected(_) => assert!(self.results.insert(number)),
+                }
+            }
+            Step::Answer(which) | Step::Abandon(which) if !self.sent.is_empty() => {
+                let backend = self.sent.swap_remove(which % self.sent.len());
+                if matches!(step, Step::Answer(_)) {
+                    let dispatched = Time(self.now.0 - SOJOURN.0);
+                    let (outcome, tenant) = (Outcome::Completed, Tenant((which % 4) as u32));
+                    let answer = Answer { now: self.now, dispatched, outcome, class: (which % 8) as u8, tenant };
+                    self.dispatcher.answer(backend, &answer);
+                    self.has_answers = true;
+                }
+                self.dispatcher.release(self.now, backend, &mut done);
+            }
+            Step::Leave(which) if !self.waiting.is_empty() => {
+                let (number, listed) = self
+                    .waiting
+                    .iter()
+                    .nth(which % self.waiting.len())
+                    .map(|(number, of)| (*number, *of))
+                    .expect("one");
+                assert_eq!(self.dispatcher.leave(&listed.key), Some(number));
+                assert_eq!(self.dispatcher.leave(&listed.key), None, "it leaves once");
+                self.waiting.remove(&number);
+                assert!(self.results.insert(number));
+            }
+            Step::Begin(backend) => {
+                let backend = backend % self.dispatcher.backends();
+                self.dispatcher.begin(self.now, backend);
+                self.sent.push(backend);
+            }
+            Step::SetUp(backend, is_up) => {
+                let backend = backend % self.dispatcher.backends();
+                self.dispatcher.set_up(self.now, backend, is_up, &mut done);
+                assert_eq!(self.dispatcher.is_up(backend), is_up);
+            }
+            Step::Tick(ms) => {
+                self.now += Nanos::from_millis(ms);
+                self.dispatcher.tick(self.now, None, &mut done);
+            }
+            Step::Answer(_) | Step::Abandon(_) | Step::Leave(_) => {}
+        }
+        self.take(done);
+        self.check();
+    }
+
+    fn check(&self) {
+        assert_eq!(self.dispatcher.queued(), self.waiting.len());
+        assert!(self.waiting.len() <= CAPACITY);
+        assert!(self.waiting.values().map(|of| of.bytes).sum::<usize>() <= BYTES);
+        assert_eq!(self.in_flight() as usize, self.sent.len());
+        assert_eq!(self.results.len() + self.waiting.len(), self.arrived as usize);
+        for (class, tenant) in [(0, 0), (3, 1), (7, 3), (5, 9)] {
+            let ahead = self.dispatcher.ahead(class, Tenant(tenant));
+            assert_eq!(ahead, self.ahead(class, tenant), "class {class}, tenant {tenant}");
+        }
+    }
+
+    /// Lets everything end: then nobody waits, and nothing is at a backend.
+    fn finish(&mut self) {
+        while !self.sent.is_empty() || !self.waiting.is_empty() {
+            self.play(&Step::Answer(0));
+            self.play(&Step::Tick(10));
+        }
+        assert_eq!(self.results.len(), self.arrived as usize);
+        assert_eq!(self.dispatcher.oldest_wait(self.now), Nanos::ZERO);
+    }
+}
+
+fn limits() -> impl Strategy<Value = Vec<Vec<u32>>> {
+    prop::collection::vec(prop::collection::vec(0u32..6, 1..5), 1..4)
+}
+
+proptest! {
+    #[test]
+    fn any_history_keeps_the_invariants(
+        limits in limits(),
+        is_shared in any::<bool>(),
+        steps in prop::collection::vec(step(), 0..300),
+    ) {
+        let mut model = Model::new(&limits, is_shared);
+        steps.iter().for_each(|step| model.play(step));
+        model.finish();
+    }
+
+    /// Tenants that always have requests get the same time at the backend, whatever theirs cost.
+    #[test]
+    fn tenants_share_the_time_at_the_backend(costs_ms in prop::collection::vec(1u64..12, 2..5)) {
+        let settings =
+            DispatchSettings { objective: Nanos::from_secs(100_000), capacity: 10_000, capacity_bytes: usize::MAX };
+        let limit: Box<dyn ConcurrencyLimit> = Box::new(Stepping { limits: vec![1], at: 0 });
+        let mut dispatcher: Dispatcher<usize> = Dispatcher::new(settings, vec![limit]);
+        let (mut now, mut spent, mut done) = (Time::ZERO, vec![0; costs_ms.len()], Vec::new());
+        let request = |now: Time, tenant: usize| QueuedRequest {
+            arrived: now,
+            timeout: Nanos::MAX,
+            class: 3,
+            tenant: Tenant(tenant as u32),
+            bytes: 1,
+        };
+        prop_assert_eq!(dispatcher.arrive(now, &request(now, 0), || 0, &mut done), Arrival::Sent(0));
+        for _ in 0..5 {
+            for tenant in 0..costs_ms.len() {
+                dispatcher.arrive(now, &request(now, tenant), || tenant, &mut done);
+            }
+        }
+        let mut present = 0;
+        for served in 0..2_000 {
+            let cost = Nanos::from_millis(costs_ms[present]);
+            let dispatched = now;
+            now += cost;
+            // What costs are is not known in the beginning.
+            if served >= 200 {
+                spent[present] += costs_ms[present];
+            }
+            let tenant = Tenant(present as u32);
+            dispatcher.answer(0, &Answer { now, dispatched, outcome: Outcome::Completed, class: 3, tenant });
+            dispatcher.arrive(now, &request(now, present), || present, &mut done);
+            dispatcher.release(now, 0, &mut done);
+            let Some(Dispatch { token, result: Ok(_) }) = done.pop() else { panic!("one is sent") };
+            prop_assert!(done.is_empty());
+            present = token;
+        }
+        let (least, most) = (spent.iter().min().unwrap(), spent.iter().max().unwrap());
+        prop_assert!(most - least <= 4 * costs_ms.iter().max().unwrap(), "{:?} of {:?}", spent, costs_ms);
+    }
+
+    #[test]
+    fn the_backlog_of_a_shadow_queue_is_that_of_a_list(
+        steps in prop::collection::vec((any::<bool>(), 0u64..20_000_000, 0u64..100_000_000), 0..400),
+    ) {
+        let (mut shadow, mut listed, mut now) = (ShadowBacklog::default(), 0_u64, Time::ZERO);
+        let mut longest = 0;
+        for (is_arrival, wait_ns, objective) in steps {
+            now += Nanos(wait_ns);
+            longest = longest.max(wait_ns);
+            if is_arrival {
+                listed += u64::from(shadow.arrive(now, Nanos(objective)));
+            } else {
+                shadow.answer(now);
+                listed = listed.saturating_sub(1);
+            }
+            let wait = shadow.wait().0;
+            prop_assert!(listed > 0 || wait == 0);
+            // An interval between two answers is at most the whole time.
+            prop_assert!(wait <= listed * now.0);
+        }
+    }
+}
+
+/// Without backlog, what has no rate yet is admitted.
+#[test]
+fn a_shadow_queue_learns_before_it_rejects() {
+    let mut shadow = ShadowBacklog::default();
+    assert!(shadow.arrive(Time(0), Nanos::ZERO));
+    shadow.answer(Time(5));
+    assert!(!shadow.arrive(Time(6), Nanos(4)));
+    assert!(shadow.arrive(Time(6), Nanos(5)));
+    assert_eq!(shadow.wait(), Nanos(5));
+}
