@@ -52,6 +52,8 @@ impl Admission {
         );
         let counters = [
             ("retries", "Requests that were sent to a second backend.", state.counts.retries),
+            ("shadowed", "Requests that would have been rejected, had it been enforced.", state.counts.shadowed),
+            ("malformed_headers", "Headers of trusted peers that could not be parsed.", state.counts.malformed),
             ("bad_requests", "Malformed requests, answered before the queue.", state.counts.bad_requests),
         ];
         for (name, help, value) in counters {
@@ -180,4 +182,3 @@ fn merge(rows: Vec<RouteAnswers>) -> Vec<RouteAnswers> {
     }
     merged
 }
-
