@@ -12,7 +12,7 @@ use leeward_compilers::Language;
 
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
-    calibrate, cargo, compile, completions, corpus, data, demo, demo_tiers, league, list, load, profile, proxy, record,
+    calibrate, cargo, compile, completions, corpus, data, demo, demo_proxy, demo_tiers, league, list, load, profile, proxy, record,
     replay, report, run, serve, sweep, top, train, tune, twin, verdicts, watch, why,
 };
 use crate::failure::Failure;
@@ -83,6 +83,7 @@ impl Command {
         match self {
             Command::Demo(args) => match &args.service {
                 Some(service) => demo_tiers::demo(&args, service),
+                None if args.proxy => demo_proxy::demo(&args),
                 None => demo::demo(&args),
             },
             Command::Run(args) if !args.sweep.is_empty() => sweep::sweep(&args),

@@ -33,11 +33,15 @@ use crate::terminal;
 ///
 /// With --service all tiers of that service are started on this machine, a process each, under
 /// Breakwater, and are shown under the same demands.
+///
+/// With --proxy a small service that is not Leeward's is started (Python, else Go), and the same
+/// demands meet it without and with `leeward proxy` in front. Plain lines only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DEMO)]
 pub(crate) struct DemoArgs {
-    /// Folder for result.json, results.jsonl and report.html
-    #[arg(long, value_name = "DIR", default_value = "results/demo")]
+    /// Folder for result.json, results.jsonl and report.html; with --proxy for result.json, by
+    /// default results/demo-proxy
+    #[arg(long, value_name = "DIR", default_value = "results/demo", default_value_if("proxy", "true", PROXY_RESULTS))]
     pub(crate) out: PathBuf,
     /// No live view: plain lines, as where there is no terminal
     #[arg(long)]
@@ -52,6 +56,10 @@ pub(crate) struct DemoArgs {
     /// Clients: one connection each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
+    /// `leeward proxy` in front of a service in another language, instead of a synthetic server;
+    /// the objective follows from the service
+    #[arg(long, conflicts_with_all = ["clients", "service", "leaves", "data", "admission", "slo"])]
+    pub(crate) proxy: bool,
     /// A service with leaves instead of a synthetic server: hdsearch, router, sets or recommend
     #[arg(long, value_name = "SERVICE")]
     pub(crate) service: Option<String>,
@@ -73,13 +81,17 @@ pub(crate) struct DemoArgs {
     pub(crate) seed: u64,
 }
 
+/// Folder for the results with --proxy.
+const PROXY_RESULTS: &str = "results/demo-proxy";
+
 const DEMO: &str = "\
 Examples:
   leeward demo
   leeward demo --plain --out /tmp/demo
   leeward demo --duration 10s                     longer runs, steadier numbers
   leeward demo --service hdsearch                 a mid-tier and four leaves, each with its numbers
-  leeward demo --service router --admission none";
+  leeward demo --service router --admission none
+  leeward demo --proxy                            a service in Python or Go, and the proxy before it";
 
 /// Runs the command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
@@ -124,7 +136,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
 const SERVER: &str = "demo";
 
 /// Starts the admin port with the dashboard, unless it is switched off.
-fn dashboard(address: &str) -> Result<Option<Admin>, Failure> {
+pub(super) fn dashboard(address: &str) -> Result<Option<Admin>, Failure> {
     if address == "off" {
         return Ok(None);
     }

@@ -9,6 +9,7 @@ pub(crate) mod completions;
 pub(crate) mod corpus;
 pub(crate) mod data;
 pub(crate) mod demo;
+pub(crate) mod demo_proxy;
 pub(crate) mod demo_tiers;
 pub(crate) mod league;
 mod league_proxy;

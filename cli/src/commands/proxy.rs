@@ -1,4 +1,5 @@
-//! `leeward proxy`: a reverse proxy that keeps any HTTP service inside its objective.
+//! `leeward proxy`: a reverse proxy that keeps any HTTP service inside its objective. Does not
+//! contain the proxy (`leeward-proxy`).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -72,10 +73,10 @@ const PROXY: &str = "\
 Examples:
   leeward proxy --slo 50ms --listen :8080 --to 127.0.0.1:3000
   leeward proxy --slo 50ms --listen :8080 --to 10.0.0.1:80,10.0.0.2:80 --health /healthz
-  leeward proxy --slo 50ms --listen :8080 --to :3000 --admin 127.0.0.1:9464   then open the dashboard
-  leeward proxy --slo 50ms --listen :8080 --to :3000 --mode shadow            refuses nothing yet
+  leeward proxy --slo 50ms --listen :8080 --to :3000 --admin 127.0.0.1:9464
+  leeward proxy --slo 50ms --listen :8080 --to :3000 --mode shadow        refuses nothing yet
   leeward proxy --config proxy.toml
-  leeward why 127.0.0.1:9464 8f3a                what a refusal's `leeward-decision` means
+  leeward why 8f3a 127.0.0.1:9464               what a refusal's `leeward-decision` means
 
 See docs/proxy.md.";
 

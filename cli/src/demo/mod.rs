@@ -8,13 +8,14 @@
 //!   numbers and names.
 //! - `plain`: plain lines.
 //! - `table`, `explanation`: the final output.
-//! - `tiers`: the demo of a service with leaves.
+//! - `tiers`: the demo of a service with leaves. `proxy`: the demo of `leeward proxy`.
 
 pub(crate) mod charts;
 pub(crate) mod events;
 pub(crate) mod explanation;
 pub(crate) mod format;
 pub(crate) mod plain;
+pub(crate) mod proxy;
 pub(crate) mod screen;
 pub(crate) mod state;
 pub(crate) mod table;

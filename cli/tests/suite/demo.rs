@@ -1,6 +1,7 @@
 //! `leeward demo` from outside, without a terminal. Does not check performance.
 
 use serde_json::Value;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -105,4 +106,71 @@ fn rejects_services_without_leaves() {
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {words}");
         assert!(words.contains(expected), "{flags:?}: {words}");
     }
+}
+
+#[test]
+fn puts_the_proxy_before_a_service_in_another_language() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["demo", "--proxy", "--duration", "1s", "--out", "out", "--admin", "127.0.0.1:0", "--plain"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    for part in ["0.5x", "2x", "spike", "refused", "The objective is", "requests/s", "result.json"] {
+        assert!(stdout.contains(part), "no `{part}` in: {stdout}");
+    }
+    assert!(!stdout.contains('\u{1b}') && !stderr.contains('\u{1b}'), "escape sequences without a terminal");
+    assert_eq!(
+        stderr.lines().filter(|line| line.contains("the proxy, demand")).count(),
+        8,
+        "a line for each run: {stderr}"
+    );
+    let results = std::fs::read_to_string(folder.path().join("out/result.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    assert!(results["capacity_per_s"].as_f64().unwrap() > 0.0 && results["slo_ns"].as_u64().unwrap() >= 20_000_000);
+    let runs = results["runs"].as_array().unwrap();
+    let proxied: Vec<bool> = runs.iter().map(|run| run["proxy"].as_bool().unwrap()).collect();
+    assert_eq!(proxied, [false, true, false, true, false, true, false, true]);
+    let offered = |run: &Value| run["report"]["totals"]["offered"].as_u64();
+    assert!(runs.iter().all(|run| offered(run).is_some_and(|offered| offered > 0)));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stopped_demo_of_the_proxy_leaves_no_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["demo", "--proxy", "--out", "out", "--admin", "off"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    assert!(lines.any(|line| line.unwrap().starts_with("Measuring ")));
+    let children = || std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default();
+    let services: Vec<String> = children().split_whitespace().map(String::from).collect();
+    assert_eq!(services.len(), 1);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert!(!Path::new("/proc").join(&services[0]).exists(), "the service is left");
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
+fn without_python_and_go_the_demo_of_the_proxy_names_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["demo", "--proxy", "--out", "out", "--admin", "off"])
+        .env("PATH", folder.path())
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let last = stderr.trim_end().lines().last().unwrap();
+    assert!(last.contains("no python3 in PATH") && last.contains("no go in PATH"), "{last}");
 }

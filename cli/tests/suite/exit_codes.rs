@@ -10,7 +10,22 @@ use std::process::{Command, Output, Stdio};
 /// Commands, each with command lines that are wrong by themselves: bad values, files that are
 /// missing (`absent`) or of another kind (`text`), folders in their place (`folder`).
 const INPUT_ERRORS: &[(&str, &[&str])] = &[
-    ("demo", &["--duration 4", "--duration -4s", "--service sedum", "--out text", "--admin nowhere --plain"]),
+    (
+        "demo",
+        &[
+            "--duration 4",
+            "--duration -4s",
+            "--service sedum",
+            "--out text",
+            "--admin nowhere --plain",
+            "--proxy --duration 4",
+            "--proxy --duration 0s",
+            "--proxy --out text",
+            "--proxy --admin nowhere",
+            "--proxy --service sets",
+            "--proxy --slo 50ms",
+        ],
+    ),
     (
         "run",
         &[
@@ -146,6 +161,33 @@ const INPUT_ERRORS: &[(&str, &[&str])] = &[
             "{closed} --slo 5ms",
             "{closed} --what-if --slo 5",
             "{closed} --json --prometheus",
+        ],
+    ),
+    (
+        "proxy",
+        &[
+            "",
+            "--slo 50ms",
+            "--slo 50ms --listen 127.0.0.1:0",
+            "--slo 5 --listen 127.0.0.1:0 --to {closed}",
+            "--slo 0s --listen 127.0.0.1:0 --to {closed}",
+            "--slo 50ms --listen nowhere --to {closed}",
+            "--slo 50ms --listen 127.0.0.1:0 --to x",
+            "--slo 50ms --listen 127.0.0.1:0 --to https://{closed}",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --limit sedum",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --limit 0",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --mode maybe",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --mode 101%",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --trust x",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --until never",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --health healthz",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --threads 0",
+            "--slo 50ms --listen 127.0.0.1:0 --to {closed} --admin nowhere",
+            "--slo 50ms --listen {http} --to {closed}",
+            "--config absent",
+            "--config folder",
+            "--config text",
+            "--config text --check",
         ],
     ),
     (

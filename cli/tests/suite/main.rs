@@ -15,6 +15,7 @@ mod profile;
 mod program;
 mod prometheus;
 mod prose;
+mod proxy;
 mod real;
 mod recipes;
 mod recording;

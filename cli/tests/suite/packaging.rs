@@ -32,18 +32,18 @@ fn systemd_reads_the_units() {
     // systemd-analyze checks that the program and its manuals exist.
     let folder = tempfile::tempdir().unwrap();
     let unit = |name: &str| std::fs::read_to_string(root().join("packaging/systemd").join(name)).unwrap();
-    let service = unit("leeward.service").replace("/usr/bin/leeward", env!("CARGO_BIN_EXE_leeward"));
-    let service: String = service
-        .lines()
-        .filter(|line| !line.starts_with("Documentation="))
-        .fold(String::new(), |text, line| text + line + "\n");
-    let verify = |service: &str| {
-        std::fs::write(folder.path().join("leeward.service"), service).unwrap();
-        std::fs::write(folder.path().join("leeward.socket"), unit("leeward.socket")).unwrap();
-        let output = Command::new(analyze)
-            .arg("verify")
-            .args(["leeward.service", "leeward.socket"].map(|name| folder.path().join(name)))
-            .output();
+    let with_program = |name: &str| {
+        let service = unit(name).replace("/usr/bin/leeward", env!("CARGO_BIN_EXE_leeward"));
+        let lines = service.lines().filter(|line| !line.starts_with("Documentation="));
+        lines.fold(String::new(), |text, line| text + line + "\n")
+    };
+    let units = ["leeward.service", "leeward.socket", "leeward-proxy.service"];
+    let verify = |name: &str, service: &str| {
+        for unit in units {
+            std::fs::write(folder.path().join(unit), with_program(unit)).unwrap();
+        }
+        std::fs::write(folder.path().join(name), service).unwrap();
+        let output = Command::new(analyze).arg("verify").args(units.map(|name| folder.path().join(name))).output();
         String::from_utf8(output.unwrap().stderr)
             .unwrap()
             .lines()
@@ -51,16 +51,37 @@ fn systemd_reads_the_units() {
             .map(String::from)
             .collect::<Vec<_>>()
     };
-    assert_eq!(verify(&service), [""; 0]);
-    assert!(!verify(&service.replace("NoNewPrivileges", "NoNewPrivilege")).is_empty(), "a key that there is none of");
-    std::fs::write(folder.path().join("leeward.service"), &service).unwrap();
-    // Exposure in tenths, out of 100: the level of a server that only uses the network.
-    let mut security = Command::new(analyze);
-    security
-        .args(["security", "--offline=true", "--threshold=20", "--no-pager"])
-        .arg(folder.path().join("leeward.service"));
-    let output = security.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    for name in ["leeward.service", "leeward-proxy.service"] {
+        let service = with_program(name);
+        let planted = service.replace("NoNewPrivileges", "NoNewPrivilege");
+        assert!(!verify(name, &planted).is_empty(), "{name}: a key that there is none of");
+        assert_eq!(verify(name, &service), [""; 0], "{name}");
+        // Exposure in tenths, out of 100: the level of a server that only uses the network.
+        let mut security = Command::new(analyze);
+        security.args(["security", "--offline=true", "--threshold=20", "--no-pager"]).arg(folder.path().join(name));
+        let output = security.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn the_proxy_accepts_its_packaged_settings() {
+    let file = root().join("packaging/systemd/proxy.toml");
+    let check = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("proxy.toml"), text).unwrap();
+        let arguments = ["proxy", "--config", "proxy.toml", "--check"];
+        Command::new(env!("CARGO_BIN_EXE_leeward")).args(arguments).current_dir(folder.path()).output().unwrap()
+    };
+    let text = std::fs::read_to_string(file).unwrap();
+    let output = check(&text);
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The lines that are commented out are settings, too: a comment has a second blank or a word.
+    let is_setting = |line: &str| line.starts_with("# [") || line.split(' ').nth(2) == Some("=");
+    let all = text.lines().map(|line| if is_setting(line) { line.trim_start_matches("# ") } else { line });
+    let output = check(&all.collect::<Vec<_>>().join("\n"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(check(&text.replace("slo =", "sloo =")).status.code(), Some(2));
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Drop for ServerProcess {
 }
 
 /// Reads lines on a separate thread until the end, or until `send` returns false.
-fn read_lines(from: impl Read + Send + 'static, mut send: impl FnMut(String) -> bool + Send + 'static) {
+pub(crate) fn read_lines(from: impl Read + Send + 'static, mut send: impl FnMut(String) -> bool + Send + 'static) {
     // Without a thread no line arrives, and a waiting caller sees a disconnected channel.
     let _ = thread::Builder::new().name("lines".into()).spawn(move || {
         for line in BufReader::new(from).lines() {

@@ -58,7 +58,7 @@ impl Worker {
             self.admission.record_bad_request();
             return answer::failed(failure);
         }
-        if self.settings.exempt.iter().any(|exempt| matches_path(exempt, parts.uri.path())) {
+        if self.is_exempt(parts.uri.path()) {
             return self.forward(None, (peer, upgrade), parts, body).await;
         }
         let info = self.describe(peer, &parts);
@@ -72,6 +72,13 @@ impl Worker {
             Ok(place) => self.forward(Some(place), (peer, upgrade), parts, body).await,
             Err(rejection) => Box::pin(reject(&rejection, &parts, body)).await,
         }
+    }
+
+    /// Whether requests for this path never wait: the operator's choice, and health checks, so that
+    /// an overload does not make a balancer take the service away.
+    fn is_exempt(&self, path: &str) -> bool {
+        let Settings { exempt, health, .. } = &*self.settings;
+        exempt.iter().any(|exempt| matches_path(exempt, path)) || health.as_deref() == Some(path)
     }
 
     /// What the queue must know of a request.
