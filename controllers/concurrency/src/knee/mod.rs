@@ -4,7 +4,7 @@
 //! With *R* the mean sojourn at the present limit *L*, and *R₀* the one with a quarter of *L*:
 //!
 //! ```text
-//! L ← min(clamp(1.25 · R₀ / R, 0.5, 2) · L + √L,  L · max(0.8 · objective / tail, 0.5))
+//! L ← min(clamp(τ · R₀ / R, 0.5, 2) · L + √L,  L · max(0.8 · objective / tail, 0.5))
 //! ```
 //!
 //! 1. *Open*: there is no limit until more requests in flight bring no more answers, or the answers
@@ -18,13 +18,17 @@
 //!    of the time, and come sooner when the limit has moved far from the one of the last dip: at
 //!    once when it has fallen to that dip's, for then R₀ may hold a queue.
 //!
+//! 5. *Lift*: one level in four has half as many requests again. If these bring more answers, the
+//!    tolerance τ grows, else it shrinks to the 1.25 of Envoy's filter: an event loop that reads its
+//!    sockets late has a long sojourn, and answers more for it.
+//!
 //! A level is measured when the requests of a higher one have left. A level in which the queue of
 //! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
 //! 95th percentile, the sojourn by Little's law (it sees requests without an answer) and the age of
 //! the oldest unread byte, where that is known. When that age is late, the limit falls by half at
 //! once, and again when no more requests than it allows are at the backend.
 //!
-//! - `level`: the measurement of one level.
+//! - `level`: the measurement of one level. `gain`: lifts, and the tolerance.
 //! - `opening`: the first limit.
 
 mod gain;
