@@ -33,6 +33,9 @@ pub enum ProxyError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The settings name no backend.
+    #[error("there is no backend")]
+    NoBackend,
     /// The system cannot start a thread or open a descriptor.
     #[error("can't start the proxy: {0}")]
     Thread(#[from] io::Error),
@@ -53,7 +56,12 @@ impl Proxy {
     /// # Errors
     /// See [`ProxyError`].
     pub fn start(settings: Settings) -> Result<Proxy, ProxyError> {
-        let settings = Arc::new(limit_connections(settings));
+        if settings.backends.is_empty() {
+            return Err(ProxyError::NoBackend);
+        }
+        let mut settings = limit_connections(settings);
+        settings.threads = settings.threads.max(1);
+        let settings = Arc::new(settings);
         let failed = |source| ProxyError::Listen { address: settings.listen.chars().take(100).collect(), source };
         let listener = TcpListener::bind(listen_address(&settings.listen)).map_err(failed)?;
         listener.set_nonblocking(true)?;

@@ -11,7 +11,7 @@ use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
 use http::header::{CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -159,6 +159,8 @@ impl Worker {
         end: Option<Instant>,
     ) -> Response<ResponseBody> {
         let now = self.admission.now();
+        // hyper would answer in the version of the backend; it knows the client's.
+        *response.version_mut() = Version::HTTP_11;
         let outcome = if response.status().is_server_error() { Outcome::Failed } else { Outcome::Completed };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(upgrade) = upgrade else {

@@ -187,6 +187,10 @@ pub(crate) fn to_client(headers: &mut HeaderMap, protocol: Option<HeaderValue>) 
 
 /// Removes what concerns one connection only.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        // Chunks outrank a length (RFC 9112 §6.3), which must not go on beside them.
+        headers.remove(CONTENT_LENGTH);
+    }
     if headers.contains_key(CONNECTION) {
         let named: Vec<HeaderName> = headers
             .get_all(CONNECTION)

@@ -168,7 +168,7 @@ fn a_client_that_stops_in_a_body_is_told() {
 #[test]
 fn idle_connections_and_slow_heads_end() {
     let backend = Backend::echo();
-    let proxy = start(&[backend.address], "[timeouts]\nclient = \"200ms\"");
+    let proxy = start(&[backend.address], "[timeouts]\nclient = \"1s\"");
     let mut idle = connect(&proxy);
     idle.closed();
     let mut slow = connect(&proxy);

@@ -123,7 +123,8 @@ impl Wire {
         assert_eq!(String::from_utf8_lossy(&self.rest()), "");
     }
 
-    fn body(&mut self, head: Head, until_close: bool) -> Message {
+    /// Reads the rest of a message.
+    pub(crate) fn body(&mut self, head: Head, until_close: bool) -> Message {
         let mut message = Message { head, ..Message::default() };
         if message.head.get("transfer-encoding").is_some() {
             loop {

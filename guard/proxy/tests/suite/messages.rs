@@ -226,3 +226,35 @@ fn the_body_of_any_method_arrives() {
         }
     }
 }
+
+#[test]
+fn a_length_beside_chunks_of_an_answer_never_counts() {
+    for framed in ["content-length: 3\r\ntransfer-encoding: chunked", "transfer-encoding: chunked\r\ncontent-length: 3"]
+    {
+        let backend = Backend::start(move |exchange| {
+            exchange.message();
+            exchange.raw(format!("HTTP/1.1 200 OK\r\n{framed}\r\n\r\n6\r\nabcdef\r\n0\r\n\r\n"));
+        });
+        let proxy = start(&[backend.address], "");
+        let mut client = connect(&proxy);
+        for _ in 0..2 {
+            let answer = client.get("/");
+            assert_eq!((answer.text(), answer.head.get("content-length")), ("abcdef".into(), None), "{framed}");
+        }
+    }
+}
+
+#[test]
+fn backends_of_http_1_0_are_served() {
+    let backend = Backend::start(|exchange| {
+        exchange.message();
+        exchange.raw("HTTP/1.0 200 OK\r\n\r\nold");
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    for _ in 0..2 {
+        let answer = client.get("/");
+        assert_eq!((answer.head.line.as_str(), answer.text()), ("HTTP/1.1 200 OK", "old".into()));
+    }
+}

@@ -77,3 +77,12 @@ fn an_address_in_use_is_an_error_that_names_it() {
     let error = leeward_proxy::Proxy::start(settings).expect_err("the port is taken").to_string();
     assert!(error.contains(&proxy.address().to_string()), "{error}");
 }
+
+#[test]
+fn settings_without_a_backend_are_an_error() {
+    let mut settings = leeward_proxy::Settings::new(std::time::Duration::from_secs(1), "127.0.0.1:0", Vec::new());
+    assert!(leeward_proxy::Proxy::start(settings.clone()).is_err());
+    settings.backends.push("127.0.0.1:1".parse().unwrap());
+    settings.threads = 0;
+    assert_eq!(connect(&leeward_proxy::Proxy::start(settings).unwrap()).get("/").head.status(), 502);
+}
