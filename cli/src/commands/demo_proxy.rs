@@ -35,6 +35,8 @@ const CLOSED_TIME: Nanos = Nanos::from_secs(2);
 /// The objective in medians of the unloaded service, and its least value.
 const SLO_MEDIANS: f64 = 10.0;
 const SLO_MIN: Nanos = Nanos::from_millis(20);
+/// 99th percentile of the unloaded service, in medians, above which other programs disturb it.
+const DISTURBED_RATIO: u64 = 5;
 /// Part of a run that is not measured.
 const WARMUP: f64 = 0.25;
 /// Longest wait for the service to finish what an overload left.
@@ -130,7 +132,8 @@ impl ProxyDemo {
         let median = unloaded.latency.p50;
         let slo = Nanos::from_millis(median.scale(SLO_MEDIANS).0.div_ceil(1_000_000)).max(SLO_MIN);
         let is_apart = self.cpus.service != self.cpus.load;
-        Ok(Measured { service: self.service.name, median, capacity, slo, is_apart })
+        let is_disturbed = unloaded.latency.p99.0 > DISTURBED_RATIO * median.0;
+        Ok(Measured { service: self.service.name, median, capacity, slo, is_apart, is_disturbed })
     }
 
     fn start_proxy(&self, slo: Nanos) -> Result<Proxy, Failure> {

@@ -45,7 +45,11 @@ fn the_guide_has_every_key() {
 #[test]
 fn the_guide_has_the_defaults() {
     let required = "slo = \"50ms\"\nlisten = \":8080\"\nto = [\"127.0.0.1:3000\"]\n";
-    let settings = |text: &str| format!("{:#?}", FileSettings::parse(text).unwrap().settings().unwrap());
+    let settings = |text: &str| {
+        let settings = format!("{:#?}", FileSettings::parse(text).unwrap().settings().unwrap());
+        // One function may have two addresses.
+        settings.lines().filter(|line| !line.contains("build: 0x")).map(String::from).collect::<Vec<_>>()
+    };
     let mut text = String::from(required);
     let mut stated = 0;
     for (names, default) in rows(&document()) {

@@ -60,6 +60,8 @@ pub(crate) struct Measured {
     pub(crate) slo: Nanos,
     /// Whether service and load have a CPU each.
     pub(crate) is_apart: bool,
+    /// Whether one request at a time took very different times: other programs use the CPU.
+    pub(crate) is_disturbed: bool,
 }
 
 /// Result of a run.
@@ -142,6 +144,10 @@ pub(crate) fn text(measured: &Measured, rows: &[RunRow]) -> String {
     if !measured.is_apart {
         warnings += &wrap("Service, proxy and load share one CPU: the numbers mean little.", 0, WIDTH);
     }
+    if measured.is_disturbed {
+        let words = "Other programs keep this machine busy: the objective and the numbers mean little.";
+        warnings += &wrap(words, 0, WIDTH);
+    }
     let late = rows.iter().filter(|row| !row.report.adherence.kept).count();
     if late > 0 {
         let words = format!(
@@ -163,6 +169,7 @@ pub(crate) fn to_json(measured: &Measured, rows: &[RunRow]) -> Value {
         "capacity_per_s": measured.capacity.0,
         "slo_ns": measured.slo.0,
         "cpus_apart": measured.is_apart,
+        "disturbed": measured.is_disturbed,
         "runs": rows.iter().map(RunRow::json).collect::<Vec<_>>(),
     })
 }

@@ -98,7 +98,7 @@ impl Service {
 
     /// Starts a program that prints its port.
     fn launch(command: &mut Command, name: &'static str, interrupt: &Interrupt) -> Result<Service, Unusable> {
-        // In a group of its own: Ctrl-C in the terminal is for the demo, which then ends the service.
+        // In a group of its own: Ctrl-C in a terminal is for the demo, which ends the service.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| cannot_start(name, &error))?;
         let (line_sender, stderr_lines) = channel();
