@@ -6,6 +6,7 @@ sockets.
 """
 
 import random
+import re
 
 # What replaces a part of a valid request: the part, the name of the anomaly, its bytes. `%d` is the
 # number of the case.
@@ -42,7 +43,8 @@ HOSTS = [
     ("upper", [b"HOST: H"]), ("dots", [b"Host: ..a"]), ("port-empty", [b"Host: h:"]), ("space-colon", [b"Host : h"]),
     ("fold", [b"Host: a\r\n b"]), ("percent", [b"Host: a%00b"]), ("tab", [b"Host:\th\t"]), ("backslash", [b"Host: a\\b"]),
 ]
-# Names and values of the headers that frame: N is the length of the body, without its chunks.
+# Names and values of the headers that frame: N is the length of the body, its chunks included.
+LENGTH = re.compile(rb"(?<![A-Z])N(?![A-Z])")
 FRAMES = [
     ("cl-twice", [b"Content-Length: N", b"Content-Length: N"]), ("cl-differ", [b"Content-Length: N", b"Content-Length: 1"]),
     ("cl-differ-0", [b"Content-Length: 0", b"Content-Length: N"]), ("cl-list", [b"Content-Length: N, N"]),
@@ -174,7 +176,7 @@ def case(seed, number):
     space, version = parts.get("space", b" "), parts.get("version", b"HTTP/1.1")
     target = _numbered(parts.get("target", b"/t%d"), number)
     line = parts.get("method", b"POST") + space + target + (space + version if version is not None else b"")
-    lines = hosts + [field.replace(b"N", b"%d" % length) for field in frame]
+    lines = hosts + [LENGTH.sub(b"%d" % length, field) for field in frame]
     draw.shuffle(lines)
     at = draw.randrange(len(lines) + 1)
     lines[at:at] = others

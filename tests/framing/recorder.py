@@ -50,7 +50,7 @@ class Recorder(asyncio.Protocol):
         if len(lengths) > 1 or len(codings) > 1 or (lengths and codings):
             raise ValueError("framing")
         if codings:
-            if codings[0] != b"chunked":
+            if codings[0].lower() != b"chunked":
                 raise ValueError("transfer coding")
             read = self._chunks(rest)
             if read is None:
