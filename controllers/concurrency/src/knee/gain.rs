@@ -2,10 +2,14 @@
 //! answers per second there are compared with those at the levels before. Does not contain the
 //! limit ([`super`]).
 
-/// Limit while it is lifted, as a multiple. Smaller steps gain less than the noise.
+/// Limit while it is lifted, as a multiple, and the least multiple where the tail allows no more.
+/// Smaller steps gain less than the noise.
 pub(super) const LIFT: f64 = 1.5;
-/// One level in this many is lifted.
+pub(super) const LEAST_LIFT: f64 = 1.15;
+/// One level in this many is lifted; one in two until the tolerance has been judged this often, for
+/// the descent leaves it where a few answers have put it.
 const LIFT_EVERY: u32 = 4;
+const FIRST_JUDGEMENTS: u32 = 3;
 /// Gain, as a share of the lift, above which the tolerance grows, and below which it shrinks: one
 /// per cent more requests bring more than 0.25 or less than 0.1 per cent more answers.
 const GROW_ABOVE: f64 = 0.25;
@@ -31,14 +35,16 @@ pub(super) struct Gain {
     answers: f64,
     ns: f64,
     levels: u32,
-    /// Lifts since the tolerance has changed, and the sum of their gains.
+    /// Lifts since the tolerance has changed, each by the square of its logarithm, as one by [`LIFT`]
+    /// has it; and the sum of their gains by the same weights.
     lifts: f64,
     gains: f64,
+    judgements: u32,
 }
 
 impl Default for Gain {
     fn default() -> Self {
-        Gain { tolerance: LEAST, answers: 0.0, ns: 0.0, levels: 0, lifts: 0.0, gains: 0.0 }
+        Gain { tolerance: LEAST, answers: 0.0, ns: 0.0, levels: 0, lifts: 0.0, gains: 0.0, judgements: 0 }
     }
 }
 
@@ -57,20 +63,24 @@ impl Gain {
         self.answers += answers;
         self.ns += ns;
         self.levels += 1;
-        self.levels >= LIFT_EVERY - 1
+        let every = if self.judgements < FIRST_JUDGEMENTS { 2 } else { LIFT_EVERY };
+        self.levels >= every - 1
     }
 
-    /// Takes note of a lifted level, and adapts the tolerance.
-    pub(super) fn on_lifted_level(&mut self, answers: f64, ns: f64) {
+    /// Takes note of a level that was lifted by `factor`, and adapts the tolerance.
+    pub(super) fn on_lifted_level(&mut self, factor: f64, answers: f64, ns: f64) {
         let ratio = answers * self.ns / (ns * self.answers).max(1.0);
         // No more answers are possible than there are more requests: what exceeds that is a change
         // of the backend.
-        self.gains += (ratio.max(f64::MIN_POSITIVE).ln() / LIFT.ln()).clamp(-1.0, 1.0);
-        self.lifts += 1.0;
+        let gain = (ratio.max(f64::MIN_POSITIVE).ln() / factor.ln()).clamp(-1.0, 1.0);
+        let weight = (factor.ln() / LIFT.ln()).powi(2);
+        self.gains += weight * gain;
+        self.lifts += weight;
         (self.answers, self.ns, self.levels) = (0.0, 0.0, 0);
         if self.lifts < LIFTS {
             return;
         }
+        self.judgements += 1;
         let gain = self.gains / self.lifts;
         if gain > GROW_ABOVE {
             self.tolerance = (self.tolerance * gain.exp().min(MOST_GROWTH)).min(MOST);

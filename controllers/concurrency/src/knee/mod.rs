@@ -38,7 +38,7 @@ mod opening;
 use crate::policy::LimitPolicy;
 use crate::sojourn::SojournWindow;
 use crate::{ConcurrencyLimit, LimitEnvironment, Outcome, Response, Tick, UNLIMITED};
-use gain::{Gain, LIFT};
+use gain::{Gain, LEAST_LIFT, LIFT};
 use leeward_core::units::{Nanos, Time};
 use level::Level;
 use opening::Opening;
@@ -219,7 +219,7 @@ impl Knee {
         let (answers, elapsed_ns) = (self.level.answers(), self.level.elapsed_ns(now));
         if let Some(limit) = self.unlifted.take() {
             if self.level.is_saturated() {
-                self.gain.on_lifted_level(answers, elapsed_ns);
+                self.gain.on_lifted_level(self.limit / limit, answers, elapsed_ns);
             } else {
                 self.gain.forget();
             }
@@ -254,9 +254,9 @@ impl Knee {
             self.tail.clear();
             self.gain.forget();
             self.begin_level(now, (self.limit * DIP).floor());
-        } else if self.gain.on_level(answers, elapsed_ns) && bound > LIFT {
+        } else if self.gain.on_level(answers, elapsed_ns) && bound > LEAST_LIFT {
             self.unlifted = Some(self.limit);
-            self.limit = (self.limit * LIFT).max(self.limit + 1.0);
+            self.limit = (self.limit * bound.min(LIFT)).max(self.limit + 1.0);
             self.level = Level::begin_lifted(now, self.mean_ns);
         }
     }
