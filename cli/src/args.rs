@@ -12,8 +12,8 @@ use leeward_compilers::Language;
 
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
-    calibrate, cargo, compile, completions, corpus, data, demo, demo_proxy, demo_tiers, league, list, load, profile, proxy, record,
-    replay, report, run, serve, sweep, top, train, tune, twin, verdicts, watch, why,
+    calibrate, cargo, compile, completions, corpus, data, demo, demo_proxy, demo_tiers, league, list, load, profile,
+    proxy, record, replay, report, run, serve, sweep, top, train, tune, twin, verdicts, watch, why,
 };
 use crate::failure::Failure;
 use crate::stdout;
