@@ -131,6 +131,7 @@ impl Source for Gate {
             unix_ns: unix_ns(),
             has_classes: true,
             has_credits: false,
+            has_expected_waits: false,
             is_shadow: inner.mode != Mode::Enforce,
         }
     }

@@ -24,6 +24,9 @@ pub struct DecisionContext {
     pub has_classes: bool,
     /// True if clients need credits to send.
     pub has_credits: bool,
+    /// True if a delay is what the request would have waited, as in the queue of a proxy; otherwise
+    /// it is the age of the oldest queued request.
+    pub has_expected_waits: bool,
     /// True in shadow mode: delays are then those of the shadow queue, as if all rejections were
     /// enforced.
     pub is_shadow: bool,
@@ -121,6 +124,14 @@ impl DecisionContext {
         let Decision { wait: waited, delay, time_left: left, service_time: service, bound, .. } = decision;
         let (name, when) = (self.name(), stage_clause(decision.stage));
         match reason {
+            DecisionReason::Delay if self.has_expected_waits => {
+                let (delay, limit) = format_pair(*delay, Nanos(*bound));
+                let takes = match service.0 {
+                    0 => String::new(),
+                    _ => format!("; nearly all requests take up to {} after it", format_duration(*service)),
+                };
+                format!("it would have waited about {delay} behind others; the limit is {limit}{takes}")
+            }
             DecisionReason::Delay if decision.stage != LifecycleStage::Dequeue => {
                 let (delay, limit) = format_pair(*delay, if *bound > 0 { Nanos(*bound) } else { self.slo });
                 let meets = if *bound > 0 { "; the limit is" } else { ", too long for the objective of" };
@@ -159,6 +170,9 @@ impl DecisionContext {
                 "it was sent without a credit and none was left, or {name}'s limit of about {bound} requests was reached"
             ),
             DecisionReason::Concurrency if self.has_credits => "it was sent without a credit, and none was left".into(),
+            DecisionReason::Concurrency if self.has_expected_waits => {
+                format!("the queue was full: {bound} requests waited that were as important or more")
+            }
             DecisionReason::Concurrency if *bound > 0 => {
                 format!("{name}'s concurrency limit of about {bound} requests was reached")
             }
@@ -307,6 +321,7 @@ mod tests {
             unix_ns: 1_700_000_005_000_000_000,
             has_classes: true,
             has_credits: true,
+            has_expected_waits: false,
             is_shadow: false,
         }
     }
@@ -458,5 +473,18 @@ mod tests {
         assert_eq!(second, NearbyCounts { refused: 2, admitted: 64 });
         let text = context().explain(&of, Some(&second));
         assert!(text.ends_with("2 requests were rejected and about 64 admitted."), "{text}");
+    }
+
+    #[test]
+    fn a_proxy_states_the_expected_wait() {
+        let mut decision = Decision::rejected(Time(1), DecisionReason::Delay);
+        (decision.delay, decision.bound, decision.service_time) =
+            (Nanos::from_millis(14), 11_000_000, Nanos::from_millis(5));
+        let context = DecisionContext { has_expected_waits: true, ..context() };
+        assert_eq!(
+            context.sentence(&decision),
+            "Rejected: it would have waited about 14 ms behind others; the limit is 11 ms; nearly all requests take \
+             up to 5 ms after it."
+        );
     }
 }

@@ -158,6 +158,7 @@ impl<P: Protocol> Source for WatchedServer<P> {
             unix_ns: unix_ns(),
             // Clients that send no priority get a random one.
             has_classes: false,
+            has_expected_waits: false,
             // A controller in shadow mode gives no credits to clients.
             has_credits: self
                 .watch

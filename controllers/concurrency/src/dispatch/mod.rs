@@ -260,6 +260,11 @@ impl<T> Dispatcher<T> {
         self.queue.len()
     }
 
+    /// Longest expected wait with which a request is taken that may take `time` in all.
+    pub fn wait_limit(&self, time: Nanos) -> Nanos {
+        self.wait_bound.bound(time.saturating_sub(self.least_margin()), self.rate())
+    }
+
     /// Longest time that a request has waited which still waits.
     pub fn oldest_wait(&self, now: Time) -> Nanos {
         self.queue.oldest().map_or(Nanos::ZERO, |arrived| now.since(arrived))

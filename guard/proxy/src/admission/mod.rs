@@ -288,10 +288,15 @@ impl Admission {
         if decision.wait > Nanos::ZERO {
             decision.stage = LifecycleStage::Dequeue;
         }
-        decision.delay = state.dispatcher.expected_wait(facts.class, facts.tenant);
+        decision.delay = match self.0.mode {
+            Mode::Enforce => state.dispatcher.expected_wait(facts.class, facts.tenant),
+            Mode::Shadow | Mode::Share(_) => state.shadow.wait(),
+        };
         (decision.time_left, decision.service_time) = (facts.timeout, state.dispatcher.margin(0));
         decision.bound = match reason {
             DecisionReason::Concurrency => state.dispatcher.queued() as u64,
+            DecisionReason::Delay if self.0.mode != Mode::Enforce => facts.timeout.min(self.0.slo).0,
+            DecisionReason::Delay => state.dispatcher.wait_limit(facts.timeout.min(self.0.slo)).0,
             _ => 0,
         };
         (decision.priority, decision.tenant, decision.route) = (facts.priority(), facts.tenant, facts.route);

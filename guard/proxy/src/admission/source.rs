@@ -162,6 +162,7 @@ impl Source for Admission {
             unix_ns: unix_ns(),
             has_classes: true,
             has_credits: false,
+            has_expected_waits: true,
             is_shadow: self.0.mode != Mode::Enforce,
         }
     }
