@@ -70,8 +70,9 @@ impl<const N: usize> SojournWindow<N> {
 ///
 /// The estimate is the 99th percentile of the latest second's times, of 100 to 1,000, so that at
 /// most one answer in a hundred is late. Older times are those of another limit, and a backend with
-/// few answers a second would be judged by them for long. Requests that would be late anyway cost the backend more than those that are
-/// rejected though they would be in time: the goodput is higher than with the 95th percentile.
+/// few answers a second would be judged by them for long. Requests that would be late anyway cost
+/// the backend more than those that are rejected though they would be in time: the goodput is
+/// higher than with the 95th percentile.
 #[derive(Clone, Debug, Default)]
 pub struct DeadlineMargin {
     window: SojournWindow<{ DeadlineMargin::MOST }>,

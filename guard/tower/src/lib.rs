@@ -9,7 +9,8 @@
 //!   wait too long. [`LockRejection`] is the response.
 //! - [`current_request`], [`carry`]: the request that a handler serves, for clients and locks
 //!   inside it.
-//! - [`rejection_response`], [`UnreadBody`]: the response to a rejected request, for other front ends.
+//! - [`rejection_response`], [`UnreadBody`]: the response to a rejected request, for other front
+//!   ends.
 //! - `axum::serve` (feature `axum`): both halves in one call.
 //!
 //! A rejection is a response, never an error of the stack: routers that pass no errors pass it.

@@ -1,5 +1,5 @@
-//! The backend: awaiting, one lock, one or two stages of cores of either discipline, pauses. Does not contain the queue
-//! of the proxy.
+//! The backend: awaiting, one lock, one or two stages of cores of either discipline, pauses. Does
+//! not contain the queue of the proxy.
 
 use crate::case::{Case, Discipline, Feature, PAUSE, PAUSE_INTERVAL};
 use std::cmp::Reverse;

@@ -1,5 +1,5 @@
-//! The proxy: the queue of the real one ([`Dispatcher`]) in front of one backend. Does not contain the
-//! queue, the limit or the backend.
+//! The proxy: the queue of the real one ([`Dispatcher`]) in front of one backend. Does not contain
+//! the queue, the limit or the backend.
 
 use crate::backend::{Backend, Work};
 use crate::case::{Case, Feature, Schedule};

@@ -35,8 +35,8 @@ pub(super) struct Gain {
     answers: f64,
     ns: f64,
     levels: u32,
-    /// Lifts since the tolerance has changed, each by the square of its logarithm, as one by [`LIFT`]
-    /// has it; and the sum of their gains by the same weights.
+    /// Lifts since the tolerance has changed, each by the square of its logarithm, as one by
+    /// [`LIFT`] has it; and the sum of their gains by the same weights.
     lifts: f64,
     gains: f64,
     judgements: u32,

@@ -19,8 +19,8 @@
 //!    once when it has fallen to that dip's, for then R₀ may hold a queue.
 //!
 //! 5. *Lift*: one level in four has half as many requests again. If these bring more answers, the
-//!    tolerance τ grows, else it shrinks to the 1.25 of Envoy's filter: an event loop that reads its
-//!    sockets late has a long sojourn, and answers more for it.
+//! tolerance τ grows, else it shrinks to the 1.25 of Envoy's filter: an event loop that reads its
+//! sockets late has a long sojourn, and answers more for it.
 //!
 //! A level is measured when the requests of a higher one have left. A level in which the queue of
 //! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
@@ -61,8 +61,8 @@ const MAX_FACTOR: f64 = 2.0;
 /// Share of the limit that a dip keeps. With a half, a limit of 7 could hold a queue at one core
 /// for ever: half of it would hold one, too. With a quarter this ends at 2.
 const DIP: f64 = 0.25;
-/// A dip in which the sojourn is longer by this factor than before it teaches nothing: fewer requests
-/// at the backend cannot be slower, so it has slowed down or stopped meanwhile.
+/// A dip in which the sojourn is longer by this factor than before it teaches nothing: fewer
+/// requests at the backend cannot be slower, so it has slowed down or stopped meanwhile.
 const CONTRARY: f64 = 2.0;
 /// Time between dips as a multiple of a dip: dips cost at most 0.4 % of the answers.
 const DIP_INTERVAL: f64 = 200.0;
