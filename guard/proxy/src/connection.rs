@@ -1,7 +1,7 @@
 //! One connection of a client: it sleeps without buffers while it is idle, serves requests, and
 //! leaves HTTP if a request asks for it. Does not contain requests.
 //!
-//! hyper keeps two buffers of 8 KiB per connection. A connection that has been idle for a second is
+//! hyper keeps two buffers of 8 KiB per connection. A connection that has been idle for a moment is
 //! taken from hyper, and given back with its next byte: so 10,000 idle ones take little memory, and
 //! the one that has been idle for longest can be closed when there are too many.
 
@@ -27,7 +27,7 @@ use tokio::time::{sleep, timeout};
 const HEAD_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
 /// Time without requests after which a connection sleeps: between one and two of these.
-const SLEEP_AFTER: Duration = Duration::from_secs(1);
+const SLEEP_AFTER: Duration = Duration::from_millis(250);
 
 /// A client, and what its connection needs.
 pub(crate) struct Client {

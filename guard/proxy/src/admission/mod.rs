@@ -238,8 +238,7 @@ impl Admission {
             if is_enforced {
                 return Err(self.reject(state, now, Refusal::Wait, &facts));
             }
-            // Counted as a decision, as every shadow mode does; the request is sent all the same.
-            state.counts.reject(facts.class, DecisionReason::Delay);
+            // Not counted as a rejection: the request is sent all the same, and ends.
             state.counts.shadowed += 1;
             let mut decision = self.decision(state, now, DecisionReason::Delay, &facts);
             decision.is_shadow = true;
