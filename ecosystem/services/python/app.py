@@ -25,7 +25,7 @@ def slowness():
 
 
 def plan(path):
-    """What a request does: awaits so many ms, holds what meanwhile, then takes so many ms of CPU."""
+    """What a request does: awaits some ms, holds what meanwhile, then takes some ms of CPU."""
     if MODE in ("cpu", "pauses"):
         return 0, None, 1
     if MODE == "exp":

@@ -5,10 +5,11 @@
 //! taken from hyper, and given back with its next byte: so 10,000 idle ones take little memory, and
 //! the one that has been idle for longest can be closed when there are too many.
 
+use crate::activity::{Activity, Busy};
 use crate::client_stream::ClientStream;
+use crate::connections::{Connections, stopped};
 use crate::http::handle::{UpgradeSlot, Worker};
 use crate::http::head::Peer;
-use crate::server::{Connections, stopped};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,7 +17,6 @@ use leeward_host::sync::lock;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncWrite, copy_bidirectional};
 use tokio::net::TcpStream;
@@ -37,36 +37,12 @@ pub(crate) struct Client {
     pub(crate) connections: Arc<Connections>,
 }
 
-/// Requests of a connection: those in progress, and all so far.
-#[derive(Debug, Default)]
-struct Activity {
-    in_progress: AtomicU32,
-    started: AtomicU32,
-}
-
-/// Mark that a connection is busy with a request.
-pub(crate) struct Busy(Arc<Activity>);
-
-impl Busy {
-    fn new(activity: &Arc<Activity>) -> Self {
-        activity.in_progress.fetch_add(1, Ordering::Relaxed);
-        activity.started.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(activity))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// State of a connection that is not in hyper's hands.
-enum Next {
-    /// It goes on with these bytes, which were read already.
-    Serve(ClientStream),
+enum ConnectionState {
+    /// It waits for its next byte.
+    Idle(ClientStream),
     /// It has ended.
-    End,
+    Ended,
 }
 
 impl Client {
@@ -79,8 +55,8 @@ impl Client {
             }
             // On the heap, or a sleeping connection would take as much.
             match Box::pin(self.serve_requests(stream)).await {
-                Next::Serve(idle) => stream = idle,
-                Next::End => return,
+                ConnectionState::Idle(idle) => stream = idle,
+                ConnectionState::Ended => return,
             }
         }
     }
@@ -99,7 +75,7 @@ impl Client {
 
     /// Serves requests until the connection ends or has been idle for a while. Errors are those of
     /// the client: it has gone, or sends garbage, which hyper answers.
-    async fn serve_requests(&mut self, stream: ClientStream) -> Next {
+    async fn serve_requests(&mut self, stream: ClientStream) -> ConnectionState {
         let activity = Arc::new(Activity::default());
         let upgrade = UpgradeSlot::default();
         let Client { worker, peer, stopping, .. } = self;
@@ -111,7 +87,7 @@ impl Client {
         // A buffer may hold more than its bound for a moment, and a head with it.
         builder.max_buf_size(HEAD_MAX).max_header_size(HEAD_MAX);
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
-        let mut started = activity.started.load(Ordering::Relaxed);
+        let mut started = activity.started();
         let mut is_stopping = false;
         loop {
             tokio::select! {
@@ -121,7 +97,7 @@ impl Client {
                         if error.is_parse() {
                             worker.admission.record_bad_request();
                         }
-                        return Next::End;
+                        return ConnectionState::Ended;
                     }
                     break;
                 }
@@ -130,17 +106,17 @@ impl Client {
                     Pin::new(&mut connection).graceful_shutdown();
                 }
                 () = sleep(SLEEP_AFTER) => {
-                    let now = activity.started.load(Ordering::Relaxed);
-                    let is_idle = now == started && activity.in_progress.load(Ordering::Relaxed) == 0;
+                    let now = activity.started();
+                    let is_idle = now == started && activity.is_idle();
                     started = now;
                     if is_idle && !is_stopping && now > 0 {
                         let parts = connection.into_parts();
                         let stream = parts.io.into_inner();
                         // What hyper has not written yet would be lost.
                         if !stream.is_flushed() {
-                            return Next::End;
+                            return ConnectionState::Ended;
                         }
-                        return Next::Serve(stream.with_prefix(parts.read_buf));
+                        return ConnectionState::Idle(stream.with_prefix(parts.read_buf));
                     }
                 }
             }
@@ -156,6 +132,6 @@ impl Client {
         } else {
             let _ = poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await;
         }
-        Next::End
+        ConnectionState::Ended
     }
 }

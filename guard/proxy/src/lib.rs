@@ -8,7 +8,7 @@
 //!   in a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
 //! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client,
-//!   `client_stream`: its socket.
+//!   `client_stream`: its socket, `activity`: whether it is busy, `connections`: all of them.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
 //!
@@ -17,10 +17,12 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod admission;
 mod backend;
 mod client_stream;
 mod connection;
+mod connections;
 mod http;
 mod server;
 pub mod settings;

@@ -4,16 +4,16 @@ use crate::admission::{Admission, TICK_INTERVAL};
 use crate::backend::health;
 use crate::backend::pool::Pool;
 use crate::connection::Client;
+use crate::connections::{Connections, Counted, stopped};
 use crate::http::handle::Worker;
 use crate::http::head::Peer;
 use crate::settings::Settings;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// Pause of the listener when there is no descriptor for another connection.
@@ -122,12 +122,6 @@ fn listen_address(text: &str) -> String {
     if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.into() }
 }
 
-/// Waits until the proxy stops.
-pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the proxy has gone, which stops it, too.
-    let _ = stopping.wait_for(|stops| *stops).await;
-}
-
 /// Raises the limit of descriptors as far as it may be, and keeps the number of connections below.
 fn limit_connections(mut settings: Settings) -> Settings {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -143,65 +137,6 @@ fn limit_connections(mut settings: Settings) -> Settings {
 
 fn spawn(index: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("lw-proxy-{index}")).spawn(run)
-}
-
-/// Open client connections, by worker thread.
-pub(crate) struct Connections {
-    by_thread: Vec<AtomicUsize>,
-    most: usize,
-    /// Wakes the connection that has slept for longest, when there are too many.
-    crowded: Notify,
-}
-
-impl Connections {
-    fn new(threads: usize, most: usize) -> Self {
-        let by_thread = (0..threads).map(|_| AtomicUsize::new(0)).collect();
-        Connections { by_thread, most, crowded: Notify::new() }
-    }
-
-    /// Waits until this connection, which sleeps, must make room for another one.
-    pub(crate) async fn must_end(&self) {
-        loop {
-            self.crowded.notified().await;
-            // The notice may be an old one.
-            if self.is_full() {
-                return;
-            }
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.total() >= self.most
-    }
-
-    fn total(&self) -> usize {
-        self.by_thread.iter().map(|open| open.load(Ordering::Relaxed)).sum()
-    }
-
-    /// The thread with the fewest connections.
-    fn least_loaded(&self) -> usize {
-        let by_load = |(_, open): &(usize, &AtomicUsize)| open.load(Ordering::Relaxed);
-        self.by_thread.iter().enumerate().min_by_key(by_load).map_or(0, |(index, _)| index)
-    }
-}
-
-/// A client connection that is counted.
-struct Counted {
-    connections: Arc<Connections>,
-    index: usize,
-}
-
-impl Counted {
-    fn new(connections: &Arc<Connections>, index: usize) -> Self {
-        connections.by_thread[index].fetch_add(1, Ordering::Relaxed);
-        Counted { connections: Arc::clone(connections), index }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.connections.by_thread[self.index].fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// A client that another thread serves.
@@ -258,7 +193,7 @@ impl ThreadContext {
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 }
                 while self.connections.is_full() && !*stopping.borrow() {
-                    self.connections.crowded.notify_one();
+                    self.connections.make_room();
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -325,7 +260,7 @@ impl ThreadContext {
     async fn drain(&self) {
         let open = || match self.index {
             0 => self.connections.total(),
-            index => self.connections.by_thread[index].load(Ordering::Relaxed),
+            index => self.connections.of_thread(index),
         };
         let wait = async {
             while open() > 0 {

@@ -1,9 +1,9 @@
 //! Body of an answer on its way from the backend to the client. It holds the request's place and
 //! connection until the backend has sent the last byte. Does not contain its head.
 
+use crate::activity::Busy;
 use crate::admission::Place;
 use crate::backend::pool::Pool;
-use crate::connection::Busy;
 use crate::http::request_body::RequestBody;
 use crate::settings::PlaceEnd;
 use bytes::Bytes;
