@@ -1,5 +1,5 @@
 //! Settings of a proxy; the objective determines what the caller leaves out. Does not contain
-//! flags or files ([`file`]).
+//! flags or files ([`mod@file`]).
 
 pub mod file;
 pub mod rules;
