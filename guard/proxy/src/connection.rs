@@ -26,8 +26,11 @@ use tokio::time::{sleep, timeout};
 /// Most bytes of a request's head, and most headers. A longer head is answered by 431.
 const HEAD_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
-/// Time without requests after which a connection sleeps: between one and two of these.
+/// Time without requests after which a connection sleeps, between one and two of these; and the same
+/// while there are many, whose buffers would add up.
 const SLEEP_AFTER: Duration = Duration::from_millis(250);
+const SLEEP_AFTER_OF_MANY: Duration = Duration::from_millis(50);
+const MANY: usize = 1_000;
 
 /// A client, and what its connection needs.
 pub(crate) struct Client {
@@ -78,7 +81,8 @@ impl Client {
     async fn serve_requests(&mut self, stream: ClientStream) -> ConnectionState {
         let activity = Arc::new(Activity::default());
         let upgrade = UpgradeSlot::default();
-        let Client { worker, peer, stopping, .. } = self;
+        let Client { worker, peer, stopping, connections, .. } = self;
+        let sleep_after = if connections.total() > MANY { SLEEP_AFTER_OF_MANY } else { SLEEP_AFTER };
         let idle = worker.settings.timeouts.client;
         // On the heap, since hyper keeps space for it between requests.
         let service = service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity), request)));
@@ -105,7 +109,7 @@ impl Client {
                     is_stopping = true;
                     Pin::new(&mut connection).graceful_shutdown();
                 }
-                () = sleep(SLEEP_AFTER) => {
+                () = sleep(sleep_after) => {
                     let now = activity.started();
                     let is_idle = now == started && activity.is_idle();
                     started = now;
