@@ -119,11 +119,12 @@ impl Source for Admission {
                 Mode::Shadow => "shadow",
                 Mode::Share(_) => "share",
             },
-            setup: format!("{backends} backend{}", if backends == 1 { "" } else { "s" }),
+            setup: format!("{}, {}", plural(inner.threads, "thread"), plural(backends, "backend")),
             uptime_ns: now.0,
             unix_ns: unix_ns(),
             slo_ns: inner.slo.0,
-            cores: inner.threads as u64,
+            // Its threads execute no requests, so nothing is known of their idleness.
+            cores: 0,
             arrived: counts.arrived,
             admitted: counts.admitted,
             completed: counts.completed,
@@ -166,6 +167,10 @@ impl Source for Admission {
             is_shadow: self.0.mode != Mode::Enforce,
         }
     }
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Adds up rows of one class whose routes share a label: Prometheus rejects a page with duplicates.
