@@ -26,8 +26,8 @@ use tokio::time::{sleep, timeout};
 /// Most bytes of a request's head, and most headers. A longer head is answered by 431.
 const HEAD_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
-/// Time without requests after which a connection sleeps, between one and two of these; and the same
-/// while there are many, whose buffers would add up.
+/// Time without requests after which a connection sleeps, between one and two of these; and the
+/// same while there are many, whose buffers would add up.
 const SLEEP_AFTER: Duration = Duration::from_millis(250);
 const SLEEP_AFTER_OF_MANY: Duration = Duration::from_millis(50);
 const MANY: usize = 1_000;

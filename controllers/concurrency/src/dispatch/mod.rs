@@ -110,6 +110,9 @@ pub struct Dispatcher<T> {
     pools: Vec<Pool>,
     backends: Vec<Backend>,
     wait_bound: WaitBound,
+    /// Whether a request was rejected since the last tick: then places are not free for want of
+    /// requests, even if the queue is empty at times.
+    has_rejected: bool,
     /// Backend from which the search for a place begins, so that equal ones take turns.
     next: usize,
 }
@@ -139,7 +142,7 @@ impl<T> Dispatcher<T> {
         assert!(!backends.is_empty(), "there is at least one backend");
         let pools = limits.into_iter().map(Pool::new).collect();
         let (queue, wait_bound) = (WaitQueue::default(), WaitBound::default());
-        Dispatcher { settings, queue, pools, backends, wait_bound, next: 0 }
+        Dispatcher { settings, queue, pools, backends, wait_bound, has_rejected: false, next: 0 }
     }
 
     /// Takes a request: sends it, queues it under the token, or rejects it. A full queue may reject
@@ -163,6 +166,7 @@ impl<T> Dispatcher<T> {
             return Arrival::Sent(backend);
         }
         if self.is_hopeless(now, request, deadline) {
+            self.has_rejected = true;
             return Arrival::Rejected(Refusal::Wait);
         }
         let key = self.queue.push(request, deadline, token());
@@ -205,12 +209,14 @@ impl<T> Dispatcher<T> {
     /// where it is known.
     pub fn tick(&mut self, now: Time, oldest_unread: Option<Nanos>, done: &mut Vec<Dispatch<T>>) {
         let queued = self.queue.len() as u32;
+        let has_rejected = std::mem::take(&mut self.has_rejected);
         for pool in &mut self.pools {
-            pool.tick(now, queued, oldest_unread, self.settings.objective);
+            pool.tick(now, queued, (has_rejected, oldest_unread), self.settings.objective);
         }
         self.wait_bound.tick(now, self.settings.objective, self.rate());
         let margin = self.least_margin();
         for (key, token) in self.queue.take_late(now + margin) {
+            self.has_rejected = true;
             done.push(Dispatch { token, result: Err(self.late_by(&key)) });
         }
         self.fill(now, done);
@@ -337,6 +343,7 @@ impl<T> Dispatcher<T> {
             let margin = if self.queue.len() > 1 { self.margin(backend) } else { Nanos::ZERO };
             let Some((key, token)) = self.queue.pop_first(now + margin) else { break };
             if now + margin > key.deadline {
+                self.has_rejected = true;
                 done.push(Dispatch { token, result: Err(self.late_by(&key)) });
                 continue;
             }

@@ -115,8 +115,14 @@ impl Pool {
         is_free
     }
 
-    pub(super) fn tick(&mut self, now: Time, queued: u32, oldest_unread: Option<Nanos>, objective: Nanos) {
-        let (in_flight, has_starved) = (self.in_flight, std::mem::take(&mut self.has_starved));
+    pub(super) fn tick(
+        &mut self,
+        now: Time,
+        queued: u32,
+        (has_rejected, oldest_unread): (bool, Option<Nanos>),
+        objective: Nanos,
+    ) {
+        let (in_flight, has_starved) = (self.in_flight, std::mem::take(&mut self.has_starved) && !has_rejected);
         self.update_rate(now, has_starved);
         self.margin.update(objective);
         self.limit.on_tick(&Tick { now, in_flight, queued, has_starved, oldest_unread });

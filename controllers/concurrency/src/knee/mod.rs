@@ -19,8 +19,8 @@
 //!    once when it has fallen to that dip's, for then R₀ may hold a queue.
 //!
 //! 5. *Lift*: one level in four has half as many requests again. If these bring more answers, the
-//!    tolerance τ grows, else it shrinks to the 1.25 of Envoy's filter: an event loop that reads its
-//!    sockets late has a long sojourn, and answers more for it.
+//!    tolerance τ grows, else it shrinks to the 1.25 of Envoy's filter: an event loop that reads
+//!    its sockets late has a long sojourn, and answers more for it.
 //!
 //! A level is measured when the requests of a higher one have left. A level in which the queue of
 //! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
