@@ -129,19 +129,20 @@ fn read(path: &Path) -> Result<FileSettings, Failure> {
 
 /// The flags as settings of a file.
 fn flags(args: &ProxyArgs) -> FileSettings {
-    let mut flags = FileSettings::default();
-    flags.slo.clone_from(&args.slo);
-    flags.listen.clone_from(&args.listen);
-    flags.to.clone_from(&args.to);
-    flags.shared = args.shared.then_some(true);
-    flags.limit.clone_from(&args.limit);
-    flags.mode.clone_from(&args.mode);
-    flags.health.clone_from(&args.health);
-    flags.trust.clone_from(&args.trust);
-    flags.until.clone_from(&args.until);
-    flags.admin.clone_from(&args.admin);
-    flags.threads = args.threads;
-    flags
+    FileSettings {
+        slo: args.slo.clone(),
+        listen: args.listen.clone(),
+        to: args.to.clone(),
+        shared: args.shared.then_some(true),
+        limit: args.limit.clone(),
+        mode: args.mode.clone(),
+        health: args.health.clone(),
+        trust: args.trust.clone(),
+        until: args.until.clone(),
+        admin: args.admin.clone(),
+        threads: args.threads,
+        ..FileSettings::default()
+    }
 }
 
 /// Opens the admin port.

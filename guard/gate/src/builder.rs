@@ -44,7 +44,7 @@ impl Mode {
     }
 
     /// Whether rejections are enforced for the caller with this number.
-    pub(crate) fn enforces(self, number: u64) -> bool {
+    pub fn enforces(self, number: u64) -> bool {
         match self {
             Mode::Enforce => true,
             Mode::Shadow => false,

@@ -72,17 +72,18 @@ impl GateCounts {
 
 /// Decisions by the class of the request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClassCounts {
-    pub(crate) admitted: [u64; Class::COUNT as usize],
+pub struct ClassCounts {
+    /// Admitted requests, by class.
+    pub admitted: [u64; Class::COUNT as usize],
     /// Admitted requests that have ended.
-    pub(crate) ended: [u64; Class::COUNT as usize],
+    pub ended: [u64; Class::COUNT as usize],
     /// Rejected requests, by class and number of the reason.
-    pub(crate) rejected: [[u64; DecisionReason::ALL.len()]; Class::COUNT as usize],
+    pub rejected: [[u64; DecisionReason::ALL.len()]; Class::COUNT as usize],
 }
 
 impl ClassCounts {
     /// Counts a decision about a request of `class`.
-    pub(crate) fn count(&mut self, class: u8, rejected: Option<DecisionReason>) {
+    pub fn count(&mut self, class: u8, rejected: Option<DecisionReason>) {
         let class = usize::from(class) % self.admitted.len();
         match rejected {
             None => self.admitted[class] += 1,
@@ -91,16 +92,17 @@ impl ClassCounts {
     }
 
     /// Counts the end of an admitted request of `class`.
-    pub(crate) fn end(&mut self, class: u8) {
+    pub fn end(&mut self, class: u8) {
         self.ended[usize::from(class) % self.ended.len()] += 1;
     }
 
     /// Admitted requests that have not ended, by class.
-    pub(crate) fn in_flight(&self) -> Vec<u64> {
+    pub fn in_flight(&self) -> Vec<u64> {
         self.admitted.iter().zip(&self.ended).map(|(admitted, ended)| admitted.saturating_sub(*ended)).collect()
     }
 
-    pub(crate) fn add(&mut self, other: &ClassCounts) {
+    /// Adds the counts of another shard.
+    pub fn add(&mut self, other: &ClassCounts) {
         let rejected = self.rejected.iter_mut().flatten().zip(other.rejected.iter().flatten());
         let admitted = self.admitted.iter_mut().zip(&other.admitted);
         let ended = self.ended.iter_mut().zip(&other.ended);
@@ -110,18 +112,22 @@ impl ClassCounts {
 
 /// Answers by the class of the request and the index of its route.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RouteCounts([[AnswerCounts; ROUTE_SLOTS]; Class::COUNT as usize]);
+pub struct RouteCounts([[AnswerCounts; ROUTE_SLOTS]; Class::COUNT as usize]);
 
 /// Answers of one class and route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AnswerCounts {
-    pub(crate) in_time: u64,
-    pub(crate) late: u64,
-    pub(crate) failed: u64,
+pub struct AnswerCounts {
+    /// Results within the objective.
+    pub in_time: u64,
+    /// Results after the objective.
+    pub late: u64,
+    /// Failures.
+    pub failed: u64,
 }
 
 impl RouteCounts {
-    pub(crate) fn record(&mut self, class: u8, route: usize, answer: Answer) {
+    /// Counts an answer to a request of `class` and the route with this index.
+    pub fn record(&mut self, class: u8, route: usize, answer: Answer) {
         let routes = &mut self.0[usize::from(class % Class::COUNT)];
         let count = &mut routes[route.min(ROUTE_SLOTS - 1)];
         *match answer {
@@ -131,7 +137,8 @@ impl RouteCounts {
         } += 1;
     }
 
-    pub(crate) fn add(&mut self, other: &RouteCounts) {
+    /// Adds the counts of another shard.
+    pub fn add(&mut self, other: &RouteCounts) {
         for (sum, part) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
             sum.in_time = sum.in_time.wrapping_add(part.in_time);
             sum.late = sum.late.wrapping_add(part.late);
@@ -142,7 +149,7 @@ impl RouteCounts {
     /// Classes and routes that have answers.
     ///
     /// The normal class of the first route is always included: its counters start with the gate.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, usize, AnswerCounts)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (u8, usize, AnswerCounts)> + '_ {
         let classes = (0..Class::COUNT).zip(&self.0);
         let all =
             classes.flat_map(|(class, routes)| routes.iter().enumerate().map(move |(route, of)| (class, route, *of)));

@@ -51,6 +51,15 @@ pub struct Rejection {
     pub decision: DecisionId,
 }
 
+impl Rejection {
+    /// Makes a rejection by a service with the objective `slo`; `random` draws the delay before a
+    /// retry.
+    pub fn new(reason: DecisionReason, decision: DecisionId, slo: Nanos, random: u64) -> Self {
+        let span = slo.0.saturating_mul(2).saturating_add(random % slo.0.saturating_mul(4).max(1));
+        Rejection { reason, retry_after: Duration::from_nanos(span), decision }
+    }
+}
+
 /// Data of the decision that is repeated when a queued request is dequeued.
 #[derive(Clone, Copy)]
 pub(crate) struct DequeueCheck {
@@ -468,8 +477,7 @@ impl Inner {
     }
 
     fn rejection(&self, reason: DecisionReason, decision: DecisionId, random: u64) -> Rejection {
-        let span = self.slo.0 * 2 + random % (self.slo.0 * 4);
-        Rejection { reason, retry_after: Duration::from_nanos(span), decision }
+        Rejection::new(reason, decision, self.slo, random)
     }
 
     fn tick(&self, now: Time, delay: Nanos) {

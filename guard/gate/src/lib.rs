@@ -8,7 +8,8 @@
 //! - [`RequestInfo`]: a front end's knowledge of a request. [`Probe`]: a worker's delay where
 //!   requests have no age.
 //! - [`Decision`]: the reason for a rejection, kept in a ring of fixed size and read by number.
-//! - [`GateCounts`]: outcomes of the requests. As a [`Source`], the gate reports the same to
+//! - [`GateCounts`]: outcomes of the requests; [`ClassCounts`], [`RouteCounts`]: the same by class
+//!   and route. As a [`Source`], the gate reports the same to
 //!   metrics and dashboards.
 //!
 //! Does not contain sockets, protocols, executors or threads.
@@ -49,7 +50,7 @@ mod shard;
 mod source;
 
 pub use builder::{BuildError, Builder, Mode};
-pub use counts::GateCounts;
+pub use counts::{AnswerCounts, ClassCounts, GateCounts, RouteCounts};
 pub use gate::{Gate, NAME_MAX, Rejection};
 pub use leeward_core::units::Tenant;
 pub use leeward_observe::{Decision, DecisionId, DecisionReason, Source};

@@ -129,7 +129,7 @@ impl RequestInfo {
     }
 
     /// Number of the tenant; without a tenant, of the user; without both, `random`.
-    pub(crate) fn caller(&self, random: u64) -> u64 {
+    pub fn caller(&self, random: u64) -> u64 {
         match (self.tenant, self.user) {
             (Tenant::DEFAULT, Some(user)) => user,
             (Tenant::DEFAULT, None) => random >> 16,

@@ -182,7 +182,7 @@ pub(crate) fn grpc(headers: &HeaderMap) -> Option<Grpc> {
 }
 
 /// Whether the content is a stream of server-sent events.
-pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+pub fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(b"text/event-stream"))
 }
 

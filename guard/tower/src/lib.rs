@@ -65,7 +65,7 @@ pub use listener::{Incoming, Listener, StampedStream};
 pub use rejection::rejection_response;
 pub use scope::{CarriedFuture, RequestContext, carry, current_request};
 pub use service::GuardedService;
-pub use settings::{EndOfRequest, Slo, slo};
+pub use settings::{EndOfRequest, Slo, hash, slo};
 pub use stamp::{Connection, Stamp, connection};
 
 // Former names, for programs that use them.

@@ -177,7 +177,7 @@ impl Slo {
 }
 
 /// FNV-1a with the upper half folded in. A name has the same number in every process.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
+pub fn hash(bytes: &[u8]) -> u64 {
     let hash = bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));

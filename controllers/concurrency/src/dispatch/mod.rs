@@ -15,8 +15,8 @@ mod wait_bound;
 
 use crate::{ConcurrencyLimit, Outcome, Response};
 use leeward_core::units::{Nanos, Tenant, Time};
+pub use order::QueueKey;
 use order::WaitQueue;
-pub use order::{CLASSES, QueueKey};
 use pool::Pool;
 use wait_bound::WaitBound;
 
@@ -161,7 +161,7 @@ impl<T> Dispatcher<T> {
         if self.queue.is_empty()
             && let Some(backend) = self.free_backend()
         {
-            self.send(now, backend);
+            self.begin(now, backend);
             self.note_starvation();
             return Arrival::Sent(backend);
         }
@@ -244,16 +244,17 @@ impl<T> Dispatcher<T> {
         (0..self.backends.len()).min_by_key(key).unwrap_or(0)
     }
 
-    /// Gives a place at a backend to a request that did not wait, without regard to the limit.
+    /// Gives a place at a backend to a request, without regard to the limit.
     pub fn begin(&mut self, now: Time, backend: usize) {
-        self.send(now, backend);
+        let of = &mut self.backends[backend];
+        of.in_flight += 1;
+        self.pools[of.pool].send(now);
+        self.next = (backend + 1) % self.backends.len();
     }
 
     /// Time that a new request of this class and tenant would wait, as far as it is known.
     pub fn expected_wait(&self, class: u8, tenant: Tenant) -> Nanos {
-        let rate = self.rate();
-        let ahead = self.ahead(class, tenant);
-        if rate > 0.0 { Nanos((ahead as f64 / rate) as u64) } else { Nanos::ZERO }
+        time_of(self.ahead(class, tenant), self.rate())
     }
 
     /// Number of backends.
@@ -329,13 +330,6 @@ impl<T> Dispatcher<T> {
         best.map(|(index, ..)| index)
     }
 
-    fn send(&mut self, now: Time, backend: usize) {
-        let of = &mut self.backends[backend];
-        of.in_flight += 1;
-        self.pools[of.pool].send(now);
-        self.next = (backend + 1) % self.backends.len();
-    }
-
     /// Sends waiting requests while places are free; rejects those that would be late.
     fn fill(&mut self, now: Time, done: &mut Vec<Dispatch<T>>) {
         while let Some(backend) = self.free_backend() {
@@ -347,7 +341,7 @@ impl<T> Dispatcher<T> {
                 done.push(Dispatch { token, result: Err(self.late_by(&key)) });
                 continue;
             }
-            self.send(now, backend);
+            self.begin(now, backend);
             self.wait_bound.note(self.queue.len());
             done.push(Dispatch { token, result: Ok(backend) });
         }
@@ -371,7 +365,7 @@ impl<T> Dispatcher<T> {
         self.pools.iter().map(Pool::margin).min().unwrap_or(Nanos::ZERO)
     }
 
-    /// Answers per nanosecond with the requests that are at the backends now.
+    /// Answers per nanosecond while all places are taken.
     fn rate(&self) -> f64 {
         self.pools.iter().map(Pool::rate).sum()
     }
@@ -383,9 +377,8 @@ impl<T> Dispatcher<T> {
         if ahead < self.pools.iter().map(|pool| pool.in_flight() as usize).sum::<usize>().min(MOST_SPARE) {
             return false;
         }
-        let wait = self.expected_wait(request.class, request.tenant);
-        let left = deadline.since(now + self.least_margin());
-        wait > Nanos::ZERO && wait > self.wait_bound.bound(left, self.rate())
+        let (rate, left) = (self.rate(), deadline.since(now + self.least_margin()));
+        time_of(ahead, rate) > self.wait_bound.bound(left, rate)
     }
 
     fn late(&self, request: &QueuedRequest) -> Refusal {
@@ -395,6 +388,11 @@ impl<T> Dispatcher<T> {
     fn late_by(&self, key: &QueueKey) -> Refusal {
         if key.deadline.since(key.arrived) < self.settings.objective { Refusal::Deadline } else { Refusal::Late }
     }
+}
+
+/// Time in which so many requests are answered at this rate; zero if the rate is not known.
+fn time_of(requests: usize, rate: f64) -> Nanos {
+    if rate > 0.0 { Nanos((requests as f64 / rate) as u64) } else { Nanos::ZERO }
 }
 
 impl<T> std::fmt::Debug for Dispatcher<T> {

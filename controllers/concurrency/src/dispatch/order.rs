@@ -11,7 +11,7 @@ use leeward_core::units::{Nanos, Tenant, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of classes.
-pub const CLASSES: usize = 8;
+const CLASSES: usize = 8;
 
 /// Flows that are remembered while they are empty.
 const IDLE_FLOWS: usize = 4_096;

@@ -20,6 +20,7 @@ use leeward_concurrency::dispatch::{
 };
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
+use leeward_host::FastRng;
 use leeward_host::sync::{Mutex, lock};
 use leeward_observe::{DecisionRing, LifecycleStage, RING_CAPACITY, SAMPLING_INTERVAL, Tenants};
 use leeward_runtime::clock;
@@ -61,8 +62,7 @@ struct State {
     dispatcher: Dispatcher<Token>,
     shadow: ShadowBacklog,
     counts: Counts,
-    /// State of the generator of random waits (splitmix64).
-    random: u64,
+    random: FastRng,
 }
 
 /// What becomes of a request on arrival.
@@ -89,7 +89,8 @@ impl Admission {
             let limits = (0..count).map(|index| settings.limit.build(settings.slo, index as u64));
             Dispatcher::new(dispatch, limits.collect())
         };
-        let state = State { dispatcher, shadow: ShadowBacklog::default(), counts: Counts::default(), random: 0 };
+        let state =
+            State { dispatcher, shadow: ShadowBacklog::default(), counts: Counts::default(), random: FastRng::new(0) };
         Admission(Arc::new(Inner {
             slo,
             mode: settings.mode,
@@ -120,7 +121,7 @@ impl Admission {
         let class = if info.attempt > 0 { info.class.lower() } else { info.class };
         let facts = Facts { class: class.number(), tenant: info.tenant, route: info.route, arrived: now, timeout };
         let mut state = lock(&inner.state);
-        state.counts.arrived += 1;
+        state.counts.totals.arrived += 1;
         if inner.mode != Mode::Enforce {
             return self.admit_shadowed(&mut state, now, info, facts).map(Admitted::Now);
         }
@@ -198,7 +199,7 @@ impl Admission {
     /// Counts a header of a trusted peer that could not be parsed.
     pub(crate) fn record_malformed(&self, headers: u32) {
         if headers > 0 {
-            lock(&self.0.state).counts.malformed += u64::from(headers);
+            lock(&self.0.state).counts.totals.malformed += u64::from(headers);
         }
     }
 
@@ -211,7 +212,7 @@ impl Admission {
     pub(crate) fn try_retry(&self) -> bool {
         let mut state = lock(&self.0.state);
         let counts = &mut state.counts;
-        let may = counts.retries * 10 < counts.admitted + 100;
+        let may = counts.retries * 10 < counts.totals.admitted + 100;
         counts.retries += u64::from(may);
         may
     }
@@ -225,21 +226,12 @@ impl Admission {
         facts: Facts,
     ) -> Result<Place, Rejection> {
         if !state.shadow.arrive(now, self.0.slo.min(facts.timeout)) {
-            let random = state.next_random();
-            let caller = match (info.tenant, info.user) {
-                (Tenant::DEFAULT, None) => random >> 16,
-                (Tenant::DEFAULT, Some(user)) => user,
-                (Tenant(tenant), _) => u64::from(tenant),
-            };
-            let is_enforced = match self.0.mode {
-                Mode::Share(percent) => leeward_core::shadow::is_enforced(percent, caller),
-                _ => false,
-            };
-            if is_enforced {
+            let random = state.random.next_u64();
+            if self.0.mode.enforces(info.caller(random)) {
                 return Err(self.reject(state, now, Refusal::Wait, &facts));
             }
             // Not counted as a rejection: the request is sent all the same, and ends.
-            state.counts.shadowed += 1;
+            state.counts.totals.shadowed += 1;
             let mut decision = self.decision(state, now, DecisionReason::Delay, &facts);
             decision.is_shadow = true;
             self.0.ring.write(&decision);
@@ -253,7 +245,7 @@ impl Admission {
     fn place(&self, state: &mut State, slot: Slot, facts: &Facts) -> Place {
         let (backend, now) = (slot.backend(), slot.dispatched());
         state.counts.admit(facts.class, now.since(facts.arrived));
-        if state.counts.admitted.is_multiple_of(SAMPLING_INTERVAL) {
+        if state.counts.totals.admitted.is_multiple_of(SAMPLING_INTERVAL) {
             let mut decision = Decision::admitted(now);
             (decision.wait, decision.time_left) = (now.since(facts.arrived), facts.timeout);
             decision.delay = decision.wait;
@@ -272,13 +264,12 @@ impl Admission {
     fn reject(&self, state: &mut State, now: Time, refusal: Refusal, facts: &Facts) -> Rejection {
         let reason = reason_of(refusal);
         state.counts.reject(facts.class, reason);
-        let random = state.next_random();
+        let random = state.random.next_u64();
         let decision = self.0.ring.write(&self.decision(state, now, reason, facts));
         if facts.tenant != Tenant::DEFAULT {
             self.0.tenants.charge(0, facts.tenant, state.dispatcher.mean_sojourn(0), false);
         }
-        let span = self.0.slo.0.saturating_mul(2).saturating_add(random % self.0.slo.0.saturating_mul(4).max(1));
-        Rejection { reason, retry_after: Duration::from_nanos(span), decision }
+        Rejection::new(reason, decision, self.0.slo, random)
     }
 
     fn decision(&self, state: &State, now: Time, reason: DecisionReason, facts: &Facts) -> Decision {
@@ -331,15 +322,6 @@ pub(crate) struct Facts {
 impl Facts {
     fn priority(&self) -> Priority {
         Priority::new(self.class * 16 + 1)
-    }
-}
-
-impl State {
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
     }
 }
 

@@ -52,8 +52,8 @@ impl Admission {
         );
         let counters = [
             ("retries", "Requests that were sent to a second backend.", state.counts.retries),
-            ("shadowed", "Requests that would have been rejected, had it been enforced.", state.counts.shadowed),
-            ("malformed_headers", "Headers of trusted peers that could not be parsed.", state.counts.malformed),
+            ("shadowed", "Requests that would have been rejected, had it been enforced.", state.counts.totals.shadowed),
+            ("malformed_headers", "Headers of trusted peers that could not be parsed.", state.counts.totals.malformed),
             ("bad_requests", "Malformed requests, answered before the queue.", state.counts.bad_requests),
         ];
         for (name, help, value) in counters {
@@ -88,21 +88,15 @@ impl Source for Admission {
             REASONS.into_iter().map(move |reason| RejectionCount {
                 reason: reason.name(),
                 class: Some(class as u8),
-                count: counts.rejected[class][reason as usize],
+                count: counts.by_class.rejected[class][reason as usize],
             })
         };
-        let answers = counts.answers.iter().enumerate().flat_map(|(class, routes)| {
-            routes.iter().enumerate().filter_map(move |(slot, of)| {
-                let is_first = (class, slot) == (usize::from(leeward_gate::Class::NORMAL.number()), 0);
-                let shown = is_first || *of != super::counts::AnswerCounts::default();
-                shown.then(|| RouteAnswers {
-                    class: Some(class as u8),
-                    route: self.route(slot),
-                    in_time: of.in_time,
-                    late: of.late,
-                    failed: of.failed,
-                })
-            })
+        let answers = counts.by_route.iter().map(|(class, slot, of)| RouteAnswers {
+            class: Some(class),
+            route: self.route(slot),
+            in_time: of.in_time,
+            late: of.late,
+            failed: of.failed,
         });
         let delay = match inner.mode {
             Mode::Enforce => dispatcher.oldest_wait(now),
@@ -125,16 +119,16 @@ impl Source for Admission {
             slo_ns: inner.slo.0,
             // Its threads execute no requests, so nothing is known of their idleness.
             cores: 0,
-            arrived: counts.arrived,
-            admitted: counts.admitted,
-            completed: counts.completed,
-            failed: counts.failed,
-            in_time: counts.in_time,
-            abandoned: counts.abandoned,
-            refused: (0..counts.rejected.len()).flat_map(rejections).collect(),
-            admitted_by_class: counts.admitted_by_class.into(),
-            in_flight: counts.admitted.saturating_sub(counts.completed + counts.abandoned),
-            in_flight_by_class: counts.in_flight_by_class(),
+            arrived: counts.totals.arrived,
+            admitted: counts.totals.admitted,
+            completed: counts.totals.completed,
+            failed: counts.totals.failed,
+            in_time: counts.totals.in_time,
+            abandoned: counts.totals.abandoned,
+            refused: (0..counts.by_class.rejected.len()).flat_map(rejections).collect(),
+            admitted_by_class: counts.by_class.admitted.into(),
+            in_flight: counts.totals.in_flight(),
+            in_flight_by_class: counts.by_class.in_flight(),
             answers: merge(answers.collect()),
             tenants: TenantUsage::from_tenants(&inner.tenants),
             delay_ns: delay.0,

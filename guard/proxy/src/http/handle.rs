@@ -9,9 +9,9 @@ use crate::admission::{Admission, Admitted, ClientFailure, Place, Stream};
 use crate::backend::pool::{Connection, Pool};
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
-use http::header::{CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
+use http::header::{HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -178,7 +178,7 @@ impl Worker {
             head::to_client(response.headers_mut(), protocol);
             return response.map(|_| ResponseBody::empty());
         }
-        if is_event_stream(response.headers()) && self.settings.until == PlaceEnd::LastByte {
+        if headers::is_event_stream(response.headers()) && self.settings.until == PlaceEnd::LastByte {
             // Being open is no work for the backend.
             if let Some(place) = &mut place {
                 place.record_answer(now, outcome);
@@ -336,11 +336,4 @@ async fn reject(rejection: &Rejection, parts: &Parts, body: Incoming) -> Respons
         answer::close(response.headers_mut());
     }
     response
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let of = |kind: &http::HeaderValue| {
-        kind.as_bytes().get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
-    };
-    headers.get(CONTENT_TYPE).is_some_and(of)
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
 /// A body without bytes, or a client's.
 pub(crate) struct RequestBody(Option<ClientBody>);
@@ -78,8 +78,6 @@ impl ClientBody {
                 let idle = self.idle;
                 let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
                 if timer.as_mut().poll(context).is_ready() {
-                    // Not polled again after an error, but a fresh timer does no harm.
-                    timer.as_mut().reset(Instant::now() + idle);
                     return self.fail(RequestBodyError::Idle);
                 }
                 Poll::Pending

@@ -80,13 +80,8 @@ pub(crate) fn apply(rules: &[Rule], request: &Parts, client: IpAddr, info: Reque
 
 /// The tenant by its source; tenants are numbered by a hash, and never 0.
 pub(crate) fn tenant(source: &TenantSource, headers: &HeaderMap, client: IpAddr) -> Tenant {
-    let hashed = |bytes: &[u8]| {
-        // FNV-1a: tenants are few, and a collision shares a turn.
-        let hash = bytes
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        Tenant(((hash >> 32) as u32 ^ hash as u32).max(1))
-    };
+    // Tenants are few, and a collision shares a turn.
+    let hashed = |bytes: &[u8]| Tenant((leeward_tower::hash(bytes) as u32).max(1));
     match source {
         TenantSource::Client => match client {
             IpAddr::V4(address) => hashed(&address.octets()),
