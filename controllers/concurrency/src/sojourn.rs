@@ -94,7 +94,7 @@ impl DeadlineMargin {
     const MIN_TIMES: usize = 10;
     /// Largest margin, as a share of the objective. The rest is for the queue of the proxy: without
     /// any wait there, the backend idles between two requests, and the margin learns no more.
-    const MAX_SHARE: f64 = 0.8;
+    const MAX_SHARE: f64 = 0.85;
 
     /// Adds a time at the backend.
     pub fn push(&mut self, sojourn: Nanos) {

@@ -77,6 +77,9 @@ pub(crate) struct Backend {
     stages: [Cores; 2],
     lock_held: bool,
     lock_queue: VecDeque<JobId>,
+    /// Whether requests are read only when a core has nothing else to do.
+    reads_late: bool,
+    unread: VecDeque<JobId>,
 }
 
 /// The cores of a stage.
@@ -142,6 +145,8 @@ impl Backend {
             stages: <[Cores; 2]>::default(),
             lock_held: false,
             lock_queue: VecDeque::new(),
+            reads_late: case.features.contains(&Feature::LateReads),
+            unread: VecDeque::new(),
         }
     }
 
@@ -164,12 +169,29 @@ impl Backend {
             }
         };
         self.in_flight += 1;
-        if work.awaiting > 0.0 {
-            self.schedule(now + work.awaiting, Event::Awaited(id));
+        if self.reads_late && self.stages[0].busy >= self.cores {
+            self.unread.push_back(id);
+        } else {
+            self.read(now, id);
+        }
+        id
+    }
+
+    /// Begins a request that the backend has read.
+    fn read(&mut self, now: f64, id: JobId) {
+        let awaiting = self.jobs[id as usize].work.awaiting;
+        if awaiting > 0.0 {
+            self.schedule(now + awaiting, Event::Awaited(id));
         } else {
             self.work(now, id);
         }
-        id
+    }
+
+    /// Reads all sockets.
+    fn read_all(&mut self, now: f64) {
+        for id in std::mem::take(&mut self.unread) {
+            self.read(now, id);
+        }
     }
 
     /// Handles the next event; returns the request that it has ended, if any.
@@ -184,7 +206,10 @@ impl Backend {
                 let stage = self.stage(id);
                 match self.stages[stage].run_queue.pop_front() {
                     Some((next, work)) => self.execute(now, next, work),
-                    None => self.stages[stage].busy -= 1,
+                    None => {
+                        self.stages[stage].busy -= 1;
+                        self.read_all(now);
+                    }
                 }
                 self.executed(now, id)
             }

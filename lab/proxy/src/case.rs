@@ -32,6 +32,10 @@ pub enum Feature {
         /// Number of requests without growth.
         from: u32,
     },
+    /// The backend reads its sockets only when a core has nothing else to do, as Go's scheduler and
+    /// event loops do, and all requests await the same time. They move in a bunch then, and each
+    /// further one brings more answers, however many there are.
+    LateReads,
     /// Each request needs as many cores of a second stage after the first, with work of its own.
     Series,
     /// Work that begins between these times of the run takes longer by this factor.
@@ -283,6 +287,7 @@ impl std::fmt::Display for Case {
                 Feature::Slowdown => write!(f, ", slowdown")?,
                 Feature::Pauses => write!(f, ", pauses")?,
                 Feature::Thrashing { share, from } => write!(f, ", thrashing {share} from {from}")?,
+                Feature::LateReads => write!(f, ", reads late")?,
                 Feature::Series => write!(f, ", two stages")?,
                 Feature::Slower { from, to, factor } => write!(f, ", {factor} x slower from {from} to {to}")?,
                 Feature::Silence { from, to } => write!(f, ", silent from {from} to {to}")?,

@@ -153,6 +153,9 @@ impl Proxy<'_> {
         let mut work = Work { work: self.case.service.draw(service).0 as f64, ..Work::default() };
         for feature in &self.case.features {
             match feature {
+                Feature::Awaiting(time) if self.case.features.contains(&Feature::LateReads) => {
+                    work.awaiting = time.0 as f64;
+                }
                 Feature::Awaiting(time) => work.awaiting = time.0 as f64 * (0.5 + path.unit()),
                 Feature::Lock(share) => work.has_lock = path.unit() < *share,
                 Feature::Series => work.second = self.case.service.draw(service).0 as f64,

@@ -2,6 +2,8 @@
 //! answers per second there are compared with those at the levels before. Does not contain the
 //! limit ([`super`]).
 
+use super::level::ENOUGH_ANSWERS;
+
 /// Limit while it is lifted, as a multiple, and the least multiple where the tail allows no more.
 /// Smaller steps gain less than the noise.
 pub(super) const LIFT: f64 = 1.5;
@@ -9,15 +11,15 @@ pub(super) const LEAST_LIFT: f64 = 1.15;
 /// One level in this many is lifted; one in two until the tolerance has been judged this often, for
 /// the descent leaves it where a few answers have put it.
 const LIFT_EVERY: u32 = 4;
-const FIRST_JUDGEMENTS: u32 = 3;
+const FIRST_JUDGEMENTS: u32 = 8;
 /// Gain, as a share of the lift, above which the tolerance grows, and below which it shrinks: one
 /// per cent more requests bring more than 0.25 or less than 0.1 per cent more answers.
 const GROW_ABOVE: f64 = 0.25;
 const SHRINK_BELOW: f64 = 0.1;
 /// Factor by which the tolerance shrinks, and bound of the one by which it grows.
-const SHRINK: f64 = 1.15;
+const SHRINK: f64 = 1.3;
 const MOST_GROWTH: f64 = 1.5;
-/// Lifts that a comparison needs: with 64 answers each, the gain has an error of 0.2.
+/// Lifts of weight 1 that a comparison needs: the gain has an error of 0.2 then.
 const LIFTS: f64 = 4.0;
 /// Bounds of the tolerance. The lower one is that of Envoy's filter; with the upper one, a limit of
 /// one core's requests would be nine.
@@ -25,7 +27,7 @@ const LEAST: f64 = 1.25;
 const MOST: f64 = 3.0;
 /// Largest tolerance that the descent may leave behind: its few answers may be wrong, and with more
 /// than this, a limit of one core's requests would stand where it is.
-const MOST_KEPT: f64 = 1.6;
+const MOST_KEPT: f64 = 2.0;
 
 /// Sojourn that is allowed, as a multiple of the one without a queue, and the evidence for it.
 #[derive(Clone, Debug)]
@@ -35,8 +37,8 @@ pub(super) struct Gain {
     answers: f64,
     ns: f64,
     levels: u32,
-    /// Lifts since the tolerance has changed, each by the square of its logarithm, as one by
-    /// [`LIFT`] has it; and the sum of their gains by the same weights.
+    /// Lifts since the tolerance has changed, and the sum of their gains, both weighted by precision:
+    /// 1 is that of a lift by [`LIFT`] with [`ENOUGH_ANSWERS`] on both sides.
     lifts: f64,
     gains: f64,
     judgements: u32,
@@ -58,6 +60,11 @@ impl Gain {
         *self = Gain { tolerance: tolerance.clamp(LEAST, MOST_KEPT), ..Gain::default() };
     }
 
+    /// Lowers the tolerance to this one, if it is higher.
+    pub(super) fn bound_tolerance(&mut self, tolerance: f64) {
+        self.tolerance = self.tolerance.min(tolerance.max(LEAST));
+    }
+
     /// Takes note of a level; returns whether the next one should be lifted.
     pub(super) fn on_level(&mut self, answers: f64, ns: f64) -> bool {
         self.answers += answers;
@@ -73,7 +80,8 @@ impl Gain {
         // No more answers are possible than there are more requests: what exceeds that is a change
         // of the backend.
         let gain = (ratio.max(f64::MIN_POSITIVE).ln() / factor.ln()).clamp(-1.0, 1.0);
-        let weight = (factor.ln() / LIFT.ln()).powi(2);
+        let errors = 1.0 / answers.max(1.0) + 1.0 / self.answers.max(1.0);
+        let weight = (factor.ln() / LIFT.ln()).powi(2) * (2.0 / ENOUGH_ANSWERS) / errors;
         self.gains += weight * gain;
         self.lifts += weight;
         (self.answers, self.ns, self.levels) = (0.0, 0.0, 0);

@@ -5,7 +5,7 @@ use crate::{Response, Tick};
 use leeward_core::units::Time;
 
 /// Answers below which a mean is noise: 64 of exponential times have an error of an eighth.
-const ENOUGH_ANSWERS: f64 = 64.0;
+pub(super) const ENOUGH_ANSWERS: f64 = 64.0;
 /// Answers that must do after [`MAX_NS`], for services with few requests per second.
 const FEW_ANSWERS: f64 = 8.0;
 /// Shortest and longest measurement, ns: three ticks, and a time in which a person sees no change.
@@ -27,6 +27,10 @@ pub(super) struct Level {
     own_sum: f64,
     /// All answers since the beginning.
     answers: f64,
+    /// Answers in a turnover: as many as there are places. And the answers up to the end of the last
+    /// whole turnover, with its time.
+    turnover: f64,
+    turned: (f64, Time),
     ticks: f64,
     in_flight_sum: f64,
     is_saturated: bool,
@@ -53,25 +57,34 @@ impl Level {
             own_answers: 0.0,
             own_sum: 0.0,
             answers: 0.0,
+            turnover: f64::INFINITY,
+            turned: (0.0, now),
             ticks: 0.0,
             in_flight_sum: 0.0,
             is_saturated: true,
         }
     }
 
-    pub(super) fn on_response(&mut self, response: &Response) {
+    /// Takes note of an answer; returns whether its request was sent since the beginning: an answer
+    /// counts for the level under which its request was sent.
+    pub(super) fn on_response(&mut self, response: &Response) -> bool {
         self.answers += 1.0;
-        // An answer counts for the level under which its request was sent.
-        if response.dispatched >= self.begun {
+        if self.answers >= self.turned.0 + self.turnover {
+            self.turned = (self.answers, response.now);
+        }
+        let is_own = self.is_drained && response.dispatched >= self.begun;
+        if is_own {
             self.own_answers += 1.0;
             self.own_sum += response.sojourn().0 as f64;
         }
+        is_own
     }
 
     pub(super) fn on_tick(&mut self, tick: &Tick, limit: u32) {
         if !self.is_drained {
             if tick.in_flight <= limit && tick.now >= self.settles {
-                *self = Level { changed: self.changed, ..Level::begin_at_once(tick.now) };
+                let turnover = f64::from(limit.max(1));
+                *self = Level { changed: self.changed, turnover, ..Level::begin_at_once(tick.now) };
             }
             return;
         }
@@ -132,6 +145,16 @@ impl Level {
 
     /// Mean sojourn by Little's law, ns. It sees requests that get no answer, too.
     pub(super) fn littles_sojourn_ns(&self, now: Time) -> f64 {
-        self.mean_in_flight() * self.elapsed_ns(now) / self.answers.max(1.0)
+        let (answers, ns) = self.throughput(now);
+        self.mean_in_flight() * ns / answers.max(1.0)
+    }
+
+    /// Answers, and the time that they have taken, ns. Requests that begin together end together,
+    /// so both are those of whole turnovers, unless no further answers come.
+    pub(super) fn throughput(&self, now: Time) -> (f64, f64) {
+        let (answers, turned) = self.turned;
+        let turned_ns = self.elapsed_ns(turned);
+        let elapsed_ns = self.elapsed_ns(now);
+        if elapsed_ns <= 2.0 * turned_ns { (answers, turned_ns) } else { (self.answers, elapsed_ns) }
     }
 }

@@ -75,7 +75,7 @@ const LATE_DIP_INTERVAL: f64 = 20.0;
 const FAR: f64 = 2.0;
 /// The descent ends where half the limit has more than this share of the sojourn. With a queue it
 /// would have a half, without one all; with this share it has three quarters of the answers.
-const UNQUEUED: f64 = 0.65;
+const UNQUEUED: f64 = 0.60;
 /// Requests in flight that are no overload, however few answers they bring.
 const FEW: u32 = 4;
 /// Share of the limit in flight below which the limit does not bind.
@@ -158,6 +158,8 @@ impl Knee {
     /// Without a limit: ends the phase when the backend is overloaded.
     fn open(&mut self, mut opening: Opening, tick: &Tick) {
         if tick.in_flight <= FEW && tick.oldest_unread.is_none() {
+            opening.has_answers = false;
+            self.phase = Phase::Open(opening);
             self.level = Level::begin_at_once(tick.now);
             return;
         }
@@ -165,6 +167,12 @@ impl Knee {
         let is_unread = unread_ns(tick) > longest_ns;
         // So long without enough answers is late, too.
         let is_silent = self.level.elapsed_ns(tick.now) > longest_ns;
+        if !is_unread && !is_silent && !opening.has_answers && self.level.answers() > 0.0 {
+            opening.has_answers = true;
+            self.phase = Phase::Open(opening);
+            self.level = Level::begin_at_once(tick.now);
+            return;
+        }
         if !is_unread && !is_silent && !Opening::is_complete(&self.level, tick.now, self.mean_ns) {
             return;
         }
@@ -216,7 +224,7 @@ impl Knee {
     /// Follows the sojourn, and begins a dip when it is due.
     fn track(&mut self, tick: &Tick) {
         let now = tick.now;
-        let (answers, elapsed_ns) = (self.level.answers(), self.level.elapsed_ns(now));
+        let (answers, elapsed_ns) = self.level.throughput(now);
         if let Some(limit) = self.unlifted.take() {
             if self.level.is_saturated() {
                 self.gain.on_lifted_level(self.limit / limit, answers, elapsed_ns);
@@ -237,6 +245,11 @@ impl Knee {
         }
         let factor = (self.gain.tolerance() * unqueued).clamp(MIN_FACTOR, MAX_FACTOR);
         let next = factor * self.limit + self.limit.sqrt();
+        if bound < 1.0 {
+            // A tolerance that the tail does not allow would raise the limit as soon as the tail is
+            // a little shorter.
+            self.gain.bound_tolerance(sojourn_ns / self.baseline_ns.max(1.0) * (1.0 - 1.0 / self.limit.sqrt()));
+        }
         self.begin_level(now, next.min(self.limit * bound));
         let interval_ns = if self.limit * FAR < self.dip_limit {
             (self.dip_length_ns * EARLY_DIP_INTERVAL).min(MAX_EARLY_DIP_INTERVAL_NS)
@@ -250,7 +263,6 @@ impl Knee {
         if is_below || now.since(self.dip_end).0 as f64 > interval_ns {
             self.dip_limit = self.limit;
             self.phase = Phase::Dip { former_ns: sojourn_ns };
-            // Whether a dip is late is told by its own answers.
             self.tail.clear();
             self.gain.forget();
             self.begin_level(now, (self.limit * DIP).floor());
@@ -319,8 +331,11 @@ impl ConcurrencyLimit for Knee {
         }
         let weight = if self.mean_ns == 0.0 { 1.0 } else { WEIGHT };
         self.mean_ns += weight * (sojourn_ns - self.mean_ns);
-        self.tail.push(response.sojourn());
-        self.level.on_response(response);
+        let is_own = self.level.on_response(response);
+        // Whether a dip is late is told by its own answers.
+        if is_own || !matches!(self.phase, Phase::Dip { .. }) {
+            self.tail.push(response.sojourn());
+        }
     }
 
     fn on_tick(&mut self, tick: &Tick) {

@@ -21,6 +21,8 @@ const WEIGHT: f64 = 0.3;
 pub(super) struct Opening {
     requests: f64,
     rate: f64,
+    /// Whether an answer has come. Intervals begin with it: until then there is no rate.
+    pub(super) has_answers: bool,
 }
 
 impl Opening {

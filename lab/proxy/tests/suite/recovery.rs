@@ -1,7 +1,7 @@
 //! Recovery of `knee` from an overload, a slow-down and a stop of the backend, and its beginning
 //! under an overload, in virtual time. Does not contain random histories (`swarm`).
 
-use crate::support::{case, fixed, knee, slots};
+use crate::support::{case, fixed, knee, numbered, slots};
 use leeward_core::units::Nanos;
 use leeward_proxy_sim::case::{Case, Demand, Discipline, Feature};
 use leeward_proxy_sim::proxy::Slot;
@@ -78,5 +78,20 @@ fn half_the_capacity_is_not_refused_after_an_overload() {
             let rejected: u64 = slots(&all, MS * 4_000 + BACK, MS * 12_000).iter().map(|slot| slot.rejected).sum();
             assert_eq!(rejected, 0, "{case}");
         }
+    }
+}
+
+/// A service whose requests move in a bunch needs many more of them than others, and may not be
+/// held at the few with which its queue begins.
+#[test]
+fn a_service_that_reads_late_gets_what_it_needs() {
+    for (awaiting, objective) in [(MS * 20, MS * 100), (MS * 60, MS * 300)] {
+        let demand = Demand::Steps(vec![(Nanos::ZERO, 2.0), (MS * 16_000, 0.0)]);
+        let features = vec![Feature::Awaiting(awaiting), Feature::LateReads];
+        let case = Case { features, objective, demand, ..case(1, ServiceTime::Constant(MS)) };
+        let good = |all: &[Slot]| slots(all, MS * 4_000, MS * 16_000).iter().map(|slot| slot.good).sum::<u64>();
+        let best = [32, 48, 54, 128, 160, 192].map(|number| good(&numbered(&case, number, 1)));
+        let share = good(&knee(&case, 1)) as f64 / *best.iter().max().unwrap() as f64;
+        assert!(share >= 0.9, "{case}: {share} of {best:?}");
     }
 }

@@ -59,10 +59,15 @@ pub(crate) fn knee(case: &Case, seed: u64) -> Vec<Slot> {
     timeline(case, Box::new(Checked(Knee::new(&environment))), seed).1
 }
 
+/// Plays a case with a static number.
+pub(crate) fn numbered(case: &Case, number: u32, seed: u64) -> Vec<Slot> {
+    timeline(case, Box::new(Static(number)), seed).1
+}
+
 /// Plays a case with static numbers of 1, 2 and 4 per core: the reference that meets the same
 /// requests.
 pub(crate) fn fixed(case: &Case, seed: u64) -> [Vec<Slot>; 3] {
-    [1, 2, 4].map(|share| timeline(case, Box::new(Static(case.cores * share)), seed).1)
+    [1, 2, 4].map(|share| numbered(case, case.cores * share, seed))
 }
 
 /// The slots between two times of a run.
