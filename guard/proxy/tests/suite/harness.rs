@@ -374,9 +374,14 @@ pub(crate) fn start(backends: &[SocketAddr], extra: &str) -> Proxy {
     Proxy::start(settings).expect("a proxy")
 }
 
+/// The port of a proxy.
+pub(crate) fn address(proxy: &Proxy) -> SocketAddr {
+    proxy.address().tcp().expect("a port")
+}
+
 /// Connects to a proxy.
 pub(crate) fn connect(proxy: &Proxy) -> Wire {
-    Wire::to(proxy.address())
+    Wire::to(address(proxy))
 }
 
 /// The number of rejections.
