@@ -52,8 +52,8 @@ enum ConnectionState {
 impl Client {
     /// Serves the connection until it ends.
     pub(crate) async fn serve(mut self, socket: Socket) {
-        socket.set_options();
-        let mut stream = ClientStream::new(Transport::Plain(socket), self.worker.settings.timeouts.client_idle);
+        let socket = socket.with_write_timeout(self.worker.settings.timeouts.client_idle);
+        let mut stream = ClientStream::new(Transport::Plain(socket));
         loop {
             if !self.wait_for_byte(&mut stream).await {
                 return;

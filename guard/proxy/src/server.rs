@@ -1,6 +1,7 @@
 //! Listener, worker threads, graceful stop. Does not contain requests.
 
 use crate::admission::{Admission, TICK_INTERVAL};
+use crate::backend::connector::Connector;
 use crate::backend::health;
 use crate::backend::pool::Pool;
 use crate::connection::Client;
@@ -12,7 +13,7 @@ use crate::transport::address::LocalAddress;
 use crate::transport::listener::{BoundListener, HandedOver};
 use crate::transport::socket::Socket;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -163,7 +164,7 @@ impl ThreadContext {
                 let (admission, pool) = (self.admission.clone(), Arc::clone(&worker.pool));
                 tokio::spawn(health::watch(admission, pool, backend, self.settings.health.clone()));
             }
-            let Ok(listener) = listener.into_listener() else { return };
+            let Ok(listener) = listener.attach() else { return };
             let mut stopping = self.stopping.clone();
             loop {
                 let accepted = tokio::select! {
@@ -223,7 +224,7 @@ impl ThreadContext {
 
     /// The state of this thread's requests.
     fn worker(&self) -> Arc<Worker> {
-        let pool = Pool::new(&self.settings.backends, self.settings.timeouts.connect);
+        let pool = Pool::new(&self.settings.backends, Connector::new(self.settings.timeouts.connect));
         let old = Arc::clone(&pool);
         tokio::spawn(async move {
             loop {
@@ -235,10 +236,10 @@ impl ThreadContext {
     }
 
     /// Serves a client's connection until it ends.
-    fn serve(&self, worker: &Arc<Worker>, socket: Socket, address: Option<IpAddr>, counted: Counted) {
+    fn serve(&self, worker: &Arc<Worker>, socket: Socket, address: Option<SocketAddr>, counted: Counted) {
         let client = Client {
             worker: Arc::clone(worker),
-            peer: Peer::new(address, &self.settings.trusted),
+            peer: Peer::new(address.map(|address| address.ip()), &self.settings.trusted),
             stopping: self.stopping.clone(),
             connections: Arc::clone(&self.connections),
         };

@@ -44,6 +44,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// A client with this address; `None`: of a Unix socket, so on this machine.
     pub(crate) fn new(address: Option<IpAddr>, trusted: &[IpNet]) -> Self {
+        let address = address.map(|address| address.to_canonical());
         let text = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
         let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let is_trusted = trusted.iter().any(|network| network.contains(&address));

@@ -1,4 +1,4 @@
-//! The address of a listener. Does not contain sockets.
+//! The address of a listener, and the paths of Unix sockets. Does not contain sockets.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,6 +6,24 @@ use std::path::PathBuf;
 
 /// Begins the address of a Unix socket; its path follows.
 pub(crate) const UNIX: &str = "unix:";
+
+/// Longest path of a Unix socket (`sun_path`, with the byte 0 at its end).
+const PATH_MAX: usize = 107;
+
+/// Reads the path of a Unix socket, which appears in metrics and headers, too.
+///
+/// # Errors
+/// Advice for people.
+pub(crate) fn socket_path(text: &str) -> Result<PathBuf, String> {
+    let is_plain = |c: char| !c.is_control() && c != '"' && c != '\\';
+    if !text.starts_with('/') || !text.chars().all(is_plain) {
+        return Err("the path of a Unix socket begins with `/` and has no quotes, such as `unix:/run/app.sock`".into());
+    }
+    if text.len() > PATH_MAX {
+        return Err(format!("the path of a Unix socket has at most {PATH_MAX} bytes"));
+    }
+    Ok(text.into())
+}
 
 /// The address that a proxy listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]

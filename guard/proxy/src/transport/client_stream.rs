@@ -1,14 +1,12 @@
-//! A client's transport, in front of it the bytes that were read from it already. It fails once its
-//! client has read nothing for too long. Does not contain HTTP.
+//! A client's transport, in front of it the bytes that were read from it already. Does not contain
+//! HTTP.
 
 use super::stream::{Protocol, Transport};
 use bytes::Bytes;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
 
 /// A client's transport.
 pub(crate) struct ClientStream {
@@ -16,14 +14,11 @@ pub(crate) struct ClientStream {
     stream: Transport,
     /// Whether all that was written has reached the socket.
     is_flushed: bool,
-    /// Longest time that the client may read nothing while bytes wait for it.
-    idle: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl ClientStream {
-    pub(crate) fn new(stream: Transport, idle: Duration) -> Self {
-        ClientStream { prefix: Bytes::new(), stream, is_flushed: true, idle, timer: None }
+    pub(crate) fn new(stream: Transport) -> Self {
+        ClientStream { prefix: Bytes::new(), stream, is_flushed: true }
     }
 
     /// Puts bytes back that a parser has read and not used.
@@ -52,22 +47,6 @@ impl ClientStream {
     pub(crate) async fn has_byte(&mut self) -> bool {
         !self.prefix.is_empty() || self.stream.has_byte().await
     }
-
-    /// Ends a write that has waited for too long. The socket itself never does: a client that is
-    /// alive and does not read acknowledges every probe.
-    fn limit<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.timer = None;
-            return written;
-        }
-        let idle = self.idle;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
-        if timer.as_mut().poll(context).is_ready() {
-            self.timer = None;
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Poll::Pending
-    }
 }
 
 impl AsyncRead for ClientStream {
@@ -86,8 +65,7 @@ impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.is_flushed = false;
-        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.limit(context, written)
+        Pin::new(&mut this.stream).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -97,8 +75,7 @@ impl AsyncWrite for ClientStream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.is_flushed = false;
-        let written = Pin::new(&mut this.stream).poll_write_vectored(context, bytes);
-        this.limit(context, written)
+        Pin::new(&mut this.stream).poll_write_vectored(context, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -108,16 +85,12 @@ impl AsyncWrite for ClientStream {
     /// hyper flushes when it has written all that it had. TLS keeps what the socket does not take.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let flushed = Pin::new(&mut this.stream).poll_flush(context);
-        let flushed = this.limit(context, flushed);
-        this.is_flushed |= matches!(flushed, Poll::Ready(Ok(())));
-        flushed
+        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
+        this.is_flushed = true;
+        Poll::Ready(Ok(()))
     }
 
-    /// TLS sends its own end first.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let shut = Pin::new(&mut this.stream).poll_shutdown(context);
-        this.limit(context, shut)
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod address;
 pub(crate) mod client_stream;
 pub(crate) mod listener;
 pub(crate) mod socket;
+pub(crate) mod socket_file;
 // TLS is not constructed yet.
 #[allow(dead_code)]
 pub(crate) mod stream;
