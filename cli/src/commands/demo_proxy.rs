@@ -91,7 +91,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for demand in Demand::ALL {
         for has_proxy in [false, true] {
-            let address = if has_proxy { proxy.address() } else { demo.service.address };
+            let address =
+                if has_proxy { proxy.address().tcp().unwrap_or(demo.service.address) } else { demo.service.address };
             let report = demo.run_open(&address.to_string(), demand, &measured)?;
             let row = RunRow { demand, has_proxy, report };
             print_line(&row.line());

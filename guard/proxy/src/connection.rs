@@ -6,10 +6,12 @@
 //! the one that has been idle for longest can be closed when there are too many.
 
 use crate::activity::{Activity, Busy};
-use crate::client_stream::ClientStream;
 use crate::connections::{Connections, stopped};
 use crate::http::handle::{UpgradeSlot, Worker};
 use crate::http::head::Peer;
+use crate::transport::client_stream::ClientStream;
+use crate::transport::socket::Socket;
+use crate::transport::stream::Transport;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,7 +21,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, copy_bidirectional};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -50,10 +51,11 @@ enum ConnectionState {
 
 impl Client {
     /// Serves the connection until it ends.
-    pub(crate) async fn serve(mut self, stream: TcpStream) {
-        let mut stream = ClientStream::new(stream, self.worker.settings.timeouts.client_idle);
+    pub(crate) async fn serve(mut self, socket: Socket) {
+        let socket = socket.with_write_timeout(self.worker.settings.timeouts.client_idle);
+        let mut stream = ClientStream::new(Transport::Plain(socket));
         loop {
-            if !self.wait_for_byte(&stream).await {
+            if !self.wait_for_byte(&mut stream).await {
                 return;
             }
             // On the heap, or a sleeping connection would take as much.
@@ -65,7 +67,7 @@ impl Client {
     }
 
     /// Sleeps until a byte arrives; false: the connection must end.
-    async fn wait_for_byte(&mut self, stream: &ClientStream) -> bool {
+    async fn wait_for_byte(&mut self, stream: &mut ClientStream) -> bool {
         tokio::select! {
             has_byte = timeout(self.worker.settings.timeouts.client, stream.has_byte()) => has_byte == Ok(true),
             () = stopped(&mut self.stopping) => false,

@@ -8,7 +8,8 @@
 //!   in a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
 //! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client,
-//!   `client_stream`: its socket, `activity`: whether it is busy, `connections`: all of them.
+//!   `activity`: whether it is busy, `connections`: all of them.
+//! - `transport`: the bytes below HTTP: sockets of TCP and Unix, TLS.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
 //!
@@ -20,14 +21,15 @@
 mod activity;
 mod admission;
 mod backend;
-mod client_stream;
 mod connection;
 mod connections;
 mod http;
 mod server;
 pub mod settings;
+mod transport;
 
 pub use admission::Admission;
 pub use backend::address::{BackendAddress, ParseAddressError};
 pub use server::{Proxy, ProxyError};
 pub use settings::Settings;
+pub use transport::address::LocalAddress;

@@ -1,6 +1,7 @@
 //! Listener, worker threads, graceful stop. Does not contain requests.
 
 use crate::admission::{Admission, TICK_INTERVAL};
+use crate::backend::connector::Connector;
 use crate::backend::health;
 use crate::backend::pool::Pool;
 use crate::connection::Client;
@@ -8,8 +9,11 @@ use crate::connections::{Connections, Counted, stopped};
 use crate::http::handle::Worker;
 use crate::http::head::Peer;
 use crate::settings::Settings;
+use crate::transport::address::LocalAddress;
+use crate::transport::listener::{BoundListener, HandedOver};
+use crate::transport::socket::Socket;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,7 +48,7 @@ pub enum ProxyError {
 /// A running proxy. Dropping it stops it without waiting for requests in progress.
 #[derive(Debug)]
 pub struct Proxy {
-    address: SocketAddr,
+    address: LocalAddress,
     admission: Admission,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
@@ -63,9 +67,8 @@ impl Proxy {
         settings.threads = settings.threads.max(1);
         let settings = Arc::new(settings);
         let failed = |source| ProxyError::Listen { address: settings.listen.chars().take(100).collect(), source };
-        let listener = TcpListener::bind(listen_address(&settings.listen)).map_err(failed)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+        let listener = BoundListener::bind(&settings.listen).map_err(failed)?;
+        let address = listener.address()?;
         let admission = Admission::new(&settings);
         let (stop, stopping) = watch::channel(false);
         let connections = Arc::new(Connections::new(settings.threads, settings.connections));
@@ -92,8 +95,8 @@ impl Proxy {
     }
 
     /// The address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &LocalAddress {
+        &self.address
     }
 
     /// The queue, for metrics and explanations.
@@ -117,11 +120,6 @@ impl Drop for Proxy {
     }
 }
 
-/// `:8080` means all addresses of this machine.
-fn listen_address(text: &str) -> String {
-    if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.into() }
-}
-
 /// Raises the limit of descriptors as far as it may be, and keeps the number of connections below.
 fn limit_connections(mut settings: Settings) -> Settings {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -139,9 +137,6 @@ fn spawn(index: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
     std::thread::Builder::new().name(format!("lw-proxy-{index}")).spawn(run)
 }
 
-/// A client that another thread serves.
-type HandedOver = (TcpStream, SocketAddr, Counted);
-
 /// What a worker thread needs.
 struct ThreadContext {
     index: usize,
@@ -153,7 +148,7 @@ struct ThreadContext {
 
 impl ThreadContext {
     /// Runs the thread that accepts connections, and that ticks.
-    fn run_first(self, listener: TcpListener, others: Vec<mpsc::UnboundedSender<HandedOver>>) {
+    fn run_first(self, listener: BoundListener, others: Vec<mpsc::UnboundedSender<(HandedOver, Counted)>>) {
         self.block_on(async {
             let worker = self.worker();
             let admission = self.admission.clone();
@@ -169,7 +164,7 @@ impl ThreadContext {
                 let (admission, pool) = (self.admission.clone(), Arc::clone(&worker.pool));
                 tokio::spawn(health::watch(admission, pool, backend, self.settings.health.clone()));
             }
-            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+            let Ok(listener) = listener.attach() else { return };
             let mut stopping = self.stopping.clone();
             loop {
                 let accepted = tokio::select! {
@@ -177,14 +172,14 @@ impl ThreadContext {
                     () = stopped(&mut stopping) => break,
                 };
                 match accepted {
-                    Ok((stream, peer)) => {
+                    Ok((socket, peer)) => {
                         let index = self.connections.least_loaded();
                         let counted = Counted::new(&self.connections, index);
                         match others.get(index.wrapping_sub(1)) {
-                            None => self.serve(&worker, stream, peer, counted),
+                            None => self.serve(&worker, socket, peer, counted),
                             Some(other) => {
-                                if let Ok(stream) = stream.into_std() {
-                                    let _ = other.send((stream, peer, counted));
+                                if let Ok(socket) = socket.detach() {
+                                    let _ = other.send(((socket, peer), counted));
                                 }
                             }
                         }
@@ -204,12 +199,12 @@ impl ThreadContext {
     }
 
     /// Runs a thread that serves connections which the first one accepts.
-    fn run_other(self, mut clients: mpsc::UnboundedReceiver<HandedOver>) {
+    fn run_other(self, mut clients: mpsc::UnboundedReceiver<(HandedOver, Counted)>) {
         self.block_on(async {
             let worker = self.worker();
-            while let Some((stream, peer, counted)) = clients.recv().await {
-                if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
-                    self.serve(&worker, stream, peer, counted);
+            while let Some(((socket, peer), counted)) = clients.recv().await {
+                if let Ok(socket) = socket.attach() {
+                    self.serve(&worker, socket, peer, counted);
                 }
             }
             self.drain().await;
@@ -229,7 +224,7 @@ impl ThreadContext {
 
     /// The state of this thread's requests.
     fn worker(&self) -> Arc<Worker> {
-        let pool = Pool::new(&self.settings.backends, self.settings.timeouts.connect);
+        let pool = Pool::new(&self.settings.backends, Connector::new(self.settings.timeouts.connect));
         let old = Arc::clone(&pool);
         tokio::spawn(async move {
             loop {
@@ -241,18 +236,16 @@ impl ThreadContext {
     }
 
     /// Serves a client's connection until it ends.
-    fn serve(&self, worker: &Arc<Worker>, stream: tokio::net::TcpStream, address: SocketAddr, counted: Counted) {
-        let ip = address.ip().to_canonical();
-        let is_trusted = self.settings.trusted.iter().any(|network| network.contains(&ip));
+    fn serve(&self, worker: &Arc<Worker>, socket: Socket, address: Option<SocketAddr>, counted: Counted) {
         let client = Client {
             worker: Arc::clone(worker),
-            peer: Peer::new(ip, is_trusted),
+            peer: Peer::new(address.map(|address| address.ip()), &self.settings.trusted),
             stopping: self.stopping.clone(),
             connections: Arc::clone(&self.connections),
         };
         tokio::spawn(async move {
             let _counted = counted;
-            client.serve(stream).await;
+            client.serve(socket).await;
         });
     }
 

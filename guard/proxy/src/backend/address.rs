@@ -1,28 +1,54 @@
 //! Address of a backend. Does not contain connections.
 
+use crate::transport::address::{UNIX, socket_path};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Host and port of a backend. A name is looked up when a connection is opened.
+/// Host and port of a backend, or the path of its Unix socket. A name is looked up when a
+/// connection is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendAddress {
-    host: String,
-    port: u16,
+    target: Target,
+    is_tls: bool,
+}
+
+/// What a connection is opened to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
 }
 
 /// Error: the text is no address of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no backend; expected HOST:PORT, such as `127.0.0.1:3000`")]
+#[error("`{0}` is no backend; expected HOST:PORT, https://HOST:PORT or unix:/PATH, such as `127.0.0.1:3000`")]
 pub struct ParseAddressError(String);
+
+/// Port of `https://HOST`.
+const HTTPS: u16 = 443;
 
 impl FromStr for BackendAddress {
     type Err = ParseAddressError;
 
     fn from_str(text: &str) -> Result<Self, ParseAddressError> {
         let wrong = || ParseAddressError(text.chars().take(80).collect());
-        let text_without_scheme = text.strip_prefix("http://").map_or(text, |rest| rest.trim_end_matches('/'));
-        let (host, port) = text_without_scheme.rsplit_once(':').ok_or_else(wrong)?;
-        let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+        if let Some(path) = text.strip_prefix(UNIX) {
+            let path = socket_path(path).map_err(|_| wrong())?;
+            return Ok(BackendAddress { target: Target::Unix(path), is_tls: false });
+        }
+        let (is_tls, authority) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest.strip_suffix('/').unwrap_or(rest)),
+            (_, Some(rest)) => (false, rest.strip_suffix('/').unwrap_or(rest)),
+            _ => (false, text),
+        };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?)
+            }
+            _ if is_tls && !authority.is_empty() => (authority, HTTPS),
+            _ => return Err(wrong()),
+        };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match bare {
             Some(host) if host.parse::<std::net::Ipv6Addr>().is_ok() => host,
@@ -35,24 +61,39 @@ impl FromStr for BackendAddress {
         if bare.is_none() && !host.bytes().all(is_name) {
             return Err(wrong());
         }
-        Ok(BackendAddress { host: host.into(), port })
+        Ok(BackendAddress { target: Target::Tcp { host: host.into(), port }, is_tls })
     }
 }
 
 impl fmt::Display for BackendAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
+        let scheme = if self.is_tls { "https://" } else { "" };
+        match &self.target {
+            Target::Tcp { host, port } if host.contains(':') => write!(f, "{scheme}[{host}]:{port}"),
+            Target::Tcp { host, port } => write!(f, "{scheme}{host}:{port}"),
+            Target::Unix(path) => write!(f, "{UNIX}{}", path.display()),
         }
     }
 }
 
 impl BackendAddress {
-    /// Host and port, as Tokio connects to them.
-    pub(crate) fn target(&self) -> (&str, u16) {
-        (&self.host, self.port)
+    /// What a connection is opened to.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether the connection is encrypted.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    #[allow(dead_code)]
+    /// The host, without brackets; `None`: it is a Unix socket.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match &self.target {
+            Target::Tcp { host, .. } => Some(host),
+            Target::Unix(_) => None,
+        }
     }
 }
 
@@ -62,26 +103,52 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_address_has_a_host_and_a_port() {
+    fn an_address_has_a_host_and_a_port_or_a_path() {
         for (text, shown) in [
             ("127.0.0.1:3000", "127.0.0.1:3000"),
             (":3000", "127.0.0.1:3000"),
             ("api.internal:80", "api.internal:80"),
             ("[::1]:8080", "[::1]:8080"),
             ("http://10.0.0.1:8080/", "10.0.0.1:8080"),
+            ("https://api.internal", "https://api.internal:443"),
+            ("https://[::1]/", "https://[::1]:443"),
+            ("https://10.0.0.1:8443", "https://10.0.0.1:8443"),
+            ("unix:/run/app.sock", "unix:/run/app.sock"),
         ] {
             assert_eq!(text.parse::<BackendAddress>().map(|address| address.to_string()), Ok(shown.into()), "{text}");
         }
-        for wrong in
-            ["", "3000", "host", "host:", "host:0", "host:70000", "[zz]:1", "a b:1", "https://host:1", "::1:80x"]
-        {
+        let long = format!("unix:/{}", "a".repeat(108));
+        let wrong = [
+            "",
+            "3000",
+            "host",
+            "host:",
+            "host:0",
+            "host:70000",
+            "[zz]:1",
+            "a b:1",
+            "::1:80x",
+            "[::1]",
+            "https://",
+            "https:///",
+            "https://a/b",
+            "http://a",
+            "ftp://a:1",
+            "unix:",
+            "unix:app.sock",
+            "unix:/a\"b",
+            "unix:/a\nb",
+            "unix:/a\\b",
+            &long,
+        ];
+        for wrong in wrong {
             assert!(wrong.parse::<BackendAddress>().is_err(), "{wrong}");
         }
     }
 
     proptest! {
         #[test]
-        fn an_address_survives_its_own_text(text in ".{0,24}") {
+        fn an_address_survives_its_own_text(text in "(https?://|unix:/)?.{0,24}") {
             if let Ok(address) = text.parse::<BackendAddress>() {
                 prop_assert_eq!(address.to_string().parse(), Ok(address));
             }

@@ -2,5 +2,6 @@
 //! contain requests or limits.
 
 pub(crate) mod address;
+pub(crate) mod connector;
 pub(crate) mod health;
 pub(crate) mod pool;

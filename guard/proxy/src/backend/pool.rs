@@ -2,6 +2,7 @@
 //! then waits for the next one. Does not contain the choice of a backend.
 
 use super::address::BackendAddress;
+use super::connector::Connector;
 use crate::http::request_body::RequestBody;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -9,8 +10,6 @@ use leeward_host::sync::{Mutex, lock};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 /// Most connections per backend and thread that wait for a request.
 const IDLE_MAX: usize = 1_024;
@@ -25,7 +24,7 @@ const HEADERS_MAX: usize = 256;
 /// The connections of a worker thread.
 pub(crate) struct Pool {
     backends: Vec<BackendAddress>,
-    connect_timeout: Duration,
+    connector: Connector,
     idle: Vec<Mutex<Vec<Idle>>>,
 }
 
@@ -42,9 +41,9 @@ pub(crate) struct Connection {
 }
 
 impl Pool {
-    pub(crate) fn new(backends: &[BackendAddress], connect_timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(backends: &[BackendAddress], connector: Connector) -> Arc<Self> {
         let idle = backends.iter().map(|_| Mutex::new(Vec::new())).collect();
-        Arc::new(Pool { backends: backends.to_vec(), connect_timeout, idle })
+        Arc::new(Pool { backends: backends.to_vec(), connector, idle })
     }
 
     /// A connection to a backend: one that waits, or a new one.
@@ -64,10 +63,7 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::connect`].
     pub(crate) async fn open(&self, backend: usize) -> io::Result<Connection> {
-        let connect = TcpStream::connect(self.backends[backend].target());
-        let stream = timeout(self.connect_timeout, connect).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        // Nagle's algorithm would hold back a small head until the last one is acknowledged.
-        stream.set_nodelay(true)?;
+        let stream = self.connector.connect(&self.backends[backend]).await?;
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;

@@ -7,7 +7,8 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, Version};
-use std::net::IpAddr;
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -33,14 +34,21 @@ const NAME_10: HeaderValue = HeaderValue::from_static("1.0 leeward");
 /// A client, as it appears in headers; made once per connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
+    /// The address; loopback for a client of a Unix socket, which has none.
     pub(crate) address: IpAddr,
     pub(crate) is_trusted: bool,
+    /// The address in headers; `None`: it has none.
     text: Option<HeaderValue>,
 }
 
 impl Peer {
-    pub(crate) fn new(address: IpAddr, is_trusted: bool) -> Self {
-        Peer { address, is_trusted, text: HeaderValue::try_from(address.to_string()).ok() }
+    /// A client with this address; `None`: of a Unix socket, so on this machine.
+    pub(crate) fn new(address: Option<IpAddr>, trusted: &[IpNet]) -> Self {
+        let address = address.map(|address| address.to_canonical());
+        let text = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
+        let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let is_trusted = trusted.iter().any(|network| network.contains(&address));
+        Peer { address, is_trusted, text }
     }
 }
 
@@ -344,7 +352,8 @@ mod tests {
                 return;
             }
             assert!(size(&parts) > 0);
-            let peer = Peer::new([10, 0, 0, 1].into(), random.below(2) == 0);
+            let network: IpNet = "10.0.0.0/8".parse().unwrap();
+            let peer = Peer::new(Some([10, 0, 0, 1].into()), &[network][random.below(2)..]);
             let protocol = upgrade(&parts);
             to_backend(&mut parts, &peer, protocol.clone());
             let headers = &parts.headers;

@@ -15,6 +15,7 @@
 use super::rules::{Rule, TenantSource};
 use super::{LimitChoice, PlaceEnd, Settings, Timeouts};
 use crate::backend::address::BackendAddress;
+use crate::transport::address::{UNIX, socket_path};
 use http::Method;
 use http::header::HeaderName;
 use ipnet::IpNet;
@@ -202,6 +203,9 @@ impl FileSettings {
             .listen
             .as_deref()
             .ok_or(SettingsError::Missing { key: "listen", help: "an address, such as `:8080`" })?;
+        if let Some(path) = listen.strip_prefix(UNIX) {
+            socket_path(path).map_err(|error| wrong("listen", &error))?;
+        }
         let to = self.to.as_deref().unwrap_or_default();
         if to.is_empty() {
             return Err(SettingsError::Missing { key: "to", help: "the backends, such as `127.0.0.1:3000`" });

@@ -1,6 +1,6 @@
 //! Backends that fail, and the choice among several. Does not contain slow clients.
 
-use crate::harness::{Backend, Hold, connect, metric, settle, start};
+use crate::harness::{Backend, Hold, address, connect, metric, settle, start};
 use leeward_observe::Source;
 use leeward_testkit::net::free_address;
 use leeward_testkit::wait::until;
@@ -143,7 +143,7 @@ fn no_request_is_lost_to_a_connection_that_closes() {
         exchange.close();
     });
     let proxy = start(&[backend.address], "");
-    let address = proxy.address();
+    let address = address(&proxy);
     let clients: Vec<_> = (0..4)
         .map(|_| {
             thread::spawn(move || {

@@ -7,6 +7,7 @@ use leeward_proxy::{Admission, Proxy};
 use leeward_testkit::wait::{LIVENESS, until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -360,23 +361,65 @@ impl Hold {
 /// Starts a proxy in front of backends; `extra`: more lines of its settings. The objective is long,
 /// so that nothing depends on the machine's speed.
 pub(crate) fn start(backends: &[SocketAddr], extra: &str) -> Proxy {
-    let has = |key: &str| extra.lines().any(|line| line.starts_with(key));
     let mut text = String::from("listen = \"127.0.0.1:0\"\n");
-    if !has("slo") {
-        text += "slo = \"30s\"\n";
-    }
-    if !has("threads") {
-        text += "threads = 2\n";
-    }
     let to: Vec<String> = backends.iter().map(|address| format!("\"{address}\"")).collect();
     text += &format!("to = [{}]\n{extra}", to.join(", "));
-    let settings = FileSettings::parse(&text).and_then(|settings| settings.settings()).expect("settings");
-    Proxy::start(settings).expect("a proxy")
+    start_with(&text).expect("a proxy")
+}
+
+/// Starts a proxy by a whole file; without an objective and threads, it has those of [`start`].
+pub(crate) fn start_with(text: &str) -> Result<Proxy, String> {
+    let has = |key: &str| text.lines().any(|line| line.starts_with(key));
+    let slo = if has("slo") { "" } else { "slo = \"30s\"\n" };
+    let threads = if has("threads") { "" } else { "threads = 2\n" };
+    let file = FileSettings::parse(&format!("{slo}{threads}{text}"));
+    let settings = file.and_then(|settings| settings.settings()).map_err(|error| error.to_string())?;
+    Proxy::start(settings).map_err(|error| error.to_string())
+}
+
+/// Copies bytes until one side has gone, then tells the other side.
+pub(crate) fn pump(mut from: impl Read, mut to: impl Write + Close) {
+    let _ = std::io::copy(&mut from, &mut to);
+    to.close();
+}
+
+/// A stream whose writing side can be closed.
+pub(crate) trait Close {
+    /// Sends the end.
+    fn close(&mut self);
+}
+
+impl Close for TcpStream {
+    fn close(&mut self) {
+        let _ = self.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+impl Close for UnixStream {
+    fn close(&mut self) {
+        let _ = self.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+/// A client over another kind of stream.
+pub(crate) fn relay(from: impl Read + Send + 'static, to: impl Write + Close + Send + 'static) -> Wire {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let wire = Wire::to(listener.local_addr().expect("an address"));
+    let (stream, _) = listener.accept().expect("a connection");
+    let other = stream.try_clone().expect("a second handle");
+    thread::spawn(move || pump(from, other));
+    thread::spawn(move || pump(stream, to));
+    wire
+}
+
+/// The port of a proxy.
+pub(crate) fn address(proxy: &Proxy) -> SocketAddr {
+    proxy.address().tcp().expect("a port")
 }
 
 /// Connects to a proxy.
 pub(crate) fn connect(proxy: &Proxy) -> Wire {
-    Wire::to(proxy.address())
+    Wire::to(address(proxy))
 }
 
 /// The number of rejections.

@@ -10,4 +10,5 @@ mod messages;
 mod queue;
 mod settings;
 mod stop;
+mod unix;
 mod upgrades;

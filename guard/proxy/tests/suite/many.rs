@@ -1,7 +1,7 @@
 //! Ten thousand random requests with everything that goes wrong: each ends once. Does not contain
 //! what each of them is answered.
 
-use crate::harness::{Backend, Wire, rejected, settle, start};
+use crate::harness::{Backend, Wire, address, rejected, settle, start};
 use leeward_testkit::net::free_address;
 use leeward_testkit::random::Random;
 use std::net::{Shutdown, SocketAddr};
@@ -114,7 +114,7 @@ fn client(address: SocketAddr, seed: u64, count: usize) {
 fn play(extra: &str, count: usize, seed: u64) {
     let (first, second, dead) = (erratic(), erratic(), free_address());
     let proxy = start(&[first.address, second.address, dead], extra);
-    let address = proxy.address();
+    let address = address(&proxy);
     let clients: Vec<_> = (0..8).map(|at| thread::spawn(move || client(address, seed * 100 + at, count / 8))).collect();
     clients.into_iter().for_each(|client| client.join().expect("a client"));
     let snapshot = settle(&proxy);

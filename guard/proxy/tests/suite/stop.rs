@@ -1,6 +1,6 @@
 //! Graceful stop. Does not contain the program.
 
-use crate::harness::{Backend, Hold, connect, queued, start};
+use crate::harness::{Backend, Hold, address, connect, queued, start};
 use leeward_testkit::wait::until;
 use std::net::TcpStream;
 use std::thread;
@@ -10,7 +10,7 @@ fn a_stop_waits_for_requests_in_progress_and_refuses_new_ones() {
     let hold = Hold::default();
     let backend = hold.backend();
     let proxy = start(&[backend.address], "limit = \"1\"");
-    let address = proxy.address();
+    let address = address(&proxy);
     let (mut busy, mut waiting, mut idle) = (connect(&proxy), connect(&proxy), connect(&proxy));
     busy.send("GET /busy HTTP/1.1\r\nhost: h\r\n\r\n");
     hold.arrived(1);
@@ -62,7 +62,7 @@ fn a_stop_ends_tunnels() {
 fn a_dropped_proxy_frees_its_port() {
     let backend = Backend::echo();
     let proxy = start(&[backend.address], "");
-    let address = proxy.address();
+    let address = address(&proxy);
     assert_eq!(connect(&proxy).get("/").head.status(), 200);
     drop(proxy);
     until("the port is free", || std::net::TcpListener::bind(address).is_ok());

@@ -1,32 +1,24 @@
-//! A client's socket, in front of it the bytes that were read from it already. It fails once its
-//! client has read nothing for too long. Does not contain HTTP.
+//! A client's transport, in front of it the bytes that were read from it already. Does not contain
+//! HTTP.
 
+use super::stream::{Protocol, Transport};
 use bytes::Bytes;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
 
-/// A client's socket.
+/// A client's transport.
 pub(crate) struct ClientStream {
     prefix: Bytes,
-    stream: TcpStream,
+    stream: Transport,
     /// Whether all that was written has reached the socket.
     is_flushed: bool,
-    /// Longest time that the client may read nothing while bytes wait for it.
-    idle: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl ClientStream {
-    pub(crate) fn new(stream: TcpStream, idle: Duration) -> Self {
-        // Packets of no content: a bad answer to them is no reason to reject the client.
-        let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-        let _ = stream.set_nodelay(true);
-        ClientStream { prefix: Bytes::new(), stream, is_flushed: true, idle, timer: None }
+    pub(crate) fn new(stream: Transport) -> Self {
+        ClientStream { prefix: Bytes::new(), stream, is_flushed: true }
     }
 
     /// Puts bytes back that a parser has read and not used.
@@ -40,27 +32,20 @@ impl ClientStream {
         self.is_flushed
     }
 
-    /// Waits for the next byte; false: the client has gone.
-    pub(crate) async fn has_byte(&self) -> bool {
-        let mut byte = [0];
-        !self.prefix.is_empty() || matches!(self.stream.peek(&mut byte).await, Ok(1))
+    /// The protocol that was chosen in the handshake of TLS; `None`: without TLS, or without a
+    /// choice.
+    pub(crate) fn protocol(&self) -> Option<Protocol> {
+        self.stream.protocol()
     }
 
-    /// Ends a write that has waited for too long. The socket itself never does: a client that is
-    /// alive and does not read acknowledges every probe.
-    fn limit<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.is_flushed = false;
-        if written.is_ready() {
-            self.timer = None;
-            return written;
-        }
-        let idle = self.idle;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
-        if timer.as_mut().poll(context).is_ready() {
-            self.timer = None;
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Poll::Pending
+    /// Whether the client's bytes are encrypted.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.stream.is_tls()
+    }
+
+    /// Waits for the next byte; false: the client has gone.
+    pub(crate) async fn has_byte(&mut self) -> bool {
+        !self.prefix.is_empty() || self.stream.has_byte().await
     }
 }
 
@@ -79,8 +64,8 @@ impl AsyncRead for ClientStream {
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.limit(context, written)
+        this.is_flushed = false;
+        Pin::new(&mut this.stream).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -89,15 +74,15 @@ impl AsyncWrite for ClientStream {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write_vectored(context, bytes);
-        this.limit(context, written)
+        this.is_flushed = false;
+        Pin::new(&mut this.stream).poll_write_vectored(context, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all that it had.
+    /// hyper flushes when it has written all that it had. TLS keeps what the socket does not take.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(context))?;
