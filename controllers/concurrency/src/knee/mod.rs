@@ -7,8 +7,9 @@
 //! L ← min(clamp(τ · R₀ / R, 0.5, 2) · L + √L,  L · max(0.8 · objective / tail, 0.5))
 //! ```
 //!
-//! 1. *Open*: there is no limit until more requests in flight bring no more answers, or the answers
-//!    are nearly late. A small first number would cost seconds where the best one is large.
+//! 1. *Opening*: the limit begins at 64 and doubles until more requests in flight bring no more
+//!    answers, or the answers are nearly late. A smaller first number would cost seconds where the
+//!    best one is large; without any, a flood could not be taken back.
 //! 2. *Descent*: the limit falls by halves as long as the sojourn falls with it, or is late. The
 //!    queue at the backend is gone when it does not.
 //! 3. *Tracking*: the equation above, as in Envoy's filter (`super::gradient`), but by the mean. A
@@ -41,7 +42,7 @@ use crate::{ConcurrencyLimit, LimitEnvironment, Outcome, Response, Tick, UNLIMIT
 use gain::{Gain, LEAST_LIFT, LIFT};
 use leeward_core::units::{Nanos, Time};
 use level::Level;
-use opening::Opening;
+use opening::{FIRST_LIMIT, Opening, silent_limit};
 
 /// Entry of the registry.
 pub const POLICY: LimitPolicy = LimitPolicy {
@@ -85,7 +86,7 @@ const WEIGHT: f64 = 0.05;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// There is no limit.
+    /// The limit doubles.
     Open(Opening),
     /// The limit falls by halves.
     Descent {
@@ -134,7 +135,7 @@ impl Knee {
         Knee {
             objective_ns: environment.objective.0 as f64,
             phase: Phase::Open(Opening::default()),
-            limit: f64::from(UNLIMITED),
+            limit: FIRST_LIMIT,
             level: Level::begin_at_once(Time::ZERO),
             mean_ns: 0.0,
             tail: SojournWindow::default(),
@@ -155,10 +156,11 @@ impl Knee {
         self.level = Level::begin(now);
     }
 
-    /// Without a limit: ends the phase when the backend is overloaded.
+    /// Doubles the limit, or ends the phase when the backend is overloaded.
     fn open(&mut self, mut opening: Opening, tick: &Tick) {
         if tick.in_flight <= FEW && tick.oldest_unread.is_none() {
             opening.has_answers = false;
+            self.limit = FIRST_LIMIT;
             self.phase = Phase::Open(opening);
             self.level = Level::begin_at_once(tick.now);
             return;
@@ -173,15 +175,20 @@ impl Knee {
             self.level = Level::begin_at_once(tick.now);
             return;
         }
+        if !opening.has_answers {
+            self.limit = self.limit.max(silent_limit(self.level.elapsed_ns(tick.now))).min(f64::from(UNLIMITED));
+        }
         if !is_unread && !is_silent && !Opening::is_complete(&self.level, tick.now, self.mean_ns) {
             return;
         }
         let in_flight = f64::from(tick.in_flight);
         let sojourn = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
         let overloaded = opening.on_interval(&self.level, tick.now);
-        let first = if is_unread || sojourn > longest_ns { Some(in_flight / 2.0) } else { overloaded };
+        let first =
+            if is_unread || sojourn.max(self.tail_ns(tick)) > longest_ns { Some(in_flight / 2.0) } else { overloaded };
         match first {
             None => {
+                self.limit = (2.0 * self.level.mean_in_flight()).clamp(FIRST_LIMIT, f64::from(UNLIMITED));
                 self.phase = Phase::Open(opening);
                 self.level = Level::begin_at_once(tick.now);
             }

@@ -4,6 +4,11 @@
 use super::level::Level;
 use leeward_core::units::Time;
 
+/// Limit at the beginning. It doubles with each interval in which there is no overload, and at this
+/// interval, in ns, while no answer has come: without it, a fast client floods a backend that gets
+/// slower with each request, and what is there cannot be taken back.
+pub(super) const FIRST_LIMIT: f64 = 64.0;
+const SILENT_NS: f64 = 100e6;
 /// Shortest interval of a comparison, ns, and its least number of answers.
 const MIN_NS: f64 = 30e6;
 const MIN_ANSWERS: f64 = 15.0;
@@ -23,6 +28,11 @@ pub(super) struct Opening {
     rate: f64,
     /// Whether an answer has come. Intervals begin with it: until then there is no rate.
     pub(super) has_answers: bool,
+}
+
+/// Limit while an opening lasts, after `ns` without an answer.
+pub(super) fn silent_limit(ns: f64) -> f64 {
+    FIRST_LIMIT * (ns / SILENT_NS).min(20.0).floor().exp2()
 }
 
 impl Opening {

@@ -1,10 +1,12 @@
 //! The rules of `knee`, each against a backend whose best number is known.
 
 use crate::backend::{Proxy, build};
-use leeward_concurrency::{Outcome, Response, TICK, Tick, UNLIMITED};
+use leeward_concurrency::{Outcome, Response, TICK, Tick};
 use leeward_core::units::{Nanos, Time};
 
 const MS: Nanos = Nanos::from_millis(1);
+/// Limit at the beginning.
+const FIRST_LIMIT: u32 = 64;
 
 fn knee(objective: Nanos, cores: usize) -> Proxy {
     Proxy::new(build("knee", objective), cores, MS)
@@ -16,11 +18,26 @@ fn twice(cores: u64) -> Nanos {
 }
 
 #[test]
-fn there_is_no_limit_until_there_is_an_overload() {
+fn the_limit_binds_nobody_until_there_is_an_overload() {
     let mut proxy = knee(MS * 50, 8);
-    assert_eq!(proxy.limit.limit(), UNLIMITED);
     proxy.run(MS * 3_000, MS / 6);
-    assert_eq!(proxy.limit.limit(), UNLIMITED, "6 of 8 cores are busy");
+    assert_eq!(proxy.limit.limit(), FIRST_LIMIT, "6 of 8 cores are busy");
+    assert_eq!(proxy.queued_ticks, 0);
+    // 180 requests await 30 ms.
+    let mut proxy = knee(MS * 100, 8);
+    proxy.awaiting = MS * 30;
+    proxy.run(MS * 3_000, MS / 6);
+    proxy.queued_ticks = 0;
+    proxy.run(MS * 3_000, MS / 6);
+    assert_eq!(proxy.queued_ticks, 0);
+}
+
+#[test]
+fn a_flood_reaches_the_backend_by_doublings() {
+    let mut proxy = knee(MS * 1_000, 1);
+    proxy.awaiting = MS * 350;
+    proxy.run(MS * 340, MS / 50);
+    assert_eq!(proxy.limits, [64, 128, 256, 512], "without an answer");
 }
 
 #[test]
@@ -37,8 +54,8 @@ fn a_request_per_core_and_a_short_queue_remain_of_an_overload() {
 fn the_descent_falls_by_halves_within_a_second() {
     let mut proxy = knee(MS * 400, 8);
     proxy.run(MS * 1_000, twice(8));
-    let first = proxy.limits.iter().position(|limit| *limit < UNLIMITED).unwrap();
-    for pair in proxy.limits[first..].windows(2).take(2) {
+    let first = proxy.limits.windows(2).position(|pair| pair[1] < pair[0]).unwrap();
+    for pair in proxy.limits[first + 1..].windows(2).take(2) {
         assert_eq!(pair[1], pair[0] / 2, "{:?}", proxy.limits);
     }
     assert!(proxy.limit.limit() < 40, "{:?}", proxy.limits);
@@ -140,7 +157,7 @@ fn a_burst_after_a_quiet_time_is_no_overload() {
     proxy.run(MS * 60_000, MS * 1_000);
     proxy.run(MS * 30, MS / 12);
     proxy.run(MS * 1_000, MS * 10);
-    assert_eq!(proxy.limit.limit(), UNLIMITED);
+    assert_eq!(proxy.limit.limit(), FIRST_LIMIT);
 }
 
 #[test]
@@ -149,7 +166,7 @@ fn old_unread_bytes_end_the_opening_without_an_answer() {
     let tick =
         |oldest_unread| Tick { now: Time::ZERO + TICK, in_flight: 100, queued: 0, has_starved: true, oldest_unread };
     limit.on_tick(&tick(Some(MS * 10)));
-    assert_eq!(limit.limit(), UNLIMITED);
+    assert_eq!(limit.limit(), FIRST_LIMIT);
     limit.on_tick(&tick(Some(MS * 45)));
     assert_eq!(limit.limit(), 50);
 }

@@ -13,15 +13,15 @@ const BACK: Nanos = Nanos::from_millis(1_000);
 /// The same after a slow-down, where the time of the requests at the backend is learnt anew.
 const SLOW_BACK: Nanos = Nanos::from_millis(2_000);
 
-/// Twice the capacity of 4 cores for 12 s, with one feature.
+/// Twice the capacity of 4 cores for 20 s, with one feature.
 fn overloaded(feature: Feature, discipline: Discipline, service: ServiceTime) -> Case {
-    let demand = Demand::Steps(vec![(Nanos::ZERO, 2.0), (MS * 12_000, 0.0)]);
+    let demand = Demand::Steps(vec![(Nanos::ZERO, 2.0), (MS * 20_000, 0.0)]);
     Case { features: vec![feature], discipline, demand, ..case(4, service) }
 }
 
-/// Goodput in two seconds from each of `times`, relative to the best of three static numbers.
-fn shares<const N: usize>(case: &Case, times: [Nanos; N]) -> [f64; N] {
-    let good = |all: &[Slot], from| slots(all, from, from + MS * 2_000).iter().map(|slot| slot.good).sum::<u64>();
+/// Goodput in `span` from each of `times`, relative to the best of three static numbers.
+fn shares<const N: usize>(case: &Case, times: [Nanos; N], span: Nanos) -> [f64; N] {
+    let good = |all: &[Slot], from| slots(all, from, from + span).iter().map(|slot| slot.good).sum::<u64>();
     let (own, others) = (knee(case, 1), fixed(case, 1));
     times.map(|from| {
         let best = others.iter().map(|all| good(all, from)).max().unwrap_or(0);
@@ -43,7 +43,7 @@ fn a_start_at_twice_the_capacity_takes_a_second() {
         for (discipline, service) in backends() {
             let demand = Demand::Steps(vec![(Nanos::ZERO, 2.0), (MS * 3_000, 0.0)]);
             let case = Case { discipline, demand, ..case(cores, service) };
-            let [share] = shares(&case, [BACK]);
+            let [share] = shares(&case, [BACK], MS * 2_000);
             assert!(share >= 0.95, "{case}: {share}");
         }
     }
@@ -53,7 +53,7 @@ fn a_start_at_twice_the_capacity_takes_a_second() {
 fn a_stop_is_recovered_from_within_a_second() {
     for (discipline, service) in backends() {
         let silence = Feature::Silence { from: MS * 5_000, to: MS * 8_000 };
-        let [share] = shares(&overloaded(silence, discipline, service.clone()), [MS * 8_000 + BACK]);
+        let [share] = shares(&overloaded(silence, discipline, service.clone()), [MS * 8_000 + BACK], MS * 2_000);
         assert!(share >= 0.95, "{service:?}, {discipline:?}: {share}");
     }
 }
@@ -61,9 +61,10 @@ fn a_stop_is_recovered_from_within_a_second() {
 #[test]
 fn a_slow_down_is_recovered_from_within_two_seconds() {
     for (discipline, service) in backends() {
-        let slower = Feature::Slower { from: MS * 4_000, to: MS * 8_000, factor: 3.0 };
-        let times = [MS * 4_000, MS * 8_000].map(|from| from + SLOW_BACK);
-        let shares = shares(&overloaded(slower, discipline, service.clone()), times);
+        let slower = Feature::Slower { from: MS * 4_000, to: MS * 12_000, factor: 3.0 };
+        let times = [MS * 4_000, MS * 12_000].map(|from| from + SLOW_BACK);
+        // In two seconds, the few answers of a slow backend differ by 3 % by chance.
+        let shares = shares(&overloaded(slower, discipline, service.clone()), times, MS * 6_000);
         assert!(shares.iter().all(|share| *share >= 0.95), "{service:?}, {discipline:?}: {shares:?}");
     }
 }
