@@ -30,10 +30,10 @@ pub(crate) struct ProxyArgs {
     /// Latency objective, from a request's arrival to the last byte of its answer
     #[arg(long, value_name = "SPAN")]
     pub(crate) slo: Option<String>,
-    /// Address to listen on, such as :8080
+    /// Address to listen on, such as :8080 or unix:/run/leeward.sock
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// Backends: HOST:PORT, several separated by commas
+    /// Backends: HOST:PORT, https://HOST:PORT or unix:/PATH, several separated by commas
     #[arg(long, value_name = "ADDRESS[,...]", value_delimiter = ',')]
     pub(crate) to: Option<Vec<String>>,
     /// Configuration file (TOML) with the names of these flags as keys; flags come first
@@ -96,6 +96,7 @@ pub(crate) fn proxy(args: &ProxyArgs) -> Result<(), Failure> {
     let (slo, limit) = (settings.slo, settings.limit.name());
     let proxy = Proxy::start(settings).map_err(|error| match error {
         ProxyError::Listen { .. } => Failure::Input(anyhow!("--listen: {}", stdout::sanitize(&error.to_string()))),
+        ProxyError::Certificates { .. } => Failure::Input(anyhow!(stdout::sanitize(&error.to_string()))),
         _ => Failure::Runtime(anyhow!(error)),
     })?;
     let admin = merged.admin.as_deref().map(|address| serve_admin(address, &proxy, &merged)).transpose()?;
@@ -148,9 +149,9 @@ fn flags(args: &ProxyArgs) -> FileSettings {
 /// Opens the admin port.
 fn serve_admin(address: &str, proxy: &Proxy, settings: &FileSettings) -> Result<Admin, Failure> {
     let sources = Sources::default();
-    let admission = proxy.admission().clone();
+    let (admission, transport) = (proxy.admission().clone(), proxy.transport().clone());
     sources.insert("proxy", Arc::new(admission.clone()));
-    sources.append_metrics(Box::new(move || admission.backend_metrics()));
+    sources.append_metrics(Box::new(move || admission.backend_metrics() + &transport.metrics()));
     let address = if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.into() };
     Admin::start(&address, sources, format!("{settings:#?}\n"))
         .map_err(|error| Failure::Input(anyhow!("--admin {}: {error}", stdout::sanitize(&address))))

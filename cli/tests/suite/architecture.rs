@@ -58,7 +58,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 43] = [
     // gate. Of the runtime they use the clock, and the budgets that locks need.
     ("gate", &["controllers", "core", "host", "observe", "runtime"]),
     ("tower", &["core", "gate", "runtime"]),
-    ("proxy", &["concurrency", "core", "gate", "host", "observe", "runtime", "tower"]),
+    ("proxy", &["concurrency", "core", "gate", "host", "observe", "runtime", "tls", "tower"]),
     ("ecosystem", &["core", "gate", "runtime", "tower"]),
     ("engine", &["allocation", "core", "datagram", "host", "observe", "recording", "runtime", "wire"]),
     // Heads and framing of HTTP/1.1 for every port that speaks HTTP: pure, below all of them.

@@ -9,6 +9,7 @@ use crate::activity::{Activity, Busy};
 use crate::connections::{Connections, stopped};
 use crate::http::handle::{UpgradeSlot, Worker};
 use crate::http::head::Peer;
+use crate::transport::accept::Acceptor;
 use crate::transport::client_stream::ClientStream;
 use crate::transport::socket::Socket;
 use crate::transport::stream::Transport;
@@ -37,6 +38,7 @@ const MANY: usize = 1_000;
 pub(crate) struct Client {
     pub(crate) worker: Arc<Worker>,
     pub(crate) peer: Peer,
+    pub(crate) acceptor: Arc<Acceptor>,
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) connections: Arc<Connections>,
 }
@@ -53,7 +55,7 @@ impl Client {
     /// Serves the connection until it ends.
     pub(crate) async fn serve(mut self, socket: Socket) {
         let socket = socket.with_write_timeout(self.worker.settings.timeouts.client_idle);
-        let mut stream = ClientStream::new(Transport::Plain(socket));
+        let Some(mut stream) = self.accept(socket).await else { return };
         loop {
             if !self.wait_for_byte(&mut stream).await {
                 return;
@@ -64,6 +66,25 @@ impl Client {
                 ConnectionState::Ended => return,
             }
         }
+    }
+
+    /// Completes what comes before HTTP; `None`: the connection must end.
+    async fn accept(&mut self, socket: Socket) -> Option<ClientStream> {
+        if !self.acceptor.has_preface() {
+            return Some(ClientStream::new(Transport::Plain(socket)));
+        }
+        let longest = self.worker.settings.timeouts.client;
+        let accepted = tokio::select! {
+            accepted = Box::pin(self.acceptor.accept(socket, longest)) => accepted,
+            () = stopped(&mut self.stopping) => None,
+            () = async {
+                sleep(SLEEP_AFTER).await;
+                self.connections.must_end().await;
+            } => None,
+        };
+        let stream = ClientStream::new(accepted?);
+        self.peer.is_tls = stream.is_tls();
+        Some(stream)
     }
 
     /// Sleeps until a byte arrives; false: the connection must end.

@@ -33,3 +33,4 @@ pub use backend::address::{BackendAddress, ParseAddressError};
 pub use server::{Proxy, ProxyError};
 pub use settings::Settings;
 pub use transport::address::LocalAddress;
+pub use transport::status::TransportStatus;

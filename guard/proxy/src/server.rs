@@ -1,7 +1,7 @@
 //! Listener, worker threads, graceful stop. Does not contain requests.
 
 use crate::admission::{Admission, TICK_INTERVAL};
-use crate::backend::connector::Connector;
+use crate::backend::connector::{self, Connector};
 use crate::backend::health;
 use crate::backend::pool::Pool;
 use crate::connection::Client;
@@ -9,9 +9,13 @@ use crate::connections::{Connections, Counted, stopped};
 use crate::http::handle::Worker;
 use crate::http::head::Peer;
 use crate::settings::Settings;
+use crate::transport::accept::{self, Acceptor};
 use crate::transport::address::LocalAddress;
+use crate::transport::counts::Counts;
 use crate::transport::listener::{BoundListener, HandedOver};
 use crate::transport::socket::Socket;
+use crate::transport::status::TransportStatus;
+use leeward_tls::{ClientTls, LoadError, ServerTls};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,6 +41,14 @@ pub enum ProxyError {
         /// Error of the system.
         source: io::Error,
     },
+    /// A file of certificates is unusable.
+    #[error("{section}: {source}")]
+    Certificates {
+        /// Section of the settings.
+        section: &'static str,
+        /// Error in the file.
+        source: LoadError,
+    },
     /// The settings name no backend.
     #[error("there is no backend")]
     NoBackend,
@@ -50,6 +62,7 @@ pub enum ProxyError {
 pub struct Proxy {
     address: LocalAddress,
     admission: Admission,
+    transport: TransportStatus,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -69,6 +82,11 @@ impl Proxy {
         let failed = |source| ProxyError::Listen { address: settings.listen.chars().take(100).collect(), source };
         let listener = BoundListener::bind(&settings.listen).map_err(failed)?;
         let address = listener.address()?;
+        let (server_tls, backend_tls) = open_certificates(&settings)?;
+        let counts = Arc::new(Counts::default());
+        let acceptor = Arc::new(Acceptor::new(server_tls.clone(), Arc::clone(&counts)));
+        let connector = Connector::new(settings.timeouts.connect, backend_tls.clone(), Arc::clone(&counts));
+        let transport = TransportStatus::new(server_tls, backend_tls, Arc::clone(&acceptor), counts);
         let admission = Admission::new(&settings);
         let (stop, stopping) = watch::channel(false);
         let connections = Arc::new(Connections::new(settings.threads, settings.connections));
@@ -82,6 +100,9 @@ impl Proxy {
             index,
             settings: Arc::clone(&settings),
             admission: admission.clone(),
+            acceptor: Arc::clone(&acceptor),
+            connector: connector.clone(),
+            transport: transport.clone(),
             connections: Arc::clone(&connections),
             stopping: stopping.clone(),
         };
@@ -91,7 +112,7 @@ impl Proxy {
             let other = context(index + 1);
             threads.push(spawn(index + 1, move || other.run_other(receiver))?);
         }
-        Ok(Proxy { address, admission, stop, threads })
+        Ok(Proxy { address, admission, transport, stop, threads })
     }
 
     /// The address that it listens on.
@@ -102,6 +123,11 @@ impl Proxy {
     /// The queue, for metrics and explanations.
     pub fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// Certificates and handshakes, for metrics and reload.
+    pub fn transport(&self) -> &TransportStatus {
+        &self.transport
     }
 
     /// Stops: no new connections; waits for requests in progress, at most as long as the settings
@@ -133,6 +159,28 @@ fn limit_connections(mut settings: Settings) -> Settings {
     settings
 }
 
+/// Opens the certificates for clients and for backends.
+fn open_certificates(settings: &Settings) -> Result<(Option<ServerTls>, Option<ClientTls>), ProxyError> {
+    let failed = |section| move |source| ProxyError::Certificates { section, source };
+    let server = settings.tls.as_ref().map(accept::open_certificates).transpose().map_err(failed("tls"))?;
+    let backends = connector::open_certificates(&settings.backend_tls, &settings.backends);
+    let backends = backends.map_err(failed("backend-tls"))?;
+    if backends.is_some() && settings.backend_tls.is_insecure {
+        eprintln!("leeward proxy: WARNING: backend-tls.insecure: the certificates of backends are NOT checked");
+    }
+    Ok((server, backends))
+}
+
+/// Tells the operator about certificates, for as long as the proxy runs.
+async fn report(transport: TransportStatus) {
+    loop {
+        for message in transport.take_messages() {
+            eprintln!("leeward proxy: {message}");
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
 fn spawn(index: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("lw-proxy-{index}")).spawn(run)
 }
@@ -142,6 +190,9 @@ struct ThreadContext {
     index: usize,
     settings: Arc<Settings>,
     admission: Admission,
+    acceptor: Arc<Acceptor>,
+    connector: Connector,
+    transport: TransportStatus,
     connections: Arc<Connections>,
     stopping: watch::Receiver<bool>,
 }
@@ -160,6 +211,7 @@ impl ThreadContext {
                     admission.tick();
                 }
             });
+            tokio::spawn(report(self.transport.clone()));
             for backend in 0..self.settings.backends.len() {
                 let (admission, pool) = (self.admission.clone(), Arc::clone(&worker.pool));
                 tokio::spawn(health::watch(admission, pool, backend, self.settings.health.clone()));
@@ -224,7 +276,7 @@ impl ThreadContext {
 
     /// The state of this thread's requests.
     fn worker(&self) -> Arc<Worker> {
-        let pool = Pool::new(&self.settings.backends, Connector::new(self.settings.timeouts.connect));
+        let pool = Pool::new(&self.settings.backends, self.connector.clone());
         let old = Arc::clone(&pool);
         tokio::spawn(async move {
             loop {
@@ -240,6 +292,7 @@ impl ThreadContext {
         let client = Client {
             worker: Arc::clone(worker),
             peer: Peer::new(address.map(|address| address.ip()), &self.settings.trusted),
+            acceptor: Arc::clone(&self.acceptor),
             stopping: self.stopping.clone(),
             connections: Arc::clone(&self.connections),
         };

@@ -4,8 +4,9 @@ use crate::error::{Side, TlsError};
 use crate::files::{self, LoadError};
 use crate::reload::ReloadableConfig;
 use crate::session::Session;
+use crate::unverified::Unverified;
 use rustls::crypto::ring;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,11 +24,42 @@ pub struct ClientFiles {
     pub name: Option<String>,
 }
 
+/// Authorities, files and choices of a client.
+#[derive(Clone, Debug)]
+pub struct ClientSetup {
+    /// The authorities that sign servers' certificates.
+    pub authorities: Authorities,
+    /// The client's own certificate and its private key, for servers that require one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Name that a server's certificate must have. `None`: the host name of the connection.
+    pub name: Option<String>,
+    /// Protocols by their ALPN names, the preferred one first.
+    pub protocols: Vec<Vec<u8>>,
+}
+
+/// Authorities that a client trusts.
+#[derive(Clone, Debug)]
+pub enum Authorities {
+    /// Those in a file.
+    File(PathBuf),
+    /// These, such as the system's.
+    Roots(Arc<RootCertStore>),
+    /// Any certificate is accepted, that of an attacker as well.
+    Unverified,
+}
+
+impl ClientSetup {
+    fn new(files: ClientFiles, protocol: &[u8]) -> Self {
+        let ClientFiles { ca, identity, name } = files;
+        ClientSetup { authorities: Authorities::File(ca), identity, name, protocols: vec![protocol.to_vec()] }
+    }
+}
+
 /// TLS configuration of a client. Clones share it.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ReloadableConfig<ClientConfig>>,
-    files: Arc<ClientFiles>,
+    setup: Arc<ClientSetup>,
     name: Option<ServerName>,
 }
 
@@ -46,12 +78,22 @@ impl ClientTls {
     /// # Errors
     /// As [`ClientTls::open`].
     pub fn open_with_alpn(files: ClientFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
-        let name = files.name.as_deref().map(server_name).transpose()?;
-        let own = files.identity.iter().flat_map(|(cert, key)| [cert, key]);
-        let watched = std::iter::once(&files.ca).chain(own).cloned().collect();
-        let files = Arc::new(files);
-        let file_paths = Arc::clone(&files);
-        Ok(ClientTls { config: ReloadableConfig::open(watched, move || load(&file_paths, protocol))?, files, name })
+        ClientTls::open_setup(ClientSetup::new(files, protocol))
+    }
+
+    /// Like [`ClientTls::open`], with other authorities or several protocols.
+    ///
+    /// # Errors
+    /// As [`ClientTls::open`].
+    pub fn open_setup(setup: ClientSetup) -> Result<Self, LoadError> {
+        let name = setup.name.as_deref().map(server_name).transpose()?;
+        let mut watched: Vec<_> = setup.identity.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]).collect();
+        if let Authorities::File(path) = &setup.authorities {
+            watched.push(path.clone());
+        }
+        let setup = Arc::new(setup);
+        let to_load = Arc::clone(&setup);
+        Ok(ClientTls { config: ReloadableConfig::open(watched, move || load(&to_load))?, setup, name })
     }
 
     /// The same configuration, for servers of this name, at every address.
@@ -60,13 +102,16 @@ impl ClientTls {
         ClientTls { name: Some(name.clone()), ..self.clone() }
     }
 
-    /// Name to expect of the server at `address`, such as `host:port`.
+    /// Name to expect of the server at `address`, such as `host:port` or `host`.
     ///
     /// # Errors
     /// The host is no valid server name.
     pub fn name_for(&self, address: &str) -> Result<ServerName, LoadError> {
         if let Some(name) = &self.name {
             return Ok(name.clone());
+        }
+        if let Ok(address) = address.parse::<std::net::IpAddr>() {
+            return Ok(ServerName::from(address));
         }
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         server_name(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host))
@@ -87,10 +132,28 @@ impl ClientTls {
         self.config.current()
     }
 
+    /// Reason for the end of a session that another crate runs.
+    pub fn explain(error: &rustls::Error) -> TlsError {
+        TlsError::from_rustls(error, Side::Client)
+    }
+
     /// Checks the files at once; the second check after a change loads them. A thread checks every
     /// second.
     pub fn check_files(&self) {
         self.config.check_files();
+    }
+
+    /// Loads the files now, changed or not. If they are unusable, the old configuration stays.
+    ///
+    /// # Errors
+    /// Unusable files.
+    pub fn reload(&self) -> Result<(), LoadError> {
+        self.config.reload()
+    }
+
+    /// Error of the newest files, if they are unusable.
+    pub fn last_error(&self) -> Option<String> {
+        self.config.last_error()
     }
 
     /// Number of reloads.
@@ -106,27 +169,40 @@ impl ClientTls {
 
 impl std::fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientTls").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("ClientTls").field("setup", &self.setup).finish_non_exhaustive()
     }
+}
+
+/// Whether a certificate can have this name: a host name or an address.
+pub fn is_server_name(name: &str) -> bool {
+    server_name(name).is_ok()
 }
 
 fn server_name(name: &str) -> Result<ServerName, LoadError> {
     ServerName::try_from(name.to_owned()).map_err(|_| LoadError::Name { name: name.chars().take(100).collect() })
 }
 
-fn load(files: &ClientFiles, protocol: &[u8]) -> Result<ClientConfig, LoadError> {
-    let ClientFiles { ca, identity, name: _ } = files;
-    let unusable = |error: &rustls::Error| LoadError::Unusable { path: ca.clone(), reason: error.to_string() };
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(&error))?;
-    let builder = builder.with_root_certificates(files::authorities(ca)?);
-    let mut config = match identity {
+fn load(setup: &ClientSetup) -> Result<ClientConfig, LoadError> {
+    let provider = Arc::new(ring::default_provider());
+    let path = match &setup.authorities {
+        Authorities::File(path) => path.clone(),
+        _ => PathBuf::new(),
+    };
+    let unusable = |error: &rustls::Error| LoadError::Unusable { path: path.clone(), reason: error.to_string() };
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| unusable(&error))?;
+    let builder = match &setup.authorities {
+        Authorities::File(path) => builder.with_root_certificates(files::authorities(path)?),
+        Authorities::Roots(roots) => builder.with_root_certificates(Arc::clone(roots)),
+        Authorities::Unverified => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider))),
+    };
+    let mut config = match &setup.identity {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => builder
             .with_client_auth_cert(files::certificates(cert)?, files::key(key)?)
             .map_err(|error| files::unusable(cert, key, &error))?,
     };
-    config.alpn_protocols = vec![protocol.to_vec()];
+    config.alpn_protocols.clone_from(&setup.protocols);
     // A reader of the network could replay early data, which is sent before the handshake's end.
     config.enable_early_data = false;
     Ok(config)

@@ -4,7 +4,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -58,11 +58,14 @@ pub enum LoadError {
 
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     let failed = |source| LoadError::Read { path: path.into(), source };
-    let length = fs::metadata(path).map_err(failed)?.len();
-    if length > LONGEST {
-        return Err(LoadError::Unusable { path: path.into(), reason: format!("{length} bytes are too long") });
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    // A device has no length, and no end.
+    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(LoadError::Unusable { path: path.into(), reason: format!("is longer than {LONGEST} bytes") });
     }
-    fs::read(path).map_err(failed)
+    Ok(bytes)
 }
 
 /// The certificates in a file; the first one is the owner's.
@@ -131,6 +134,14 @@ impl WatchedFiles {
         }
         self.loaded.clone_from(&self.last_checked);
         true
+    }
+}
+
+impl WatchedFiles {
+    /// Records that the files are loaded as they are now.
+    pub(crate) fn mark_loaded(&mut self) {
+        self.last_checked = stamps(&self.files);
+        self.loaded.clone_from(&self.last_checked);
     }
 }
 

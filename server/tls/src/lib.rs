@@ -2,6 +2,8 @@
 //!
 //! - [`ServerTls`], [`ClientTls`]: certificates, keys and authorities from files, which are
 //!   reloaded after each change.
+//! - [`ServerSetup`], [`ClientSetup`]: the same with several certificates, protocols, or the
+//!   system's authorities.
 //! - [`Session`]: one connection. Ciphertext in, plaintext out, and back; the caller moves all
 //!   bytes.
 //! - [`Identity`]: a client's name in its certificate. [`TlsError`]: the reason for a failed
@@ -21,19 +23,22 @@
 
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod client;
 mod error;
+mod expiry;
 mod files;
 mod identity;
 mod reload;
 mod server;
 mod session;
+mod unverified;
 
-pub use client::{ClientFiles, ClientTls, ServerName};
+pub use client::{Authorities, ClientFiles, ClientSetup, ClientTls, ServerName, is_server_name};
 pub use error::{TlsError, TlsErrorReason};
 pub use files::LoadError;
 pub use identity::Identity;
-pub use server::{ServerFiles, ServerTls};
+pub use server::{ClientAuthentication, ServerFiles, ServerSetup, ServerTls};
 pub use session::Session;
 
 /// The protocol's name in the handshake (ALPN). A peer without ALPN names is accepted, too; a peer

@@ -63,16 +63,30 @@ impl<C: Send + Sync + 'static> ReloadableConfig<C> {
         if !watched.have_changed() {
             return;
         }
+        // The error stays for [`ReloadableConfig::last_error`].
+        let _ = self.load_files();
+    }
+
+    /// Loads the files, changed or not.
+    pub(crate) fn reload(&self) -> Result<(), LoadError> {
+        let mut watched = lock(&self.watched);
+        watched.mark_loaded();
+        self.load_files()
+    }
+
+    fn load_files(&self) -> Result<(), LoadError> {
         match (self.load)() {
             Ok(new) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
                 self.reloads.fetch_add(1, Ordering::Relaxed);
                 *lock(&self.last_error) = None;
                 self.push_message("new certificates are in use".into());
+                Ok(())
             }
             Err(error) => {
                 *lock(&self.last_error) = Some(error.to_string());
                 self.push_message(format!("the new files are not used, the old certificates stay: {error}"));
+                Err(error)
             }
         }
     }

@@ -1,14 +1,18 @@
 //! TLS of a server: its certificate and key, and the authorities of its clients.
 
+use crate::certificates::Certificates;
 use crate::error::{Side, TlsError};
+use crate::expiry::expiry;
 use crate::files::{self, LoadError};
 use crate::reload::ReloadableConfig;
 use crate::session::Session;
 use rustls::crypto::ring;
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Files of a server, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +26,59 @@ pub struct ServerFiles {
     pub client_ca: Option<PathBuf>,
 }
 
+/// Files of a server that may have several certificates, in PEM, and what it asks and offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSetup {
+    /// Certificate chains and their keys, at least one. A client that asks for a name gets the
+    /// first one that is valid for it; another client gets the first one.
+    pub certificates: Vec<(PathBuf, PathBuf)>,
+    /// Certificates of clients.
+    pub clients: ClientAuthentication,
+    /// Protocols by their ALPN names, the preferred one first.
+    pub protocols: Vec<Vec<u8>>,
+}
+
+/// Whether clients need a certificate, and the file of authorities that sign them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientAuthentication {
+    /// Clients are not asked.
+    #[default]
+    None,
+    /// A client may have none; a certificate that it shows must be valid.
+    Optional(PathBuf),
+    /// A client without a certificate is rejected.
+    Required(PathBuf),
+}
+
+impl ClientAuthentication {
+    fn authorities(&self) -> Option<&PathBuf> {
+        match self {
+            ClientAuthentication::None => None,
+            ClientAuthentication::Optional(path) | ClientAuthentication::Required(path) => Some(path),
+        }
+    }
+}
+
+impl ServerSetup {
+    fn new(files: ServerFiles, protocol: &[u8]) -> Self {
+        let ServerFiles { cert, key, client_ca } = files;
+        let clients = client_ca.map_or(ClientAuthentication::None, ClientAuthentication::Required);
+        ServerSetup { certificates: vec![(cert, key)], clients, protocols: vec![protocol.to_vec()] }
+    }
+}
+
+/// A loaded configuration.
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// The first expiry in each chain, in the order of the certificates.
+    expiries: Vec<Option<SystemTime>>,
+}
+
 /// TLS configuration of a server. Clones share it.
 #[derive(Clone)]
 pub struct ServerTls {
-    config: Arc<ReloadableConfig<ServerConfig>>,
-    files: Arc<ServerFiles>,
+    config: Arc<ReloadableConfig<Loaded>>,
+    setup: Arc<ServerSetup>,
 }
 
 impl ServerTls {
@@ -44,11 +96,19 @@ impl ServerTls {
     /// # Errors
     /// Unusable files.
     pub fn open_with_alpn(files: ServerFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
-        let ServerFiles { cert, key, client_ca } = files.clone();
-        let watched = [cert, key].into_iter().chain(client_ca).collect();
-        let files = Arc::new(files);
-        let file_paths = Arc::clone(&files);
-        Ok(ServerTls { config: ReloadableConfig::open(watched, move || load(&file_paths, protocol))?, files })
+        ServerTls::open_setup(ServerSetup::new(files, protocol))
+    }
+
+    /// Like [`ServerTls::open`], with several certificates or protocols.
+    ///
+    /// # Errors
+    /// Unusable files.
+    pub fn open_setup(setup: ServerSetup) -> Result<Self, LoadError> {
+        let own = setup.certificates.iter().flat_map(|(cert, key)| [cert, key]);
+        let watched = own.chain(setup.clients.authorities()).cloned().collect();
+        let setup = Arc::new(setup);
+        let to_load = Arc::clone(&setup);
+        Ok(ServerTls { config: ReloadableConfig::open(watched, move || load(&to_load))?, setup })
     }
 
     /// Begins a session with a new connection's client.
@@ -56,19 +116,44 @@ impl ServerTls {
     /// # Errors
     /// The configuration permits no session, which [`ServerTls::open`] excludes.
     pub fn accept(&self) -> Result<Session, TlsError> {
-        let connection = ServerConnection::new(self.config.current());
+        let connection = ServerConnection::new(self.rustls_config());
         connection.map(Session::server).map_err(|error| TlsError::from_rustls(&error, Side::Server))
+    }
+
+    /// The current configuration, for sessions that another crate runs.
+    pub fn rustls_config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.current().config)
+    }
+
+    /// Reason for the end of a session that another crate runs.
+    pub fn explain(error: &rustls::Error) -> TlsError {
+        TlsError::from_rustls(error, Side::Server)
+    }
+
+    /// The files of the certificates, each with the first expiry in its chain; none: it can't be
+    /// read from the certificate.
+    pub fn expiries(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
+        let files = self.setup.certificates.iter().map(|(cert, _)| cert.clone());
+        files.zip(self.config.current().expiries.iter().copied()).collect()
     }
 
     /// Whether clients need a certificate.
     pub fn requires_client_cert(&self) -> bool {
-        self.files.client_ca.is_some()
+        matches!(self.setup.clients, ClientAuthentication::Required(_))
     }
 
     /// Checks the files at once; the second check after a change loads them. A thread checks every
     /// second.
     pub fn check_files(&self) {
         self.config.check_files();
+    }
+
+    /// Loads the files now, changed or not. If they are unusable, the old configuration stays.
+    ///
+    /// # Errors
+    /// Unusable files.
+    pub fn reload(&self) -> Result<(), LoadError> {
+        self.config.reload()
     }
 
     /// Number of reloads.
@@ -89,31 +174,42 @@ impl ServerTls {
 
 impl std::fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerTls").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("ServerTls").field("setup", &self.setup).finish_non_exhaustive()
     }
 }
 
-fn load(files: &ServerFiles, protocol: &[u8]) -> Result<ServerConfig, LoadError> {
-    let ServerFiles { cert, key, client_ca } = files;
+fn load(setup: &ServerSetup) -> Result<Loaded, LoadError> {
     let provider = Arc::new(ring::default_provider());
+    let (mut keys, mut expiries) = (Vec::new(), Vec::new());
+    for (cert, key) in &setup.certificates {
+        let chain = files::certificates(cert)?;
+        let all: Option<Vec<_>> = chain.iter().map(expiry).collect();
+        expiries.push(all.and_then(|all| all.into_iter().min()));
+        let own = CertifiedKey::from_der(chain, files::key(key)?, &provider);
+        keys.push(Arc::new(own.map_err(|error| files::unusable(cert, key, &error))?));
+    }
+    let Some((cert, key)) = setup.certificates.first() else {
+        return Err(LoadError::Missing { path: PathBuf::new(), wanted: "certificate" });
+    };
     let unusable = |error: &rustls::Error| files::unusable(cert, key, error);
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| unusable(&error))?;
-    let builder = match client_ca {
+    let builder = match setup.clients.authorities() {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let roots = Arc::new(files::authorities(path)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            let is_required = matches!(setup.clients, ClientAuthentication::Required(_));
+            let verifier = if is_required { verifier } else { verifier.allow_unauthenticated() }.build();
             let unusable_ca = |error| LoadError::Unusable { path: path.clone(), reason: format!("{error}") };
             builder.with_client_cert_verifier(verifier.map_err(unusable_ca)?)
         }
     };
-    let mut config =
-        builder.with_single_cert(files::certificates(cert)?, files::key(key)?).map_err(|error| unusable(&error))?;
-    config.alpn_protocols = vec![protocol.to_vec()];
+    let mut config = builder.with_cert_resolver(Arc::new(Certificates(keys)));
+    config.alpn_protocols.clone_from(&setup.protocols);
     // A reader of the network could replay early data, which is sent before the handshake's end.
     config.max_early_data_size = 0;
-    if client_ca.is_none() {
+    if setup.clients == ClientAuthentication::None {
         // Returning clients resume their session at a part of the cost. Tickets cost the server no
         // memory.
         config.ticketer = ring::Ticketer::new().map_err(|error| unusable(&error))?;
@@ -123,5 +219,5 @@ fn load(files: &ServerFiles, protocol: &[u8]) -> Result<ServerConfig, LoadError>
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
-    Ok(config)
+    Ok(Loaded { config: Arc::new(config), expiries })
 }

@@ -1,42 +1,127 @@
-//! Opens connections to backends: TCP or a Unix socket. Does not contain HTTP, or connections that
-//! wait for requests.
+//! Opens connections to backends: TCP or a Unix socket, and TLS. Does not contain HTTP, or
+//! connections that wait for requests.
 
 use super::address::{BackendAddress, Target};
+use crate::settings::tls::BackendTlsSettings;
+use crate::transport::counts::{Counts, OK};
 use crate::transport::socket::Socket;
-use crate::transport::stream::Transport;
+use crate::transport::stream::{Protocol, Transport};
+use leeward_host::sync::{Mutex, lock};
+use leeward_tls::{Authorities, ClientSetup, ClientTls, LoadError, is_server_name};
 use std::io;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use tokio_rustls::rustls::{self, RootCertStore};
+use tokio_rustls::{TlsConnector, TlsStream};
 
-/// Opens connections to backends.
+/// Shortest time between two messages about handshakes that fail.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Opens connections to backends. Clones share the certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     timeout: Duration,
+    tls: Option<ClientTls>,
+    counts: Arc<Counts>,
+    /// Time of the last message about a handshake that failed.
+    last_message: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Opens the certificates for backends, if one of these speaks TLS.
+///
+/// # Errors
+/// Unusable files, no authorities, or an address that is no name of a server.
+pub(crate) fn open_certificates(
+    settings: &BackendTlsSettings,
+    backends: &[BackendAddress],
+) -> Result<Option<ClientTls>, LoadError> {
+    let mut hosts = backends.iter().filter(|backend| backend.is_tls()).filter_map(BackendAddress::host).peekable();
+    if hosts.peek().is_none() {
+        return Ok(None);
+    }
+    if let (Some(host), None) = (hosts.find(|host| !is_server_name(host)), &settings.server_name) {
+        return Err(LoadError::Name { name: host.into() });
+    }
+    let authorities = match &settings.ca {
+        _ if settings.is_insecure => Authorities::Unverified,
+        Some(path) => Authorities::File(path.clone()),
+        None => Authorities::Roots(Arc::new(system_roots()?)),
+    };
+    let protocols = Protocol::OFFERED_TO_BACKENDS.iter().map(|protocol| protocol.name().to_vec()).collect();
+    let (identity, name) = (settings.identity.clone(), settings.server_name.clone());
+    ClientTls::open_setup(ClientSetup { authorities, identity, name, protocols }).map(Some)
+}
+
+/// The authorities that this system trusts.
+fn system_roots() -> Result<RootCertStore, LoadError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let path = PathBuf::from("the system's authorities");
+        let reason = found
+            .errors
+            .first()
+            .map_or("there are none; `backend-tls.ca` names a file".into(), |error| error.to_string());
+        return Err(LoadError::Unusable { path, reason });
+    }
+    Ok(roots)
 }
 
 impl Connector {
-    pub(crate) fn new(timeout: Duration) -> Self {
-        Connector { timeout }
+    pub(crate) fn new(timeout: Duration, tls: Option<ClientTls>, counts: Arc<Counts>) -> Self {
+        Connector { timeout, tls, counts, last_message: Arc::default() }
     }
 
     /// Opens a connection.
     ///
     /// # Errors
-    /// The backend refuses connections or does not answer in time.
+    /// The backend refuses connections, does not answer in time, or its certificate is not valid.
     pub(crate) async fn connect(&self, address: &BackendAddress) -> io::Result<Transport> {
         let connect = self.open(address);
         timeout(self.timeout, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
     async fn open(&self, address: &BackendAddress) -> io::Result<Transport> {
-        if address.is_tls() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
         let socket: Socket = match address.target() {
             Target::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await?.into(),
             Target::Unix(path) => UnixStream::connect(path).await?.into(),
         };
-        Ok(Transport::Plain(socket))
+        if !address.is_tls() {
+            return Ok(Transport::Plain(socket));
+        }
+        // Without certificates, a backend by TLS is no other backend: it can't be reached.
+        let (Some(tls), Some(host)) = (&self.tls, address.host()) else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let name = tls.name_for(host).map_err(io::Error::other)?;
+        let connector = TlsConnector::from(tls.rustls_config());
+        let result = connector.connect(name, socket).await;
+        match result {
+            Ok(stream) => {
+                self.counts.record_backend(OK);
+                Ok(Transport::Tls(Box::new(TlsStream::Client(stream))))
+            }
+            Err(error) => {
+                self.report(address, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts a handshake that failed, and says why, now and then.
+    fn report(&self, address: &BackendAddress, error: &io::Error) {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let reason = inner.map(ClientTls::explain);
+        self.counts.record_backend(reason.as_ref().map_or("closed", |reason| reason.reason.name()));
+        let mut last = lock(&self.last_message);
+        if last.is_none_or(|last| last.elapsed() >= QUIET) {
+            *last = Some(Instant::now());
+            let text = reason.map_or_else(|| error.to_string(), |reason| reason.message);
+            eprintln!("leeward proxy: {address}: {text}");
+        }
     }
 }

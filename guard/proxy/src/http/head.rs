@@ -17,7 +17,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Headers that only a trusted peer may set, besides those that begin with `x-forwarded-`.
+/// Headers that only a trusted peer may set.
 const OF_TRUSTED_PEERS: [&str; 6] = [
     "forwarded",
     "leeward",
@@ -26,6 +26,9 @@ const OF_TRUSTED_PEERS: [&str; 6] = [
     "x-envoy-external-address",
     "x-real-ip",
 ];
+/// Beginnings of further ones. Proxies put a client's verified certificate into some of them.
+const FAMILIES_OF_TRUSTED_PEERS: [&str; 5] =
+    ["x-forwarded-", "client-cert", "ssl-client-", "x-client-cert", "x-ssl-client-"];
 
 /// Name of this proxy in `via`, by the version of the message.
 const NAME: HeaderValue = HeaderValue::from_static("1.1 leeward");
@@ -37,6 +40,8 @@ pub(crate) struct Peer {
     /// The address; loopback for a client of a Unix socket, which has none.
     pub(crate) address: IpAddr,
     pub(crate) is_trusted: bool,
+    /// Whether its connection is encrypted.
+    pub(crate) is_tls: bool,
     /// The address in headers; `None`: it has none.
     text: Option<HeaderValue>,
 }
@@ -48,7 +53,7 @@ impl Peer {
         let text = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
         let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let is_trusted = trusted.iter().any(|network| network.contains(&address));
-        Peer { address, is_trusted, text }
+        Peer { address, is_trusted, is_tls: false, text }
     }
 }
 
@@ -170,13 +175,13 @@ pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<Header
     if let Some(client) = &peer.text {
         append_to_list(headers, X_FORWARDED_FOR, client);
         if headers.contains_key(FORWARDED)
-            && let Ok(element) = HeaderValue::try_from(forwarded_element(peer.address))
+            && let Ok(element) = HeaderValue::try_from(forwarded_element(peer))
         {
             append_to_list(headers, FORWARDED, &element);
         }
     }
     if !headers.contains_key(X_FORWARDED_PROTO) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if peer.is_tls { "https" } else { "http" }));
     }
     headers.append(VIA, if parts.version == Version::HTTP_10 { NAME_10 } else { NAME });
     parts.uri = parts.uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
@@ -223,11 +228,12 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 fn remove_unbelieved(headers: &mut HeaderMap) {
     let is_unbelieved = |name: &HeaderName| {
         let name = name.as_str();
-        if !name.starts_with(['f', 'l', 'x']) {
+        if !(name.starts_with(['f', 'l', 'x']) || name.starts_with("client") || name.starts_with("ssl")) {
             return false;
         }
         let name = name.replace('_', "-");
-        name.starts_with("x-forwarded-") || OF_TRUSTED_PEERS.contains(&name.as_str())
+        OF_TRUSTED_PEERS.contains(&name.as_str())
+            || FAMILIES_OF_TRUSTED_PEERS.iter().any(|family| name.starts_with(family))
     };
     let unbelieved: Vec<HeaderName> = headers.keys().filter(|name| is_unbelieved(name)).cloned().collect();
     for name in unbelieved {
@@ -253,10 +259,11 @@ fn append_to_list(headers: &mut HeaderMap, name: HeaderName, element: &HeaderVal
 }
 
 /// An element of `forwarded` (RFC 7239 §6).
-fn forwarded_element(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => format!("for={address}"),
-        IpAddr::V6(address) => format!("for=\"[{address}]\""),
+fn forwarded_element(peer: &Peer) -> String {
+    let proto = if peer.is_tls { ";proto=https" } else { "" };
+    match peer.address {
+        IpAddr::V4(address) => format!("for={address}{proto}"),
+        IpAddr::V6(address) => format!("for=\"[{address}]\"{proto}"),
     }
 }
 

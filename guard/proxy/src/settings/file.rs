@@ -12,7 +12,10 @@
 //! class = 0
 //! ```
 
+pub use super::error::SettingsError;
+use super::error::wrong;
 use super::rules::{Rule, TenantSource};
+use super::tls::{BackendTlsSection, TlsSection};
 use super::{LimitChoice, PlaceEnd, Settings, Timeouts};
 use crate::backend::address::BackendAddress;
 use crate::transport::address::{UNIX, socket_path};
@@ -64,6 +67,11 @@ pub struct FileSettings {
     /// Time-outs.
     #[serde(default)]
     pub timeouts: TimeoutSection,
+    /// TLS to clients; without it, none.
+    pub tls: Option<TlsSection>,
+    /// TLS to backends.
+    #[serde(default)]
+    pub backend_tls: BackendTlsSection,
     /// Rules.
     #[serde(default, rename = "rule")]
     pub rules: Vec<RuleSection>,
@@ -119,31 +127,6 @@ pub struct RuleSection {
     pub tenant: Option<u32>,
 }
 
-/// Error in a file or a flag.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// The file is no TOML, has an unknown key, or a value of a wrong kind.
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
-    /// A key that must be there is not.
-    #[error("`{key}` is missing: {help}")]
-    Missing {
-        /// The key.
-        key: &'static str,
-        /// What it is, with an example.
-        help: &'static str,
-    },
-    /// The value of a key is out of range or malformed.
-    #[error("`{key}`: {reason}")]
-    Value {
-        /// The key.
-        key: String,
-        /// What is wrong with its value.
-        reason: String,
-    },
-}
-
 impl FileSettings {
     /// Reads the text of a file.
     ///
@@ -185,6 +168,11 @@ impl FileSettings {
                 client_idle: over.timeouts.client_idle.or(self.timeouts.client_idle),
                 stop: over.timeouts.stop.or(self.timeouts.stop),
             },
+            tls: match (self.tls, over.tls) {
+                (Some(tls), Some(over)) => Some(tls.merge(over)),
+                (tls, over) => over.or(tls),
+            },
+            backend_tls: self.backend_tls.merge(over.backend_tls),
             rules,
         }
     }
@@ -248,6 +236,8 @@ impl FileSettings {
         if let Some(megabytes) = self.queue.megabytes {
             settings.queue_bytes = in_range("queue.megabytes", megabytes, 1, 1 << 20)? << 20;
         }
+        settings.tls = self.tls.as_ref().map(TlsSection::settings).transpose()?;
+        settings.backend_tls = self.backend_tls.settings()?;
         settings.timeouts = self.timeouts.over(settings.timeouts)?;
         settings.rules = self.rules.iter().enumerate().map(|(at, rule)| rule.rule(at)).collect::<Result<_, _>>()?;
         Ok(settings)
@@ -312,10 +302,6 @@ impl RuleSection {
             tenant: self.tenant.map(Tenant),
         })
     }
-}
-
-fn wrong(key: &str, reason: &dyn std::fmt::Display) -> SettingsError {
-    SettingsError::Value { key: key.into(), reason: reason.to_string() }
 }
 
 fn span(key: &str, text: &str) -> Result<Duration, SettingsError> {

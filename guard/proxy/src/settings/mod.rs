@@ -1,8 +1,10 @@
 //! Settings of a proxy; the objective determines what the caller leaves out. Does not contain
 //! flags or files ([`mod@file`]).
 
+mod error;
 pub mod file;
 pub mod rules;
+pub mod tls;
 
 use crate::backend::address::BackendAddress;
 use ipnet::IpNet;
@@ -13,6 +15,7 @@ use leeward_core::units::Nanos;
 use leeward_gate::Mode;
 use rules::{Rule, TenantSource};
 use std::time::Duration;
+use tls::{BackendTlsSettings, TlsSettings};
 
 /// Settings of a proxy.
 #[derive(Clone, Debug)]
@@ -49,6 +52,10 @@ pub struct Settings {
     pub queue_bytes: usize,
     /// Time-outs.
     pub timeouts: Timeouts,
+    /// TLS to clients; `None`: none.
+    pub tls: Option<TlsSettings>,
+    /// TLS to backends whose addresses begin with `https://`.
+    pub backend_tls: BackendTlsSettings,
     /// Classes and tenants of requests; the first rule that matches counts.
     pub rules: Vec<Rule>,
     /// Origin of the tenant of a request without a rule for it.
@@ -177,6 +184,8 @@ impl Settings {
             queue_requests: 10_000,
             queue_bytes: 64 << 20,
             timeouts: Timeouts::for_objective(slo),
+            tls: None,
+            backend_tls: BackendTlsSettings::default(),
             rules: Vec::new(),
             tenant_by: None,
         }

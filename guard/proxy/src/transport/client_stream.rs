@@ -34,6 +34,7 @@ impl ClientStream {
 
     /// The protocol that was chosen in the handshake of TLS; `None`: without TLS, or without a
     /// choice.
+    #[allow(dead_code)]
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         self.stream.protocol()
     }

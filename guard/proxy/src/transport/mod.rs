@@ -1,15 +1,18 @@
 //! Bytes between the proxy and its peers: sockets of TCP and Unix, TLS over either. Does not contain
 //! HTTP, or the choice of a backend.
 //!
-//! - [`listener`]: accepts [`socket::Socket`]s. [`stream::Transport`]: a socket, or TLS over one.
-//! - [`client_stream`]: a client's transport, which ends if its client reads nothing.
+//! - [`listener`]: accepts [`socket::Socket`]s. [`accept`]: what comes before HTTP, by
+//!   [`handshakes`]. [`socket_file`]: the file of a Unix socket.
+//! - [`stream::Transport`]: a socket, or TLS over one. [`client_stream`]: a client's.
+//! - [`status`]: metrics, and certificates that change. [`counts`]: handshakes by result.
 
+pub(crate) mod accept;
 pub(crate) mod address;
-#[allow(dead_code)]
 pub(crate) mod client_stream;
+pub(crate) mod counts;
+pub(crate) mod handshakes;
 pub(crate) mod listener;
 pub(crate) mod socket;
 pub(crate) mod socket_file;
-// TLS is not constructed yet.
-#[allow(dead_code)]
+pub(crate) mod status;
 pub(crate) mod stream;

@@ -11,10 +11,17 @@ use tokio_rustls::TlsStream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
+    /// It is not offered yet.
+    #[allow(dead_code)]
     Http2,
 }
 
 impl Protocol {
+    /// Protocols for clients, the preferred one first.
+    pub(crate) const OFFERED_TO_CLIENTS: &[Protocol] = &[Protocol::Http1];
+    /// Protocols for backends, the preferred one first.
+    pub(crate) const OFFERED_TO_BACKENDS: &[Protocol] = &[Protocol::Http1];
+
     /// The name in the handshake.
     pub(crate) const fn name(self) -> &'static [u8] {
         match self {
@@ -34,6 +41,7 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// The protocol that was chosen in the handshake; `None`: there was no handshake, or no choice.
+    #[allow(dead_code)]
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         let Transport::Tls(stream) = self else { return None };
         let name = stream.get_ref().1.alpn_protocol()?;

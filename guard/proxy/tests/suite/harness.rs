@@ -53,6 +53,7 @@ impl Message {
 }
 
 /// One side of a connection.
+#[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) stream: TcpStream,
     reader: BufReader<TcpStream>,

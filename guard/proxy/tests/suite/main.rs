@@ -1,6 +1,8 @@
 //! Tests of the proxy over sockets: a scripted backend behind it, plain clients in front of it.
 
+mod backend_tls;
 mod backends;
+mod certificates;
 mod clients;
 mod framing;
 mod harness;
@@ -10,5 +12,7 @@ mod messages;
 mod queue;
 mod settings;
 mod stop;
+mod tls;
+mod tls_hostile;
 mod unix;
 mod upgrades;

@@ -57,10 +57,29 @@ fn every_key_that_is_wrong_is_named() {
         ("timeouts.client", "\"\""),
         ("timeouts.client-idle", "\"1\""),
         ("timeouts.stop", "\"forever\""),
+        ("tls.certificate", "1"),
+        ("tls.certificate", "[]"),
+        ("backend-tls.insecure", "\"yes\""),
+        ("backend-tls.server-name", "\"a b\""),
+        ("backend-tls.ca", "[]"),
     ];
     for (key, value) in wrong {
         let error = read(&format!("{key} = {value}")).expect_err(&format!("{key} = {value}")).to_string();
-        assert!(error.contains(key), "{key} = {value}: {error}");
+        assert!(error.contains(key) || error.contains(key.rsplit('.').next().unwrap()), "{key} = {value}: {error}");
+    }
+    let tls = "[tls]\ncertificate = \"a.pem\"\nkey = \"a.key\"\n";
+    for (section, key) in [
+        ("[tls]\ncertificate = \"a.pem\"", "`tls.key`"),
+        ("[tls]\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = \"a.key\"", "`tls.key`"),
+        (&format!("{tls}client-auth = \"optional\""), "`tls.client-auth`"),
+        (&format!("{tls}client-ca = \"c.pem\"\nclient-auth = \"perhaps\""), "`tls.client-auth`"),
+        (&format!("{tls}cert = \"a\""), "cert"),
+        ("[backend-tls]\nkey = \"a.key\"", "`backend-tls.certificate`"),
+        ("[backend-tls]\ncertificate = \"a.pem\"", "`backend-tls.key`"),
+        ("[backend-tls]\nca = \"a.pem\"\ninsecure = true", "`backend-tls.insecure`"),
+    ] {
+        let error = read(section).expect_err(section).to_string();
+        assert!(error.contains(key), "{section}: {error}");
     }
     for (key, value) in [
         ("name", "1"),
@@ -102,11 +121,16 @@ fn every_key_has_values_that_are_right() {
         exempt = [\"/a\", \"/b/*\"]\nuntil = \"first-byte\"\ntenant-by = \"header X-Key\"\nadmin = \":1\"\n\
         [queue]\nrequests = 5\nmegabytes = 2\n[timeouts]\nconnect = \"1s\"\nfirst-byte = \"off\"\nidle = \"off\"\n\
         total = \"9s\"\nclient = \"1s\"\nclient-idle = \"2s\"\nstop = \"3s\"\n\
+        [tls]\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = [\"a.key\", \"b.key\"]\nclient-ca = \"c.pem\"\nclient-auth = \"optional\"\n\
+        [backend-tls]\nca = \"d.pem\"\ncertificate = \"e.pem\"\nkey = \"e.key\"\nserver-name = \"api.internal\"\n\
         [[rule]]\nname = \"n\"\npath = \"/p*\"\nmethod = \"GET\"\nheader = \"X: y\"\nclient = \"::/0\"\nclass = 7\ntenant = 3\n";
     let file = FileSettings::parse(text).expect("a file");
     let settings = file.settings().expect("settings");
     assert_eq!((settings.backends.len(), settings.queue_bytes, settings.rules.len()), (3, 2 << 20, 1));
     assert_eq!((settings.timeouts.first_byte, settings.timeouts.idle), (None, None));
+    let tls = settings.tls.as_ref().expect("a section");
+    assert_eq!((tls.certificates.len(), tls.is_client_optional), (2, true));
+    assert_eq!(settings.backend_tls.server_name.as_deref(), Some("api.internal"));
     // What is stated later counts, and its rules come first.
     let over = FileSettings::parse("limit = \"9\"\n[timeouts]\nstop = \"4s\"\n[[rule]]\nclass = 1").expect("a file");
     let merged = file.merge(over).settings().expect("settings");
@@ -136,7 +160,9 @@ proptest! {
             "slo", "listen", "to", "shared", "limit", "threads", "connections", "trust", "mode", "health", "exempt",
             "until", "tenant-by", "admin", "queue.requests", "queue.megabytes", "timeouts.connect",
             "timeouts.first-byte", "timeouts.idle", "timeouts.total", "timeouts.client", "timeouts.client-idle",
-            "timeouts.stop", "rule",
+            "timeouts.stop", "rule", "tls.certificate", "tls.key", "tls.client-ca", "tls.client-auth",
+            "backend-tls.ca", "backend-tls.certificate", "backend-tls.key", "backend-tls.server-name",
+            "backend-tls.insecure",
         ]),
         value in value(),
     ) {

@@ -1,0 +1,164 @@
+//! What an operator sees of transports: metrics of handshakes and certificates, messages about
+//! changed files, reload. Does not contain connections.
+
+use super::accept::Acceptor;
+use super::counts::{Counts, OK};
+use leeward_host::sync::{Mutex, lock};
+use leeward_observe::unix_ns;
+use leeward_tls::{ClientTls, LoadError, ServerTls};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Time before the expiry of a certificate from which it is warned of, once a day.
+const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The certificates and handshakes of a proxy. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct TransportStatus(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    server: Option<ServerTls>,
+    client: Option<ClientTls>,
+    acceptor: Arc<Acceptor>,
+    counts: Arc<Counts>,
+    /// Time of the last warning about certificates that expire.
+    warned: Mutex<Option<Duration>>,
+}
+
+impl TransportStatus {
+    pub(crate) fn new(
+        server: Option<ServerTls>,
+        client: Option<ClientTls>,
+        acceptor: Arc<Acceptor>,
+        counts: Arc<Counts>,
+    ) -> Self {
+        TransportStatus(Arc::new(Inner { server, client, acceptor, counts, warned: Mutex::new(None) }))
+    }
+
+    /// Loads the files of certificates now, changed or not; new connections use them.
+    ///
+    /// # Errors
+    /// Unusable files: the old certificates stay.
+    pub fn reload_certificates(&self) -> Result<(), LoadError> {
+        let server = self.0.server.as_ref().map_or(Ok(()), ServerTls::reload);
+        let client = self.0.client.as_ref().map_or(Ok(()), ClientTls::reload);
+        server.and(client)
+    }
+
+    /// Messages for the operator since the last call.
+    pub(crate) fn take_messages(&self) -> Vec<String> {
+        let of_server = self.0.server.as_ref().map(ServerTls::take_messages).unwrap_or_default();
+        let of_client = self.0.client.as_ref().map(ClientTls::take_messages).unwrap_or_default();
+        let mut messages: Vec<String> = of_server.into_iter().map(|message| format!("tls: {message}")).collect();
+        messages.extend(of_client.into_iter().map(|message| format!("backend-tls: {message}")));
+        messages.extend(self.expiring(Duration::from_nanos(unix_ns())));
+        messages
+    }
+
+    /// Warnings about certificates that expire, once a day.
+    fn expiring(&self, now: Duration) -> Vec<String> {
+        let mut warned = lock(&self.0.warned);
+        if warned.is_some_and(|last| now.saturating_sub(last) < DAY) {
+            return Vec::new();
+        }
+        let warnings: Vec<String> = self.expiries().filter_map(|(file, expiry)| warning(&file, expiry, now)).collect();
+        if !warnings.is_empty() {
+            *warned = Some(now);
+        }
+        warnings
+    }
+
+    /// Certificates for clients, each with the time since 1970 of its expiry.
+    fn expiries(&self) -> impl Iterator<Item = (String, Duration)> {
+        let of_server = self.0.server.as_ref().map(ServerTls::expiries).unwrap_or_default();
+        of_server.into_iter().filter_map(|(path, expiry)| {
+            let expiry = expiry?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+            Some((path.display().to_string(), expiry))
+        })
+    }
+
+    /// Metrics, as Prometheus text; empty without TLS.
+    pub fn metrics(&self) -> String {
+        let mut text = String::new();
+        let inner = &*self.0;
+        if let Some(server) = &inner.server {
+            results(&mut text, "tls_handshakes", "Handshakes with clients, by result.", inner.counts.of_clients());
+            let (name, help) = ("tls_handshakes_in_progress", "Handshakes with clients in progress.");
+            family(&mut text, name, help, "gauge", &[(String::new(), inner.acceptor.handshakes() as u64)]);
+            files(&mut text, "certificate", server.reloads(), server.last_error().is_some());
+            let expiries: Vec<_> =
+                self.expiries().map(|(path, expiry)| (label("certificate", &path), expiry.as_secs())).collect();
+            let help = "Time since 1970 at which the first certificate of a chain expires.";
+            family(&mut text, "certificate_expiry_timestamp_seconds", help, "gauge", &expiries);
+        }
+        if let Some(client) = &inner.client {
+            let help = "Handshakes with backends, by result.";
+            results(&mut text, "backend_tls_handshakes", help, inner.counts.of_backends());
+            files(&mut text, "backend_certificate", client.reloads(), client.last_error().is_some());
+        }
+        text
+    }
+}
+
+fn warning(file: &str, expiry: Duration, now: Duration) -> Option<String> {
+    match expiry.checked_sub(now) {
+        None => Some(format!("tls: the certificate in {file} has expired")),
+        Some(left) if left < WARN_BEFORE => {
+            let hours = left.as_secs() / 3_600;
+            Some(format!("tls: the certificate in {file} expires in {} days and {} hours", hours / 24, hours % 24))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Metrics of files that are reloaded.
+fn files(text: &mut String, of: &str, reloads: u64, has_failed: bool) {
+    let (name, help) = (format!("{of}_reloads_total"), "Times that changed files were loaded.");
+    family(text, &name, help, "counter", &[(String::new(), reloads)]);
+    let (name, help) =
+        (format!("{of}_reload_failed"), "1 if the newest files are unusable, so that old ones are used.");
+    family(text, &name, help, "gauge", &[(String::new(), u64::from(has_failed))]);
+}
+
+/// A counter by result.
+fn results(text: &mut String, of: &str, help: &str, mut counts: BTreeMap<&'static str, u64>) {
+    counts.entry(OK).or_default();
+    let values: Vec<_> = counts.into_iter().map(|(result, count)| (label("result", result), count)).collect();
+    family(text, &format!("{of}_total"), help, "counter", &values);
+}
+
+fn family(text: &mut String, name: &str, help: &str, kind: &str, values: &[(String, u64)]) {
+    let name = format!("leeward_proxy_{name}");
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for (label, value) in values {
+        let _ = writeln!(text, "{name}{label} {value}");
+    }
+}
+
+fn label(name: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{{{name}=\"{value}\"}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_are_warned_of_before_they_expire() {
+        let now = Duration::from_secs(1_000_000_000);
+        assert_eq!(warning("a.pem", now + DAY * 15, now), None);
+        let soon = warning("a.pem", now + DAY * 3 + Duration::from_secs(7_200), now);
+        assert_eq!(soon, Some("tls: the certificate in a.pem expires in 3 days and 2 hours".into()));
+        assert!(warning("a.pem", now - DAY, now).is_some_and(|text| text.ends_with("has expired")));
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(label("a", "x\"\\\n"), "{a=\"x\\\"\\\\\\n\"}");
+    }
+}
