@@ -8,6 +8,10 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+/// Connections that wait to be accepted; the kernel bounds it (`net.core.somaxconn`). The 128 of the
+/// standard library overflow in a burst, and each client that meets that waits for a second.
+const BACKLOG: i32 = 4_096;
+
 /// A listener that no thread's event loop has taken yet.
 #[derive(Debug)]
 pub(crate) enum BoundListener {
@@ -37,11 +41,14 @@ impl BoundListener {
     pub(crate) fn bind(text: &str) -> io::Result<Self> {
         if let Some(path) = text.strip_prefix(UNIX) {
             let (file, listener) = SocketFile::listen(Path::new(path))?;
+            rustix::net::listen(&listener, BACKLOG)?;
             return Ok(BoundListener::Unix(file, listener));
         }
         // `:8080` means all addresses of this machine.
         let address = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.into() };
-        Ok(BoundListener::Tcp(std::net::TcpListener::bind(address)?))
+        let listener = std::net::TcpListener::bind(address)?;
+        rustix::net::listen(&listener, BACKLOG)?;
+        Ok(BoundListener::Tcp(listener))
     }
 
     /// The address that it has.
