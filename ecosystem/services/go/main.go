@@ -73,6 +73,10 @@ func main() {
 	}
 	calibrate()
 	http.HandleFunc("/-/begin", func(w http.ResponseWriter, r *http.Request) { begin() })
+	if os.Args[2] == "tokens" {
+		go serveBatch()
+		http.HandleFunc("/stream", stream)
+	}
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		request(os.Args[2], r.URL.Path)
 		w.Write(answer)

@@ -122,7 +122,15 @@ fn group(
         let front = of.start(&Setup { rules, ..bench.setup(service.address, objective, numbers(tuned)) })?;
         let (warmup, seed) = (bench.spans.warmup, bench.next_seed());
         let phases = vec![(Demand::Rate(rate), warmup + bench.spans.span)];
-        let plan = Plan { address: front.address, phases, warmup, objective, seed, kinds: kinds.clone() };
+        let plan = Plan {
+            address: front.address,
+            phases,
+            warmup,
+            objective,
+            seed,
+            kinds: kinds.clone(),
+            to_first_byte: false,
+        };
         Ok(bench.load(&plan)?.groups)
     })?;
     Ok(groups.swap_remove(group))

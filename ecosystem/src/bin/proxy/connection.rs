@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     pub(crate) request: Option<Request>,
     /// Responses so far: where it was not the first, a server may have closed it meanwhile.
     pub(crate) answered: u64,
+    /// Time of the response's first byte.
+    pub(crate) first: Option<Instant>,
     bytes: Vec<u8>,
 }
 
@@ -41,12 +43,20 @@ impl Connection {
         }
         epoll::add(poll, &socket, EventData::new_u64(token), EventFlags::OUT)?;
         let stream = TcpStream::from(socket);
-        Ok(Connection { stream, is_opening: true, request: None, answered: 0, bytes: Vec::with_capacity(1_024) })
+        Ok(Connection {
+            stream,
+            is_opening: true,
+            request: None,
+            answered: 0,
+            first: None,
+            bytes: Vec::with_capacity(1_024),
+        })
     }
 
     /// Sends a request, or keeps it until the connection is open.
     pub(crate) fn send(&mut self, request: Request, text: &[u8]) -> std::io::Result<()> {
         self.request = Some(request);
+        self.first = None;
         if self.is_opening { Ok(()) } else { self.stream.write_all(text) }
     }
 
@@ -71,6 +81,7 @@ impl Connection {
         match self.stream.read(&mut bytes) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(read) if self.request.is_some() => {
+                self.first = self.first.or_else(|| Some(Instant::now()));
                 self.bytes.extend_from_slice(&bytes[..read]);
                 let answer = parse(&self.bytes).map_err(|()| ErrorKind::InvalidData)?;
                 if answer.is_some() {

@@ -191,25 +191,26 @@ impl<'a> Generator<'a> {
         match outcome {
             Ok(None) => {}
             Ok(Some(answer)) => {
-                let request = connection.request.take();
+                let (request, first) = (connection.request.take(), connection.first);
                 if answer.keeps {
                     self.idle.push(index);
                 } else {
                     self.close(index);
                 }
                 if let Some(request) = request {
-                    self.finish(request, Some(answer))?;
+                    self.finish(request, Some(answer), first)?;
                 }
             }
             Err(_) => {
                 let (request, repeats) = (connection.request.take(), connection.can_repeat());
+                let first = connection.first;
                 self.close(index);
                 match request {
                     Some(request) if repeats => {
                         self.in_flight -= 1;
                         self.dispatch(request)?;
                     }
-                    Some(request) => self.finish(request, None)?,
+                    Some(request) => self.finish(request, None, first)?,
                     None => {}
                 }
             }
@@ -227,22 +228,22 @@ impl<'a> Generator<'a> {
             self.deadlines.pop_front();
             let slot = &self.slots[index];
             let request = slot.connection.as_ref().filter(|_| slot.generation == generation);
-            let request = request.and_then(|connection| connection.request).filter(|request| request.due == due);
-            if let Some(request) = request {
+            let request = request.and_then(|connection| Some((connection.request?, connection.first)));
+            if let Some((request, first)) = request.filter(|(request, _)| request.due == due) {
                 self.close(index);
                 self.in_flight -= 1;
-                self.record(request, None);
+                self.record(request, None, first);
             }
         }
         while self.waiting.front().is_some_and(|request| now > request.due + PATIENCE) {
             let Some(request) = self.waiting.pop_front() else { break };
-            self.record(request, None);
+            self.record(request, None, None);
         }
         // Given up requests leave room for others.
         while self.slots.len() - self.vacant.len() < CONNECTIONS {
             let Some(request) = self.waiting.pop_front() else { break };
             if self.dispatch(request).is_err() {
-                self.record(request, None);
+                self.record(request, None, None);
             }
         }
     }
@@ -255,9 +256,9 @@ impl<'a> Generator<'a> {
     }
 
     /// Records the end of a request; its connection is free for the next one.
-    fn finish(&mut self, request: Request, answer: Option<Answer>) -> Result<()> {
+    fn finish(&mut self, request: Request, answer: Option<Answer>, first: Option<Instant>) -> Result<()> {
         self.in_flight -= 1;
-        self.record(request, answer);
+        self.record(request, answer, first);
         if let Some(request) = self.waiting.pop_front() {
             self.dispatch(request)?;
         } else if let Some((Demand::Closed(_), _)) = self.plan.phases.get(self.phase)
@@ -269,8 +270,11 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    fn record(&mut self, request: Request, answer: Option<Answer>) {
-        let (latency, since) = (request.due.elapsed(), request.due.saturating_duration_since(self.begin));
+    /// Records a request; `first`: the time of its response's first byte.
+    fn record(&mut self, request: Request, answer: Option<Answer>, first: Option<Instant>) {
+        let until = first.filter(|_| self.plan.to_first_byte).unwrap_or_else(Instant::now);
+        let (latency, since) =
+            (until.saturating_duration_since(request.due), request.due.saturating_duration_since(self.begin));
         let is_answered = answer.is_some_and(|answer| answer.status == 200);
         let in_time = u64::from(is_answered && latency <= self.plan.objective);
         let tick = (since.as_nanos() / TICK.as_nanos()) as usize;
@@ -292,7 +296,10 @@ impl<'a> Generator<'a> {
                 group.latency.saturating_record(latency.as_micros() as u64);
             }
             Some(429 | 503) => group.refused += 1,
-            _ => group.failed += 1,
+            _ => {
+                group.failed += 1;
+                group.cut += u64::from(first.is_some());
+            }
         }
     }
 

@@ -9,7 +9,7 @@
 //!   proxies and their configurations.
 //! - `line`, `store`, `tuned`: outcomes and files. `quiet`: whether the machine did anything else.
 //!   `measure`: one measurement. `search`: the rivals' best numbers.
-//! - `overload`, `transients`, `classes`, `speed`, `memory`: the parts.
+//! - `overload`, `transients`, `classes`, `tokens`, `speed`, `memory`: the parts.
 
 mod answer;
 mod classes;
@@ -29,6 +29,7 @@ mod serve;
 mod services;
 mod speed;
 mod store;
+mod tokens;
 mod transients;
 mod tuned;
 
@@ -104,7 +105,8 @@ enum Part {
 }
 
 /// Parts that are no rows, by name.
-const OTHERS: [&str; 9] = ["cold", "steps", "classes", "tenants", "cost", "latency", "refusal", "idle", "bodies"];
+const OTHERS: [&str; 10] =
+    ["cold", "steps", "classes", "tenants", "tokens", "cost", "latency", "refusal", "idle", "bodies"];
 
 impl Part {
     fn name(&self) -> String {
@@ -263,6 +265,7 @@ fn run(
         "steps" => transients::steps(bench, tuned, minutes)?,
         "classes" => classes::classes(bench, tuned)?,
         "tenants" => classes::tenants(bench, tuned)?,
+        "tokens" => tokens::tokens(bench)?,
         "cost" => speed::cost(bench)?,
         "latency" => speed::latency(bench)?,
         "refusal" => speed::refusal(bench, tuned)?,

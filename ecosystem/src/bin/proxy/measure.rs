@@ -128,6 +128,7 @@ impl Bench {
                 objective: Duration::from_secs(10),
                 seed: self.next_seed(),
                 kinds: kinds(mode),
+                to_first_byte: false,
             };
             let rate = self.quietly(|bench| {
                 let result = paused(mode, service, || bench.load(&plan))?;
@@ -190,7 +191,15 @@ impl Bench {
         let front: Front = of.start(&self.setup(service.address, objective, numbers))?;
         let (phases, mean) = phases(row, capacity, spans);
         let (warmup, seed) = (spans.warmup, self.next_seed());
-        let plan = Plan { address: front.address, phases, warmup, objective, seed, kinds: kinds(row.mode) };
+        let plan = Plan {
+            address: front.address,
+            phases,
+            warmup,
+            objective,
+            seed,
+            kinds: kinds(row.mode),
+            to_first_byte: false,
+        };
         if row.mode == Mode::Slow {
             services::begin(service)?;
         }

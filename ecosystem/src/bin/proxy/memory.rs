@@ -3,6 +3,7 @@
 use crate::contender::Contender;
 use crate::line::{Bar, Line};
 use crate::measure::Bench;
+use crate::sample::Service;
 use crate::speed::{PROXIES, forwarding, of, raw, trivial};
 use crate::transients::list;
 use anyhow::{Context, Result};
@@ -48,7 +49,7 @@ pub(crate) fn idle(bench: &mut Bench) -> Result<(Vec<Line>, Value)> {
 
 /// Memory that a long body adds, in each direction.
 pub(crate) fn bodies(bench: &mut Bench, mb: usize) -> Result<(Vec<Line>, Value)> {
-    let service = bench.services.start_axum("empty", &bench.folder)?;
+    let service = bench.services.start_in(Service::Axum, "empty", &bench.folder)?;
     let (mut down, mut up) = (Vec::new(), Vec::new());
     for contender in PROXIES {
         if contender.program().is_none() {

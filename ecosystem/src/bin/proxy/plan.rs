@@ -43,6 +43,8 @@ pub(crate) struct Plan {
     pub(crate) objective: Duration,
     pub(crate) seed: u64,
     pub(crate) kinds: Vec<Kind>,
+    /// Whether latency counts to the first byte of a response, and not to the last.
+    pub(crate) to_first_byte: bool,
 }
 
 /// Outcomes of a group's requests that were due in the measured time.
@@ -53,6 +55,8 @@ pub(crate) struct Group {
     pub(crate) refused: u64,
     /// Ended without a response, with an unexpected status, or given up.
     pub(crate) failed: u64,
+    /// Of the failed, those whose response had begun.
+    pub(crate) cut: u64,
     pub(crate) in_time: u64,
     /// Latency of the answered requests in us.
     pub(crate) latency: Histogram<u64>,
@@ -61,7 +65,7 @@ pub(crate) struct Group {
 impl Default for Group {
     fn default() -> Self {
         let latency = Histogram::new_with_bounds(1, 600_000_000, 3).expect("sound bounds");
-        Group { due: 0, answered: 0, refused: 0, failed: 0, in_time: 0, latency }
+        Group { due: 0, answered: 0, refused: 0, failed: 0, cut: 0, in_time: 0, latency }
     }
 }
 
@@ -103,6 +107,7 @@ impl LoadResult {
             sum.answered += group.answered;
             sum.refused += group.refused;
             sum.failed += group.failed;
+            sum.cut += group.cut;
             sum.in_time += group.in_time;
             let _ = sum.latency.add(&group.latency);
         }

@@ -62,12 +62,8 @@ impl Services {
         self.start_in(service, mode.name(), folder)
     }
 
-    /// Starts the service on axum in a mode that no row has.
-    pub(crate) fn start_axum(&self, mode: &str, folder: &Path) -> Result<Process> {
-        self.start_in(Service::Axum, mode, folder)
-    }
-
-    fn start_in(&self, service: Service, name: &str, folder: &Path) -> Result<Process> {
+    /// Starts a service in a mode of any name.
+    pub(crate) fn start_in(&self, service: Service, name: &str, folder: &Path) -> Result<Process> {
         let address = free_address()?;
         let port = address.port().to_string();
         let of = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();

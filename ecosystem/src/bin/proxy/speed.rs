@@ -23,7 +23,7 @@ pub(crate) type Numbered = Vec<(Contender, Option<f64>)>;
 
 /// A service that costs next to nothing: nginx with 100 bytes, or axum where there is no nginx.
 pub(crate) fn trivial(bench: &Bench) -> Result<Process> {
-    let Some(nginx) = find("nginx") else { return bench.services.start_axum("empty", &bench.folder) };
+    let Some(nginx) = find("nginx") else { return bench.services.start_in(Service::Axum, "empty", &bench.folder) };
     let (address, folder) = (free_address()?, std::path::absolute(&bench.folder)?);
     let body = "x".repeat(100);
     let config = format!(
@@ -72,6 +72,7 @@ fn load(bench: &mut Bench, address: SocketAddr, demand: Demand, span: Duration) 
         objective: OBJECTIVE,
         seed,
         kinds,
+        to_first_byte: false,
     })
 }
 

@@ -79,7 +79,8 @@ fn run(
     let front = of.start(&bench.setup(service.address, objective, numbers))?;
     let seed = bench.next_seed();
     let kinds = kinds(Mode::Cpu);
-    let plan = Plan { address: front.address, phases, warmup: Duration::ZERO, objective, seed, kinds };
+    let plan =
+        Plan { address: front.address, phases, warmup: Duration::ZERO, objective, seed, kinds, to_first_byte: false };
     Ok(bench.load(&plan)?.ticks)
 }
 
