@@ -202,7 +202,8 @@ impl Proxy<'_> {
     fn finish(&mut self, job: u32) {
         let (arrived, dispatched) = self.dispatched[job as usize];
         let (now, outcome) = (self.now, Outcome::Completed);
-        self.dispatcher.answer(0, &Answer { now, dispatched, outcome, class: 3, tenant: Tenant::DEFAULT });
+        self.dispatcher.answer(0, &Answer { now, dispatched, outcome });
+        self.dispatcher.charge(3, Tenant::DEFAULT, now.since(dispatched));
         self.dispatcher.release(now, 0, &mut self.done);
         self.begin_dispatched();
         self.slot().good += u64::from(now.since(arrived) <= self.case.objective);

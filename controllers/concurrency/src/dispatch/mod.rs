@@ -89,10 +89,6 @@ pub struct Answer {
     pub dispatched: Time,
     /// End of the request.
     pub outcome: Outcome,
-    /// Class of the request.
-    pub class: u8,
-    /// Tenant of the request.
-    pub tenant: Tenant,
 }
 
 /// A backend: the pool of places that it belongs to, and its requests.
@@ -185,10 +181,15 @@ impl<T> Dispatcher<T> {
 
     /// Takes note of an answer. The request keeps its place until [`Dispatcher::release`].
     pub fn answer(&mut self, backend: usize, answer: &Answer) {
-        let Answer { now, dispatched, outcome, class, tenant } = *answer;
+        let Answer { now, dispatched, outcome } = *answer;
         let pool = &mut self.pools[self.backends[backend].pool];
         pool.answer(&Response { now, dispatched, outcome, in_flight: pool.in_flight().saturating_sub(1) });
-        self.queue.note_cost(class, tenant, now.since(dispatched));
+    }
+
+    /// Charges a request to its tenant: the time that it has kept the backend busy, which may go on
+    /// after the place is free.
+    pub fn charge(&mut self, class: u8, tenant: Tenant, time: Nanos) {
+        self.queue.note_cost(class, tenant, time);
     }
 
     /// Frees a place; the next request takes it.

@@ -194,9 +194,9 @@ impl Model {
                 let backend = self.sent.swap_remove(which % self.sent.len());
                 if matches!(step, Step::Answer(_)) {
                     let dispatched = Time(self.now.0 - SOJOURN.0);
-                    let (outcome, tenant) = (Outcome::Completed, Tenant((which % 4) as u32));
-                    let answer = Answer { now: self.now, dispatched, outcome, class: (which % 8) as u8, tenant };
+                    let answer = Answer { now: self.now, dispatched, outcome: Outcome::Completed };
                     self.dispatcher.answer(backend, &answer);
+                    self.dispatcher.charge((which % 8) as u8, Tenant((which % 4) as u32), SOJOURN);
                     self.has_answers = true;
                 }
                 self.dispatcher.release(self.now, backend, &mut done);
@@ -303,7 +303,8 @@ proptest! {
                 spent[present] += costs_ms[present];
             }
             let tenant = Tenant(present as u32);
-            dispatcher.answer(0, &Answer { now, dispatched, outcome: Outcome::Completed, class: 3, tenant });
+            dispatcher.answer(0, &Answer { now, dispatched, outcome: Outcome::Completed });
+            dispatcher.charge(3, tenant, cost);
             dispatcher.arrive(now, &request(now, present), || present, &mut done);
             dispatcher.release(now, 0, &mut done);
             let Some(Dispatch { token, result: Ok(_) }) = done.pop() else { panic!("one is sent") };

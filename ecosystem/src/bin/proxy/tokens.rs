@@ -72,7 +72,8 @@ fn load(bench: &mut Bench, of: Contender, rules: &str, service: &Process, demand
         std::thread::sleep(Duration::from_secs(2));
         let setup = bench.setup(service.address, OBJECTIVE, Default::default());
         let front = of.start(&Setup { rules: &rules, ..setup })?;
-        let (warmup, seed) = (bench.spans.warmup, bench.next_seed());
+        // The batch fills, and streams of the beginning end.
+        let (warmup, seed) = (2 * bench.spans.warmup, bench.next_seed());
         let phases = vec![(demand, warmup + bench.spans.span)];
         let kinds = vec![Kind::path("/stream", 1.0)];
         let plan =

@@ -147,11 +147,15 @@ pub(crate) struct Place {
     facts: Facts,
     has_answer: bool,
     has_ended: bool,
+    /// Time that it has kept the backend busy, as far as it is known.
+    cost: Nanos,
+    /// Time at which its place was freed before its end.
+    released: Option<Time>,
 }
 
 impl Place {
     pub(super) fn new(slot: Slot, facts: Facts) -> Self {
-        Place { slot, facts, has_answer: false, has_ended: false }
+        Place { slot, facts, has_answer: false, has_ended: false, cost: Nanos::ZERO, released: None }
     }
 
     /// The backend.
@@ -199,15 +203,16 @@ impl Place {
             // A slow client is no slowness of the backend.
             dispatched: self.slot.dispatched().max(Time(self.slot.stream.sent.load(Ordering::Relaxed))).min(now),
             outcome: of,
-            class: self.facts.class,
-            tenant: self.facts.tenant,
         };
+        self.cost = now.since(answer.dispatched);
         lock(&self.admission().0.state).dispatcher.answer(self.slot.backend(), &answer);
     }
 
-    /// Frees the place before the request ends.
-    pub(crate) fn release(&self) {
+    /// Frees the place before the request ends: its answer is in time if it has begun in time, and
+    /// costs what it takes until its end.
+    pub(crate) fn release(&mut self, now: Time) {
         let _ = self.slot.release();
+        self.released = Some(now);
     }
 
     /// Ends the request.
@@ -221,9 +226,13 @@ impl Place {
             return;
         }
         let admission = self.admission().clone();
-        let latency = now.since(self.facts.arrived);
+        let latency = self.released.unwrap_or(now).since(self.facts.arrived);
+        let cost = if self.released.is_some() { now.since(self.slot.dispatched()) } else { self.cost };
         let is_in_time = latency <= admission.0.slo;
         let mut state = lock(&admission.0.state);
+        if cost > Nanos::ZERO {
+            state.dispatcher.charge(self.facts.class, self.facts.tenant, cost);
+        }
         state.counts.end((self.facts.class, self.facts.route), outcome, latency, is_in_time);
         if admission.0.mode != Mode::Enforce {
             state.shadow.answer(now);

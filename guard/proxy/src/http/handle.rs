@@ -182,7 +182,7 @@ impl Worker {
             // Being open is no work for the backend.
             if let Some(place) = &mut place {
                 place.record_answer(now, outcome);
-                place.release();
+                place.release(now);
             }
         }
         head::to_client(response.headers_mut(), None);

@@ -156,7 +156,7 @@ impl BackendBody {
         let now = place.admission().now();
         if self.until == PlaceEnd::FirstByte && is_first {
             place.record_answer(now, self.outcome);
-            place.release();
+            place.release(now);
         } else if self.bytes > LARGE {
             place.record_answer(now, self.outcome);
         }
