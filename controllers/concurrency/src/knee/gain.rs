@@ -7,7 +7,7 @@ use super::level::ENOUGH_ANSWERS;
 /// Limit while it is lifted, as a multiple, and the least multiple where the tail allows no more.
 /// Smaller steps gain less than the noise.
 pub(super) const LIFT: f64 = 1.5;
-pub(super) const LEAST_LIFT: f64 = 1.15;
+pub(super) const LEAST_LIFT: f64 = 1.08;
 /// One level in this many is lifted; one in two until the tolerance has been judged this often, for
 /// the descent leaves it where a few answers have put it.
 const LIFT_EVERY: u32 = 4;
