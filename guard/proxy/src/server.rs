@@ -84,8 +84,9 @@ impl Proxy {
         let address = listener.address()?;
         let (server_tls, backend_tls) = open_certificates(&settings)?;
         let counts = Arc::new(Counts::default());
-        let acceptor = Arc::new(Acceptor::new(server_tls.clone(), Arc::clone(&counts)));
-        let connector = Connector::new(settings.timeouts.connect, backend_tls.clone(), Arc::clone(&counts));
+        let acceptor =
+            Arc::new(Acceptor::new(server_tls.clone(), settings.accepts_proxy_protocol, Arc::clone(&counts)));
+        let connector = Connector::new(&settings, backend_tls.clone(), Arc::clone(&counts));
         let transport = TransportStatus::new(server_tls, backend_tls, Arc::clone(&acceptor), counts);
         let admission = Admission::new(&settings);
         let (stop, stopping) = watch::channel(false);
@@ -298,7 +299,7 @@ impl ThreadContext {
         };
         tokio::spawn(async move {
             let _counted = counted;
-            client.serve(socket).await;
+            client.serve(socket, address).await;
         });
     }
 

@@ -4,6 +4,7 @@
 use super::address::BackendAddress;
 use super::connector::Connector;
 use crate::http::request_body::RequestBody;
+use crate::transport::proxy_protocol::Route;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use leeward_host::sync::{Mutex, lock};
@@ -50,20 +51,21 @@ impl Pool {
     ///
     /// # Errors
     /// The backend refuses connections or does not answer in time.
-    pub(crate) async fn connect(&self, backend: usize) -> io::Result<Connection> {
+    pub(crate) async fn connect(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
         match self.take_idle(backend) {
             Some(sender) => Ok(Connection { sender, is_reused: true }),
             // On the heap: it happens seldom, and each request would keep space for it.
-            None => Box::pin(self.open(backend)).await,
+            None => Box::pin(self.open(backend, route)).await,
         }
     }
 
-    /// Opens a new connection to a backend.
+    /// Opens a new connection to a backend; `route`: addresses of the client's connection, which the
+    /// PROXY protocol tells; `None`: the connection is the proxy's own.
     ///
     /// # Errors
     /// As for [`Pool::connect`].
-    pub(crate) async fn open(&self, backend: usize) -> io::Result<Connection> {
-        let stream = self.connector.connect(&self.backends[backend]).await?;
+    pub(crate) async fn open(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
+        let stream = self.connector.connect(&self.backends[backend], route).await?;
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
@@ -76,7 +78,8 @@ impl Pool {
 
     /// Takes back the connection of a request whose answer is complete.
     pub(crate) fn put(&self, backend: usize, sender: SendRequest<RequestBody>) {
-        if sender.is_closed() {
+        // One that has told its client serves no other one.
+        if sender.is_closed() || self.connector.tells_clients() {
             return;
         }
         let mut idle = lock(&self.idle[backend]);
