@@ -164,8 +164,7 @@ fn limit_connections(mut settings: Settings) -> Settings {
 fn open_certificates(settings: &Settings) -> Result<(Option<ServerTls>, Option<ClientTls>), ProxyError> {
     let failed = |section| move |source| ProxyError::Certificates { section, source };
     let server = settings.tls.as_ref().map(accept::open_certificates).transpose().map_err(failed("tls"))?;
-    let backends = connector::open_certificates(&settings.backend_tls, &settings.backends);
-    let backends = backends.map_err(failed("backend-tls"))?;
+    let backends = connector::open_certificates(settings).map_err(failed("backend-tls"))?;
     if backends.is_some() && settings.backend_tls.is_insecure {
         eprintln!("leeward proxy: WARNING: backend-tls.insecure: the certificates of backends are NOT checked");
     }

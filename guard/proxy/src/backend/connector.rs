@@ -3,7 +3,6 @@
 
 use super::address::{BackendAddress, Target};
 use crate::settings::Settings;
-use crate::settings::tls::BackendTlsSettings;
 use crate::transport::counts::{Counts, OK};
 use crate::transport::proxy_protocol::Route;
 use crate::transport::proxy_protocol::encode::{Version, encode};
@@ -39,10 +38,8 @@ pub(crate) struct Connector {
 ///
 /// # Errors
 /// Unusable files, no authorities, or an address that is no name of a server.
-pub(crate) fn open_certificates(
-    settings: &BackendTlsSettings,
-    backends: &[BackendAddress],
-) -> Result<Option<ClientTls>, LoadError> {
+pub(crate) fn open_certificates(of: &Settings) -> Result<Option<ClientTls>, LoadError> {
+    let (settings, backends) = (&of.backend_tls, &of.backends);
     let mut hosts = backends.iter().filter(|backend| backend.is_tls()).filter_map(BackendAddress::host).peekable();
     if hosts.peek().is_none() {
         return Ok(None);
@@ -55,7 +52,10 @@ pub(crate) fn open_certificates(
         Some(path) => Authorities::File(path.clone()),
         None => Authorities::Roots(Arc::new(system_roots()?)),
     };
-    let protocols = Protocol::OFFERED_TO_BACKENDS.iter().map(|protocol| protocol.name().to_vec()).collect();
+    // A connection that tells one client serves it alone, and one request at a time.
+    let is_shared = of.sends_proxy_protocol.is_none();
+    let offered = Protocol::OFFERED_TO_BACKENDS.iter().filter(|protocol| is_shared || **protocol == Protocol::Http1);
+    let protocols = offered.map(|protocol| protocol.name().to_vec()).collect();
     let (identity, name) = (settings.identity.clone(), settings.server_name.clone());
     ClientTls::open_setup(ClientSetup { authorities, identity, name, protocols }).map(Some)
 }

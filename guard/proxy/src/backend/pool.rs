@@ -11,12 +11,17 @@ use leeward_host::sync::{Mutex, lock};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
 
 /// Most connections per backend and thread that wait for a request.
 const IDLE_MAX: usize = 1_024;
 /// Longest that a connection waits for a request. Servers close idle connections after 5 s and more
 /// (Node: 5, nginx: 75); a request that meets a closing one is sent again on another.
 const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Longest that a backend has to close a connection after its only request, and the interval at
+/// which this is checked.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Most bytes of an answer's head.
 const HEAD_MAX: usize = 128 << 10;
 /// Most headers of an answer.
@@ -76,10 +81,18 @@ impl Pool {
         Ok(Connection { sender, is_reused: false })
     }
 
+    /// Whether a connection begins with its client's address, so that it serves one request.
+    pub(crate) fn tells_clients(&self) -> bool {
+        self.connector.tells_clients()
+    }
+
     /// Takes back the connection of a request whose answer is complete.
     pub(crate) fn put(&self, backend: usize, sender: SendRequest<RequestBody>) {
-        // One that has told its client serves no other one.
-        if sender.is_closed() || self.connector.tells_clients() {
+        if sender.is_closed() {
+            return;
+        }
+        if self.tells_clients() {
+            tokio::spawn(let_close(sender));
             return;
         }
         let mut idle = lock(&self.idle[backend]);
@@ -116,4 +129,15 @@ impl Pool {
             lock(idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
         }
     }
+}
+
+/// Waits a moment for the backend to close a connection that it was told to close: the side that
+/// closes first keeps the port for a minute, and a proxy would run out of ports.
+async fn let_close(mut sender: SendRequest<RequestBody>) {
+    let closed = async {
+        while sender.ready().await.is_ok() && !sender.is_closed() {
+            sleep(CLOSE_INTERVAL).await
+        }
+    };
+    let _ = timeout(CLOSE_TIME, closed).await;
 }

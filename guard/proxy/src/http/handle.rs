@@ -10,7 +10,7 @@ use crate::backend::pool::{Connection, Pool};
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
 use crate::transport::proxy_protocol::Route;
-use http::header::{HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -114,6 +114,9 @@ impl Worker {
         let protocol = head::upgrade(&parts);
         let upgrade = protocol.is_some().then_some(upgrade);
         head::to_backend(&mut parts, peer, protocol);
+        if self.pool.tells_clients() && upgrade.is_none() {
+            parts.headers.append(CONNECTION, HeaderValue::from_static("close"));
+        }
         let timeouts = &self.settings.timeouts;
         let is_whole = body.is_end_stream();
         if !is_whole && body.size_hint().exact().is_none() {

@@ -240,9 +240,45 @@ fn backends_are_told_each_client() {
             assert_eq!(headers[2 * at..], [expected.clone(), expected], "{version}");
         }
         assert_eq!(backend.connections.load(Ordering::SeqCst), 4);
+        assert_eq!(backend.request(1).head.get("connection"), Some("close".into()), "the backend closes first");
         drop((one, two));
         settle(&proxy);
     }
+}
+
+#[test]
+fn a_backend_that_keeps_its_connection_is_left() {
+    let backend = Backend::start(|exchange| {
+        exchange.ok("kept");
+        // Until the proxy closes.
+        assert!(exchange.wire.rest().is_empty());
+        exchange.close();
+    });
+    let stripper = Stripper::in_front_of(backend.address);
+    let proxy = start(&[stripper.port], "send-proxy-protocol = \"v1\"\n");
+    let mut client = connect(&proxy);
+    for _ in 0..3 {
+        assert_eq!(client.get("/").text(), "kept");
+    }
+    assert_eq!(backend.request(3).head.get("connection"), Some("close".into()));
+}
+
+#[test]
+fn tunnels_tell_their_clients() {
+    let backend = Backend::start(|exchange| {
+        exchange.raw("HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+        let bytes = exchange.wire.exactly(5).unwrap_or_default();
+        exchange.raw(bytes);
+        exchange.close();
+    });
+    let stripper = Stripper::in_front_of(backend.address);
+    let proxy = start(&[stripper.port], "send-proxy-protocol = \"v2\"\n");
+    let mut client = connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nhost: h\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+    assert_eq!(client.answer().head.status(), 101);
+    client.send("hello");
+    assert_eq!(client.exactly(5), Some(b"hello".to_vec()));
+    assert_eq!(backend.request(1).head.get("connection"), Some("upgrade".into()));
 }
 
 #[test]
