@@ -11,6 +11,7 @@ use crate::http::handle::{UpgradeSlot, Worker};
 use crate::http::head::Peer;
 use crate::transport::accept::Acceptor;
 use crate::transport::client_stream::ClientStream;
+use crate::transport::proxy_protocol::Route;
 use crate::transport::socket::Socket;
 use crate::transport::stream::Transport;
 use hyper::server::conn::http1;
@@ -18,6 +19,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use leeward_host::sync::lock;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,9 +55,10 @@ enum ConnectionState {
 
 impl Client {
     /// Serves the connection until it ends.
-    pub(crate) async fn serve(mut self, socket: Socket) {
+    pub(crate) async fn serve(mut self, socket: Socket, address: Option<SocketAddr>) {
         let socket = socket.with_write_timeout(self.worker.settings.timeouts.client_idle);
-        let Some(mut stream) = self.accept(socket).await else { return };
+        // On the heap, or a sleeping connection would take as much.
+        let Some(mut stream) = Box::pin(self.accept(socket, address)).await else { return };
         loop {
             if !self.wait_for_byte(&mut stream).await {
                 return;
@@ -69,22 +72,32 @@ impl Client {
     }
 
     /// Completes what comes before HTTP; `None`: the connection must end.
-    async fn accept(&mut self, socket: Socket) -> Option<ClientStream> {
-        if !self.acceptor.has_preface() {
-            return Some(ClientStream::new(Transport::Plain(socket)));
+    async fn accept(&mut self, socket: Socket, address: Option<SocketAddr>) -> Option<ClientStream> {
+        let settings = Arc::clone(&self.worker.settings);
+        let mut route = None;
+        if settings.sends_proxy_protocol.is_some() {
+            route = Route::between(address, socket.local_address());
         }
-        let longest = self.worker.settings.timeouts.client;
-        let accepted = tokio::select! {
-            accepted = Box::pin(self.acceptor.accept(socket, longest)) => accepted,
-            () = stopped(&mut self.stopping) => None,
-            () = async {
-                sleep(SLEEP_AFTER).await;
-                self.connections.must_end().await;
-            } => None,
+        let transport = if self.acceptor.has_preface() {
+            let accepted = tokio::select! {
+                accepted = self.acceptor.accept(socket, self.peer.is_trusted, settings.timeouts.client) => accepted,
+                () = stopped(&mut self.stopping) => None,
+                () = async {
+                    sleep(SLEEP_AFTER).await;
+                    self.connections.must_end().await;
+                } => None,
+            }?;
+            if let Some(stated) = accepted.route {
+                self.peer = Peer::new(Some(stated.source.ip()), &settings.trusted);
+                route = accepted.route;
+            }
+            accepted.transport
+        } else {
+            Transport::Plain(socket)
         };
-        let stream = ClientStream::new(accepted?);
-        self.peer.is_tls = stream.is_tls();
-        Some(stream)
+        self.peer.is_tls = transport.is_tls();
+        self.peer.route = route.filter(|_| settings.sends_proxy_protocol.is_some()).map(Box::new);
+        Some(ClientStream::new(transport))
     }
 
     /// Sleeps until a byte arrives; false: the connection must end.

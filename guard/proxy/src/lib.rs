@@ -9,7 +9,7 @@
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
 //! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client,
 //!   `activity`: whether it is busy, `connections`: all of them.
-//! - `transport`: the bytes below HTTP: sockets of TCP and Unix, TLS.
+//! - `transport`: the bytes below HTTP: sockets of TCP and Unix, the PROXY protocol, TLS.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
 //!
@@ -33,4 +33,5 @@ pub use backend::address::{BackendAddress, ParseAddressError};
 pub use server::{Proxy, ProxyError};
 pub use settings::Settings;
 pub use transport::address::LocalAddress;
+pub use transport::proxy_protocol::encode::Version as ProxyProtocolVersion;
 pub use transport::status::TransportStatus;

@@ -84,8 +84,9 @@ impl Proxy {
         let address = listener.address()?;
         let (server_tls, backend_tls) = open_certificates(&settings)?;
         let counts = Arc::new(Counts::default());
-        let acceptor = Arc::new(Acceptor::new(server_tls.clone(), Arc::clone(&counts)));
-        let connector = Connector::new(settings.timeouts.connect, backend_tls.clone(), Arc::clone(&counts));
+        let acceptor =
+            Arc::new(Acceptor::new(server_tls.clone(), settings.accepts_proxy_protocol, Arc::clone(&counts)));
+        let connector = Connector::new(&settings, backend_tls.clone(), Arc::clone(&counts));
         let transport = TransportStatus::new(server_tls, backend_tls, Arc::clone(&acceptor), counts);
         let admission = Admission::new(&settings);
         let (stop, stopping) = watch::channel(false);
@@ -163,8 +164,7 @@ fn limit_connections(mut settings: Settings) -> Settings {
 fn open_certificates(settings: &Settings) -> Result<(Option<ServerTls>, Option<ClientTls>), ProxyError> {
     let failed = |section| move |source| ProxyError::Certificates { section, source };
     let server = settings.tls.as_ref().map(accept::open_certificates).transpose().map_err(failed("tls"))?;
-    let backends = connector::open_certificates(&settings.backend_tls, &settings.backends);
-    let backends = backends.map_err(failed("backend-tls"))?;
+    let backends = connector::open_certificates(settings).map_err(failed("backend-tls"))?;
     if backends.is_some() && settings.backend_tls.is_insecure {
         eprintln!("leeward proxy: WARNING: backend-tls.insecure: the certificates of backends are NOT checked");
     }
@@ -298,7 +298,7 @@ impl ThreadContext {
         };
         tokio::spawn(async move {
             let _counted = counted;
-            client.serve(socket).await;
+            client.serve(socket, address).await;
         });
     }
 

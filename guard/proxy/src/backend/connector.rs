@@ -1,9 +1,11 @@
-//! Opens connections to backends: TCP or a Unix socket, and TLS. Does not contain HTTP, or
-//! connections that wait for requests.
+//! Opens connections to backends: TCP or a Unix socket, the PROXY protocol, TLS. Does not contain
+//! HTTP, or connections that wait for requests.
 
 use super::address::{BackendAddress, Target};
-use crate::settings::tls::BackendTlsSettings;
+use crate::settings::Settings;
 use crate::transport::counts::{Counts, OK};
+use crate::transport::proxy_protocol::Route;
+use crate::transport::proxy_protocol::encode::{Version, encode};
 use crate::transport::socket::Socket;
 use crate::transport::stream::{Protocol, Transport};
 use leeward_host::sync::{Mutex, lock};
@@ -12,6 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::rustls::{self, RootCertStore};
@@ -24,6 +27,7 @@ const QUIET: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     timeout: Duration,
+    proxy_protocol: Option<Version>,
     tls: Option<ClientTls>,
     counts: Arc<Counts>,
     /// Time of the last message about a handshake that failed.
@@ -34,10 +38,8 @@ pub(crate) struct Connector {
 ///
 /// # Errors
 /// Unusable files, no authorities, or an address that is no name of a server.
-pub(crate) fn open_certificates(
-    settings: &BackendTlsSettings,
-    backends: &[BackendAddress],
-) -> Result<Option<ClientTls>, LoadError> {
+pub(crate) fn open_certificates(of: &Settings) -> Result<Option<ClientTls>, LoadError> {
+    let (settings, backends) = (&of.backend_tls, &of.backends);
     let mut hosts = backends.iter().filter(|backend| backend.is_tls()).filter_map(BackendAddress::host).peekable();
     if hosts.peek().is_none() {
         return Ok(None);
@@ -50,7 +52,10 @@ pub(crate) fn open_certificates(
         Some(path) => Authorities::File(path.clone()),
         None => Authorities::Roots(Arc::new(system_roots()?)),
     };
-    let protocols = Protocol::OFFERED_TO_BACKENDS.iter().map(|protocol| protocol.name().to_vec()).collect();
+    // A connection that tells one client serves it alone, and one request at a time.
+    let is_shared = of.sends_proxy_protocol.is_none();
+    let offered = Protocol::OFFERED_TO_BACKENDS.iter().filter(|protocol| is_shared || **protocol == Protocol::Http1);
+    let protocols = offered.map(|protocol| protocol.name().to_vec()).collect();
     let (identity, name) = (settings.identity.clone(), settings.server_name.clone());
     ClientTls::open_setup(ClientSetup { authorities, identity, name, protocols }).map(Some)
 }
@@ -72,24 +77,33 @@ fn system_roots() -> Result<RootCertStore, LoadError> {
 }
 
 impl Connector {
-    pub(crate) fn new(timeout: Duration, tls: Option<ClientTls>, counts: Arc<Counts>) -> Self {
-        Connector { timeout, tls, counts, last_message: Arc::default() }
+    pub(crate) fn new(settings: &Settings, tls: Option<ClientTls>, counts: Arc<Counts>) -> Self {
+        let (timeout, proxy_protocol) = (settings.timeouts.connect, settings.sends_proxy_protocol);
+        Connector { timeout, proxy_protocol, tls, counts, last_message: Arc::default() }
     }
 
-    /// Opens a connection.
+    /// Whether a connection begins with its client's address, so that it serves no other client.
+    pub(crate) fn tells_clients(&self) -> bool {
+        self.proxy_protocol.is_some()
+    }
+
+    /// Opens a connection; `route`: addresses of its client's, if the backend is to be told.
     ///
     /// # Errors
     /// The backend refuses connections, does not answer in time, or its certificate is not valid.
-    pub(crate) async fn connect(&self, address: &BackendAddress) -> io::Result<Transport> {
-        let connect = self.open(address);
+    pub(crate) async fn connect(&self, address: &BackendAddress, route: Option<&Route>) -> io::Result<Transport> {
+        let connect = self.open(address, route);
         timeout(self.timeout, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
-    async fn open(&self, address: &BackendAddress) -> io::Result<Transport> {
-        let socket: Socket = match address.target() {
+    async fn open(&self, address: &BackendAddress, route: Option<&Route>) -> io::Result<Transport> {
+        let mut socket: Socket = match address.target() {
             Target::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await?.into(),
             Target::Unix(path) => UnixStream::connect(path).await?.into(),
         };
+        if let Some(version) = self.proxy_protocol {
+            socket.write_all(&encode(version, route.copied())).await?;
+        }
         if !address.is_tls() {
             return Ok(Transport::Plain(socket));
         }
@@ -102,7 +116,7 @@ impl Connector {
         let result = connector.connect(name, socket).await;
         match result {
             Ok(stream) => {
-                self.counts.record_backend(OK);
+                self.counts.backends.record(OK);
                 Ok(Transport::Tls(Box::new(TlsStream::Client(stream))))
             }
             Err(error) => {
@@ -116,7 +130,7 @@ impl Connector {
     fn report(&self, address: &BackendAddress, error: &io::Error) {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let reason = inner.map(ClientTls::explain);
-        self.counts.record_backend(reason.as_ref().map_or("closed", |reason| reason.reason.name()));
+        self.counts.backends.record(reason.as_ref().map_or("closed", |reason| reason.reason.name()));
         let mut last = lock(&self.last_message);
         if last.is_none_or(|last| last.elapsed() >= QUIET) {
             *last = Some(Instant::now());

@@ -33,7 +33,7 @@ pub(crate) async fn watch(admission: Admission, pool: Arc<Pool>, backend: usize,
             }
             None if admission.is_up(backend) => {}
             None => {
-                if pool.open(backend).await.is_ok() {
+                if pool.open(backend, None).await.is_ok() {
                     admission.set_up(backend, true);
                 }
             }
@@ -44,7 +44,7 @@ pub(crate) async fn watch(admission: Admission, pool: Arc<Pool>, backend: usize,
 /// Whether the backend answers a request for `path` with a status below 400.
 async fn is_well(pool: &Pool, backend: usize, path: &str) -> bool {
     let ask = async {
-        let mut connection = pool.open(backend).await.ok()?;
+        let mut connection = pool.open(backend, None).await.ok()?;
         let mut request = Request::get(path).body(RequestBody::empty()).ok()?;
         request.headers_mut().insert(HOST, HeaderValue::from_static("leeward-health"));
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("leeward-proxy"));

@@ -4,18 +4,24 @@
 use super::address::BackendAddress;
 use super::connector::Connector;
 use crate::http::request_body::RequestBody;
+use crate::transport::proxy_protocol::Route;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use leeward_host::sync::{Mutex, lock};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
 
 /// Most connections per backend and thread that wait for a request.
 const IDLE_MAX: usize = 1_024;
 /// Longest that a connection waits for a request. Servers close idle connections after 5 s and more
 /// (Node: 5, nginx: 75); a request that meets a closing one is sent again on another.
 const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Longest that a backend has to close a connection after its only request, and the interval at
+/// which this is checked.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Most bytes of an answer's head.
 const HEAD_MAX: usize = 128 << 10;
 /// Most headers of an answer.
@@ -50,20 +56,21 @@ impl Pool {
     ///
     /// # Errors
     /// The backend refuses connections or does not answer in time.
-    pub(crate) async fn connect(&self, backend: usize) -> io::Result<Connection> {
+    pub(crate) async fn connect(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
         match self.take_idle(backend) {
             Some(sender) => Ok(Connection { sender, is_reused: true }),
             // On the heap: it happens seldom, and each request would keep space for it.
-            None => Box::pin(self.open(backend)).await,
+            None => Box::pin(self.open(backend, route)).await,
         }
     }
 
-    /// Opens a new connection to a backend.
+    /// Opens a new connection to a backend; `route`: addresses of the client's connection, which the
+    /// PROXY protocol tells; `None`: the connection is the proxy's own.
     ///
     /// # Errors
     /// As for [`Pool::connect`].
-    pub(crate) async fn open(&self, backend: usize) -> io::Result<Connection> {
-        let stream = self.connector.connect(&self.backends[backend]).await?;
+    pub(crate) async fn open(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
+        let stream = self.connector.connect(&self.backends[backend], route).await?;
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
@@ -74,9 +81,18 @@ impl Pool {
         Ok(Connection { sender, is_reused: false })
     }
 
+    /// Whether a connection begins with its client's address, so that it serves one request.
+    pub(crate) fn tells_clients(&self) -> bool {
+        self.connector.tells_clients()
+    }
+
     /// Takes back the connection of a request whose answer is complete.
     pub(crate) fn put(&self, backend: usize, sender: SendRequest<RequestBody>) {
         if sender.is_closed() {
+            return;
+        }
+        if self.tells_clients() {
+            tokio::spawn(let_close(sender));
             return;
         }
         let mut idle = lock(&self.idle[backend]);
@@ -113,4 +129,15 @@ impl Pool {
             lock(idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
         }
     }
+}
+
+/// Waits a moment for the backend to close a connection that it was told to close: the side that
+/// closes first keeps the port for a minute, and a proxy would run out of ports.
+async fn let_close(mut sender: SendRequest<RequestBody>) {
+    let closed = async {
+        while sender.ready().await.is_ok() && !sender.is_closed() {
+            sleep(CLOSE_INTERVAL).await
+        }
+    };
+    let _ = timeout(CLOSE_TIME, closed).await;
 }

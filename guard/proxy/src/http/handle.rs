@@ -9,7 +9,8 @@ use crate::admission::{Admission, Admitted, ClientFailure, Place, Stream};
 use crate::backend::pool::{Connection, Pool};
 use crate::settings::rules::{self, matches_path};
 use crate::settings::{PlaceEnd, Settings};
-use http::header::{HeaderValue, TRANSFER_ENCODING};
+use crate::transport::proxy_protocol::Route;
+use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -113,6 +114,9 @@ impl Worker {
         let protocol = head::upgrade(&parts);
         let upgrade = protocol.is_some().then_some(upgrade);
         head::to_backend(&mut parts, peer, protocol);
+        if self.pool.tells_clients() && upgrade.is_none() {
+            parts.headers.append(CONNECTION, HeaderValue::from_static("close"));
+        }
         let timeouts = &self.settings.timeouts;
         let is_whole = body.is_end_stream();
         if !is_whole && body.size_hint().exact().is_none() {
@@ -130,7 +134,7 @@ impl Worker {
         };
         let can_repeat = is_whole && parts.method.is_idempotent();
         let end = timeouts.total.map(|total| Instant::now() + total);
-        let exchange = Exchange { worker: self, can_repeat, end, stream };
+        let exchange = Exchange { worker: self, route: peer.route.as_deref(), can_repeat, end, stream };
         match exchange.run(place, Request::from_parts(parts, body)).await {
             Ok(Answered { place, lease, response }) => self.pass_on(place, lease, response, upgrade, end),
             Err(Unanswered { place, failure }) => {
@@ -215,6 +219,8 @@ struct Unanswered {
 /// Attempts to get an answer to one request.
 struct Exchange<'a> {
     worker: &'a Worker,
+    /// Addresses of the client's connection, for the PROXY protocol.
+    route: Option<&'a Route>,
     /// Whether the request may be sent again after a backend has seen it.
     can_repeat: bool,
     /// Time at which the answer must be complete.
@@ -231,7 +237,11 @@ impl Exchange<'_> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let connection = if needs_new { Box::pin(pool.open(backend)).await } else { pool.connect(backend).await };
+            let connection = if needs_new {
+                Box::pin(pool.open(backend, self.route)).await
+            } else {
+                pool.connect(backend, self.route).await
+            };
             let Ok(Connection { mut sender, is_reused }) = connection else {
                 if settings.backends.len() > 1 {
                     admission.set_up(backend, false);

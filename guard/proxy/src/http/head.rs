@@ -2,6 +2,7 @@
 //! (RFC 9110 §7.6.1), and what tells the backend about the client. Does not contain parsing.
 
 use super::answer::Failure;
+use crate::transport::proxy_protocol::Route;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
@@ -42,6 +43,8 @@ pub(crate) struct Peer {
     pub(crate) is_trusted: bool,
     /// Whether its connection is encrypted.
     pub(crate) is_tls: bool,
+    /// Addresses that backends are told by the PROXY protocol, if they are.
+    pub(crate) route: Option<Box<Route>>,
     /// The address in headers; `None`: it has none.
     text: Option<HeaderValue>,
 }
@@ -53,7 +56,7 @@ impl Peer {
         let text = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
         let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let is_trusted = trusted.iter().any(|network| network.contains(&address));
-        Peer { address, is_trusted, is_tls: false, text }
+        Peer { address, is_trusted, is_tls: false, route: None, text }
     }
 }
 

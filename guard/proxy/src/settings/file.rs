@@ -19,6 +19,7 @@ use super::tls::{BackendTlsSection, TlsSection};
 use super::{LimitChoice, PlaceEnd, Settings, Timeouts};
 use crate::backend::address::BackendAddress;
 use crate::transport::address::{UNIX, socket_path};
+use crate::transport::proxy_protocol::encode::Version as ProxyProtocolVersion;
 use http::Method;
 use http::header::HeaderName;
 use ipnet::IpNet;
@@ -67,6 +68,10 @@ pub struct FileSettings {
     /// Time-outs.
     #[serde(default)]
     pub timeouts: TimeoutSection,
+    /// Whether clients' connections begin with a header of the PROXY protocol.
+    pub accept_proxy_protocol: Option<bool>,
+    /// `v1` or `v2`: connections to backends begin with such a header.
+    pub send_proxy_protocol: Option<String>,
     /// TLS to clients; without it, none.
     pub tls: Option<TlsSection>,
     /// TLS to backends.
@@ -155,6 +160,8 @@ impl FileSettings {
             until: over.until.or(self.until),
             tenant_by: over.tenant_by.or(self.tenant_by),
             admin: over.admin.or(self.admin),
+            accept_proxy_protocol: over.accept_proxy_protocol.or(self.accept_proxy_protocol),
+            send_proxy_protocol: over.send_proxy_protocol.or(self.send_proxy_protocol),
             queue: QueueSection {
                 requests: over.queue.requests.or(self.queue.requests),
                 megabytes: over.queue.megabytes.or(self.queue.megabytes),
@@ -236,6 +243,13 @@ impl FileSettings {
         if let Some(megabytes) = self.queue.megabytes {
             settings.queue_bytes = in_range("queue.megabytes", megabytes, 1, 1 << 20)? << 20;
         }
+        settings.accepts_proxy_protocol = self.accept_proxy_protocol.unwrap_or(false);
+        settings.sends_proxy_protocol = match self.send_proxy_protocol.as_deref() {
+            None => None,
+            Some("v1") => Some(ProxyProtocolVersion::V1),
+            Some("v2") => Some(ProxyProtocolVersion::V2),
+            Some(_) => return Err(wrong("send-proxy-protocol", &"must be `v1` or `v2`")),
+        };
         settings.tls = self.tls.as_ref().map(TlsSection::settings).transpose()?;
         settings.backend_tls = self.backend_tls.settings()?;
         settings.timeouts = self.timeouts.over(settings.timeouts)?;

@@ -7,6 +7,7 @@ pub mod rules;
 pub mod tls;
 
 use crate::backend::address::BackendAddress;
+use crate::transport::proxy_protocol::encode::Version as ProxyProtocolVersion;
 use ipnet::IpNet;
 use leeward_concurrency::registry::LimitPolicy;
 use leeward_concurrency::{ConcurrencyLimit, LimitEnvironment, registry};
@@ -56,6 +57,11 @@ pub struct Settings {
     pub tls: Option<TlsSettings>,
     /// TLS to backends whose addresses begin with `https://`.
     pub backend_tls: BackendTlsSettings,
+    /// Whether clients' connections begin with a header of the PROXY protocol, from trusted peers
+    /// only.
+    pub accepts_proxy_protocol: bool,
+    /// Version of the PROXY protocol that connections to backends begin with; `None`: none.
+    pub sends_proxy_protocol: Option<ProxyProtocolVersion>,
     /// Classes and tenants of requests; the first rule that matches counts.
     pub rules: Vec<Rule>,
     /// Origin of the tenant of a request without a rule for it.
@@ -185,6 +191,8 @@ impl Settings {
             queue_bytes: 64 << 20,
             timeouts: Timeouts::for_objective(slo),
             tls: None,
+            accepts_proxy_protocol: false,
+            sends_proxy_protocol: None,
             backend_tls: BackendTlsSettings::default(),
             rules: Vec::new(),
             tenant_by: None,

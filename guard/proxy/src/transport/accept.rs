@@ -1,8 +1,10 @@
-//! The beginning of a client's connection, before HTTP: the handshake of TLS. Does not contain
-//! certificates (`leeward-tls`).
+//! The beginning of a client's connection, before HTTP: a header of the PROXY protocol, and the
+//! handshake of TLS. Does not contain certificates (`leeward-tls`).
 
 use super::counts::{Counts, OK};
 use super::handshakes::Handshakes;
+use super::proxy_protocol::Route;
+use super::proxy_protocol::decode::{Decoded, decode};
 use super::socket::Socket;
 use super::stream::{Protocol, Transport};
 use crate::settings::tls::TlsSettings;
@@ -26,12 +28,20 @@ const PLAIN_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/pla
     leeward-reason: bad-request\r\ncontent-length: 39\r\nconnection: close\r\n\r\n\
     This port speaks TLS: ask it by https.\n";
 
-/// Accepts TLS, or passes connections on as they are.
+/// Accepts TLS and the PROXY protocol, or passes connections on as they are.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     tls: Option<ServerTls>,
+    accepts_proxy_protocol: bool,
     handshakes: Arc<Handshakes>,
     counts: Arc<Counts>,
+}
+
+/// A connection that is ready for HTTP.
+pub(crate) struct Accepted {
+    pub(crate) transport: Transport,
+    /// Addresses that a proxy has stated; `None`: those of the connection count.
+    pub(crate) route: Option<Route>,
 }
 
 /// Opens the certificates of the settings.
@@ -49,8 +59,8 @@ pub(crate) fn open_certificates(settings: &TlsSettings) -> Result<ServerTls, Loa
 }
 
 impl Acceptor {
-    pub(crate) fn new(tls: Option<ServerTls>, counts: Arc<Counts>) -> Self {
-        Acceptor { tls, handshakes: Handshakes::new(HANDSHAKES_MAX), counts }
+    pub(crate) fn new(tls: Option<ServerTls>, accepts_proxy_protocol: bool, counts: Arc<Counts>) -> Self {
+        Acceptor { tls, accepts_proxy_protocol, handshakes: Handshakes::new(HANDSHAKES_MAX), counts }
     }
 
     /// Handshakes in progress.
@@ -58,25 +68,54 @@ impl Acceptor {
         self.handshakes.in_progress()
     }
 
+    /// Whether headers of the PROXY protocol are expected.
+    pub(crate) fn accepts_proxy_protocol(&self) -> bool {
+        self.accepts_proxy_protocol
+    }
+
     /// Whether the first bytes are not yet those of HTTP.
     pub(crate) fn has_preface(&self) -> bool {
-        self.tls.is_some()
+        self.tls.is_some() || self.accepts_proxy_protocol
     }
 
     /// Completes what comes before HTTP, each step within `longest`; `None`: the connection ends.
-    pub(crate) async fn accept(&self, socket: Socket, longest: Duration) -> Option<Transport> {
-        let Some(tls) = &self.tls else { return Some(Transport::Plain(socket)) };
+    pub(crate) async fn accept(&self, mut socket: Socket, is_trusted: bool, longest: Duration) -> Option<Accepted> {
+        let mut route = None;
+        if self.accepts_proxy_protocol {
+            let result = if is_trusted {
+                timeout(longest, read_header(&mut socket)).await.unwrap_or(Err("timeout"))
+            } else {
+                // Whoever it is could be anybody by a header.
+                Err("untrusted")
+            };
+            self.counts.proxy_protocol.record(match result {
+                Ok(Some(_)) => OK,
+                Ok(None) => "local",
+                Err(reason) => reason,
+            });
+            route = result.ok()?;
+        }
+        let transport = match &self.tls {
+            None => Transport::Plain(socket),
+            Some(tls) => self.shake_hands(tls, socket, longest).await?,
+        };
+        Some(Accepted { transport, route })
+    }
+
+    /// The handshake of TLS; `None`: it has failed.
+    async fn shake_hands(&self, tls: &ServerTls, socket: Socket, longest: Duration) -> Option<Transport> {
+        let counts = &self.counts.clients;
         let mut first = [0];
         match timeout(longest, socket.peek(&mut first)).await {
             Ok(Ok(1)) if is_tls_record(first[0]) => {}
             Ok(Ok(1)) => {
-                self.counts.record_client("plaintext");
+                counts.record("plaintext");
                 let _ = timeout(PLAIN_TIME, answer_plain(socket, first[0])).await;
                 return None;
             }
             Ok(_) => return None,
             Err(_) => {
-                self.counts.record_client("timeout");
+                counts.record("timeout");
                 return None;
             }
         }
@@ -85,7 +124,7 @@ impl Acceptor {
         let result = tokio::select! {
             result = timeout(longest, accept) => result,
             () = handshake.must_end() => {
-                self.counts.record_client("crowded");
+                counts.record("crowded");
                 return None;
             }
         };
@@ -94,8 +133,31 @@ impl Acceptor {
             Ok(Err(error)) => (None, reason(&error)),
             Err(_) => (None, "timeout"),
         };
-        self.counts.record_client(result);
+        counts.record(result);
         stream
+    }
+}
+
+/// Reads a header of the PROXY protocol, and no byte behind it.
+async fn read_header(socket: &mut Socket) -> Result<Option<Route>, &'static str> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 512]);
+    loop {
+        let count = match socket.peek(&mut piece).await {
+            Ok(count @ 1..) => count,
+            _ => return Err("closed"),
+        };
+        let read = bytes.len();
+        bytes.extend_from_slice(&piece[..count]);
+        // As long as the header is incomplete, all bytes are part of it.
+        let (end, route) = match decode(&bytes) {
+            Decoded::Malformed => return Err("malformed"),
+            Decoded::Incomplete => (bytes.len(), None),
+            Decoded::Header { length, route } => (length, Some(route)),
+        };
+        socket.read_exact(&mut piece[..end - read]).await.map_err(|_| "closed")?;
+        if let Some(route) = route {
+            return Ok(route);
+        }
     }
 }
 

@@ -40,11 +40,6 @@ impl ClientStream {
         self.stream.protocol()
     }
 
-    /// Whether the client's bytes are encrypted.
-    pub(crate) fn is_tls(&self) -> bool {
-        self.stream.is_tls()
-    }
-
     /// Waits for the next byte; false: the client has gone.
     pub(crate) async fn has_byte(&mut self) -> bool {
         !self.prefix.is_empty() || self.stream.has_byte().await

@@ -1,36 +1,37 @@
-//! How connections began: handshakes of TLS and their ends, by reason. Does not contain requests.
+//! How connections began: handshakes of TLS and headers of the PROXY protocol, by result. Does not
+//! contain requests.
 
 use leeward_host::sync::{Mutex, lock};
 use std::collections::BTreeMap;
 
-/// Result of a handshake that both sides have finished.
+/// Result of what has succeeded.
 pub(crate) const OK: &str = "ok";
 
-/// Results of handshakes.
+/// A counter by result.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    clients: Mutex<BTreeMap<&'static str, u64>>,
-    backends: Mutex<BTreeMap<&'static str, u64>>,
+pub(crate) struct Results(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Results {
+    /// Counts one.
+    pub(crate) fn record(&self, result: &'static str) {
+        *lock(&self.0).entry(result).or_default() += 1;
+    }
+
+    /// All results that there were, and the one of success.
+    pub(crate) fn all(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = lock(&self.0).clone();
+        all.entry(OK).or_default();
+        all
+    }
 }
 
-impl Counts {
-    /// Counts a handshake with a client.
-    pub(crate) fn record_client(&self, result: &'static str) {
-        *lock(&self.clients).entry(result).or_default() += 1;
-    }
-
-    /// Counts a handshake with a backend.
-    pub(crate) fn record_backend(&self, result: &'static str) {
-        *lock(&self.backends).entry(result).or_default() += 1;
-    }
-
-    /// Handshakes with clients, by result.
-    pub(crate) fn of_clients(&self) -> BTreeMap<&'static str, u64> {
-        lock(&self.clients).clone()
-    }
-
-    /// Handshakes with backends, by result.
-    pub(crate) fn of_backends(&self) -> BTreeMap<&'static str, u64> {
-        lock(&self.backends).clone()
-    }
+/// Results of what comes before HTTP.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Handshakes with clients.
+    pub(crate) clients: Results,
+    /// Handshakes with backends.
+    pub(crate) backends: Results,
+    /// Headers of the PROXY protocol.
+    pub(crate) proxy_protocol: Results,
 }

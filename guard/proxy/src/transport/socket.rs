@@ -1,6 +1,7 @@
 //! A connected socket of TCP or Unix, whose writes may have a time-out. Does not contain TLS.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -50,6 +51,14 @@ impl Socket {
     /// Fails a write after this time in which the peer has taken no byte.
     pub(crate) fn with_write_timeout(self, timeout: Duration) -> Self {
         Socket { write_timeout: Some(timeout), ..self }
+    }
+
+    /// This side's address; `None`: a Unix socket, or one whose peer has gone.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.local_addr().ok(),
+            Stream::Unix(_) => None,
+        }
     }
 
     /// Waits for the next byte, which stays; false: the peer has gone.

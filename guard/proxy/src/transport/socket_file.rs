@@ -33,7 +33,11 @@ impl SocketFile {
             if is_alive(path)? {
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there already"));
             }
-            fs::remove_file(path)?;
+            match fs::remove_file(path) {
+                // Its owner, which ended at this moment, has removed it.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         let listener = UnixListener::bind(path)?;
         let id = fs::symlink_metadata(path).ok().map(|file| id(&file));

@@ -2,11 +2,10 @@
 //! changed files, reload. Does not contain connections.
 
 use super::accept::Acceptor;
-use super::counts::{Counts, OK};
+use super::counts::{Counts, Results};
 use leeward_host::sync::{Mutex, lock};
 use leeward_observe::unix_ns;
 use leeward_tls::{ClientTls, LoadError, ServerTls};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -81,12 +80,16 @@ impl TransportStatus {
         })
     }
 
-    /// Metrics, as Prometheus text; empty without TLS.
+    /// Metrics, as Prometheus text; empty without TLS and PROXY protocol.
     pub fn metrics(&self) -> String {
         let mut text = String::new();
         let inner = &*self.0;
+        if inner.acceptor.accepts_proxy_protocol() {
+            let help = "Headers of the PROXY protocol, by result.";
+            results(&mut text, "proxy_protocol_headers", help, &inner.counts.proxy_protocol);
+        }
         if let Some(server) = &inner.server {
-            results(&mut text, "tls_handshakes", "Handshakes with clients, by result.", inner.counts.of_clients());
+            results(&mut text, "tls_handshakes", "Handshakes with clients, by result.", &inner.counts.clients);
             let (name, help) = ("tls_handshakes_in_progress", "Handshakes with clients in progress.");
             family(&mut text, name, help, "gauge", &[(String::new(), inner.acceptor.handshakes() as u64)]);
             files(&mut text, "certificate", server.reloads(), server.last_error().is_some());
@@ -97,7 +100,7 @@ impl TransportStatus {
         }
         if let Some(client) = &inner.client {
             let help = "Handshakes with backends, by result.";
-            results(&mut text, "backend_tls_handshakes", help, inner.counts.of_backends());
+            results(&mut text, "backend_tls_handshakes", help, &inner.counts.backends);
             files(&mut text, "backend_certificate", client.reloads(), client.last_error().is_some());
         }
         text
@@ -125,9 +128,8 @@ fn files(text: &mut String, of: &str, reloads: u64, has_failed: bool) {
 }
 
 /// A counter by result.
-fn results(text: &mut String, of: &str, help: &str, mut counts: BTreeMap<&'static str, u64>) {
-    counts.entry(OK).or_default();
-    let values: Vec<_> = counts.into_iter().map(|(result, count)| (label("result", result), count)).collect();
+fn results(text: &mut String, of: &str, help: &str, counts: &Results) {
+    let values: Vec<_> = counts.all().into_iter().map(|(result, count)| (label("result", result), count)).collect();
     family(text, &format!("{of}_total"), help, "counter", &values);
 }
 

@@ -113,6 +113,11 @@ impl Wire {
         self.reader.read_exact(&mut bytes).ok().map(|()| bytes)
     }
 
+    /// Sends no more.
+    pub(crate) fn close_write(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
     /// Reads until the other side has closed.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -9,6 +9,7 @@ mod harness;
 mod headers;
 mod many;
 mod messages;
+mod proxy_protocol;
 mod queue;
 mod settings;
 mod stop;

@@ -57,6 +57,9 @@ fn every_key_that_is_wrong_is_named() {
         ("timeouts.client", "\"\""),
         ("timeouts.client-idle", "\"1\""),
         ("timeouts.stop", "\"forever\""),
+        ("accept-proxy-protocol", "\"v1\""),
+        ("send-proxy-protocol", "\"v3\""),
+        ("send-proxy-protocol", "true"),
         ("tls.certificate", "1"),
         ("tls.certificate", "[]"),
         ("backend-tls.insecure", "\"yes\""),
@@ -119,6 +122,7 @@ fn every_key_has_values_that_are_right() {
     let text = "slo = \"50ms\"\nlisten = \"[::1]:0\"\nto = [\"a.b:1\", \"[::1]:2\", \":3\"]\nshared = true\nlimit = \"8\"\n\
         threads = 3\nconnections = 10\ntrust = [\"10.0.0.0/8\", \"::1\"]\nmode = \"5%\"\nhealth = \"/h\"\n\
         exempt = [\"/a\", \"/b/*\"]\nuntil = \"first-byte\"\ntenant-by = \"header X-Key\"\nadmin = \":1\"\n\
+        accept-proxy-protocol = true\nsend-proxy-protocol = \"v2\"\n\
         [queue]\nrequests = 5\nmegabytes = 2\n[timeouts]\nconnect = \"1s\"\nfirst-byte = \"off\"\nidle = \"off\"\n\
         total = \"9s\"\nclient = \"1s\"\nclient-idle = \"2s\"\nstop = \"3s\"\n\
         [tls]\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = [\"a.key\", \"b.key\"]\nclient-ca = \"c.pem\"\nclient-auth = \"optional\"\n\
@@ -162,7 +166,7 @@ proptest! {
             "timeouts.first-byte", "timeouts.idle", "timeouts.total", "timeouts.client", "timeouts.client-idle",
             "timeouts.stop", "rule", "tls.certificate", "tls.key", "tls.client-ca", "tls.client-auth",
             "backend-tls.ca", "backend-tls.certificate", "backend-tls.key", "backend-tls.server-name",
-            "backend-tls.insecure",
+            "backend-tls.insecure", "accept-proxy-protocol", "send-proxy-protocol",
         ]),
         value in value(),
     ) {
