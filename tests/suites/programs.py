@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -39,23 +38,33 @@ def free_port():
         return sock.getsockname()[1]
 
 
+def connect(port):
+    """Connects to a port, or to the path of a Unix socket."""
+    if isinstance(port, int):
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    else:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(port))
+
+
 class Programs:
     """Processes that end with a suite."""
 
     def __init__(self, leeward, folder):
         self.leeward, self.folder, self.processes = leeward, folder, []
 
-    def start(self, command, port):
-        """Starts a program, and waits until it listens."""
+    def start(self, command, port, env=None):
+        """Starts a program, and waits until it listens at a port, or at the path of a Unix socket."""
         # Each has a group of its own, so that children of it end, too.
         log = open(self.folder / f"log-{len(self.processes)}", "w+b")
         process = subprocess.Popen(
-            list(map(str, command)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            list(map(str, command)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, **(env or {})},
         )
         self.processes.append(process)
         for _ in range(600):
             try:
-                socket.create_connection(("127.0.0.1", port), 5).close()
+                connect(port)
                 return port
             except OSError:
                 if process.poll() is not None:
@@ -69,9 +78,9 @@ class Programs:
         port = free_port()
         return self.start([find("suites-service"), f"127.0.0.1:{port}"], port)
 
-    def proxy(self, to, more=""):
+    def proxy(self, to, more="", port=None):
         """The proxy in front of an address; returns its port. `more`: further settings."""
-        port = free_port()
+        port = port or free_port()
         config = self.folder / f"proxy-{port}.toml"
         config.write_text(f'slo = "20s"\nlisten = "127.0.0.1:{port}"\nto = ["{to}"]\nthreads = 2\n{more}')
         checked = subprocess.run(
@@ -117,7 +126,3 @@ class Programs:
 
     def __exit__(self, *_):
         self.stop()
-
-
-def warn(text):
-    print(text, file=sys.stderr, flush=True)

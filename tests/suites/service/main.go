@@ -66,6 +66,13 @@ func trailers(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-sum", "18")
 }
 
+// Answers /slow/N after N ms.
+func slow(w http.ResponseWriter, r *http.Request) {
+	ms, _ := strconv.Atoi(r.PathValue("ms"))
+	time.Sleep(time.Duration(min(max(ms, 0), 10_000)) * time.Millisecond)
+	io.WriteString(w, "slow\n")
+}
+
 // Refuses without reading the body.
 func refuse(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("connection", "close")
@@ -91,6 +98,7 @@ func main() {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/status/{number}", status)
+	mux.HandleFunc("/slow/{ms}", slow)
 	mux.HandleFunc("/early", early)
 	mux.HandleFunc("/trailers", trailers)
 	mux.HandleFunc("/refuse", refuse)
