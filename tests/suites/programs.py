@@ -54,7 +54,7 @@ class Programs:
         self.leeward, self.folder, self.processes = leeward, folder, []
 
     def start(self, command, port, env=None):
-        """Starts a program, and waits until it listens at a port, or at the path of a Unix socket."""
+        """Starts a program, and waits until it listens at a port or a Unix socket."""
         # Each has a group of its own, so that children of it end, too.
         log = open(self.folder / f"log-{len(self.processes)}", "w+b")
         process = subprocess.Popen(

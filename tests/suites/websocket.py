@@ -1,4 +1,4 @@
-"""Autobahn's cases for WebSocket, of servers and of clients. Does not contain the proxy's settings."""
+"""Autobahn's cases for WebSocket, of servers and of clients. Does not contain settings."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def ask_server(port, cases):
 
 
 def serve_client(cases, through):
-    """Cases as a server, of a client that asks it at the port that `through` makes of the server's."""
+    """Cases as a server, of a client at the port that `through` makes of the server's."""
     command = [find("python"), HERE / "websocket_cases.py", "client", cases]
     server = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
     try:
