@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo verdicts faults faults-short framing framing-quick hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
+.PHONY: help demo verdicts faults faults-short framing framing-quick proxy-suites proxy-suites-quick proxy-recipes hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -21,6 +21,9 @@ help:
 	@echo "make faults-short      five of them, in C and Python"
 	@echo "make framing           100,000 malformed requests to 'leeward proxy', HAProxy and nginx: what each refuses and what arrives (ARGS=--help tells more)"
 	@echo "make framing-quick     3,000 of them: a few seconds"
+	@echo "make proxy-suites      others' suites through 'leeward proxy': curl, h2spec, h2load, Autobahn, gRPC's interop cases (ARGS=--help tells more)"
+	@echo "make proxy-suites-quick without what repeats others: about a minute"
+	@echo "make proxy-recipes     the recipes of 'leeward proxy': in a pod, behind nginx and Envoy, before services in five languages"
 	@echo "make browser           the dashboard in a real browser; pictures go to target/browser"
 	@echo "make python            the Python package as a wheel, into target/python/wheels"
 	@echo "make python-check      the tests of the Python package"
@@ -34,7 +37,7 @@ help:
 	@echo "make proxy             'leeward proxy' before services in five languages, beside HAProxy, nginx and Envoy: hours (ARGS=--quick for some ten minutes; ARGS=--continue goes on)"
 	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
 	@echo "make clean             removes target/"
-	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, framing, framing-quick, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
+	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, framing, framing-quick, proxy-suites, proxy-suites-quick, proxy-recipes, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
 
 setup:
 	@scripts/setup
@@ -138,6 +141,25 @@ framing: setup
 framing-quick: setup
 	$(if $(LEEWARD),,cargo build --locked -p leeward)
 	tests/framing/compare --quick --leeward $(or $(LEEWARD),target/debug/leeward) $(ARGS)
+
+# Others' suites through our proxy, each beside the same without it. A program that is not installed is
+# named, and its suites are left out.
+proxy-suites: setup
+	@scripts/setup suites
+	$(if $(LEEWARD),,cargo build --release --locked -p leeward)
+	tests/suites/run --leeward $(or $(LEEWARD),target/release/leeward) $(ARGS)
+
+proxy-suites-quick: setup
+	@scripts/setup suites
+	$(if $(LEEWARD),,cargo build --locked -p leeward)
+	tests/suites/run --quick --leeward $(or $(LEEWARD),target/debug/leeward) $(ARGS)
+
+# Needs nginx, Envoy and Kubernetes' schemas, and the services' languages.
+proxy-recipes: setup
+	@scripts/setup recipes
+	@scripts/setup suites
+	$(if $(LEEWARD),,cargo build --locked -p leeward)
+	tests/recipes/proxy --leeward $(or $(LEEWARD),target/debug/leeward) $(ARGS)
 
 # The dashboard in Debian's Chromium, headless. LEEWARD=PROGRAM takes that one instead of building it.
 browser: setup

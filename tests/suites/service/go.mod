@@ -1,0 +1,3 @@
+module leeward.invalid/suites/service
+
+go 1.24
