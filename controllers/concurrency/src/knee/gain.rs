@@ -8,10 +8,9 @@ use super::level::ENOUGH_ANSWERS;
 /// Smaller steps gain less than the noise.
 pub(super) const LIFT: f64 = 1.5;
 pub(super) const LEAST_LIFT: f64 = 1.08;
-/// One level in this many is lifted; one in two until the tolerance has been judged this often, for
-/// the descent leaves it where a few answers have put it.
-const LIFT_EVERY: u32 = 4;
-const FIRST_JUDGEMENTS: u32 = 8;
+/// One level in two is lifted at first. Each comparison after which the tolerance does not grow
+/// halves the share, so often at most.
+const MOST_CONTENT: u32 = 4;
 /// Gain, as a share of the lift, above which the tolerance grows, and below which it shrinks: one
 /// per cent more requests bring more than 0.25 or less than 0.1 per cent more answers.
 const GROW_ABOVE: f64 = 0.25;
@@ -41,12 +40,13 @@ pub(super) struct Gain {
     /// 1 is that of a lift by [`LIFT`] with [`ENOUGH_ANSWERS`] on both sides.
     lifts: f64,
     gains: f64,
-    judgements: u32,
+    /// One more than the comparisons in a row after which the tolerance did not grow.
+    content: u32,
 }
 
 impl Default for Gain {
     fn default() -> Self {
-        Gain { tolerance: LEAST, answers: 0.0, ns: 0.0, levels: 0, lifts: 0.0, gains: 0.0, judgements: 0 }
+        Gain { tolerance: LEAST, answers: 0.0, ns: 0.0, levels: 0, lifts: 0.0, gains: 0.0, content: 1 }
     }
 }
 
@@ -70,8 +70,7 @@ impl Gain {
         self.answers += answers;
         self.ns += ns;
         self.levels += 1;
-        let every = if self.judgements < FIRST_JUDGEMENTS { 2 } else { LIFT_EVERY };
-        self.levels >= every - 1
+        self.levels >= (1 << self.content.min(MOST_CONTENT)) - 1
     }
 
     /// Takes note of a level that was lifted by `factor`, and adapts the tolerance.
@@ -88,9 +87,10 @@ impl Gain {
         if self.lifts < LIFTS {
             return;
         }
-        self.judgements += 1;
         let gain = self.gains / self.lifts;
+        self.content += 1;
         if gain > GROW_ABOVE {
+            self.content = 1;
             self.tolerance = (self.tolerance * gain.exp().min(MOST_GROWTH)).min(MOST);
         } else if gain < SHRINK_BELOW {
             self.tolerance = (self.tolerance / SHRINK).max(LEAST);

@@ -272,7 +272,7 @@ impl Knee {
             self.phase = Phase::Dip { former_ns: sojourn_ns };
             self.tail.clear();
             self.gain.forget();
-            self.begin_level(now, (self.limit * DIP).floor());
+            self.begin_level(now, (self.limit * DIP).round());
         } else if self.gain.on_level(answers, elapsed_ns) && bound > LEAST_LIFT {
             self.unlifted = Some(self.limit);
             self.limit = (self.limit * bound.min(LIFT)).max(self.limit + 1.0);
