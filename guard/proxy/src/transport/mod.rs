@@ -1,5 +1,5 @@
-//! Bytes between the proxy and its peers: sockets of TCP and Unix, the PROXY protocol, TLS. Does not
-//! contain HTTP, or the choice of a backend.
+//! Bytes between the proxy and its peers: sockets of TCP and Unix, the PROXY protocol, TLS. Does
+//! not contain HTTP, or the choice of a backend.
 //!
 //! - [`listener`]: accepts [`socket::Socket`]s. [`accept`]: what comes before HTTP, by
 //!   [`handshakes`] and [`proxy_protocol`]. [`socket_file`]: the file of a Unix socket.
