@@ -13,6 +13,7 @@ use crate::transport::accept::{self, Acceptor};
 use crate::transport::address::LocalAddress;
 use crate::transport::counts::Counts;
 use crate::transport::listener::{BoundListener, HandedOver};
+use crate::transport::messages::tell;
 use crate::transport::socket::Socket;
 use crate::transport::status::TransportStatus;
 use leeward_tls::{ClientTls, LoadError, ServerTls};
@@ -175,7 +176,7 @@ fn open_certificates(settings: &Settings) -> Result<(Option<ServerTls>, Option<C
 async fn report(transport: TransportStatus) {
     loop {
         for message in transport.take_messages() {
-            eprintln!("leeward proxy: {message}");
+            tell(&message);
         }
         sleep(Duration::from_secs(1)).await;
     }

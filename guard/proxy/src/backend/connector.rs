@@ -4,6 +4,7 @@
 use super::address::{BackendAddress, Target};
 use crate::settings::Settings;
 use crate::transport::counts::{Counts, OK};
+use crate::transport::messages::tell;
 use crate::transport::proxy_protocol::Route;
 use crate::transport::proxy_protocol::encode::{Version, encode};
 use crate::transport::socket::Socket;
@@ -135,7 +136,7 @@ impl Connector {
         if last.is_none_or(|last| last.elapsed() >= QUIET) {
             *last = Some(Instant::now());
             let text = reason.map_or_else(|| error.to_string(), |reason| reason.message);
-            eprintln!("leeward proxy: {address}: {text}");
+            tell(&format_args!("{address}: {text}"));
         }
     }
 }

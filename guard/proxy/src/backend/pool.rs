@@ -64,8 +64,8 @@ impl Pool {
         }
     }
 
-    /// Opens a new connection to a backend; `route`: addresses of the client's connection, which the
-    /// PROXY protocol tells; `None`: the connection is the proxy's own.
+    /// Opens a new connection to a backend; `route`: addresses of the client's connection, for the
+    /// PROXY protocol; `None`: the connection is the proxy's own.
     ///
     /// # Errors
     /// As for [`Pool::connect`].

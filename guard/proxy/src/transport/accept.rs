@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-/// Most handshakes in progress. Each takes some 20 KB.
+/// Most handshakes in progress. Each takes some 10 KB.
 const HANDSHAKES_MAX: usize = 1_024;
 /// Most bytes that are read of a request without TLS, so that its client sees the answer.
 const PLAIN_MAX: u64 = 64 << 10;

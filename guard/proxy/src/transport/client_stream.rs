@@ -23,7 +23,8 @@ impl ClientStream {
 
     /// Puts bytes back that a parser has read and not used.
     pub(crate) fn with_prefix(self, unused: Bytes) -> Self {
-        // A copy: the parser's buffer of 8 KiB stays alive as long as any part of it, an empty one too.
+        // A copy: the parser's buffer of 8 KiB stays alive as long as any part of it, even an empty
+        // one.
         let prefix = Bytes::from([unused, self.prefix].concat());
         ClientStream { prefix, ..self }
     }

@@ -1,5 +1,5 @@
-//! Handshakes in progress, which are bounded: where there are too many, the oldest one ends, so that
-//! clients that begin one and send no more keep nobody out. Does not contain TLS.
+//! Handshakes in progress, which are bounded: where there are too many, the oldest one ends, so
+//! that clients that begin one and send no more keep nobody out. Does not contain TLS.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

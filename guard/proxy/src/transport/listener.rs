@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-/// Connections that wait to be accepted; the kernel bounds it (`net.core.somaxconn`). The 128 of the
-/// standard library overflow in a burst, and each client that meets that waits for a second.
+/// Connections that wait to be accepted; the kernel bounds it (`net.core.somaxconn`). The 128 of
+/// the standard library overflow in a burst, and each client that meets that waits for a second.
 const BACKLOG: i32 = 4_096;
 
 /// A listener that no thread's event loop has taken yet.

@@ -239,6 +239,28 @@ impl Client {
         Ok((wire, greeting))
     }
 
+    /// A port whose connections lead to the proxy over TLS.
+    pub(crate) fn port_to(&self, proxy: &Proxy) -> SocketAddr {
+        let (port, name) = (address(proxy), ServerName::try_from(self.name.clone()).unwrap());
+        let connector = TlsConnector::from(Arc::new(self.config.clone()));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let local = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        run(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let (connector, name) = (connector.clone(), name.clone());
+                tokio::spawn(async move {
+                    let Ok(stream) = tokio::net::TcpStream::connect(port).await else { return };
+                    let Ok(mut server) = connector.connect(name, stream).await else { return };
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                });
+            }
+        });
+        local
+    }
+
     /// Asks for a path on a new connection.
     pub(crate) fn get(&self, proxy: &Proxy, path: &str) -> String {
         self.connect(proxy).expect("a handshake").0.get(path).text()

@@ -7,7 +7,6 @@ use leeward_proxy::{Admission, Proxy};
 use leeward_testkit::wait::{LIVENESS, until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -381,41 +380,6 @@ pub(crate) fn start_with(text: &str) -> Result<Proxy, String> {
     let file = FileSettings::parse(&format!("{slo}{threads}{text}"));
     let settings = file.and_then(|settings| settings.settings()).map_err(|error| error.to_string())?;
     Proxy::start(settings).map_err(|error| error.to_string())
-}
-
-/// Copies bytes until one side has gone, then tells the other side.
-pub(crate) fn pump(mut from: impl Read, mut to: impl Write + Close) {
-    let _ = std::io::copy(&mut from, &mut to);
-    to.close();
-}
-
-/// A stream whose writing side can be closed.
-pub(crate) trait Close {
-    /// Sends the end.
-    fn close(&mut self);
-}
-
-impl Close for TcpStream {
-    fn close(&mut self) {
-        let _ = self.shutdown(std::net::Shutdown::Write);
-    }
-}
-
-impl Close for UnixStream {
-    fn close(&mut self) {
-        let _ = self.shutdown(std::net::Shutdown::Write);
-    }
-}
-
-/// A client over another kind of stream.
-pub(crate) fn relay(from: impl Read + Send + 'static, to: impl Write + Close + Send + 'static) -> Wire {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let wire = Wire::to(listener.local_addr().expect("an address"));
-    let (stream, _) = listener.accept().expect("a connection");
-    let other = stream.try_clone().expect("a second handle");
-    thread::spawn(move || pump(from, other));
-    thread::spawn(move || pump(stream, to));
-    wire
 }
 
 /// The port of a proxy.

@@ -11,6 +11,7 @@ mod many;
 mod messages;
 mod proxy_protocol;
 mod queue;
+mod relay;
 mod settings;
 mod stop;
 mod tls;

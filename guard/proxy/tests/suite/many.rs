@@ -1,7 +1,10 @@
 //! Ten thousand random requests with everything that goes wrong: each ends once. Does not contain
 //! what each of them is answered.
 
-use crate::harness::{Backend, Wire, address, rejected, settle, start};
+use crate::certificates::Certificates;
+use crate::harness::{Backend, Wire, address, rejected, settle, start, start_with};
+use crate::proxy_protocol::Stripper;
+use leeward_proxy::Proxy;
 use leeward_testkit::net::free_address;
 use leeward_testkit::random::Random;
 use std::net::{Shutdown, SocketAddr};
@@ -115,6 +118,11 @@ fn play(extra: &str, count: usize, seed: u64) {
     let (first, second, dead) = (erratic(), erratic(), free_address());
     let proxy = start(&[first.address, second.address, dead], extra);
     let address = address(&proxy);
+    ask(proxy, address, count, seed);
+}
+
+/// Asks a proxy for random paths at an address that leads to it.
+fn ask(proxy: Proxy, address: SocketAddr, count: usize, seed: u64) {
     let clients: Vec<_> = (0..8).map(|at| thread::spawn(move || client(address, seed * 100 + at, count / 8))).collect();
     clients.into_iter().for_each(|client| client.join().expect("a client"));
     let snapshot = settle(&proxy);
@@ -142,4 +150,31 @@ fn each_request_ends_once_under_the_law_that_finds_the_limit() {
 fn each_request_ends_once_in_shadow_mode_and_under_a_shared_limit() {
     play(&format!("slo = \"20ms\"\nmode = \"40%\"\n{TIMES}"), 1_000, 3);
     play(&format!("slo = \"50ms\"\nlimit = \"6\"\nshared = true\nuntil = \"first-byte\"\n{TIMES}"), 1_000, 4);
+}
+
+#[test]
+fn each_request_ends_once_over_tls_on_both_sides() {
+    let (certificates, first, second, dead) = (Certificates::new(), erratic(), erratic(), free_address());
+    let ports = [first.address, second.address].map(|of| certificates.in_front_of(of, "server", false).port());
+    let to: Vec<String> =
+        ports.iter().chain([&dead.port()]).map(|port| format!("\"https://localhost:{port}\"")).collect();
+    let text = format!(
+        "slo = \"50ms\"\nlisten = \"127.0.0.1:0\"\nto = [{}]\nlimit = \"8\"\n{TIMES}{}[backend-tls]\nca = {}\n",
+        to.join(", "),
+        certificates.section("server", ""),
+        certificates.value("ca.pem")
+    );
+    let proxy = start_with(&text).expect("a proxy");
+    let port = certificates.client().port_to(&proxy);
+    ask(proxy, port, 2_000, 5);
+}
+
+#[test]
+fn each_request_ends_once_while_backends_are_told_their_clients() {
+    let (first, second, dead) = (erratic(), erratic(), free_address());
+    let ports = [first.address, second.address].map(|of| Stripper::in_front_of(of).port);
+    let extra = format!("slo = \"50ms\"\nlimit = \"8\"\nsend-proxy-protocol = \"v2\"\n{TIMES}");
+    let proxy = start(&[ports[0], ports[1], dead], &extra);
+    let address = address(&proxy);
+    ask(proxy, address, 1_000, 6);
 }

@@ -2,7 +2,8 @@
 //! Does not contain the parser's own cases.
 
 use crate::certificates::{Certificates, transport_metric};
-use crate::harness::{Backend, Head, Wire, address, connect, pump, relay, settle, start, start_with};
+use crate::harness::{Backend, Head, Wire, address, connect, settle, start, start_with};
+use crate::relay::{pump, relay};
 use leeward_proxy::Proxy;
 use leeward_testkit::wait::until;
 use std::io::{Read, Write};
@@ -170,13 +171,13 @@ fn clients_of_unix_sockets_may_state_addresses() {
 }
 
 /// Takes the header from each connection, and passes the rest to `next`.
-struct Stripper {
-    port: SocketAddr,
+pub(crate) struct Stripper {
+    pub(crate) port: SocketAddr,
     headers: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Stripper {
-    fn in_front_of(next: SocketAddr) -> Stripper {
+    pub(crate) fn in_front_of(next: SocketAddr) -> Stripper {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, headers) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let record = Arc::clone(&headers);

@@ -152,7 +152,8 @@ fn clients_show_certificates_where_they_must() {
         start(&[backend.address], &certificates.section("server", &format!("{ca}\nclient-auth = \"optional\"")));
     for proxy in [&required, &optional] {
         assert_eq!(certificates.client_with("client").get(proxy, "/a"), "/a");
-        // A certificate that is shown must be valid, in TLS 1.3 the client learns it with the first answer.
+        // A certificate that is shown must be valid. In TLS 1.3 the client learns it with the first
+        // answer.
         for wrong in ["old", "stranger"] {
             let mut client = certificates.client_with(if wrong == "old" { "old" } else { "client" });
             if wrong == "stranger" {

@@ -1,7 +1,8 @@
 //! Unix sockets on both sides: requests, whom the proxy believes, and the socket's file. Does not
 //! contain TLS.
 
-use crate::harness::{Backend, Wire, connect, relay, settle, start, start_with};
+use crate::harness::{Backend, Wire, connect, settle, start, start_with};
+use crate::relay::{pump, relay};
 use leeward_proxy::{LocalAddress, Proxy};
 use leeward_testkit::wait::until;
 use std::fs;
@@ -122,7 +123,7 @@ fn only_an_old_socket_is_replaced() {
 }
 
 #[test]
-fn a_live_socket_whose_queue_is_full_is_an_error_at_once() {
+fn a_live_socket_with_a_full_queue_is_an_error_at_once() {
     let (folder, backend) = (Folder::new(), Backend::echo());
     let path = folder.socket();
     let live = UnixListener::bind(&path).expect("a listener");
@@ -161,8 +162,8 @@ fn listen_for(backend: &Backend, path: &Path) -> UnixListener {
         while let Ok((client, _)) = accepting.accept() {
             let Ok(server) = std::net::TcpStream::connect(address) else { return };
             let (back, forth) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || crate::harness::pump(client, server));
-            thread::spawn(move || crate::harness::pump(back, forth));
+            thread::spawn(move || pump(client, server));
+            thread::spawn(move || pump(back, forth));
         }
     });
     listener

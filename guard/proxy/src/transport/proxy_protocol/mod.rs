@@ -1,5 +1,6 @@
-//! The PROXY protocol (haproxy.org, `proxy-protocol.txt`): the first bytes of a connection, by which
-//! a proxy tells the address of its client. Does not contain sockets, or the choice whom to believe.
+//! The PROXY protocol (haproxy.org, `proxy-protocol.txt`): the first bytes of a connection, by
+//! which a proxy tells the address of its client. Does not contain sockets, or the choice of
+//! trusted peers.
 //!
 //! - [`decode`]: reads a header. [`encode`]: writes one.
 
