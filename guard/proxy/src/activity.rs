@@ -1,7 +1,8 @@
-//! Whether a client's connection is busy. Does not contain the connection.
+//! Whether a client's connection is busy, and whether a stream of HTTP/2 waits for its client. Does
+//! not contain the connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Requests of a connection: those in progress, and all so far.
 #[derive(Debug, Default)]
@@ -11,19 +12,53 @@ pub(crate) struct Activity {
 }
 
 /// Mark that a connection is busy with a request.
-pub(crate) struct Busy(Arc<Activity>);
+pub(crate) struct Busy {
+    activity: Arc<Activity>,
+    progress: Option<Arc<StreamProgress>>,
+}
+
+/// How far the answer on a stream of HTTP/2 has come; its body writes it, its task reads it.
+#[derive(Debug, Default)]
+pub(crate) struct StreamProgress {
+    has_answer: AtomicBool,
+    /// Pieces of the answer that its body has given.
+    pieces: AtomicU32,
+    waits_for_client: AtomicBool,
+}
 
 impl Busy {
-    pub(crate) fn new(activity: &Arc<Activity>) -> Self {
+    /// A mark; `progress`: of a stream of HTTP/2.
+    pub(crate) fn new(activity: &Arc<Activity>, progress: Option<Arc<StreamProgress>>) -> Self {
         activity.in_progress.fetch_add(1, Ordering::Relaxed);
         activity.started.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(activity))
+        Busy { activity: Arc::clone(activity), progress }
+    }
+
+    /// Whether the request is on a stream of HTTP/2.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    /// Records that the answer is there.
+    pub(crate) fn record_answer(&self) {
+        if let Some(progress) = &self.progress {
+            progress.has_answer.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the body was asked for a piece, and whether it had one. It is asked for the
+    /// next one once the client has room for it.
+    pub(crate) fn record_piece(&self, is_there: bool) {
+        if let Some(progress) = &self.progress {
+            progress.pieces.fetch_add(u32::from(is_there), Ordering::Relaxed);
+            progress.waits_for_client.store(is_there, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
+        self.activity.in_progress.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -36,5 +71,18 @@ impl Activity {
     /// Requests so far.
     pub(crate) fn started(&self) -> u32 {
         self.started.load(Ordering::Relaxed)
+    }
+}
+
+impl StreamProgress {
+    /// Whether the head of the answer is there.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.has_answer.load(Ordering::Relaxed)
+    }
+
+    /// The number of pieces that the client has not had room for before this one; `None`: the
+    /// stream waits for the backend.
+    pub(crate) fn piece_that_waits(&self) -> Option<u32> {
+        self.waits_for_client.load(Ordering::Relaxed).then(|| self.pieces.load(Ordering::Relaxed))
     }
 }

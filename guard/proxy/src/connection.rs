@@ -1,19 +1,25 @@
 //! One connection of a client: it sleeps without buffers while it is idle, serves requests, and
 //! leaves HTTP if a request asks for it. Does not contain requests.
 //!
+//! - `http2`: the same for a client that speaks HTTP/2. `streams`: the tasks of its requests.
+//!
 //! hyper keeps two buffers of 8 KiB per connection. A connection that has been idle for a moment is
 //! taken from hyper, and given back with its next byte: so 10,000 idle ones take little memory, and
 //! the one that has been idle for longest can be closed when there are too many.
 
+mod http2;
+mod streams;
+
 use crate::activity::{Activity, Busy};
 use crate::connections::{Connections, stopped};
 use crate::http::handle::{UpgradeSlot, Worker};
-use crate::http::head::Peer;
+use crate::http::head::{HEADERS_MAX, Peer};
 use crate::transport::accept::Acceptor;
 use crate::transport::client_stream::ClientStream;
 use crate::transport::proxy_protocol::Route;
 use crate::transport::socket::Socket;
-use crate::transport::stream::Transport;
+use crate::transport::stream::{Protocol, Transport};
+use bytes::BytesMut;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,18 +29,19 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncWrite, copy_bidirectional};
+use tokio::io::{AsyncReadExt, AsyncWrite, copy_bidirectional};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Most bytes of a request's head, and most headers. A longer head is answered by 431.
+/// Most bytes of a request's head. A longer head is answered by 431.
 const HEAD_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 128;
 /// Time without requests after which a connection sleeps, between one and two of these; and the
 /// same while there are many, whose buffers would add up.
 const SLEEP_AFTER: Duration = Duration::from_millis(250);
 const SLEEP_AFTER_OF_MANY: Duration = Duration::from_millis(50);
 const MANY: usize = 1_000;
+/// Bytes that are read to tell HTTP/2 from HTTP/1: most heads are shorter.
+const FIRST_READ: usize = 1_024;
 
 /// A client, and what its connection needs.
 pub(crate) struct Client {
@@ -59,9 +66,18 @@ impl Client {
         let socket = socket.with_write_timeout(self.worker.settings.timeouts.client_idle);
         // On the heap, or a sleeping connection would take as much.
         let Some(mut stream) = Box::pin(self.accept(socket, address)).await else { return };
+        let mut is_new = true;
         loop {
             if !self.wait_for_byte(&mut stream).await {
                 return;
+            }
+            if std::mem::take(&mut is_new) {
+                let Some((read, is_http2)) = Box::pin(self.detect(stream)).await else { return };
+                stream = read;
+                if is_http2 {
+                    let Client { worker, peer, stopping, connections, .. } = &mut self;
+                    return Box::pin(http2::serve(stream, (worker, peer), stopping, connections)).await;
+                }
             }
             // On the heap, or a sleeping connection would take as much.
             match Box::pin(self.serve_requests(stream)).await {
@@ -112,6 +128,27 @@ impl Client {
         }
     }
 
+    /// Reads the first bytes and puts them back: whether the client speaks HTTP/2. `None`: it has
+    /// gone, or is too slow.
+    async fn detect(&self, mut stream: ClientStream) -> Option<(ClientStream, bool)> {
+        if let Some(protocol) = stream.protocol() {
+            return Some((stream, protocol == Protocol::Http2));
+        }
+        let mut first = BytesMut::with_capacity(FIRST_READ);
+        let read = async {
+            loop {
+                let count = stream.read_buf(&mut first).await.unwrap_or(0);
+                let common = first.len().min(http2::PREFACE.len());
+                if count == 0 || first[..common] != http2::PREFACE[..common] || common == http2::PREFACE.len() {
+                    return count > 0;
+                }
+            }
+        };
+        let is_there = timeout(self.worker.settings.timeouts.client, read).await == Ok(true);
+        let is_http2 = first.starts_with(http2::PREFACE);
+        is_there.then(|| (stream.with_prefix(first.freeze()), is_http2))
+    }
+
     /// Serves requests until the connection ends or has been idle for a while. Errors are those of
     /// the client: it has gone, or sends garbage, which hyper answers.
     async fn serve_requests(&mut self, stream: ClientStream) -> ConnectionState {
@@ -121,7 +158,8 @@ impl Client {
         let sleep_after = if connections.total() > MANY { SLEEP_AFTER_OF_MANY } else { SLEEP_AFTER };
         let idle = worker.settings.timeouts.client;
         // On the heap, since hyper keeps space for it between requests.
-        let service = service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity), request)));
+        let service =
+            service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity, None), request)));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(idle).max_headers(HEADERS_MAX);
         // A buffer may hold more than its bound for a moment, and a head with it.

@@ -150,7 +150,7 @@ fn grpc_timeout(value: &HeaderValue) -> Option<Duration> {
 
 /// Form of the answer to a gRPC call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Grpc {
+pub enum Grpc {
     /// gRPC over HTTP/2: the status is in the trailers.
     Native,
     /// gRPC-Web, for browsers, which read no trailers: the status is in the content's last frame.
@@ -163,7 +163,7 @@ pub(crate) enum Grpc {
 }
 
 /// Form of the gRPC call with these headers; `None`: the request is no gRPC call.
-pub(crate) fn grpc(headers: &HeaderMap) -> Option<Grpc> {
+pub fn grpc(headers: &HeaderMap) -> Option<Grpc> {
     let kind = headers.get(CONTENT_TYPE)?;
     let (name, rest) = media_type(kind).split_at_checked(b"application/grpc".len())?;
     // `+proto`, `+json` and others name the encoding of messages; a rejection has no message.
@@ -184,6 +184,11 @@ pub(crate) fn grpc(headers: &HeaderMap) -> Option<Grpc> {
 /// Whether the content is a stream of server-sent events.
 pub fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+/// Whether headers or trailers say that a gRPC call failed by the server's fault.
+pub fn is_failed_call(headers: &HeaderMap) -> bool {
+    crate::status::is_failed_status(headers)
 }
 
 /// The content type without its parameters.

@@ -154,7 +154,7 @@ impl Admission {
     }
 
     /// Updates limits, rejects requests that are too late, and frees the places of clients that do
-    /// not read.
+    /// not read and of gRPC calls that are streams.
     pub(crate) fn tick(&self) {
         let now = self.now();
         let mut done = Vec::new();
@@ -165,7 +165,7 @@ impl Admission {
         let mut stalled = Vec::new();
         lock(&self.0.streams).retain(|stream| {
             let Some(stream) = stream.upgrade() else { return false };
-            if stream.is_stalled(now, longest) {
+            if stream.is_stalled(now, longest) || stream.is_open_call(now, self.0.slo) {
                 stalled.push(stream);
                 return false;
             }

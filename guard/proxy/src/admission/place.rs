@@ -7,7 +7,7 @@ use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Mode, Outcome};
 use leeward_host::sync::lock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// Waits for the client that are not summed up: the time in which its socket takes a piece.
 const SHORT: Nanos = Nanos::from_millis(1);
@@ -33,6 +33,12 @@ pub(crate) struct Stream {
     sent: AtomicU64,
     /// Time of the last piece of the request, ns.
     last_piece: AtomicU64,
+    /// Time of the head of an answer to a gRPC call, ns; 0: it is none, or is not there.
+    call_since: AtomicU64,
+    /// Whether that call has proved to be a stream.
+    is_open_call: AtomicBool,
+    /// Whether the ticker looks at it.
+    is_watched: AtomicBool,
     /// How the client failed to send the request: 0: it did not; else a [`ClientFailure`].
     client_failure: AtomicU8,
 }
@@ -58,6 +64,28 @@ impl Stream {
         let since = self.client_since.load(Ordering::Relaxed);
         let present = if since > 0 { now.since(Time(since)).0 } else { 0 };
         self.client_waits.load(Ordering::Relaxed).saturating_add(present) > longest.0
+    }
+
+    /// Records that the head of an answer to a gRPC call is there.
+    pub(crate) fn record_call(&self, now: Time) {
+        self.call_since.store(now.0.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether a gRPC call is a stream. Heads don't say so, but the answer to any other call ends
+    /// with its head or soon afterwards; a stream that is open is no work for the backend.
+    pub(super) fn is_open_call(&self, now: Time, objective: Nanos) -> bool {
+        let since = self.call_since.load(Ordering::Relaxed);
+        let is_open = since > 0 && now.since(Time(since)) > objective;
+        if is_open {
+            self.is_open_call.store(true, Ordering::Relaxed);
+        }
+        is_open
+    }
+
+    /// Time at which a gRPC call that has proved to be a stream has begun with its answer.
+    fn open_call(&self) -> Option<Time> {
+        let is_open = self.is_open_call.load(Ordering::Relaxed);
+        is_open.then(|| Time(self.call_since.load(Ordering::Relaxed)))
     }
 
     /// Records that the proxy waits for the client from now on.
@@ -163,6 +191,11 @@ impl Place {
         self.slot.backend()
     }
 
+    /// The number of the request's route.
+    pub(crate) fn route(&self) -> u8 {
+        self.facts.route
+    }
+
     /// The queue that gave the place.
     pub(crate) fn admission(&self) -> &Admission {
         &self.slot.admission
@@ -175,7 +208,9 @@ impl Place {
 
     /// Has the ticker look at this place: the client may be slow.
     pub(crate) fn watch(&self) {
-        lock(&self.admission().0.streams).push(Arc::downgrade(&self.slot.stream));
+        if !self.slot.stream.is_watched.swap(true, Ordering::Relaxed) {
+            lock(&self.admission().0.streams).push(Arc::downgrade(&self.slot.stream));
+        }
     }
 
     /// Goes to another backend, which gets a request more than its limit. A place that is free
@@ -191,7 +226,8 @@ impl Place {
 
     /// Records the time of the answer, once: the time from which the law learns.
     pub(crate) fn record_answer(&mut self, now: Time, outcome: Outcome) {
-        if std::mem::replace(&mut self.has_answer, true) {
+        // The end of a stream says nothing about the backend's speed.
+        if std::mem::replace(&mut self.has_answer, true) || self.slot.stream.open_call().is_some() {
             return;
         }
         let of = match outcome {
@@ -226,8 +262,9 @@ impl Place {
             return;
         }
         let admission = self.admission().clone();
-        let latency = self.released.unwrap_or(now).since(self.facts.arrived);
-        let cost = if self.released.is_some() { now.since(self.slot.dispatched()) } else { self.cost };
+        let released = self.released.or_else(|| self.slot.stream.open_call());
+        let latency = released.unwrap_or(now).since(self.facts.arrived);
+        let cost = if released.is_some() { now.since(self.slot.dispatched()) } else { self.cost };
         let is_in_time = latency <= admission.0.slo;
         let mut state = lock(&admission.0.state);
         if cost > Nanos::ZERO {

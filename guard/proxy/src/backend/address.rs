@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub struct BackendAddress {
     target: Target,
     is_tls: bool,
+    /// Whether it speaks HTTP/2 without being asked.
+    is_http2: bool,
 }
 
 /// What a connection is opened to.
@@ -22,9 +24,13 @@ pub(crate) enum Target {
 
 /// Error: the text is no address of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no backend; expected HOST:PORT, https://HOST:PORT or unix:/PATH, such as `127.0.0.1:3000`")]
+#[error(
+    "`{0}` is no backend; expected HOST:PORT, https://HOST:PORT, h2c://HOST:PORT (HTTP/2 without TLS) or unix:/PATH, such as `127.0.0.1:3000`"
+)]
 pub struct ParseAddressError(String);
 
+/// Scheme of HTTP/2 without TLS, as other proxies spell it.
+const H2C: &str = "h2c://";
 /// Port of `https://HOST`.
 const HTTPS: u16 = 443;
 
@@ -33,13 +39,17 @@ impl FromStr for BackendAddress {
 
     fn from_str(text: &str) -> Result<Self, ParseAddressError> {
         let wrong = || ParseAddressError(text.chars().take(80).collect());
+        let of_http2 = text.strip_prefix(H2C);
+        let (is_http2, text) = (of_http2.is_some(), of_http2.unwrap_or(text));
         if let Some(path) = text.strip_prefix(UNIX) {
             let path = socket_path(path).map_err(|_| wrong())?;
-            return Ok(BackendAddress { target: Target::Unix(path), is_tls: false });
+            return Ok(BackendAddress { target: Target::Unix(path), is_tls: false, is_http2 });
         }
         let (is_tls, authority) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+            (Some(_), _) | (_, Some(_)) if is_http2 => return Err(wrong()),
             (Some(rest), _) => (true, rest.strip_suffix('/').unwrap_or(rest)),
             (_, Some(rest)) => (false, rest.strip_suffix('/').unwrap_or(rest)),
+            _ if is_http2 => (false, text.strip_suffix('/').unwrap_or(text)),
             _ => (false, text),
         };
         let (host, port) = match authority.rsplit_once(':') {
@@ -61,17 +71,21 @@ impl FromStr for BackendAddress {
         if bare.is_none() && !host.bytes().all(is_name) {
             return Err(wrong());
         }
-        Ok(BackendAddress { target: Target::Tcp { host: host.into(), port }, is_tls })
+        Ok(BackendAddress { target: Target::Tcp { host: host.into(), port }, is_tls, is_http2 })
     }
 }
 
 impl fmt::Display for BackendAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "https://" } else { "" };
+        let scheme = match (self.is_tls, self.is_http2) {
+            (true, _) => "https://",
+            (false, true) => H2C,
+            (false, false) => "",
+        };
         match &self.target {
             Target::Tcp { host, port } if host.contains(':') => write!(f, "{scheme}[{host}]:{port}"),
             Target::Tcp { host, port } => write!(f, "{scheme}{host}:{port}"),
-            Target::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+            Target::Unix(path) => write!(f, "{scheme}{UNIX}{}", path.display()),
         }
     }
 }
@@ -87,7 +101,11 @@ impl BackendAddress {
         self.is_tls
     }
 
-    #[allow(dead_code)]
+    /// Whether it speaks HTTP/2 without being asked: prior knowledge (RFC 9113 §3.3).
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2
+    }
+
     /// The host, without brackets; `None`: it is a Unix socket.
     pub(crate) fn host(&self) -> Option<&str> {
         match &self.target {
@@ -114,6 +132,9 @@ mod tests {
             ("https://[::1]/", "https://[::1]:443"),
             ("https://10.0.0.1:8443", "https://10.0.0.1:8443"),
             ("unix:/run/app.sock", "unix:/run/app.sock"),
+            ("h2c://10.0.0.1:8080/", "h2c://10.0.0.1:8080"),
+            ("h2c://[::1]:50051", "h2c://[::1]:50051"),
+            ("h2c://unix:/run/app.sock", "h2c://unix:/run/app.sock"),
         ] {
             assert_eq!(text.parse::<BackendAddress>().map(|address| address.to_string()), Ok(shown.into()), "{text}");
         }
@@ -134,6 +155,11 @@ mod tests {
             "https://a/b",
             "http://a",
             "ftp://a:1",
+            "h2://a:1",
+            "h2c://",
+            "h2c://a",
+            "h2c://https://a:1",
+            "h2c://h2c://a:1",
             "unix:",
             "unix:app.sock",
             "unix:/a\"b",
@@ -148,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_survives_its_own_text(text in "(https?://|unix:/)?.{0,24}") {
+        fn an_address_survives_its_own_text(text in "(h2c://)?(https?://|unix:/)?.{0,24}") {
             if let Ok(address) = text.parse::<BackendAddress>() {
                 prop_assert_eq!(address.to_string().parse(), Ok(address));
             }

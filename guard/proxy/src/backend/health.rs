@@ -4,7 +4,9 @@
 use super::pool::Pool;
 use crate::admission::Admission;
 use crate::http::request_body::RequestBody;
+use crate::http::versions::to_http2;
 use http::header::{HOST, USER_AGENT};
+use http::uri::Scheme;
 use http::{HeaderValue, Request};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +50,11 @@ async fn is_well(pool: &Pool, backend: usize, path: &str) -> bool {
         let mut request = Request::get(path).body(RequestBody::empty()).ok()?;
         request.headers_mut().insert(HOST, HeaderValue::from_static("leeward-health"));
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("leeward-proxy"));
-        connection.sender.send_request(request).await.ok()
+        if connection.sender.is_http2() {
+            let scheme = if pool.address(backend).is_tls() { Scheme::HTTPS } else { Scheme::HTTP };
+            to_http2(&mut request, scheme, "");
+        }
+        connection.sender.try_send_request(request).await.ok()
     };
     let answer = timeout(LONGEST, ask).await.ok().flatten();
     answer.is_some_and(|answer| answer.status().as_u16() < 400)

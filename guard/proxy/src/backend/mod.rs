@@ -4,4 +4,5 @@
 pub(crate) mod address;
 pub(crate) mod connector;
 pub(crate) mod health;
+pub(crate) mod http2;
 pub(crate) mod pool;

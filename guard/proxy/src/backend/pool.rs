@@ -1,15 +1,25 @@
-//! Connections of one worker thread to the backends. A connection serves one request at a time and
-//! then waits for the next one. Does not contain the choice of a backend.
+//! Connections of one worker thread to the backends. A connection of HTTP/1 serves one request at a
+//! time and then waits for the next one; those of HTTP/2 are in [`super::http2`]. Does not contain
+//! the choice of a backend.
 
 use super::address::BackendAddress;
 use super::connector::Connector;
+use super::http2::{self, Http2Connections, Http2Sender, Opening};
 use crate::http::request_body::RequestBody;
 use crate::transport::proxy_protocol::Route;
+use crate::transport::stream::Protocol;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use leeward_host::sync::{Mutex, lock};
+use pin_project_lite::pin_project;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
@@ -32,6 +42,7 @@ pub(crate) struct Pool {
     backends: Vec<BackendAddress>,
     connector: Connector,
     idle: Vec<Mutex<Vec<Idle>>>,
+    http2: Vec<Http2Connections>,
 }
 
 struct Idle {
@@ -41,43 +52,152 @@ struct Idle {
 
 /// A connection that serves a request.
 pub(crate) struct Connection {
-    pub(crate) sender: SendRequest<RequestBody>,
+    pub(crate) sender: Sender,
     /// Whether it has served a request before: its backend may be closing it.
     pub(crate) is_reused: bool,
+}
+
+/// The sending half of a connection, for one request.
+pub(crate) enum Sender {
+    /// A connection of HTTP/1.
+    Http1(SendRequest<RequestBody>),
+    /// A stream of a connection of HTTP/2.
+    Http2(Http2Sender),
+}
+
+impl Sender {
+    /// Sends a request. If it was not sent, the error has it.
+    pub(crate) fn try_send_request(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<> {
+        match self {
+            Sender::Http1(sender) => Answer::Http1 { future: sender.try_send_request(request) },
+            Sender::Http2(sender) => Answer::Http2 { future: sender.sender().try_send_request(request) },
+        }
+    }
+
+    /// Whether requests on it have the form of HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self, Sender::Http2(_))
+    }
+
+    /// Whether the backend takes WebSockets over HTTP/2.
+    pub(crate) fn has_extended_connect(&self) -> bool {
+        matches!(self, Sender::Http2(sender) if sender.has_extended_connect())
+    }
+
+    /// Sends no other request on this connection.
+    pub(crate) fn retire(&self) {
+        if let Sender::Http2(sender) = self {
+            sender.retire();
+        }
+    }
+}
+
+pin_project! {
+    /// An answer that is awaited.
+    #[project = AnswerProjection]
+    enum Answer<A, B> {
+        Http1 { #[pin] future: A },
+        Http2 { #[pin] future: B },
+    }
+}
+
+impl<A: Future, B: Future<Output = A::Output>> Future for Answer<A, B> {
+    type Output = A::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<A::Output> {
+        match self.project() {
+            AnswerProjection::Http1 { future } => future.poll(context),
+            AnswerProjection::Http2 { future } => future.poll(context),
+        }
+    }
 }
 
 impl Pool {
     pub(crate) fn new(backends: &[BackendAddress], connector: Connector) -> Arc<Self> {
         let idle = backends.iter().map(|_| Mutex::new(Vec::new())).collect();
-        Arc::new(Pool { backends: backends.to_vec(), connector, idle })
+        let http2 = backends.iter().map(|address| Http2Connections::new(address.is_http2())).collect();
+        Arc::new(Pool { backends: backends.to_vec(), connector, idle, http2 })
     }
 
-    /// A connection to a backend: one that waits, or a new one.
+    /// A connection to a backend: one that is open, or a new one.
     ///
     /// # Errors
     /// The backend refuses connections or does not answer in time.
     pub(crate) async fn connect(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
-        match self.take_idle(backend) {
+        let open = self.take_idle(backend).map(Sender::Http1);
+        match open.or_else(|| self.http2[backend].take().map(Sender::Http2)) {
             Some(sender) => Ok(Connection { sender, is_reused: true }),
             // On the heap: it happens seldom, and each request would keep space for it.
-            None => Box::pin(self.open(backend, route)).await,
+            None => Box::pin(self.connect_anew(backend, route)).await,
         }
     }
 
-    /// Opens a new connection to a backend; `route`: addresses of the client's connection, for the
-    /// PROXY protocol; `None`: the connection is the proxy's own.
+    /// A connection that has not waited for a request; one of HTTP/2 does not wait.
+    ///
+    /// # Errors
+    /// As for [`Pool::connect`].
+    pub(crate) async fn renew(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
+        match self.http2[backend].is_spoken() {
+            true => self.connect(backend, route).await,
+            false => self.open(backend, route).await,
+        }
+    }
+
+    /// Address of a backend.
+    pub(crate) fn address(&self, backend: usize) -> &BackendAddress {
+        &self.backends[backend]
+    }
+
+    async fn connect_anew(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
+        let connections = &self.http2[backend];
+        if self.tells_clients() {
+            return self.open(backend, route).await;
+        }
+        if !connections.is_spoken() {
+            let opened = self.open(backend, route).await?;
+            if let Sender::Http2(sender) = &opened.sender {
+                connections.add(sender);
+            }
+            return Ok(opened);
+        }
+        let _guard = match connections.wait_to_open().await {
+            Opening::Open(sender) => return Ok(Connection { sender: Sender::Http2(sender), is_reused: true }),
+            Opening::Failed => return Err(io::ErrorKind::ConnectionRefused.into()),
+            Opening::Must(guard) => guard,
+        };
+        let opened = self.open(backend, route).await;
+        match &opened {
+            Ok(Connection { sender: Sender::Http2(sender), .. }) => connections.add(sender),
+            Ok(_) => {}
+            Err(_) => connections.record_failure(),
+        }
+        opened
+    }
+
+    /// Opens a new connection to a backend, of which nobody else knows; `route`: addresses of the
+    /// client's connection, for the PROXY protocol; `None`: the connection is the proxy's own.
     ///
     /// # Errors
     /// As for [`Pool::connect`].
     pub(crate) async fn open(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
-        let stream = self.connector.connect(&self.backends[backend], route).await?;
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        tokio::spawn(async move {
-            // Its error reaches the request that it serves.
-            let _ = connection.with_upgrades().await;
-        });
+        let address = &self.backends[backend];
+        let stream = self.connector.connect(address, route).await?;
+        let sender = if address.is_http2() || stream.protocol() == Some(Protocol::Http2) {
+            stream.probe();
+            Sender::Http2(http2::open(TokioIo::new(stream)).await?)
+        } else {
+            let mut builder = http1::Builder::new();
+            builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
+            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+            tokio::spawn(async move {
+                // Its error reaches the request that it serves.
+                let _ = connection.with_upgrades().await;
+            });
+            Sender::Http1(sender)
+        };
         Ok(Connection { sender, is_reused: false })
     }
 
@@ -87,7 +207,9 @@ impl Pool {
     }
 
     /// Takes back the connection of a request whose answer is complete.
-    pub(crate) fn put(&self, backend: usize, sender: SendRequest<RequestBody>) {
+    pub(crate) fn put(&self, backend: usize, sender: Sender) {
+        // A stream of HTTP/2 gives itself back.
+        let Sender::Http1(sender) = sender else { return };
         if sender.is_closed() {
             return;
         }
@@ -128,6 +250,7 @@ impl Pool {
         for idle in &self.idle {
             lock(idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
         }
+        self.http2.iter().for_each(|connections| connections.close_old(IDLE_TIME));
     }
 }
 

@@ -1,29 +1,31 @@
 //! The way of a request: check, queue, backend, answer. Does not contain sockets.
 
 use super::answer::{self, Failure};
+use super::exchange::{Answered, Exchange, Unanswered};
 use super::head::{self, Peer};
 use super::request_body::RequestBody;
-use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody};
+use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody, is_failed_call};
+use super::websocket;
 use crate::activity::Busy;
-use crate::admission::{Admission, Admitted, ClientFailure, Place, Stream};
-use crate::backend::pool::{Connection, Pool};
-use crate::settings::rules::{self, matches_path};
+use crate::admission::{Admission, Admitted, Place};
+use crate::backend::pool::Pool;
+use crate::settings::rules::{self, matches_path, place_end};
 use crate::settings::{PlaceEnd, Settings};
-use crate::transport::proxy_protocol::Route;
 use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use leeward_gate::{Outcome, Rejection, RequestInfo};
 use leeward_host::sync::{Mutex, lock};
 use leeward_tower::{UnreadBody, headers};
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::io::copy_bidirectional;
+use tokio::task::yield_now;
+use tokio::time::Instant;
 
 /// What the requests of a worker thread share.
 pub(crate) struct Worker {
@@ -35,8 +37,8 @@ pub(crate) struct Worker {
 /// A backend that leaves HTTP, if a request of a connection has made it do so.
 pub(crate) type UpgradeSlot = Mutex<Option<OnUpgrade>>;
 
-/// Connections that are tried for a request that no backend has seen.
-const ATTEMPTS: usize = 3;
+/// Paths of gRPC's health checks (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
+const GRPC_HEALTH: &str = "/grpc.health.v1.Health/";
 
 impl Worker {
     /// Answers a request; its connection is busy until the last byte.
@@ -53,11 +55,38 @@ impl Worker {
         Ok(response.map(|body| body.with_mark(busy)))
     }
 
+    /// Answers a request on a stream of HTTP/2; the stream is its own connection if it leaves HTTP.
+    pub(crate) async fn handle_stream(
+        &self,
+        peer: &Peer,
+        busy: Busy,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, Infallible> {
+        // What the client has cancelled meanwhile, in the same packets perhaps, ends here.
+        yield_now().await;
+        let is_tunnel = request.method() == Method::CONNECT;
+        let client = is_tunnel.then(|| hyper::upgrade::on(&mut request));
+        let upgrade = UpgradeSlot::default();
+        let mut response = self.answer(peer, &upgrade, request).await;
+        busy.record_answer();
+        let backend = lock(&upgrade).take();
+        if let (Some(client), Some(backend)) = (client, backend) {
+            websocket::to_connected(&mut response);
+            tokio::spawn(tunnel(client, backend, busy));
+            return Ok(response);
+        }
+        if is_tunnel && response.status().is_success() {
+            // The client would take it for a tunnel.
+            response = answer::failed(Failure::BadAnswer, None);
+        }
+        Ok(response.map(|body| body.with_mark(busy)))
+    }
+
     async fn answer(&self, peer: &Peer, upgrade: &UpgradeSlot, request: Request<Incoming>) -> Response<ResponseBody> {
         let (parts, body) = request.into_parts();
         if let Err(failure) = head::check(&parts) {
             self.admission.record_bad_request();
-            return answer::failed(failure);
+            return answer::failed(failure, headers::grpc(&parts.headers).as_ref());
         }
         if self.is_exempt(parts.uri.path()) {
             return self.forward(None, (peer, upgrade), parts, body).await;
@@ -79,7 +108,9 @@ impl Worker {
     /// an overload does not make a balancer take the service away.
     fn is_exempt(&self, path: &str) -> bool {
         let Settings { exempt, health, .. } = &*self.settings;
-        exempt.iter().any(|exempt| matches_path(exempt, path)) || health.as_deref() == Some(path)
+        exempt.iter().any(|exempt| matches_path(exempt, path))
+            || health.as_deref() == Some(path)
+            || path.starts_with(GRPC_HEALTH)
     }
 
     /// What the queue must know of a request.
@@ -111,6 +142,8 @@ impl Worker {
         mut parts: Parts,
         body: Incoming,
     ) -> Response<ResponseBody> {
+        let is_http2 = parts.version == Version::HTTP_2;
+        let call = headers::grpc(&parts.headers).map(Box::new);
         let protocol = head::upgrade(&parts);
         let upgrade = protocol.is_some().then_some(upgrade);
         head::to_backend(&mut parts, peer, protocol);
@@ -130,11 +163,13 @@ impl Worker {
             if let Some(place) = &place {
                 place.watch();
             }
-            RequestBody::new(body, &self.admission, Arc::clone(&stream), timeouts.client_idle)
+            RequestBody::new((body, is_http2), &self.admission, Arc::clone(&stream), timeouts.client_idle)
         };
         let can_repeat = is_whole && parts.method.is_idempotent();
         let end = timeouts.total.map(|total| Instant::now() + total);
-        let exchange = Exchange { worker: self, route: peer.route.as_deref(), can_repeat, end, stream };
+        let Worker { settings, admission, pool } = self;
+        let route = peer.route.as_deref();
+        let exchange = Exchange { settings, admission, pool, route, can_repeat, end, stream };
         match exchange.run(place, Request::from_parts(parts, body)).await {
             Ok(Answered { place, lease, response }) => self.pass_on(place, lease, response, upgrade, end),
             Err(Unanswered { place, failure }) => {
@@ -148,7 +183,7 @@ impl Worker {
                     );
                     place.finish(now, outcome);
                 }
-                answer::failed(failure)
+                answer::failed(failure, call.as_deref())
             }
         }
     }
@@ -164,32 +199,39 @@ impl Worker {
     ) -> Response<ResponseBody> {
         let now = self.admission.now();
         // hyper would answer in the version of the backend; it knows the client's.
-        *response.version_mut() = Version::HTTP_11;
-        let outcome = if response.status().is_server_error() { Outcome::Failed } else { Outcome::Completed };
+        let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
+        let is_call = headers::grpc(response.headers()).is_some();
+        let has_failed = response.status().is_server_error() || (is_call && is_failed_call(response.headers()));
+        let outcome = if has_failed { Outcome::Failed } else { Outcome::Completed };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(upgrade) = upgrade else {
                 // Nobody asked for it, and what follows is not HTTP.
                 if let Some(place) = place {
                     place.finish(now, Outcome::Failed);
                 }
-                return answer::failed(Failure::BadAnswer);
+                return answer::failed(Failure::BadAnswer, None);
             };
             let protocol = response.headers().get(http::header::UPGRADE).cloned();
             *lock(upgrade) = Some(hyper::upgrade::on(&mut response));
             if let Some(place) = place {
                 place.finish(now, outcome);
             }
-            head::to_client(response.headers_mut(), protocol);
+            head::to_client(response.headers_mut(), version, protocol);
             return response.map(|_| ResponseBody::empty());
         }
-        if headers::is_event_stream(response.headers()) && self.settings.until == PlaceEnd::LastByte {
-            // Being open is no work for the backend.
-            if let Some(place) = &mut place {
+        let route = place.as_ref().map_or(0, Place::route);
+        let until = place_end(&self.settings.rules, route, self.settings.until);
+        if let (Some(place), PlaceEnd::LastByte) = (&mut place, until) {
+            if headers::is_event_stream(response.headers()) {
+                // Being open is no work for the backend.
                 place.record_answer(now, outcome);
                 place.release(now);
+            } else if is_call {
+                place.stream().record_call(now);
+                place.watch();
             }
         }
-        head::to_client(response.headers_mut(), None);
+        head::to_client(response.headers_mut(), version, None);
         if response.body().is_end_stream() {
             if let Some(place) = place {
                 place.finish(now, outcome);
@@ -198,145 +240,17 @@ impl Worker {
             return response.map(|_| ResponseBody::empty());
         }
         let times = BodyTimes { idle: self.settings.timeouts.idle, end };
-        let until = self.settings.until;
         response.map(|body| ResponseBody::backend(BackendBody::new(body, place, lease, until, times, outcome)))
     }
-}
-
-/// An answer, and what it holds.
-struct Answered {
-    place: Option<Place>,
-    lease: Lease,
-    response: Response<Incoming>,
-}
-
-/// A request without an answer.
-struct Unanswered {
-    place: Option<Place>,
-    failure: Failure,
-}
-
-/// Attempts to get an answer to one request.
-struct Exchange<'a> {
-    worker: &'a Worker,
-    /// Addresses of the client's connection, for the PROXY protocol.
-    route: Option<&'a Route>,
-    /// Whether the request may be sent again after a backend has seen it.
-    can_repeat: bool,
-    /// Time at which the answer must be complete.
-    end: Option<Instant>,
-    /// How far the request has come.
-    stream: Arc<Stream>,
-}
-
-impl Exchange<'_> {
-    async fn run(&self, mut place: Option<Place>, mut request: Request<RequestBody>) -> Result<Answered, Unanswered> {
-        let Worker { settings, admission, pool } = self.worker;
-        let mut backend = place.as_ref().map_or_else(|| admission.any_backend(None), Place::backend);
-        let (mut has_moved, mut needs_new) = (false, false);
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let connection = if needs_new {
-                Box::pin(pool.open(backend, self.route)).await
-            } else {
-                pool.connect(backend, self.route).await
-            };
-            let Ok(Connection { mut sender, is_reused }) = connection else {
-                if settings.backends.len() > 1 {
-                    admission.set_up(backend, false);
-                }
-                if attempt >= ATTEMPTS.min(settings.backends.len()) {
-                    return Err(Unanswered { place, failure: Failure::Unreachable });
-                }
-                backend = self.elsewhere(&mut place, backend);
-                continue;
-            };
-            let copy = self.can_repeat.then(|| copy_head(&request));
-            self.stream.record_piece(admission.now());
-            let Some(result) = self.answer(sender.try_send_request(request)).await else {
-                return Err(Unanswered { place, failure: Failure::BackendTimeout });
-            };
-            let mut error = match result {
-                Ok(response) => {
-                    let lease = Lease { pool: Arc::clone(pool), backend, sender };
-                    return Ok(Answered { place, lease, response });
-                }
-                Err(error) => error,
-            };
-            // The connection had closed before the request was written: no backend has seen it.
-            if let Some(unsent) = error.take_message() {
-                if !is_reused && attempt >= ATTEMPTS {
-                    return Err(Unanswered { place, failure: Failure::BadAnswer });
-                }
-                request = unsent;
-                continue;
-            }
-            if let Some(failure) = self.stream.client_failure() {
-                let failure = match failure {
-                    ClientFailure::Idle => Failure::ClientTimeout,
-                    ClientFailure::Broken => Failure::BadRequest,
-                };
-                return Err(Unanswered { place, failure });
-            }
-            match copy {
-                // A backend that answers garbage has seen the request.
-                _ if error.error().is_parse() => return Err(Unanswered { place, failure: Failure::BadAnswer }),
-                // It closed the connection, which had waited for a request, while this one came
-                // (RFC 9112 §9.3.1). That is no load that the backend has not had.
-                Some(copy) if is_reused && !has_moved => (request, needs_new) = (copy, true),
-                Some(copy) if !has_moved && settings.backends.len() > 1 && admission.try_retry() => {
-                    request = copy;
-                    (has_moved, needs_new) = (true, true);
-                    backend = self.elsewhere(&mut place, backend);
-                }
-                _ => return Err(Unanswered { place, failure: Failure::BadAnswer }),
-            }
-        }
-    }
-
-    /// Waits for the answer; `None`: it does not come in time. The time begins with the last piece
-    /// of the request; a client that sends none has a time-out of its own.
-    async fn answer<T>(&self, sent: impl Future<Output = T>) -> Option<T> {
-        let admission = &self.worker.admission;
-        let mut sent = pin!(sent);
-        let longest = self.worker.settings.timeouts.first_byte;
-        let mut waited = Duration::ZERO;
-        loop {
-            let first_byte = longest.map(|longest| Instant::now() + longest.saturating_sub(waited));
-            let Some(limit) = [first_byte, self.end].into_iter().flatten().min() else { return Some(sent.await) };
-            if let Ok(result) = timeout_at(limit, sent.as_mut()).await {
-                return Some(result);
-            }
-            waited = Duration::from_nanos(self.stream.backend_wait(admission.now()).0);
-            if self.end.is_some_and(|end| Instant::now() >= end) || longest.is_some_and(|longest| waited >= longest) {
-                return None;
-            }
-        }
-    }
-
-    /// Moves the request to another backend.
-    fn elsewhere(&self, place: &mut Option<Place>, backend: usize) -> usize {
-        let other = self.worker.admission.any_backend(Some(backend));
-        if let Some(place) = place {
-            place.move_to(other);
-        }
-        other
-    }
-}
-
-/// A copy of a request without a body.
-fn copy_head(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::empty());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    copy
 }
 
 /// Answers a rejected request; its body is read if it is small, else the connection ends.
 async fn reject(rejection: &Rejection, parts: &Parts, body: Incoming) -> Response<ResponseBody> {
     let mut response = answer::rejected(rejection, &parts.headers);
+    if parts.version == Version::HTTP_2 {
+        // A stream has no next request, and ends with the body that is dropped.
+        return response;
+    }
     let is_read = match UnreadBody::of(parts, body) {
         UnreadBody::None => true,
         UnreadBody::Close => false,
@@ -346,4 +260,12 @@ async fn reject(rejection: &Rejection, parts: &Parts, body: Incoming) -> Respons
         answer::close(response.headers_mut());
     }
     response
+}
+
+/// Passes bytes between a client's stream and its backend until one side ends.
+async fn tunnel(client: OnUpgrade, backend: OnUpgrade, _busy: Busy) {
+    if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
+        // An end without notice is how such connections often end.
+        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(backend)).await;
+    }
 }

@@ -2,6 +2,7 @@
 //! (RFC 9110 §7.6.1), and what tells the backend about the client. Does not contain parsing.
 
 use super::answer::Failure;
+use super::{versions, websocket};
 use crate::transport::proxy_protocol::Route;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE, VIA,
@@ -31,9 +32,17 @@ const OF_TRUSTED_PEERS: [&str; 6] = [
 const FAMILIES_OF_TRUSTED_PEERS: [&str; 5] =
     ["x-forwarded-", "client-cert", "ssl-client-", "x-client-cert", "x-ssl-client-"];
 
+/// Most headers of a request, as hyper has it for HTTP/1.
+pub(crate) const HEADERS_MAX: usize = 128;
+
 /// Name of this proxy in `via`, by the version of the message.
-const NAME: HeaderValue = HeaderValue::from_static("1.1 leeward");
-const NAME_10: HeaderValue = HeaderValue::from_static("1.0 leeward");
+fn name(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_2 => "2.0 leeward",
+        Version::HTTP_10 => "1.0 leeward",
+        _ => "1.1 leeward",
+    })
+}
 
 /// A client, as it appears in headers; made once per connection.
 #[derive(Clone, Debug)]
@@ -63,8 +72,11 @@ impl Peer {
 /// Checks that everybody on the way reads the same request from this head. hyper has parsed it and
 /// knows the length of its body.
 pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
-    if parts.method == Method::CONNECT {
+    if parts.method == Method::CONNECT && !websocket::is_extended_connect(parts) {
         return Err(Failure::NotServed);
+    }
+    if parts.headers.len() > HEADERS_MAX {
+        return Err(Failure::HeadTooLarge);
     }
     let (mut hosts, mut lengths, mut codings) = (0, 0, 0);
     for (name, value) in &parts.headers {
@@ -82,26 +94,41 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
             }
         }
     }
+    let is_http2 = parts.version == Version::HTTP_2;
+    // HTTP/2 states it as a part of the target (RFC 9113 §8.3.1).
+    let has_host = hosts > 0 || (is_http2 && parts.uri.authority().is_some());
     let needs_host = parts.version >= Version::HTTP_11;
-    if hosts > 1 || (needs_host && hosts == 0) || lengths > 1 || codings > 1 || (lengths > 0 && codings > 0) {
+    if hosts > 1 || (needs_host && !has_host) || lengths > 1 || codings > 1 || (lengths > 0 && codings > 0) {
         return Err(Failure::BadRequest);
     }
-    if !matches!(parts.version, Version::HTTP_10 | Version::HTTP_11) {
+    if is_http2 && (codings > 0 || !is_same_host(parts)) {
+        return Err(Failure::BadRequest);
+    }
+    if !matches!(parts.version, Version::HTTP_10 | Version::HTTP_11 | Version::HTTP_2) {
         return Err(Failure::NotServed);
     }
     if is_target(parts) { Ok(()) } else { Err(Failure::BadRequest) }
 }
 
+/// Whether the host of the target is that of `host`, if both are there.
+fn is_same_host(parts: &Parts) -> bool {
+    match (parts.uri.authority(), parts.headers.get(HOST)) {
+        (Some(authority), Some(host)) => authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()),
+        _ => true,
+    }
+}
+
 /// Whether the target is a path, an absolute URI of HTTP, or the `*` of OPTIONS.
 fn is_target(parts: &Parts) -> bool {
+    let is_path = || match parts.uri.path() {
+        "*" => parts.method == Method::OPTIONS,
+        path => path.starts_with('/'),
+    };
     match (parts.uri.scheme_str(), parts.uri.authority()) {
-        (None, None) => match parts.uri.path() {
-            "*" => parts.method == Method::OPTIONS,
-            path => path.starts_with('/'),
-        },
+        (None, None) => is_path(),
         (Some("http" | "https"), Some(authority)) => {
             let host = authority.as_str().as_bytes();
-            !host.is_empty() && is_host(host)
+            !host.is_empty() && is_host(host) && is_path()
         }
         _ => false,
     }
@@ -127,6 +154,9 @@ fn is_host(text: &[u8]) -> bool {
 /// Protocol that a request asks to change to, if it does. HTTP/2 is none: requests in such a tunnel
 /// would pass the queue by.
 pub(crate) fn upgrade(parts: &Parts) -> Option<HeaderValue> {
+    if websocket::is_extended_connect(parts) {
+        return Some(websocket::WEBSOCKET);
+    }
     let protocol = parts.headers.get(UPGRADE)?;
     let is_http = protocol.as_bytes().split(|byte| *byte == b',').any(|protocol| {
         let protocol = protocol.trim_ascii_start();
@@ -143,8 +173,14 @@ pub(crate) fn size(parts: &Parts) -> usize {
     headers + parts.uri.path_and_query().map_or(0, |path| path.as_str().len()) + 512
 }
 
-/// Turns a client's head into the one for the backend.
+/// Turns a client's head into the one for the backend, in the form of HTTP/1.1.
 pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<HeaderValue>) {
+    if parts.method == Method::CONNECT {
+        websocket::to_upgrade(parts);
+    }
+    if parts.version == Version::HTTP_2 {
+        versions::join_cookies(&mut parts.headers);
+    }
     let headers = &mut parts.headers;
     let wants_trailers = headers.contains_key(TE) && has_token(headers, &TE, b"trailers");
     remove_hop_by_hop(headers);
@@ -186,19 +222,21 @@ pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<Header
     if !headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if peer.is_tls { "https" } else { "http" }));
     }
-    headers.append(VIA, if parts.version == Version::HTTP_10 { NAME_10 } else { NAME });
-    parts.uri = parts.uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
+    headers.append(VIA, name(parts.version));
+    // A target such as `http://host#x` has an empty path, which looks like `/`.
+    let path = parts.uri.path_and_query().filter(|path| path.as_str() != "/").cloned();
+    parts.uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
     parts.version = Version::HTTP_11;
 }
 
-/// Turns a backend's head into the one for the client.
-pub(crate) fn to_client(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {
+/// Turns a backend's head of this version into the one for the client.
+pub(crate) fn to_client(headers: &mut HeaderMap, version: Version, protocol: Option<HeaderValue>) {
     remove_hop_by_hop(headers);
     if let Some(protocol) = protocol {
         headers.insert(UPGRADE, protocol);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
-    headers.append(VIA, NAME);
+    headers.append(VIA, name(version));
 }
 
 /// Removes what concerns one connection only.
@@ -370,7 +408,7 @@ mod tests {
             assert_eq!(headers.get_all(HOST).iter().count(), 1);
             assert!(is_host(headers[HOST].as_bytes()));
             let target = parts.uri.to_string();
-            assert!(target.starts_with('/') || target == "*", "{target}");
+            assert!(target.starts_with('/') || target == "*", "{target} {}", String::from_utf8_lossy(bytes));
             for name in [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, TRANSFER_ENCODING, EXPECT] {
                 assert!(!headers.contains_key(&name), "{name}");
             }
@@ -382,7 +420,7 @@ mod tests {
                 assert_eq!(forwarded, b"10.0.0.1");
                 assert!(!headers.contains_key("leeward") && !headers.contains_key("x_forwarded-for"));
             }
-            to_client(&mut parts.headers, None);
+            to_client(&mut parts.headers, Version::HTTP_11, None);
             assert!(!parts.headers.contains_key(CONNECTION));
         });
     }

@@ -3,14 +3,14 @@
 
 use crate::activity::Busy;
 use crate::admission::Place;
-use crate::backend::pool::Pool;
-use crate::http::request_body::RequestBody;
+use crate::backend::pool::{Pool, Sender};
 use crate::settings::PlaceEnd;
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
 use leeward_gate::Outcome;
+use leeward_tower::headers;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,10 +20,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Bytes of an answer after which its time says more about the client than about the backend.
 const LARGE: u64 = 64 << 10;
 
+/// Most bytes of a piece on a stream of HTTP/2: a frame.
+const PIECE_MAX: usize = 16 << 10;
+
 /// The body of an answer, and the mark that its connection is busy.
 pub(crate) struct ResponseBody {
     content: Content,
-    _busy: Option<Busy>,
+    busy: Option<Busy>,
 }
 
 /// Bytes of the proxy's own, or a backend's.
@@ -35,23 +38,22 @@ enum Content {
 impl ResponseBody {
     /// No bytes.
     pub(crate) fn empty() -> Self {
-        ResponseBody { content: Content::Own(None), _busy: None }
+        ResponseBody { content: Content::Own(None), busy: None }
     }
 
     /// Bytes of the proxy's own.
-    pub(crate) fn own(text: &'static [u8]) -> Self {
-        let text = (!text.is_empty()).then(|| Bytes::from_static(text));
-        ResponseBody { content: Content::Own(text), _busy: None }
+    pub(crate) fn own(text: Bytes) -> Self {
+        ResponseBody { content: Content::Own(Some(text).filter(|text| !text.is_empty())), busy: None }
     }
 
     /// A backend's body.
     pub(crate) fn backend(body: BackendBody) -> Self {
-        ResponseBody { content: Content::Backend(Box::new(body)), _busy: None }
+        ResponseBody { content: Content::Backend(Box::new(body)), busy: None }
     }
 
     /// Keeps the mark until the last byte.
     pub(crate) fn with_mark(self, busy: Busy) -> Self {
-        ResponseBody { _busy: Some(busy), ..self }
+        ResponseBody { busy: Some(busy), ..self }
     }
 }
 
@@ -61,6 +63,9 @@ pub(crate) enum ResponseBodyError {
     /// The backend has sent nothing for too long.
     #[error("the backend sent nothing for too long")]
     Timeout,
+    /// The backend has ended its answer before the last byte, as if it were whole.
+    #[error("the backend ended its answer in the middle")]
+    Cut,
     /// The backend has closed its connection, or its body is malformed.
     #[error(transparent)]
     Backend(#[from] hyper::Error),
@@ -70,7 +75,7 @@ pub(crate) enum ResponseBodyError {
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) backend: usize,
-    pub(crate) sender: SendRequest<RequestBody>,
+    pub(crate) sender: Sender,
 }
 
 /// Times of an answer.
@@ -91,6 +96,8 @@ pub(crate) struct BackendBody {
     times: BodyTimes,
     outcome: Outcome,
     bytes: u64,
+    /// The part of a piece that its client has not asked for yet.
+    rest: Bytes,
     is_watched: bool,
     timer: Option<Pin<Box<Sleep>>>,
     /// Time at which the present wait for the backend ends.
@@ -121,10 +128,15 @@ impl BackendBody {
             times,
             outcome,
             bytes: 0,
+            rest: Bytes::new(),
             is_watched: false,
             timer: None,
             limit: None,
         }
+    }
+
+    fn is_http2(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.sender.is_http2())
     }
 
     fn finish(&mut self) {
@@ -170,7 +182,12 @@ impl BackendBody {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-                if self.incoming.is_end_stream() {
+                let trailers = frame.trailers_ref();
+                if trailers.is_some_and(is_failed_call) {
+                    self.outcome = Outcome::Failed;
+                }
+                // Who has the trailers may not ask again.
+                if trailers.is_some() || self.incoming.is_end_stream() {
                     self.finish()
                 } else {
                     self.note(bytes)
@@ -178,12 +195,41 @@ impl BackendBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
+            // hyper takes RST_STREAM with NO_ERROR for the end.
+            Poll::Ready(None) if self.is_http2() && !self.incoming.is_end_stream() => self.fail(ResponseBodyError::Cut),
             Poll::Ready(None) => {
                 self.finish();
                 Poll::Ready(None)
             }
             Poll::Pending => self.wait(context),
         }
+    }
+
+    /// The next piece, of so many bytes at most.
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        most: usize,
+    ) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
+        if self.rest.is_empty() {
+            match self.poll(context) {
+                Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(|piece| piece.len() > most) => {
+                    self.rest = frame.into_data().unwrap_or_default();
+                }
+                polled => return polled,
+            }
+        }
+        let piece = self.rest.split_to(most.min(self.rest.len()));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (hint, rest) = (self.incoming.size_hint(), self.rest.len() as u64);
+        hint.exact().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left + rest))
     }
 
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
@@ -200,6 +246,12 @@ impl BackendBody {
     }
 }
 
+/// Whether a gRPC call failed, by its head or trailers: by the server's fault, or because that has no
+/// resources for it.
+pub(super) fn is_failed_call(of: &HeaderMap) -> bool {
+    headers::is_failed_call(of) || of.get(headers::GRPC_STATUS).is_some_and(|status| status == "8")
+}
+
 impl Body for ResponseBody {
     type Data = Bytes;
     type Error = ResponseBodyError;
@@ -208,23 +260,30 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
-        match &mut self.get_mut().content {
+        let this = self.get_mut();
+        // A client may take long for a piece: it must be small, or that looks like no progress.
+        let most = if this.busy.as_ref().is_some_and(Busy::is_stream) { PIECE_MAX } else { usize::MAX };
+        let polled = match &mut this.content {
             Content::Own(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Content::Backend(body) => body.poll(context),
+            Content::Backend(body) => body.poll_piece(context, most),
+        };
+        if let Some(busy) = &this.busy {
+            busy.record_piece(matches!(polled, Poll::Ready(Some(_))));
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Own(text) => text.is_none(),
-            Content::Backend(body) => body.incoming.is_end_stream(),
+            Content::Backend(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Own(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            Content::Backend(body) => body.incoming.size_hint(),
+            Content::Backend(body) => body.size_hint(),
         }
     }
 }

@@ -130,6 +130,8 @@ pub struct RuleSection {
     pub class: Option<u8>,
     /// Tenant.
     pub tenant: Option<u32>,
+    /// `first-byte` or `last-byte`.
+    pub until: Option<String>,
 }
 
 impl FileSettings {
@@ -231,11 +233,7 @@ impl FileSettings {
         if let Some(paths) = &self.exempt {
             settings.exempt = paths.iter().map(|path| absolute_path("exempt", path)).collect::<Result<_, _>>()?;
         }
-        settings.until = match self.until.as_deref() {
-            None | Some("last-byte") => PlaceEnd::LastByte,
-            Some("first-byte") => PlaceEnd::FirstByte,
-            Some(_) => return Err(wrong("until", &"must be `last-byte` or `first-byte`")),
-        };
+        settings.until = self.until.as_deref().map(|until| place_end("until", until)).transpose()?.unwrap_or_default();
         settings.tenant_by = self.tenant_by.as_deref().map(parse_tenant_source).transpose()?;
         if let Some(requests) = self.queue.requests {
             settings.queue_requests = in_range("queue.requests", requests, 1, 10_000_000)?;
@@ -286,8 +284,8 @@ impl TimeoutSection {
 impl RuleSection {
     fn rule(&self, at: usize) -> Result<Rule, SettingsError> {
         let key = |name: &str| format!("rule {}: {name}", at + 1);
-        if self.class.is_none() && self.tenant.is_none() && self.name.is_none() {
-            return Err(wrong(&key("class"), &"a rule needs a `class`, a `tenant` or a `name`"));
+        if self.class.is_none() && self.tenant.is_none() && self.name.is_none() && self.until.is_none() {
+            return Err(wrong(&key("class"), &"a rule needs a `class`, a `tenant`, an `until` or a `name`"));
         }
         if let Some(path) = &self.path {
             absolute_path(&key("path"), path)?;
@@ -314,6 +312,7 @@ impl RuleSection {
             client: self.client.as_deref().map(|text| network(&key("client"), text)).transpose()?,
             class: class.transpose()?,
             tenant: self.tenant.map(Tenant),
+            until: self.until.as_deref().map(|until| place_end(&key("until"), until)).transpose()?,
         })
     }
 }
@@ -349,6 +348,14 @@ fn absolute_path(key: &str, path: &str) -> Result<String, SettingsError> {
 
 fn header_name(key: &str, text: &str) -> Result<HeaderName, SettingsError> {
     text.trim().parse().map_err(|_| wrong(key, &"is no header name"))
+}
+
+fn place_end(key: &str, text: &str) -> Result<PlaceEnd, SettingsError> {
+    match text {
+        "last-byte" => Ok(PlaceEnd::LastByte),
+        "first-byte" => Ok(PlaceEnd::FirstByte),
+        _ => Err(wrong(key, &"must be `last-byte` or `first-byte`")),
+    }
 }
 
 fn parse_mode(text: &str) -> Result<Mode, SettingsError> {

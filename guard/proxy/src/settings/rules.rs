@@ -1,6 +1,7 @@
 //! Rules that give a request its class, tenant and route. Does not contain headers that a trusted
 //! peer sets about a request.
 
+use super::PlaceEnd;
 use http::HeaderMap;
 use http::header::HeaderName;
 use http::request::Parts;
@@ -27,6 +28,8 @@ pub struct Rule {
     pub class: Option<Class>,
     /// Tenant of the requests.
     pub tenant: Option<Tenant>,
+    /// Event that frees their places, if it is not that of the settings.
+    pub until: Option<PlaceEnd>,
 }
 
 /// Origin of a request's tenant.
@@ -37,6 +40,12 @@ pub enum TenantSource {
     Client,
     /// The value of this header.
     Header(HeaderName),
+}
+
+/// Event that frees the place of a request with this route: its rule's, if that names one.
+pub(crate) fn place_end(rules: &[Rule], route: u8, of_settings: PlaceEnd) -> PlaceEnd {
+    let rule = usize::from(route).checked_sub(1).filter(|index| index + 1 < ROUTES);
+    rule.and_then(|index| rules.get(index)?.until).unwrap_or(of_settings)
 }
 
 /// Longest route number; 0 is for requests without a rule.

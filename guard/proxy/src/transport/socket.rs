@@ -1,5 +1,6 @@
 //! A connected socket of TCP or Unix, whose writes may have a time-out. Does not contain TLS.
 
+use rustix::net::sockopt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -8,6 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
+
+/// Silence of a peer after which TCP probes it, and probes without an answer that end the connection.
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -36,7 +41,7 @@ impl From<TcpStream> for Socket {
         // Nagle's algorithm would hold back a small head until the last one is acknowledged. A bad
         // answer to these options is no reason to reject a peer.
         let _ = stream.set_nodelay(true);
-        let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+        let _ = sockopt::set_socket_keepalive(&stream, true);
         Socket { stream: Stream::Tcp(stream), write_timeout: None, timer: None }
     }
 }
@@ -59,6 +64,16 @@ impl Socket {
             Stream::Tcp(stream) => stream.local_addr().ok(),
             Stream::Unix(_) => None,
         }
+    }
+
+    /// Has TCP find out whether the peer's machine has gone: many requests share the connection, and
+    /// nobody opens another one. What the system does not support is left out.
+    pub(crate) fn probe(&self) {
+        let Stream::Tcp(stream) = &self.stream else { return };
+        let _ = sockopt::set_tcp_keepidle(stream, PROBE_AFTER);
+        let _ = sockopt::set_tcp_keepintvl(stream, PROBE_AFTER);
+        let _ = sockopt::set_tcp_keepcnt(stream, PROBES);
+        let _ = sockopt::set_tcp_user_timeout(stream, (PROBE_AFTER * (PROBES + 1)).as_millis() as u32);
     }
 
     /// Waits for the next byte, which stays; false: the peer has gone.

@@ -11,16 +11,14 @@ use tokio_rustls::TlsStream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
-    /// It is not offered yet.
-    #[allow(dead_code)]
     Http2,
 }
 
 impl Protocol {
     /// Protocols for clients, the preferred one first.
-    pub(crate) const OFFERED_TO_CLIENTS: &[Protocol] = &[Protocol::Http1];
+    pub(crate) const OFFERED_TO_CLIENTS: &[Protocol] = &[Protocol::Http2, Protocol::Http1];
     /// Protocols for backends, the preferred one first.
-    pub(crate) const OFFERED_TO_BACKENDS: &[Protocol] = &[Protocol::Http1];
+    pub(crate) const OFFERED_TO_BACKENDS: &[Protocol] = &[Protocol::Http2, Protocol::Http1];
 
     /// The name in the handshake.
     pub(crate) const fn name(self) -> &'static [u8] {
@@ -51,6 +49,14 @@ impl Transport {
     /// Whether the bytes are encrypted.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Transport::Tls(_))
+    }
+
+    /// Has TCP find out whether the peer's machine has gone.
+    pub(crate) fn probe(&self) {
+        match self {
+            Transport::Plain(socket) => socket.probe(),
+            Transport::Tls(stream) => stream.get_ref().0.probe(),
+        }
     }
 
     /// Waits for the next byte, which stays; false: the peer has gone. The byte may be one of TLS

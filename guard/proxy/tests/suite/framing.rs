@@ -52,7 +52,7 @@ fn ambiguous_heads_are_rejected_and_end_the_connection() {
         "GET /\r\n\r\n".into(),
         "GET / HTTP/2.0\r\nhost: h\r\n\r\n".into(),
         "GET / HTTP/1.2\r\nhost: h\r\n\r\n".into(),
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(),
+        "PRI * HTTP/2.0\r\n\r\nS\r\n\r\n".into(),
     ];
     for head in &rejected {
         let mut client = connect(&proxy);

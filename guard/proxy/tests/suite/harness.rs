@@ -5,6 +5,7 @@ use leeward_observe::{Snapshot, Source};
 use leeward_proxy::settings::file::FileSettings;
 use leeward_proxy::{Admission, Proxy};
 use leeward_testkit::wait::{LIVENESS, until};
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -365,7 +366,7 @@ impl Hold {
 
 /// Starts a proxy in front of backends; `extra`: more lines of its settings. The objective is long,
 /// so that nothing depends on the machine's speed.
-pub(crate) fn start(backends: &[SocketAddr], extra: &str) -> Proxy {
+pub(crate) fn start(backends: &[impl Display], extra: &str) -> Proxy {
     let mut text = String::from("listen = \"127.0.0.1:0\"\n");
     let to: Vec<String> = backends.iter().map(|address| format!("\"{address}\"")).collect();
     text += &format!("to = [{}]\n{extra}", to.join(", "));

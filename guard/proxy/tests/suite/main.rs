@@ -7,6 +7,7 @@ mod clients;
 mod framing;
 mod harness;
 mod headers;
+mod http2;
 mod many;
 mod messages;
 mod proxy_protocol;

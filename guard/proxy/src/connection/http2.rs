@@ -1,0 +1,129 @@
+//! A client's connection in HTTP/2: its limits, and when it ends. Does not contain requests or
+//! frames (hyper).
+//!
+//! It can't sleep without buffers as one of HTTP/1 does: both sides keep the tables of their
+//! compressed heads. So it is bounded in everything that a client could make it keep.
+
+use super::streams::{StreamExecutor, Streams};
+use crate::activity::{Activity, Busy, StreamProgress};
+use crate::connections::{Connections, stopped};
+use crate::http::handle::Worker;
+use crate::http::head::Peer;
+use crate::transport::client_stream::ClientStream;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// First bytes of a connection whose client knows that HTTP/2 is served (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Requests at a time; RFC 9113 §6.5.2 advises no fewer.
+const STREAMS_MAX: u32 = 100;
+/// Most bytes of a request's head, decoded, as for HTTP/1. hyper answers a longer one by 431.
+const HEAD_MAX: u32 = 64 << 10;
+/// Bytes of requests that nobody has read yet: of a stream, and of the connection. The second
+/// pair is for each connection while there are many, and can't be less.
+const WINDOWS: (u32, u32) = (64 << 10, 512 << 10);
+const WINDOWS_OF_MANY: (u32, u32) = (16 << 10, 65_535);
+const MANY: usize = 1_000;
+/// Bytes of an answer that wait for the client, besides one piece.
+const SEND_BUFFER: usize = 64 << 10;
+/// Time without requests after which a connection counts as idle: it ends if others need room.
+const IDLE_AFTER: Duration = Duration::from_millis(250);
+/// Longest time from the notice that a connection ends to its end, while no request is in progress.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What the streams of a connection share.
+struct Shared {
+    worker: Arc<Worker>,
+    peer: Peer,
+    activity: Arc<Activity>,
+    streams: Arc<Streams>,
+}
+
+/// Serves a connection until it ends. Errors are those of the client: hyper answers them.
+pub(super) async fn serve(
+    stream: ClientStream,
+    (worker, peer): (&Arc<Worker>, &Peer),
+    stopping: &mut watch::Receiver<bool>,
+    connections: &Connections,
+) {
+    let (activity, streams) = (Arc::new(Activity::default()), Arc::new(Streams::default()));
+    let timeouts = worker.settings.timeouts;
+    let (stream_window, window) = if connections.total() > MANY { WINDOWS_OF_MANY } else { WINDOWS };
+    let mut builder = http2::Builder::new(StreamExecutor::new(&streams, timeouts.client_idle));
+    builder.timer(TokioTimer::new()).max_pending_accept_reset_streams(STREAMS_MAX as usize);
+    builder.max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_MAX).max_send_buf_size(SEND_BUFFER);
+    builder.initial_stream_window_size(stream_window).initial_connection_window_size(window);
+    builder.keep_alive_interval(timeouts.client_idle).keep_alive_timeout(timeouts.client_idle);
+    builder.enable_connect_protocol();
+    let shared = Arc::new(Shared {
+        worker: Arc::clone(worker),
+        peer: peer.clone(),
+        activity: Arc::clone(&activity),
+        streams: Arc::clone(&streams),
+    });
+    let service = service_fn(move |request| {
+        let progress = Arc::new(StreamProgress::default());
+        shared.streams.begin(&progress);
+        let busy = Busy::new(&shared.activity, Some(progress));
+        let shared = Arc::clone(&shared);
+        Box::pin(async move { shared.worker.handle_stream(&shared.peer, busy, request).await })
+    });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let (mut is_idle, mut is_stopping, mut is_ending) = (false, false, false);
+    loop {
+        let started = activity.started();
+        let wait = match (is_ending, is_idle) {
+            (true, _) => GRACE,
+            (false, true) => timeouts.client,
+            (false, false) => IDLE_AFTER,
+        };
+        let is_still_idle = || activity.is_idle() && activity.started() == started;
+        let must_go = tokio::select! {
+            biased;
+            ended = connection.as_mut() => {
+                if ended.is_err_and(|error| is_violation(&error)) {
+                    worker.admission.record_bad_request();
+                }
+                return;
+            }
+            () = stopped(stopping), if !is_stopping => {
+                is_stopping = true;
+                true
+            }
+            () = streams.are_too_many_cancelled(), if !is_ending => true,
+            () = connections.must_end(), if is_idle && !is_ending => {
+                is_idle = is_still_idle();
+                if !is_idle {
+                    // Another one may be idle.
+                    connections.make_room();
+                }
+                is_idle
+            }
+            () = sleep(wait) => match (is_still_idle(), is_ending) {
+                // The client has not said that it knows of the end.
+                (true, true) => return,
+                (still, false) => std::mem::replace(&mut is_idle, still) && still,
+                (false, true) => false,
+            },
+        };
+        if must_go && !is_ending {
+            is_ending = true;
+            // GOAWAY, after which requests in progress are completed, and no more accepted.
+            connection.as_mut().graceful_shutdown();
+        }
+    }
+}
+
+/// Whether the client has broken the rules of HTTP/2.
+fn is_violation(error: &hyper::Error) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<h2::Error>())
+        .is_some_and(h2::Error::is_library)
+}

@@ -1,0 +1,235 @@
+//! The way of a request to its backend and of the answer's head back: connections, repetitions,
+//! time-outs. Does not contain the queue or bodies.
+
+use super::answer::Failure;
+use super::request_body::RequestBody;
+use super::response_body::Lease;
+use super::{versions, websocket};
+use crate::admission::{Admission, ClientFailure, Place, Stream};
+use crate::backend::http2::{Refusal, refusal};
+use crate::backend::pool::{Connection, Pool, Sender};
+use crate::settings::Settings;
+use crate::transport::proxy_protocol::Route;
+use http::uri::Scheme;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// Connections that are tried for a request that no backend has seen.
+const ATTEMPTS: usize = 3;
+
+/// An answer, and what it holds.
+pub(super) struct Answered {
+    pub(super) place: Option<Place>,
+    pub(super) lease: Lease,
+    pub(super) response: Response<Incoming>,
+}
+
+/// A request without an answer.
+pub(super) struct Unanswered {
+    pub(super) place: Option<Place>,
+    pub(super) failure: Failure,
+}
+
+/// Attempts to get an answer to one request.
+pub(super) struct Exchange<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) admission: &'a Admission,
+    pub(super) pool: &'a Arc<Pool>,
+    /// Addresses of the client's connection, for the PROXY protocol.
+    pub(super) route: Option<&'a Route>,
+    /// Whether the request may be sent again after a backend has seen it.
+    pub(super) can_repeat: bool,
+    /// Time at which the answer must be complete.
+    pub(super) end: Option<Instant>,
+    /// How far the request has come.
+    pub(super) stream: Arc<Stream>,
+}
+
+impl Exchange<'_> {
+    /// Sends a request in the form of HTTP/1.1 until it has an answer.
+    pub(super) async fn run(
+        &self,
+        mut place: Option<Place>,
+        mut request: Request<RequestBody>,
+    ) -> Result<Answered, Unanswered> {
+        let Exchange { settings, admission, pool, .. } = self;
+        let mut backend = place.as_ref().map_or_else(|| admission.any_backend(None), Place::backend);
+        let (mut has_moved, mut needs_new) = (false, false);
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let connection = if needs_new {
+                Box::pin(pool.renew(backend, self.route)).await
+            } else {
+                pool.connect(backend, self.route).await
+            };
+            let Ok(Connection { mut sender, is_reused }) = connection else {
+                if settings.backends.len() > 1 {
+                    admission.set_up(backend, false);
+                }
+                if attempt >= ATTEMPTS.min(settings.backends.len()) {
+                    return Err(Unanswered { place, failure: Failure::Unreachable });
+                }
+                backend = self.elsewhere(&mut place, backend);
+                continue;
+            };
+            let mut copy = self.can_repeat.then(|| copy_head(&request));
+            let failed = if sender.is_http2() {
+                match Box::pin(self.ask_http2(&mut sender, request, backend)).await {
+                    Ok(response) => Ok(response),
+                    Err(Http2Failure::Unanswerable(failure)) => return Err(Unanswered { place, failure }),
+                    Err(Http2Failure::Unprocessed(again)) if attempt < ATTEMPTS => {
+                        request = again;
+                        continue;
+                    }
+                    Err(Http2Failure::Unprocessed(_)) => {
+                        return Err(Unanswered { place, failure: Failure::BadAnswer });
+                    }
+                    Err(Http2Failure::Error(error)) => Err(error),
+                }
+            } else {
+                self.stream.record_piece(admission.now());
+                match self.answer(sender.try_send_request(request)).await {
+                    Some(result) => result,
+                    None => return Err(Unanswered { place, failure: Failure::BackendTimeout }),
+                }
+            };
+            let mut error = match failed {
+                Ok(response) => {
+                    let lease = Lease { pool: Arc::clone(pool), backend, sender };
+                    return Ok(Answered { place, lease, response });
+                }
+                Err(error) => error,
+            };
+            // The connection had closed before the request was written: no backend has seen it.
+            if let Some(unsent) = error.take_message() {
+                if !is_reused && attempt >= ATTEMPTS {
+                    return Err(Unanswered { place, failure: Failure::BadAnswer });
+                }
+                request = unsent;
+                continue;
+            }
+            if let Some(failure) = self.stream.client_failure() {
+                let failure = match failure {
+                    ClientFailure::Idle => Failure::ClientTimeout,
+                    ClientFailure::Broken => Failure::BadRequest,
+                };
+                return Err(Unanswered { place, failure });
+            }
+            match copy.take() {
+                // A backend that answers garbage has seen the request.
+                _ if error.error().is_parse() => return Err(Unanswered { place, failure: Failure::BadAnswer }),
+                // It closed the connection, which had waited for a request, while this one came
+                // (RFC 9112 §9.3.1). That is no load that the backend has not had.
+                Some(copy) if is_reused && !has_moved => (request, needs_new) = (copy, true),
+                Some(copy) if !has_moved && settings.backends.len() > 1 && admission.try_retry() => {
+                    request = copy;
+                    (has_moved, needs_new) = (true, true);
+                    backend = self.elsewhere(&mut place, backend);
+                }
+                _ => return Err(Unanswered { place, failure: Failure::BadAnswer }),
+            }
+        }
+    }
+
+    /// Sends a request in the form of HTTP/2. What is kept of it goes out again if the backend has
+    /// not begun with it.
+    async fn ask_http2(
+        &self,
+        sender: &mut Sender,
+        mut request: Request<RequestBody>,
+        backend: usize,
+    ) -> Result<Response<Incoming>, Http2Failure> {
+        let copy = copy_head(&request);
+        let is_tunnel = websocket::to_extended_connect(&mut request);
+        if is_tunnel && !sender.has_extended_connect() {
+            return Err(Http2Failure::Unanswerable(Failure::NotServed));
+        }
+        let address = self.pool.address(backend);
+        let scheme = if address.is_tls() { Scheme::HTTPS } else { Scheme::HTTP };
+        if !versions::to_http2(&mut request, scheme, address.host().unwrap_or("localhost")) {
+            return Err(Http2Failure::Unanswerable(Failure::BadRequest));
+        }
+        let kept = request.body_mut().keep();
+        self.stream.record_piece(self.admission.now());
+        let result = self.answer(sender.try_send_request(request)).await;
+        let mut error = match result.ok_or(Http2Failure::Unanswerable(Failure::BackendTimeout))? {
+            Ok(mut response) => {
+                if let Some(kept) = &kept {
+                    kept.forget();
+                }
+                if is_tunnel && response.status() == StatusCode::OK {
+                    websocket::to_switching(&mut response, copy.headers());
+                }
+                return Ok(response);
+            }
+            Err(error) => error,
+        };
+        let is_unsent = error.take_message().is_some();
+        let refusal = refusal(error.error());
+        // A stream's failure is not the connection's.
+        if refusal == Some(Refusal::Connection) || error.error().is_closed() || error.error().is_canceled() {
+            sender.retire();
+        }
+        if (is_unsent || refusal.is_some()) && kept.as_ref().is_none_or(|kept| kept.is_whole()) {
+            return Err(Http2Failure::Unprocessed(match kept {
+                Some(kept) => copy.map(|_| RequestBody::again(&kept)),
+                None => copy,
+            }));
+        }
+        Err(Http2Failure::Error(error))
+    }
+
+    /// Waits for the answer; `None`: it does not come in time. The time begins with the last piece
+    /// of the request; a client that sends none has a time-out of its own.
+    async fn answer<T>(&self, sent: impl Future<Output = T>) -> Option<T> {
+        let admission = self.admission;
+        let mut sent = pin!(sent);
+        let longest = self.settings.timeouts.first_byte;
+        let mut waited = Duration::ZERO;
+        loop {
+            let first_byte = longest.map(|longest| Instant::now() + longest.saturating_sub(waited));
+            let Some(limit) = [first_byte, self.end].into_iter().flatten().min() else { return Some(sent.await) };
+            if let Ok(result) = timeout_at(limit, sent.as_mut()).await {
+                return Some(result);
+            }
+            waited = Duration::from_nanos(self.stream.backend_wait(admission.now()).0);
+            if self.end.is_some_and(|end| Instant::now() >= end) || longest.is_some_and(|longest| waited >= longest) {
+                return None;
+            }
+        }
+    }
+
+    /// Moves the request to another backend.
+    fn elsewhere(&self, place: &mut Option<Place>, backend: usize) -> usize {
+        let other = self.admission.any_backend(Some(backend));
+        if let Some(place) = place {
+            place.move_to(other);
+        }
+        other
+    }
+}
+
+/// Why a request has no answer over HTTP/2.
+enum Http2Failure {
+    /// It can't have one.
+    Unanswerable(Failure),
+    /// The backend has not begun with it. This is the same request again.
+    Unprocessed(Request<RequestBody>),
+    /// The connection or the stream has failed.
+    Error(TrySendError<Request<RequestBody>>),
+}
+
+/// A copy of a request without a body.
+fn copy_head(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}

@@ -1,0 +1,9 @@
+//! HTTP/2 on both sides of the proxy.
+
+mod attacks;
+mod backends;
+mod clients;
+mod grpc;
+mod harness;
+mod messages;
+mod websocket;
