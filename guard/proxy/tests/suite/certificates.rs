@@ -142,7 +142,7 @@ impl Certificates {
         };
         let (chain, key) = self.identity(of);
         let mut config = builder.with_single_cert(chain, key).unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap();
@@ -154,9 +154,7 @@ impl Certificates {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     let Ok(mut client) = acceptor.accept(stream).await else { return };
-                    if client.get_ref().1.alpn_protocol() != Some(b"http/1.1") {
-                        return;
-                    }
+                    assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
                     let Ok(mut server) = tokio::net::TcpStream::connect(backend).await else { return };
                     let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
                 });
