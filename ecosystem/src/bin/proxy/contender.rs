@@ -2,6 +2,7 @@
 //! connections to the service kept, and no log.
 
 use crate::process::{PROXY_CPU, Process, find, free_address};
+use crate::sample::Protocol;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) rules: &'a str,
     /// Envoy's adaptive concurrency; without it Envoy only forwards.
     pub(crate) adaptive: bool,
+    pub(crate) protocol: Protocol,
     pub(crate) folder: &'a Path,
 }
 
@@ -87,6 +89,7 @@ impl Contender {
         match self {
             Contender::Ours => {
                 let slo = format!("{}ms", setup.objective.as_millis());
+                let to = if setup.protocol == Protocol::Grpc { format!("h2://{to}") } else { to };
                 let flags = ["proxy", "--slo", &slo, "--listen", &listen, "--to", &to, "--threads", "1"];
                 command.extend(flags.map(str::to_owned));
                 if !setup.rules.is_empty() {
@@ -134,6 +137,8 @@ fn existing(variable: &str, default: &str) -> Option<String> {
 /// Without strict limits it starts even where it may not have two files per connection.
 fn haproxy(listen: SocketAddr, setup: &Setup) -> String {
     let (service, queue) = (setup.service, setup.numbers.queue_ms.max(1));
+    let http2 = |is_spoken| if is_spoken { " proto h2" } else { "" };
+    let (front, back) = (http2(setup.protocol != Protocol::Http1), http2(setup.protocol == Protocol::Grpc));
     let limit = match setup.numbers.maxconn {
         0 => String::new(),
         maxconn => format!(" maxconn {maxconn}"),
@@ -151,10 +156,10 @@ defaults
   timeout queue {queue}ms
   http-reuse always
 frontend entry
-  bind {listen} backlog 4096
+  bind {listen} backlog 4096{front}
   default_backend service
 backend service
-  server one {service}{limit}
+  server one {service}{limit}{back}
 "
     )
 }
@@ -162,6 +167,11 @@ backend service
 /// nginx has no queue: beyond the limit it rejects at once, so what is tuned is the number alone.
 fn nginx(listen: SocketAddr, setup: &Setup, folder: &Path) -> String {
     let (service, folder) = (setup.service, folder.display());
+    let http2 = if setup.protocol == Protocol::Http1 { "" } else { " http2" };
+    let pass = match setup.protocol {
+        Protocol::Grpc => "grpc_pass grpc://service;",
+        _ => "proxy_pass http://service; proxy_http_version 1.1; proxy_set_header Connection \"\";",
+    };
     let limit = match setup.numbers.limit {
         0 => String::new(),
         limit => format!("limit_conn all {limit}; limit_conn_status 503; limit_conn_log_level info;"),
@@ -184,13 +194,12 @@ http {{
   limit_conn_zone $server_port zone=all:1m;
   upstream service {{ server {service} max_fails=0; keepalive 1000; keepalive_requests 1000000000; }}
   server {{
-    listen {listen} backlog=4096;
+    listen {listen} backlog=4096{http2};
+    http2_max_concurrent_streams 10000;
     client_max_body_size 0;
     location / {{
       {limit}
-      proxy_pass http://service;
-      proxy_http_version 1.1;
-      proxy_set_header Connection \"\";
+      {pass}
       proxy_buffering off;
       proxy_request_buffering off;
     }}
@@ -212,6 +221,12 @@ fn envoy(listen: SocketAddr, setup: &Setup) -> String {
                 concurrency_limit_params: { concurrency_update_interval: 0.1s }
                 min_rtt_calc_params: { interval: 60s, request_count: 50, jitter: { value: 10 } }";
     let adaptive = if setup.adaptive { adaptive } else { "" };
+    let http2 = "
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        \"@type\": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: { http2_protocol_options: {} }";
+    let http2 = if setup.protocol == Protocol::Grpc { http2 } else { "" };
     let (entry, service) = (listen.port(), setup.service.port());
     format!(
         "static_resources:
@@ -237,7 +252,7 @@ fn envoy(listen: SocketAddr, setup: &Setup) -> String {
   clusters:
   - name: service
     type: STATIC
-    connect_timeout: 1s
+    connect_timeout: 1s{http2}
     circuit_breakers: {{ thresholds: [{{ max_connections: 20000, max_pending_requests: 20000, max_requests: 20000 }}] }}
     load_assignment:
       cluster_name: service
@@ -259,6 +274,7 @@ mod tests {
             numbers,
             rules: "",
             adaptive: false,
+            protocol: Protocol::Http1,
             folder: Path::new("/tmp"),
         };
         let (free, tuned) = (of(Numbers::default()), of(Numbers { maxconn: 7, queue_ms: 30, limit: 9 }));

@@ -315,17 +315,21 @@ impl<'a> Generator<'a> {
         self.plan.kinds.len() - 1
     }
 
-    /// A number from 0 to 1 (xorshift64*).
     fn unit(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
+        unit(&mut self.random)
     }
 }
 
+/// A number from 0 to 1 (xorshift64*).
+pub(crate) fn unit(random: &mut u64) -> f64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    (random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
+}
+
 /// Time to the next arrival of a Poisson process.
-fn gap(rate: f64, unit: f64) -> Duration {
+pub(crate) fn gap(rate: f64, unit: f64) -> Duration {
     Duration::from_secs_f64(-(1.0 - unit).ln() / rate.max(1e-3))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The service has one CPU; proxy and load share the other. In the order in which they build on
 //! each other:
-//! - `sample`: the rows. `plan`, `answer`, `connection`, `load`: the generator. `process`:
+//! - `sample`: the rows. `plan`, `answer`, `connection`, `load`, `load_http2`: the generator. `process`:
 //!   children.
 //! - `services`: builds and starts what is protected; `serve` is the one on axum. `contender`: the
 //!   proxies and their configurations.
@@ -17,6 +17,7 @@ mod connection;
 mod contender;
 mod line;
 mod load;
+mod load_http2;
 mod measure;
 mod memory;
 mod overload;
@@ -136,7 +137,8 @@ fn main() -> ExitCode {
 /// Parts to measure, in their order.
 fn parts(args: &Args) -> Vec<Part> {
     let rows = if args.quick { sample::quick(SEED) } else { sample::sample(SEED) };
-    let mut parts: Vec<Part> = rows.into_iter().map(Part::Row).chain(OTHERS.map(Part::Other)).collect();
+    let mut parts: Vec<Part> =
+        rows.into_iter().chain(sample::others()).map(Part::Row).chain(OTHERS.map(Part::Other)).collect();
     if args.search {
         parts.retain(|part| matches!(part, Part::Row(_)));
     }

@@ -3,10 +3,11 @@
 use crate::contender::{Contender, Front, Numbers, Setup};
 use crate::line::median;
 use crate::load;
+use crate::load_http2;
 use crate::plan::{Demand, Kind, LoadResult, Plan};
 use crate::process::Process;
 use crate::quiet::{self, Watch};
-use crate::sample::{Mode, Row};
+use crate::sample::{Mode, Protocol, Row};
 use crate::services::{self, SLOW, Services};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -83,6 +84,14 @@ pub(crate) fn kinds(mode: Mode) -> Vec<Kind> {
     }
 }
 
+/// What a row asks for.
+fn asked(row: &Row) -> Vec<Kind> {
+    match row.protocol {
+        Protocol::Grpc => vec![Kind::path("/service/Call", 1.0)],
+        _ => kinds(row.mode),
+    }
+}
+
 /// Demands of a row over time, and the mean capacity while it is measured.
 fn phases(row: &Row, capacity: f64, spans: Spans) -> (Vec<(Demand, Duration)>, f64) {
     let rate = row.demand * capacity;
@@ -100,7 +109,15 @@ fn phases(row: &Row, capacity: f64, spans: Spans) -> (Vec<(Demand, Duration)>, f
 
 impl Bench {
     pub(crate) fn setup<'a>(&'a self, service: SocketAddr, objective: Duration, numbers: Numbers) -> Setup<'a> {
-        Setup { service, objective, numbers, rules: "", adaptive: true, folder: &self.folder }
+        Setup {
+            service,
+            objective,
+            numbers,
+            rules: "",
+            adaptive: true,
+            protocol: Protocol::Http1,
+            folder: &self.folder,
+        }
     }
 
     pub(crate) fn next_seed(&mut self) -> u64 {
@@ -188,22 +205,20 @@ impl Bench {
     ) -> Result<Shot> {
         settle(service, row.mode)?;
         let objective = row.mode.objective();
-        let front: Front = of.start(&self.setup(service.address, objective, numbers))?;
+        let setup = Setup { protocol: row.protocol, ..self.setup(service.address, objective, numbers) };
+        let front: Front = of.start(&setup)?;
         let (phases, mean) = phases(row, capacity, spans);
         let (warmup, seed) = (spans.warmup, self.next_seed());
-        let plan = Plan {
-            address: front.address,
-            phases,
-            warmup,
-            objective,
-            seed,
-            kinds: kinds(row.mode),
-            to_first_byte: false,
-        };
+        let plan =
+            Plan { address: front.address, phases, warmup, objective, seed, kinds: asked(row), to_first_byte: false };
         if row.mode == Mode::Slow {
             services::begin(service)?;
         }
-        let result = paused(row.mode, service, || self.load(&plan))?;
+        let result = paused(row.mode, service, || match row.protocol {
+            Protocol::Http1 => self.load(&plan),
+            protocol => load_http2::run(&plan, protocol),
+        })?;
+        self.busiest = self.busiest.max(result.busy);
         let all = result.all();
         let goodput = result.per_second(all.in_time);
         Ok(Shot {
@@ -255,7 +270,7 @@ mod tests {
 
     #[test]
     fn demand_follows_a_service_that_slows_down() {
-        let row = Row { service: Service::Go, mode: Mode::Slow, demand: 2.0 };
+        let row = Row::new(Service::Go, Mode::Slow, 2.0);
         let (phases, mean) = phases(&row, 900.0, SPANS);
         let rates: Vec<f64> =
             phases.iter().map(|(demand, _)| if let Demand::Rate(rate) = demand { *rate } else { 0.0 }).collect();

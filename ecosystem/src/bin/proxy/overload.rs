@@ -135,7 +135,7 @@ mod tests {
     use crate::sample::{Mode, Service};
 
     fn row(mode: Mode, demand: f64) -> Row {
-        Row { service: Service::Go, mode, demand }
+        Row::new(Service::Go, mode, demand)
     }
 
     fn shot(goodput: f64) -> Option<Shot> {

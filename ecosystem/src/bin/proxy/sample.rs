@@ -50,6 +50,18 @@ pub(crate) struct Row {
     pub(crate) service: Service,
     pub(crate) mode: Mode,
     pub(crate) demand: f64,
+    pub(crate) protocol: Protocol,
+}
+
+/// What clients speak with the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1, as the proxy does with the service.
+    Http1,
+    /// HTTP/2; HTTP/1.1 to the service.
+    Http2,
+    /// gRPC over HTTP/2 on both sides.
+    Grpc,
 }
 
 pub(crate) const DEMANDS: [f64; 5] = [0.5, 0.9, 1.2, 2.0, 5.0];
@@ -136,31 +148,49 @@ impl Mode {
 }
 
 impl Row {
+    /// A row of HTTP/1.1.
+    pub(crate) fn new(service: Service, mode: Mode, demand: f64) -> Self {
+        Row { service, mode, demand, protocol: Protocol::Http1 }
+    }
+
     /// `go/cpu/2x`.
     pub(crate) fn name(&self) -> String {
-        format!("{}/{}/{}x", self.service.name(), self.mode.name(), self.demand)
+        let protocol = match self.protocol {
+            Protocol::Http1 => "",
+            Protocol::Http2 => "/http2",
+            Protocol::Grpc => "/grpc",
+        };
+        format!("{}/{}/{}x{protocol}", self.service.name(), self.mode.name(), self.demand)
     }
 
     /// The row of a name.
     pub(crate) fn named(name: &str) -> Option<Row> {
-        every().find(|row| row.name() == name)
+        every().chain(others()).find(|row| row.name() == name)
     }
 }
 
-/// All rows that there are.
+/// Rows of other protocols.
+pub(crate) fn others() -> impl Iterator<Item = Row> {
+    let of = |service, protocol| {
+        [Mode::Cpu, Mode::Wait].map(|mode| Row { protocol, ..Row::new(service, mode, 2.0) }).into_iter()
+    };
+    of(Service::Go, Protocol::Http2).chain(of(Service::Axum, Protocol::Grpc))
+}
+
+/// All rows of HTTP/1.1.
 fn every() -> impl Iterator<Item = Row> {
     let services = Service::ALL.into_iter();
     let modes = services.flat_map(|service| Mode::ALL.into_iter().map(move |mode| (service, mode)));
     modes
         .filter(|(service, mode)| service.has(*mode))
-        .flat_map(|(service, mode)| DEMANDS.into_iter().map(move |demand| Row { service, mode, demand }))
+        .flat_map(|(service, mode)| DEMANDS.into_iter().map(move |demand| Row::new(service, mode, demand)))
 }
 
 /// The sample: first the rows that `docs` give numbers of, then one after the other a row whose
 /// mode, service and demand are together the rarest so far, at random among equals.
 pub(crate) fn sample(seed: u64) -> Vec<Row> {
     let first = [Mode::Cpu, Mode::Bimodal, Mode::Wait, Mode::Lock];
-    let mut rows: Vec<Row> = first.map(|mode| Row { service: Service::Go, mode, demand: 2.0 }).to_vec();
+    let mut rows: Vec<Row> = first.map(|mode| Row::new(Service::Go, mode, 2.0)).to_vec();
     let mut random = seed | 1;
     while rows.len() < ROWS {
         let rarity = |row: &Row| {

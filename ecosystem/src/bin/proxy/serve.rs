@@ -1,13 +1,14 @@
 //! The service on axum, unprotected: what a request does is said by its mode. It also streams
 //! bodies of any length, for the rows on memory.
 
+use crate::load::unit;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Router, extract::Path};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::pin::Pin;
@@ -54,6 +55,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
         .route("/-/begin", get(begin))
         .route("/-/large/{mb}", get(large))
         .route("/-/sink", post(sink))
+        .route("/service/Call", post(call))
         .fallback(any(request))
         .with_state(service);
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -64,6 +66,15 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<()> {
 
 async fn begin(State(service): State<Arc<Service>>) {
     *service.began.lock().expect("no panic") = Some(Instant::now());
+}
+
+/// A unary call of gRPC that does what its mode says, and answers an empty message.
+async fn call(service: State<Arc<Service>>, request: Request) -> Response {
+    let answer = self::request(service, request).await;
+    let status = if answer.status().is_success() { "0" } else { "12" };
+    let trailers = HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static(status))]);
+    let message = Full::new(Bytes::from_static(&[0; 5])).with_trailers(async { Some(Ok(trailers)) });
+    ([("content-type", "application/grpc")], Body::new(message)).into_response()
 }
 
 async fn request(State(service): State<Arc<Service>>, request: Request) -> Response {
@@ -121,11 +132,7 @@ impl Service {
     }
 
     fn unit(&self) -> f64 {
-        let mut random = self.random.lock().expect("no panic");
-        *random ^= *random << 13;
-        *random ^= *random >> 7;
-        *random ^= *random << 17;
-        (random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
+        unit(&mut self.random.lock().expect("no panic"))
     }
 }
 

@@ -20,7 +20,7 @@ const CALM: Duration = Duration::from_secs(4);
 
 /// Numbers of the row whose service these parts use.
 pub(crate) fn numbers(tuned: &Tuned) -> Numbers {
-    let row = Row { service: Service::Go, mode: Mode::Cpu, demand: 2.0 };
+    let row = Row::new(Service::Go, Mode::Cpu, 2.0);
     tuned.get(&row.name()).unwrap_or(Numbers { maxconn: 4, queue_ms: 30, limit: 24 })
 }
 
