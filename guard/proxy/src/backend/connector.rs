@@ -10,7 +10,7 @@ use crate::transport::proxy_protocol::encode::{Version, encode};
 use crate::transport::socket::Socket;
 use crate::transport::stream::{Protocol, Transport};
 use leeward_host::sync::{Mutex, lock};
-use leeward_tls::{Authorities, ClientSetup, ClientTls, LoadError, is_server_name};
+use leeward_tls::{Authorities, ClientSetup, ClientTls, LoadError, TlsErrorReason, is_server_name};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -130,13 +130,18 @@ impl Connector {
     /// Counts a handshake that failed, and says why, now and then.
     fn report(&self, address: &BackendAddress, error: &io::Error) {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        let reason = inner.map(ClientTls::explain);
-        self.counts.backends.record(reason.as_ref().map_or("closed", |reason| reason.reason.name()));
+        let reason = inner.map(|inner| ClientTls::explain(inner).reason);
+        self.counts.backends.record(reason.map_or("closed", TlsErrorReason::name));
         let mut last = lock(&self.last_message);
         if last.is_none_or(|last| last.elapsed() >= QUIET) {
             *last = Some(Instant::now());
-            let text = reason.map_or_else(|| error.to_string(), |reason| reason.message);
-            tell(&format_args!("{address}: {text}"));
+            let advice = match reason {
+                Some(TlsErrorReason::UnknownIssuer) => "; `backend-tls.ca` is the file of authorities",
+                Some(TlsErrorReason::WrongName) => "; `backend-tls.server-name` is the expected name",
+                Some(TlsErrorReason::RefusedByPeer) => "; `backend-tls.certificate` is for backends that want one",
+                _ => "",
+            };
+            tell(&format_args!("{address}: TLS: {error}{advice}"));
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::certificates::{Certificate, Certificates, handshakes, transport_metric};
 use crate::harness::{Backend, address, settle, start, start_with};
 use leeward_testkit::wait::until;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -69,10 +70,58 @@ fn large_bodies_pass_over_tls() {
     for _ in 0..2 {
         let mut sender = client.stream.try_clone().unwrap();
         let request = format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        let sent = thread::spawn(move || std::io::Write::write_all(&mut sender, request.as_bytes()));
+        let sent = thread::spawn(move || sender.write_all(request.as_bytes()));
         assert!(client.answer().text() == body, "the body is another one");
         sent.join().unwrap().unwrap();
     }
+}
+
+#[test]
+fn tunnels_pass_over_tls_on_both_sides() {
+    let certificates = Certificates::new();
+    let backend = Backend::start(|exchange| {
+        exchange.raw("HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+        for _ in 0..3 {
+            let bytes = exchange.wire.exactly(5).unwrap_or_default();
+            exchange.raw(bytes);
+        }
+        exchange.close();
+    });
+    let port = certificates.in_front_of(backend.address, "server", false);
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nto = [\"https://localhost:{}\"]\n{}[backend-tls]\nca = {}",
+        port.port(),
+        certificates.section("server", ""),
+        certificates.value("ca.pem")
+    );
+    let proxy = start_with(&text).expect("a proxy");
+    let (mut client, _) = certificates.client().connect(&proxy).expect("a handshake");
+    client.send("GET / HTTP/1.1\r\nhost: h\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+    assert_eq!(client.answer().head.status(), 101);
+    for word in ["hello", "again", "third"] {
+        client.send(word);
+        assert_eq!(client.exactly(5), Some(word.into()));
+    }
+    client.closed();
+}
+
+#[test]
+fn unix_sockets_may_speak_tls() {
+    let (certificates, backend) = (Certificates::new(), Backend::echo());
+    let path = certificates.path("p.sock");
+    let (listen, to) = (path.display(), backend.address);
+    let text = format!("listen = \"unix:{listen}\"\nto = [\"{to}\"]\n{}", certificates.section("server", ""));
+    let _proxy = start_with(&text).expect("a proxy");
+    let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let config = Arc::new(certificates.client().config);
+    let mut session = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+    let mut stream = rustls::Stream::new(&mut session, &mut socket);
+    stream.write_all(b"GET /a HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("/a"), "{answer}");
+    let head = backend.request(1).head;
+    assert_eq!((head.get("x-forwarded-proto"), head.get("x-forwarded-for")), (Some("https".into()), None));
 }
 
 #[test]
@@ -288,9 +337,9 @@ fn a_stop_ends_connections_over_tls() {
     let (mut idle, _) = certificates.client().connect(&proxy).expect("a handshake");
     assert_eq!(idle.get("/").text(), "/");
     let mut silent = std::net::TcpStream::connect(address(&proxy)).unwrap();
-    std::io::Write::write_all(&mut silent, &[0x16, 3, 1]).unwrap();
+    silent.write_all(&[0x16, 3, 1]).unwrap();
     until("its handshake begins", || transport_metric(&proxy, "tls_handshakes_in_progress") == 1);
     proxy.stop();
     idle.closed();
-    assert_eq!(std::io::Read::read(&mut silent, &mut [0]).unwrap_or(0), 0);
+    assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0);
 }
