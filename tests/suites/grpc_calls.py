@@ -97,7 +97,8 @@ def timeout_on_sleeping_server(channel):
         list(channel.stream_stream(SERVICE + "FullDuplexCall")(requests, timeout=0.2))
 
     began = time.monotonic()
-    assert code_of(call)[0] == grpc.StatusCode.DEADLINE_EXCEEDED
+    code = code_of(call)
+    assert code[0] == grpc.StatusCode.DEADLINE_EXCEEDED, code
     assert time.monotonic() - began < 4.5
 
 
