@@ -10,7 +10,7 @@ from programs import find
 INTEROP = [
     "empty_unary", "large_unary", "client_streaming", "server_streaming", "ping_pong", "empty_stream", "cancel_after_begin",
     "cancel_after_first_response", "timeout_on_sleeping_server", "status_code_and_message", "special_status_message",
-    "unimplemented_method", "unimplemented_service", "custom_metadata", "orca_per_rpc", "rpc_soak", "channel_soak",
+    "unimplemented_method", "unimplemented_service", "custom_metadata", "rpc_soak", "channel_soak",
 ]
 
 

@@ -78,8 +78,10 @@ class Programs:
         port = free_port()
         return self.start([find("suites-service"), f"127.0.0.1:{port}"], port)
 
-    def proxy(self, to, more="", port=None):
-        """The proxy in front of an address; returns its port. `more`: further settings."""
+    def proxy(self, to, more="", port=None, listens=None):
+        """The proxy in front of an address; returns its port. `more`: further settings; `listens`: a
+        port of its that shows that it runs, if it is not the first one.
+        """
         port = port or free_port()
         config = self.folder / f"proxy-{port}.toml"
         config.write_text(f'slo = "20s"\nlisten = "127.0.0.1:{port}"\nto = ["{to}"]\nthreads = 2\n{more}')
@@ -88,7 +90,8 @@ class Programs:
         )
         if checked.returncode != 0:
             raise RuntimeError("the proxy refuses its settings: " + checked.stderr.strip().splitlines()[-1])
-        return self.start([self.leeward, "proxy", "--config", config], port)
+        self.start([self.leeward, "proxy", "--config", config], listens or port)
+        return port
 
     def certificate(self):
         """A certificate for `localhost` and its key, which signs itself."""

@@ -27,7 +27,7 @@ def ask_server(port, cases):
     command = [find("python"), HERE / "websocket_cases.py", "server", f"ws://127.0.0.1:{port}", cases]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=1200)
     if done.returncode != 0:
-        raise RuntimeError(done.stderr[-500:])
+        raise RuntimeError(f"{command[1]} ended with {done.returncode}: {done.stderr[-500:]}")
     return results_of(done.stdout)
 
 
@@ -40,7 +40,7 @@ def serve_client(cases, through):
         client = [find("python"), HERE / "websocket_client.py", port]
         done = subprocess.run(list(map(str, client)), capture_output=True, text=True, timeout=1200)
         if done.returncode != 0:
-            raise RuntimeError(done.stderr[-500:])
+            raise RuntimeError(f"{command[1]} ended with {done.returncode}: {done.stderr[-500:]}")
         return results_of(server.communicate(timeout=60)[0])
     finally:
         server.kill()

@@ -7,6 +7,7 @@ Runs in the suites' virtual environment. Does not contain a judgement of results
 
 import asyncio
 import json
+import os
 import sys
 
 from kosoku import FailureError, run_fuzzingclient, run_fuzzingserver
@@ -29,7 +30,10 @@ async def main():
         results = await (ask_server(rest[0], cases) if kind == "server" else serve_client(cases))
     except FailureError as failure:
         results = failure.results
-    print(json.dumps({result.case_id: [result.behavior.value, result.behavior_close.value] for result in results}))
+    judged = {result.case_id: [result.behavior.value, result.behavior_close.value] for result in results}
+    print(json.dumps(judged), flush=True)
+    # kosoku's threads now and then abort a process that ends in the usual way.
+    os._exit(0)
 
 
 asyncio.run(main())
