@@ -89,7 +89,7 @@ impl Contender {
         match self {
             Contender::Ours => {
                 let slo = format!("{}ms", setup.objective.as_millis());
-                let to = if setup.protocol == Protocol::Grpc { format!("h2://{to}") } else { to };
+                let to = if setup.protocol == Protocol::Grpc { format!("h2c://{to}") } else { to };
                 let flags = ["proxy", "--slo", &slo, "--listen", &listen, "--to", &to, "--threads", "1"];
                 command.extend(flags.map(str::to_owned));
                 if !setup.rules.is_empty() {

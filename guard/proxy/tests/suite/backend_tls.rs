@@ -3,6 +3,7 @@
 
 use crate::certificates::{Certificates, transport_metric};
 use crate::harness::{Backend, Message, connect, start_with};
+use crate::http2::harness::Http2Backend;
 use leeward_proxy::Proxy;
 use leeward_testkit::wait::until;
 use std::io::{Read, Write};
@@ -66,6 +67,17 @@ fn a_backend_must_be_the_one_that_is_meant() {
         assert!(handshakes(&proxy, result) > 0, "{of}: {}", proxy.transport().metrics());
     }
     assert_eq!(backend.connections.load(Ordering::SeqCst), 0, "no byte of a request reaches it");
+}
+
+#[test]
+fn a_backend_that_chooses_http2_is_asked_by_http2() {
+    let (certificates, backend) = (Certificates::new(), Http2Backend::echo());
+    let port = certificates.in_front_of_protocol(b"h2", backend.address, "server", false);
+    let proxy = start_https("localhost", port, &ca(&certificates)).expect("a proxy");
+    // It answers with the path and an empty body.
+    let mut client = connect(&proxy);
+    assert_eq!((client.get("/a").text(), client.get("/b").text()), ("/a ".into(), "/b ".into()));
+    assert_eq!(handshakes(&proxy, "ok"), 1, "the connection is kept");
 }
 
 #[test]

@@ -126,8 +126,19 @@ impl Certificates {
         Client { config, name: "localhost".into() }
     }
 
-    /// TLS in front of a backend: its port. `needs_certificate`: of this authority.
+    /// TLS in front of a backend of HTTP/1.1: its port. `needs_certificate`: of this authority.
     pub(crate) fn in_front_of(&self, backend: SocketAddr, of: &str, needs_certificate: bool) -> SocketAddr {
+        self.in_front_of_protocol(b"http/1.1", backend, of, needs_certificate)
+    }
+
+    /// The same for a backend of `protocol`.
+    pub(crate) fn in_front_of_protocol(
+        &self,
+        protocol: &'static [u8],
+        backend: SocketAddr,
+        of: &str,
+        needs_certificate: bool,
+    ) -> SocketAddr {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap();
@@ -142,7 +153,7 @@ impl Certificates {
         };
         let (chain, key) = self.identity(of);
         let mut config = builder.with_single_cert(chain, key).unwrap();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap();
@@ -154,7 +165,7 @@ impl Certificates {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     let Ok(mut client) = acceptor.accept(stream).await else { return };
-                    assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+                    assert_eq!(client.get_ref().1.alpn_protocol(), Some(protocol));
                     let Ok(mut server) = tokio::net::TcpStream::connect(backend).await else { return };
                     let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
                 });

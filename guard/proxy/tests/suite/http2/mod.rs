@@ -4,6 +4,6 @@ mod attacks;
 mod backends;
 mod clients;
 mod grpc;
-mod harness;
+pub(crate) mod harness;
 mod messages;
 mod websocket;
