@@ -41,6 +41,11 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
+    /// A stop request of a command that listens for signals by itself, and ends gracefully.
+    pub(crate) fn without_handler() -> Interrupt {
+        Interrupt { stop_mode: StopMode::Graceful, ..Interrupt::default() }
+    }
+
     /// Installs the signal handler. Call this once per process.
     pub(crate) fn listen(mode: StopMode) -> Result<Interrupt, Failure> {
         let interrupt = Interrupt { stop_mode: mode, ..Interrupt::default() };

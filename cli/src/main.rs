@@ -15,6 +15,7 @@ mod sanitize;
 mod scenario;
 mod service;
 mod stdout;
+mod systemd;
 mod table;
 mod terminal;
 mod tls;

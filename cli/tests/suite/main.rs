@@ -16,6 +16,7 @@ mod program;
 mod prometheus;
 mod prose;
 mod proxy;
+mod proxy_operation;
 mod real;
 mod recipes;
 mod recording;

@@ -37,7 +37,7 @@ fn systemd_reads_the_units() {
         let lines = service.lines().filter(|line| !line.starts_with("Documentation="));
         lines.fold(String::new(), |text, line| text + line + "\n")
     };
-    let units = ["leeward.service", "leeward.socket", "leeward-proxy.service"];
+    let units = ["leeward.service", "leeward.socket", "leeward-proxy.service", "leeward-proxy.socket"];
     let verify = |name: &str, service: &str| {
         for unit in units {
             std::fs::write(folder.path().join(unit), with_program(unit)).unwrap();

@@ -28,6 +28,10 @@ pub struct Aimd {
 }
 
 impl ConcurrencyLimit for Aimd {
+    fn set_objective(&mut self, objective: Nanos) {
+        self.timeout = objective;
+    }
+
     fn on_response(&mut self, response: &Response) {
         if response.outcome == Outcome::Failed || response.sojourn() > self.timeout {
             self.limit = (self.limit * BACKOFF).floor();

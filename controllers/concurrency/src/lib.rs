@@ -115,6 +115,9 @@ pub trait ConcurrencyLimit: Send {
     /// Takes note of the state of the proxy, every [`TICK`].
     fn on_tick(&mut self, tick: &Tick);
 
+    /// Takes another objective; what the limit has learnt of the backend stays.
+    fn set_objective(&mut self, _objective: Nanos) {}
+
     /// Returns the number of requests that may be at the backend, at least 1.
     fn limit(&self) -> u32;
 

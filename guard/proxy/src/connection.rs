@@ -11,14 +11,15 @@ mod http2;
 mod streams;
 
 use crate::activity::{Activity, Busy};
-use crate::connections::{Connections, stopped};
-use crate::http::handle::{UpgradeSlot, Worker};
+use crate::connections::{Connections, Phase};
+use crate::http::handle::UpgradeSlot;
 use crate::http::head::{HEADERS_MAX, Peer};
 use crate::transport::accept::Acceptor;
 use crate::transport::client_stream::ClientStream;
 use crate::transport::proxy_protocol::Route;
 use crate::transport::socket::Socket;
 use crate::transport::stream::{Protocol, Transport};
+use crate::worker::Worker;
 use bytes::BytesMut;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -48,7 +49,7 @@ pub(crate) struct Client {
     pub(crate) worker: Arc<Worker>,
     pub(crate) peer: Peer,
     pub(crate) acceptor: Arc<Acceptor>,
-    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) connections: Arc<Connections>,
 }
 
@@ -63,7 +64,7 @@ enum ConnectionState {
 impl Client {
     /// Serves the connection until it ends.
     pub(crate) async fn serve(mut self, socket: Socket, address: Option<SocketAddr>) {
-        let socket = socket.with_write_timeout(self.worker.settings.timeouts.client_idle);
+        let socket = socket.with_write_timeout(self.worker.configuration().settings.timeouts.client_idle);
         // On the heap, or a sleeping connection would take as much.
         let Some(mut stream) = Box::pin(self.accept(socket, address)).await else { return };
         let mut is_new = true;
@@ -75,8 +76,8 @@ impl Client {
                 let Some((read, is_http2)) = Box::pin(self.detect(stream)).await else { return };
                 stream = read;
                 if is_http2 {
-                    let Client { worker, peer, stopping, connections, .. } = &mut self;
-                    return Box::pin(http2::serve(stream, (worker, peer), stopping, connections)).await;
+                    let Client { worker, peer, phase, connections, .. } = &mut self;
+                    return Box::pin(http2::serve(stream, (worker, peer), phase, connections)).await;
                 }
             }
             // On the heap, or a sleeping connection would take as much.
@@ -89,22 +90,24 @@ impl Client {
 
     /// Completes what comes before HTTP; `None`: the connection must end.
     async fn accept(&mut self, socket: Socket, address: Option<SocketAddr>) -> Option<ClientStream> {
-        let settings = Arc::clone(&self.worker.settings);
+        let configuration = self.worker.configuration();
+        let settings = &configuration.settings;
+        self.peer.judge(configuration.version, &settings.trusted);
         let mut route = None;
         if settings.sends_proxy_protocol.is_some() {
             route = Route::between(address, socket.local_address());
         }
         let transport = if self.acceptor.has_preface() {
             let accepted = tokio::select! {
-                accepted = self.acceptor.accept(socket, self.peer.is_trusted, settings.timeouts.client) => accepted,
-                () = stopped(&mut self.stopping) => None,
+                accepted = self.acceptor.accept(socket, self.peer.is_trusted(), settings.timeouts.client) => accepted,
+                () = Phase::Stopping.reached(&mut self.phase) => None,
                 () = async {
                     sleep(SLEEP_AFTER).await;
                     self.connections.must_end().await;
                 } => None,
             }?;
             if let Some(stated) = accepted.route {
-                self.peer = Peer::new(Some(stated.source.ip()), &settings.trusted);
+                self.peer = Peer::new(Some(stated.source.ip()));
                 route = accepted.route;
             }
             accepted.transport
@@ -118,9 +121,12 @@ impl Client {
 
     /// Sleeps until a byte arrives; false: the connection must end.
     async fn wait_for_byte(&mut self, stream: &mut ClientStream) -> bool {
+        let longest = self.worker.configuration().settings.timeouts.client;
         tokio::select! {
-            has_byte = timeout(self.worker.settings.timeouts.client, stream.has_byte()) => has_byte == Ok(true),
-            () = stopped(&mut self.stopping) => false,
+            // A request that has arrived is answered, even if the proxy stops.
+            biased;
+            has_byte = timeout(longest, stream.has_byte()) => has_byte == Ok(true),
+            () = Phase::Stopping.reached(&mut self.phase) => false,
             () = async {
                 sleep(SLEEP_AFTER).await;
                 self.connections.must_end().await;
@@ -144,7 +150,7 @@ impl Client {
                 }
             }
         };
-        let is_there = timeout(self.worker.settings.timeouts.client, read).await == Ok(true);
+        let is_there = timeout(self.worker.configuration().settings.timeouts.client, read).await == Ok(true);
         let is_http2 = first.starts_with(http2::PREFACE);
         is_there.then(|| (stream.with_prefix(first.freeze()), is_http2))
     }
@@ -154,9 +160,9 @@ impl Client {
     async fn serve_requests(&mut self, stream: ClientStream) -> ConnectionState {
         let activity = Arc::new(Activity::default());
         let upgrade = UpgradeSlot::default();
-        let Client { worker, peer, stopping, connections, .. } = self;
+        let Client { worker, peer, phase, connections, .. } = self;
         let sleep_after = if connections.total() > MANY { SLEEP_AFTER_OF_MANY } else { SLEEP_AFTER };
-        let idle = worker.settings.timeouts.client;
+        let idle = worker.configuration().settings.timeouts.client;
         // On the heap, since hyper keeps space for it between requests.
         let service =
             service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity, None), request)));
@@ -179,7 +185,7 @@ impl Client {
                     }
                     break;
                 }
-                () = stopped(stopping), if !is_stopping => {
+                () = Phase::Stopping.reached(phase), if !is_stopping => {
                     is_stopping = true;
                     Pin::new(&mut connection).graceful_shutdown();
                 }

@@ -1,20 +1,34 @@
-//! The open client connections of all worker threads, and the notice that the proxy stops. Does not
-//! contain sockets.
+//! The open client connections of all worker threads, and the notice that the proxy drains or
+//! stops. Does not contain sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, watch};
 
-/// Waits until the proxy stops.
-pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the proxy has gone, which stops it, too.
-    let _ = stopping.wait_for(|stops| *stops).await;
+/// State of the proxy; it only moves on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    #[default]
+    Serving,
+    /// It accepts no connections. Those that there are end with their next answers; an idle one
+    /// stays until its client closes it or its time-out: a request may be on its way.
+    Draining,
+    /// It accepts no connections, and closes idle ones.
+    Stopping,
+}
+
+impl Phase {
+    /// Waits until the proxy is in this phase or a later one.
+    pub(crate) async fn reached(self, phase: &mut watch::Receiver<Phase>) {
+        // An error means that the proxy has gone, which stops it, too.
+        let _ = phase.wait_for(|phase| *phase >= self).await;
+    }
 }
 
 /// Open client connections, by worker thread.
 pub(crate) struct Connections {
     by_thread: Vec<AtomicUsize>,
-    most: usize,
+    most: AtomicUsize,
     /// Wakes the connection that has slept for longest, when there are too many.
     crowded: Notify,
 }
@@ -22,7 +36,7 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(threads: usize, most: usize) -> Self {
         let by_thread = (0..threads).map(|_| AtomicUsize::new(0)).collect();
-        Connections { by_thread, most, crowded: Notify::new() }
+        Connections { by_thread, most: AtomicUsize::new(most), crowded: Notify::new() }
     }
 
     /// Waits until this connection, which sleeps, must make room for another one.
@@ -38,7 +52,12 @@ impl Connections {
 
     /// Whether there are as many as there may be.
     pub(crate) fn is_full(&self) -> bool {
-        self.total() >= self.most
+        self.total() >= self.most.load(Ordering::Relaxed)
+    }
+
+    /// Changes how many there may be.
+    pub(crate) fn set_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// Connections of one thread.

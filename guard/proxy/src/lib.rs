@@ -7,9 +7,12 @@
 //! - [`Proxy`]: a running proxy. [`Settings`]: what it must be told; [`settings::file`]: the same
 //!   in a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
-//! - `server`: listener, worker threads, graceful stop. `connection`: one connection of a client,
+//! - `server`: start, new settings, graceful stop. `thread`: worker threads. `connection`: one connection of a client,
 //!   `activity`: whether it is busy, `connections`: all of them.
+//! - `worker`: what the requests of a thread share, and a reload replaces.
 //! - `transport`: the bytes below HTTP: sockets of TCP and Unix, the PROXY protocol, TLS.
+//! - `access_log`: a line per request.
+//! - `certificates`: those of both sides.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
 //!
@@ -18,20 +21,27 @@
 
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod activity;
 mod admission;
 mod backend;
+mod certificates;
 mod connection;
 mod connections;
+mod error;
 mod http;
 mod server;
 pub mod settings;
+mod thread;
 mod transport;
+mod worker;
 
 pub use admission::Admission;
 pub use backend::address::{BackendAddress, ParseAddressError};
-pub use server::{Proxy, ProxyError};
+pub use error::ProxyError;
+pub use server::Proxy;
 pub use settings::Settings;
 pub use transport::address::LocalAddress;
+pub use transport::listener::BoundListener;
 pub use transport::proxy_protocol::encode::Version as ProxyProtocolVersion;
 pub use transport::status::TransportStatus;

@@ -1,71 +1,49 @@
-//! Listener, worker threads, graceful stop. Does not contain requests.
+//! A running proxy: its start, new settings, its end. Does not contain connections.
 
-use crate::admission::{Admission, TICK_INTERVAL};
-use crate::backend::connector::{self, Connector};
-use crate::backend::health;
-use crate::backend::pool::Pool;
-use crate::connection::Client;
-use crate::connections::{Connections, Counted, stopped};
-use crate::http::handle::Worker;
-use crate::http::head::Peer;
+use crate::access_log::{AccessLog, OpenedLog};
+use crate::admission::Admission;
+use crate::backend::connector::Connector;
+use crate::certificates::Certificates;
+use crate::connections::{Connections, Phase};
+use crate::error::ProxyError;
 use crate::settings::Settings;
-use crate::transport::accept::{self, Acceptor};
+use crate::thread::ThreadContext;
+use crate::transport::accept::Acceptor;
 use crate::transport::address::LocalAddress;
 use crate::transport::counts::Counts;
-use crate::transport::listener::{BoundListener, HandedOver};
-use crate::transport::messages::tell;
-use crate::transport::socket::Socket;
+use crate::transport::listener::BoundListener;
 use crate::transport::status::TransportStatus;
-use leeward_tls::{ClientTls, LoadError, ServerTls};
+use crate::worker::{Configuration, Worker};
+use leeward_host::sync::{Mutex, lock};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-/// Pause of the listener when there is no descriptor for another connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Descriptors that are not for clients or backends.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Error: the proxy cannot start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProxyError {
-    /// The address is in use, is not local, or is malformed.
-    #[error("can't listen on {address}: {source}")]
-    Listen {
-        /// Requested address.
-        address: String,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// A file of certificates is unusable.
-    #[error("{section}: {source}")]
-    Certificates {
-        /// Section of the settings.
-        section: &'static str,
-        /// Error in the file.
-        source: LoadError,
-    },
-    /// The settings name no backend.
-    #[error("there is no backend")]
-    NoBackend,
-    /// The system cannot start a thread or open a descriptor.
-    #[error("can't start the proxy: {0}")]
-    Thread(#[from] io::Error),
-}
-
 /// A running proxy. Dropping it stops it without waiting for requests in progress.
-#[derive(Debug)]
 pub struct Proxy {
     address: LocalAddress,
     admission: Admission,
     transport: TransportStatus,
-    stop: watch::Sender<bool>,
+    certificates: Mutex<Certificates>,
+    counts: Arc<Counts>,
+    /// Settings that hold until the end.
+    fixed: FixedSettings,
+    workers: Vec<Arc<Worker>>,
+    connections: Arc<Connections>,
+    phase: watch::Sender<Phase>,
+    log: AccessLog,
+    /// Number of the present settings.
+    loads: watch::Sender<u64>,
     threads: Vec<JoinHandle<()>>,
+}
+
+struct FixedSettings {
+    listen: String,
+    threads: usize,
 }
 
 impl Proxy {
@@ -74,23 +52,32 @@ impl Proxy {
     /// # Errors
     /// See [`ProxyError`].
     pub fn start(settings: Settings) -> Result<Proxy, ProxyError> {
+        Proxy::start_on(BoundListener::bind(&settings.listen)?, settings)
+    }
+
+    /// Starts on a socket that listens already.
+    ///
+    /// # Errors
+    /// See [`ProxyError`].
+    pub fn start_on(listener: BoundListener, settings: Settings) -> Result<Proxy, ProxyError> {
         if settings.backends.is_empty() {
             return Err(ProxyError::NoBackend);
         }
         let mut settings = limit_connections(settings);
         settings.threads = settings.threads.max(1);
-        let settings = Arc::new(settings);
-        let failed = |source| ProxyError::Listen { address: settings.listen.chars().take(100).collect(), source };
-        let listener = BoundListener::bind(&settings.listen).map_err(failed)?;
         let address = listener.address()?;
-        let (server_tls, backend_tls) = open_certificates(&settings)?;
+        let certificates = Certificates::open(&settings)?;
         let counts = Arc::new(Counts::default());
-        let acceptor =
-            Arc::new(Acceptor::new(server_tls.clone(), settings.accepts_proxy_protocol, Arc::clone(&counts)));
-        let connector = Connector::new(&settings, backend_tls.clone(), Arc::clone(&counts));
-        let transport = TransportStatus::new(server_tls, backend_tls, Arc::clone(&acceptor), counts);
-        let admission = Admission::new(&settings);
-        let (stop, stopping) = watch::channel(false);
+        let accepts = settings.accepts_proxy_protocol;
+        let acceptor = Arc::new(Acceptor::new(certificates.server.clone(), accepts, Arc::clone(&counts)));
+        let (server, client) = (certificates.server.clone(), certificates.client.clone());
+        let connector = Connector::new(&settings, client.clone(), Arc::clone(&counts));
+        let transport = TransportStatus::new(server, client, Arc::clone(&acceptor), Arc::clone(&counts));
+        let log = AccessLog::new();
+        let sender = log.switch(OpenedLog::open(&settings.access_log)?)?;
+        let admission = Admission::new(&mut settings);
+        let (phase, reached) = watch::channel(Phase::Serving);
+        let (loads, loaded) = watch::channel(0);
         let connections = Arc::new(Connections::new(settings.threads, settings.connections));
         let (mut threads, mut others, mut receivers) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 1..settings.threads {
@@ -98,23 +85,44 @@ impl Proxy {
             others.push(sender);
             receivers.push(receiver);
         }
-        let context = |index| ThreadContext {
-            index,
-            settings: Arc::clone(&settings),
-            admission: admission.clone(),
-            acceptor: Arc::clone(&acceptor),
+        let configuration = || Configuration {
+            settings: settings.clone(),
+            version: 0,
+            log: sender.clone(),
             connector: connector.clone(),
+        };
+        let worker = || Worker::new(configuration(), &admission);
+        let workers: Vec<_> = (0..settings.threads).map(|_| worker()).collect();
+        let context = |index: usize| ThreadContext {
+            index,
+            worker: Arc::clone(&workers[index]),
+            acceptor: Arc::clone(&acceptor),
             transport: transport.clone(),
             connections: Arc::clone(&connections),
-            stopping: stopping.clone(),
+            phase: reached.clone(),
         };
         let first = context(0);
-        threads.push(spawn(0, move || first.run_first(listener, others))?);
+        threads.push(spawn(0, move || first.run_first(listener, others, loaded))?);
         for (index, receiver) in receivers.into_iter().enumerate() {
             let other = context(index + 1);
             threads.push(spawn(index + 1, move || other.run_other(receiver))?);
         }
-        Ok(Proxy { address, admission, transport, stop, threads })
+        let fixed = FixedSettings { listen: settings.listen, threads: settings.threads };
+        let certificates = Mutex::new(certificates);
+        Ok(Proxy {
+            address,
+            admission,
+            transport,
+            certificates,
+            counts,
+            fixed,
+            workers,
+            connections,
+            phase,
+            log,
+            loads,
+            threads,
+        })
     }
 
     /// The address that it listens on.
@@ -127,24 +135,90 @@ impl Proxy {
         &self.admission
     }
 
-    /// Certificates and handshakes, for metrics and reload.
+    /// Certificates and handshakes, for metrics.
     pub fn transport(&self) -> &TransportStatus {
         &self.transport
+    }
+
+    /// Metrics that belong to no request's way, as Prometheus text.
+    pub fn log_metrics(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        self.log.metrics()
+    }
+
+    /// Takes new settings; no request is lost, and no connection is closed. Returns the keys that
+    /// have other values and keep their old ones until the proxy is started anew.
+    ///
+    /// # Errors
+    /// The settings name no backend, or a file that they name can't be opened; nothing has changed.
+    pub fn reload(&self, settings: Settings) -> Result<Vec<&'static str>, ProxyError> {
+        if settings.backends.is_empty() {
+            return Err(ProxyError::NoBackend);
+        }
+        let log = OpenedLog::open(&settings.access_log)?;
+        let mut certificates = lock(&self.certificates);
+        *certificates = certificates.renew(&settings)?;
+        let (server, client) = (certificates.server.clone(), certificates.client.clone());
+        drop(certificates);
+        let mut settings = limit_connections(settings);
+        let FixedSettings { listen, threads } = &self.fixed;
+        let kept = [("listen", settings.listen != *listen), ("threads", settings.threads.max(1) != *threads)];
+        (settings.listen, settings.threads) = (listen.clone(), *threads);
+        let version = *self.loads.borrow() + 1;
+        let log = self.log.switch(log)?;
+        let connector = Connector::new(&settings, client.clone(), Arc::clone(&self.counts));
+        self.transport.replace(server, client);
+        self.transport.acceptor().set_proxy_protocol(settings.accepts_proxy_protocol);
+        self.connections.set_most(settings.connections);
+        self.admission.reload(&mut settings, |settings, slots| {
+            for worker in &self.workers {
+                let (log, connector) = (log.clone(), connector.clone());
+                worker.replace(Configuration { settings: settings.clone(), version, log, connector }, slots);
+            }
+        });
+        self.loads.send_replace(version);
+        Ok(kept.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect())
+    }
+
+    /// Accepts no more connections, and ends each with its next answer. Idle ones stay until their
+    /// time-out: a request may be on its way. All of it takes at most `timeouts.stop`.
+    pub fn begin_draining(&self) {
+        self.workers.iter().for_each(|worker| worker.begin_draining());
+        self.advance(Phase::Draining);
+    }
+
+    /// Whether all connections have ended, after [`Proxy::begin_draining`].
+    pub fn is_drained(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
     /// Stops: no new connections; waits for requests in progress, at most as long as the settings
     /// say.
     pub fn stop(mut self) {
-        let _ = self.stop.send(true);
+        self.advance(Phase::Stopping);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.log.stop();
+    }
+
+    fn advance(&self, phase: Phase) {
+        self.phase.send_if_modified(|present| {
+            let moves = *present < phase;
+            *present = (*present).max(phase);
+            moves
+        });
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        let _ = self.stop.send(true);
+        self.advance(Phase::Stopping);
+    }
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proxy").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -161,159 +235,6 @@ fn limit_connections(mut settings: Settings) -> Settings {
     settings
 }
 
-/// Opens the certificates for clients and for backends.
-fn open_certificates(settings: &Settings) -> Result<(Option<ServerTls>, Option<ClientTls>), ProxyError> {
-    let failed = |section| move |source| ProxyError::Certificates { section, source };
-    let server = settings.tls.as_ref().map(accept::open_certificates).transpose().map_err(failed("tls"))?;
-    let backends = connector::open_certificates(settings).map_err(failed("backend-tls"))?;
-    if backends.is_some() && settings.backend_tls.is_insecure {
-        eprintln!("leeward proxy: WARNING: backend-tls.insecure: the certificates of backends are NOT checked");
-    }
-    Ok((server, backends))
-}
-
-/// Tells the operator about certificates, for as long as the proxy runs.
-async fn report(transport: TransportStatus) {
-    loop {
-        for message in transport.take_messages() {
-            tell(&message);
-        }
-        sleep(Duration::from_secs(1)).await;
-    }
-}
-
 fn spawn(index: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("lw-proxy-{index}")).spawn(run)
-}
-
-/// What a worker thread needs.
-struct ThreadContext {
-    index: usize,
-    settings: Arc<Settings>,
-    admission: Admission,
-    acceptor: Arc<Acceptor>,
-    connector: Connector,
-    transport: TransportStatus,
-    connections: Arc<Connections>,
-    stopping: watch::Receiver<bool>,
-}
-
-impl ThreadContext {
-    /// Runs the thread that accepts connections, and that ticks.
-    fn run_first(self, listener: BoundListener, others: Vec<mpsc::UnboundedSender<(HandedOver, Counted)>>) {
-        self.block_on(async {
-            let worker = self.worker();
-            let admission = self.admission.clone();
-            tokio::spawn(async move {
-                let mut ticks = interval(TICK_INTERVAL);
-                ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-                loop {
-                    ticks.tick().await;
-                    admission.tick();
-                }
-            });
-            tokio::spawn(report(self.transport.clone()));
-            for backend in 0..self.settings.backends.len() {
-                let (admission, pool) = (self.admission.clone(), Arc::clone(&worker.pool));
-                tokio::spawn(health::watch(admission, pool, backend, self.settings.health.clone()));
-            }
-            let Ok(listener) = listener.attach() else { return };
-            let mut stopping = self.stopping.clone();
-            loop {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    () = stopped(&mut stopping) => break,
-                };
-                match accepted {
-                    Ok((socket, peer)) => {
-                        let index = self.connections.least_loaded();
-                        let counted = Counted::new(&self.connections, index);
-                        match others.get(index.wrapping_sub(1)) {
-                            None => self.serve(&worker, socket, peer, counted),
-                            Some(other) => {
-                                if let Ok(socket) = socket.detach() {
-                                    let _ = other.send(((socket, peer), counted));
-                                }
-                            }
-                        }
-                    }
-                    // A client that has gone, or no descriptor.
-                    Err(_) => sleep(ACCEPT_PAUSE).await,
-                }
-                while self.connections.is_full() && !*stopping.borrow() {
-                    self.connections.make_room();
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-            drop(others);
-            drop(listener);
-            self.drain().await;
-        });
-    }
-
-    /// Runs a thread that serves connections which the first one accepts.
-    fn run_other(self, mut clients: mpsc::UnboundedReceiver<(HandedOver, Counted)>) {
-        self.block_on(async {
-            let worker = self.worker();
-            while let Some(((socket, peer), counted)) = clients.recv().await {
-                if let Ok(socket) = socket.attach() {
-                    self.serve(&worker, socket, peer, counted);
-                }
-            }
-            self.drain().await;
-        });
-    }
-
-    fn block_on(&self, run: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => {
-                runtime.block_on(run);
-                runtime.shutdown_background();
-            }
-            Err(error) => eprintln!("leeward proxy: thread {}: {error}", self.index),
-        }
-    }
-
-    /// The state of this thread's requests.
-    fn worker(&self) -> Arc<Worker> {
-        let pool = Pool::new(&self.settings.backends, self.connector.clone());
-        let old = Arc::clone(&pool);
-        tokio::spawn(async move {
-            loop {
-                sleep(Duration::from_secs(1)).await;
-                old.close_old();
-            }
-        });
-        Arc::new(Worker { settings: Arc::clone(&self.settings), admission: self.admission.clone(), pool })
-    }
-
-    /// Serves a client's connection until it ends.
-    fn serve(&self, worker: &Arc<Worker>, socket: Socket, address: Option<SocketAddr>, counted: Counted) {
-        let client = Client {
-            worker: Arc::clone(worker),
-            peer: Peer::new(address.map(|address| address.ip()), &self.settings.trusted),
-            acceptor: Arc::clone(&self.acceptor),
-            stopping: self.stopping.clone(),
-            connections: Arc::clone(&self.connections),
-        };
-        tokio::spawn(async move {
-            let _counted = counted;
-            client.serve(socket, address).await;
-        });
-    }
-
-    /// Waits for this thread's connections; the first thread, which ticks, for all.
-    async fn drain(&self) {
-        let open = || match self.index {
-            0 => self.connections.total(),
-            index => self.connections.of_thread(index),
-        };
-        let wait = async {
-            while open() > 0 {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let _ = timeout(self.settings.timeouts.stop, wait).await;
-    }
 }

@@ -10,8 +10,8 @@ use leeward_observe::exposition::{Format, render};
 use leeward_observe::{Decision, DecisionId, DecisionReason, LifecycleStage};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of decisions that are listed by default, and the maximum.
 const COUNT_DEFAULT: usize = 100;
@@ -24,7 +24,7 @@ pub(crate) struct AdminState {
     pub(crate) address: SocketAddr,
     pub(crate) sources: Sources,
     /// Settings as text.
-    pub(crate) config: String,
+    pub(crate) config: Arc<Mutex<String>>,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
@@ -67,7 +67,10 @@ pub(crate) fn route(request: &Request, state: &AdminState) -> RouteResponse {
             let locks = state.sources.snapshots().into_iter().next().map(|snapshot| snapshot.locks);
             Response::json(200, &json!({ "locks": locks.unwrap_or_default() }))
         }
-        "/debug/config" => Response::new(200, "text/plain; charset=utf-8", state.config.as_str()),
+        "/debug/config" => {
+            let config = state.config.lock().unwrap_or_else(PoisonError::into_inner);
+            Response::new(200, "text/plain; charset=utf-8", config.as_str())
+        }
         _ => Response::status(404),
     };
     RouteResponse::Full(allow(response))

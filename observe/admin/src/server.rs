@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,7 @@ pub enum AdminError {
 pub struct Admin {
     address: SocketAddr,
     sources: Sources,
+    config: Arc<Mutex<String>>,
     is_stopping: Arc<AtomicBool>,
     /// Wakes the thread by a write; stops the thread when dropped.
     control: Option<UnixStream>,
@@ -98,7 +99,13 @@ impl Admin {
         let (control_sender, control_receiver) = UnixStream::pair()?;
         control_receiver.set_nonblocking(true)?;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let state = AdminState { address, sources: sources.clone(), config, is_stopping: Arc::clone(&is_stopping) };
+        let config = Arc::new(Mutex::new(config));
+        let state = AdminState {
+            address,
+            sources: sources.clone(),
+            config: Arc::clone(&config),
+            is_stopping: Arc::clone(&is_stopping),
+        };
         let event_loop = EventLoop {
             listener,
             control: control_receiver,
@@ -109,7 +116,7 @@ impl Admin {
             acceptor: gateway,
         };
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || event_loop.run())?;
-        Ok(Admin { address, sources, is_stopping, control: Some(control_sender), thread: Some(thread) })
+        Ok(Admin { address, sources, config, is_stopping, control: Some(control_sender), thread: Some(thread) })
     }
 
     /// Address on which the port listens.
@@ -120,6 +127,11 @@ impl Admin {
     /// Servers and gates that the port observes.
     pub fn sources(&self) -> &Sources {
         &self.sources
+    }
+
+    /// Replaces the text of `/debug/config`.
+    pub fn set_config(&self, config: String) {
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
     /// Reports the server as not ready from now on, because it starts to stop.

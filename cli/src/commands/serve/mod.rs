@@ -6,7 +6,7 @@
 //! - `allocator`: core allocation. `threading`: policy for a tier's setup. `recording`: recordings
 //!   of the controller.
 //! - `otlp`: metrics export. `shadow`: shadow mode and partial enforcement.
-//! - `systemd`: sockets and notifications of systemd. `tls`: certificates and keys; `tenants`:
+//! - `tls`: certificates and keys; `tenants`:
 //!   tenants of certificates.
 //! - `wake_latency`: check that idle cores wake in time for the objective.
 
@@ -18,7 +18,6 @@ mod cores;
 mod otlp;
 mod recording;
 mod shadow;
-mod systemd;
 mod tenants;
 mod threading;
 mod tls;
@@ -42,13 +41,13 @@ use admin::AdminListener;
 use allocator::Allocator;
 use args::{IoUringMode, parse_idle};
 use recording::Recordings;
-use systemd::InheritedSockets;
 
 pub(crate) use args::ServeArgs;
 
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
-use crate::{admission, stdout};
+use crate::systemd::{InheritedSocket, InheritedSockets};
+use crate::{admission, stdout, systemd};
 
 /// Runs the command.
 pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
@@ -135,7 +134,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         (Some(socket), _) => Some(AdminListener::from_listener(socket)),
         (None, address) => address.map(AdminListener::bind).transpose()?,
     };
-    if let Some(socket) = activated.server {
+    if let Some(InheritedSocket::Tcp(socket)) = activated.server {
         builder = builder.inherited(InheritedListener::new(socket));
     }
     let interrupt = Interrupt::listen(StopMode::Graceful)?;

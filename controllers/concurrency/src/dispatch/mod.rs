@@ -3,6 +3,7 @@
 //!
 //! - [`Dispatcher`]: the queue, the backends and their limits.
 //! - `order`: the order of the waiting requests. `pool`: places at backends that share one limit.
+//! - `reconfigure`: changes of settings, limits and backends while requests are there.
 //! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a
 //!   proxy that holds nothing back.
 //!
@@ -10,6 +11,7 @@
 
 mod order;
 mod pool;
+mod reconfigure;
 pub mod shadow;
 mod wait_bound;
 
@@ -97,6 +99,8 @@ struct Backend {
     pool: usize,
     in_flight: u32,
     is_up: bool,
+    /// Whether it gets no more requests. Its place in the list is used again.
+    is_removed: bool,
 }
 
 /// Waiting requests, and the places at backends. `T` is the owner's token of a waiting request.
@@ -105,6 +109,8 @@ pub struct Dispatcher<T> {
     queue: WaitQueue<T>,
     pools: Vec<Pool>,
     backends: Vec<Backend>,
+    /// Whether all backends are in the first pool; else each is in the one of its number.
+    is_shared: bool,
     wait_bound: WaitBound,
     /// Whether a request was rejected since the last tick: then places are not free for want of
     /// requests, even if the queue is empty at times.
@@ -119,26 +125,28 @@ const MOST_SPARE: usize = 8;
 impl<T> Dispatcher<T> {
     /// Creates a dispatcher in front of backends with a limit each.
     pub fn new(settings: DispatchSettings, limits: Vec<Box<dyn ConcurrencyLimit>>) -> Self {
-        let backends = (0..limits.len()).map(|pool| Backend { pool, in_flight: 0, is_up: true }).collect();
-        Self::with_backends(settings, limits, backends)
+        let backends =
+            (0..limits.len()).map(|pool| Backend { pool, in_flight: 0, is_up: true, is_removed: false }).collect();
+        Self::with_backends(settings, limits, backends, false)
     }
 
     /// Creates a dispatcher in front of `backends` backends which share one resource, so that one
     /// limit holds for their sum.
     pub fn shared(settings: DispatchSettings, limit: Box<dyn ConcurrencyLimit>, backends: usize) -> Self {
-        let backends = vec![Backend { pool: 0, in_flight: 0, is_up: true }; backends];
-        Self::with_backends(settings, vec![limit], backends)
+        let backends = vec![Backend { pool: 0, in_flight: 0, is_up: true, is_removed: false }; backends];
+        Self::with_backends(settings, vec![limit], backends, true)
     }
 
     fn with_backends(
         settings: DispatchSettings,
         limits: Vec<Box<dyn ConcurrencyLimit>>,
         backends: Vec<Backend>,
+        is_shared: bool,
     ) -> Self {
         assert!(!backends.is_empty(), "there is at least one backend");
         let pools = limits.into_iter().map(Pool::new).collect();
         let (queue, wait_bound) = (WaitQueue::default(), WaitBound::default());
-        Dispatcher { settings, queue, pools, backends, wait_bound, has_rejected: false, next: 0 }
+        Dispatcher { settings, queue, pools, backends, is_shared, wait_bound, has_rejected: false, next: 0 }
     }
 
     /// Takes a request: sends it, queues it under the token, or rejects it. A full queue may reject
@@ -167,7 +175,7 @@ impl<T> Dispatcher<T> {
         }
         let key = self.queue.push(request, deadline, token());
         let mut displaced_itself = false;
-        while self.queue.len() > self.settings.capacity || self.queue.bytes() > self.settings.capacity_bytes {
+        while self.is_over_capacity() {
             let Some((least, token)) = self.queue.pop_least_important() else { break };
             displaced_itself |= least == key;
             if least != key {
@@ -211,7 +219,7 @@ impl<T> Dispatcher<T> {
     pub fn tick(&mut self, now: Time, oldest_unread: Option<Nanos>, done: &mut Vec<Dispatch<T>>) {
         let queued = self.queue.len() as u32;
         let has_rejected = std::mem::take(&mut self.has_rejected);
-        for pool in &mut self.pools {
+        for pool in self.pools.iter_mut().filter(|pool| !pool.is_retired()) {
             pool.tick(now, queued, (has_rejected, oldest_unread), self.settings.objective);
         }
         self.wait_bound.tick(now, self.settings.objective, self.rate());
@@ -240,7 +248,7 @@ impl<T> Dispatcher<T> {
         let any_up = self.any_up();
         let key = |index: &usize| {
             let backend = &self.backends[*index];
-            (Some(*index) == except, any_up && !backend.is_up, backend.in_flight)
+            (backend.is_removed, Some(*index) == except, any_up && !backend.is_up, backend.in_flight)
         };
         (0..self.backends.len()).min_by_key(key).unwrap_or(0)
     }
@@ -258,7 +266,7 @@ impl<T> Dispatcher<T> {
         time_of(self.ahead(class, tenant), self.rate())
     }
 
-    /// Number of backends.
+    /// Number of backends, with those that are removed.
     pub fn backends(&self) -> usize {
         self.backends.len()
     }
@@ -303,8 +311,17 @@ impl<T> Dispatcher<T> {
         self.pools[self.backends[backend].pool].mean_sojourn()
     }
 
+    /// Pools whose backends get requests.
+    fn active_pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().filter(|pool| !pool.is_retired())
+    }
+
+    fn is_over_capacity(&self) -> bool {
+        self.queue.len() > self.settings.capacity || self.queue.bytes() > self.settings.capacity_bytes
+    }
+
     fn any_up(&self) -> bool {
-        self.backends.iter().any(|backend| backend.is_up)
+        self.backends.iter().any(|backend| backend.is_up && !backend.is_removed)
     }
 
     /// The backend with the largest share of free places; of equal ones the one with the fewest
@@ -317,7 +334,8 @@ impl<T> Dispatcher<T> {
             let index = (self.next + step) % count;
             let backend = &self.backends[index];
             let pool = &self.pools[backend.pool];
-            if pool.in_flight() >= pool.limit() || (any_up && count > 1 && !backend.is_up) {
+            let is_aside = backend.is_removed || (any_up && count > 1 && !backend.is_up);
+            if pool.in_flight() >= pool.limit() || is_aside {
                 continue;
             }
             let share = pool.free_share();
@@ -355,7 +373,7 @@ impl<T> Dispatcher<T> {
     fn note_starvation(&mut self) {
         if self.queue.is_empty() {
             let mut has_starved = false;
-            for pool in &mut self.pools {
+            for pool in self.pools.iter_mut().filter(|pool| !pool.is_retired()) {
                 has_starved |= pool.note_starvation();
             }
             if has_starved && !self.is_lifted() {
@@ -371,19 +389,19 @@ impl<T> Dispatcher<T> {
     }
 
     fn least_margin(&self) -> Nanos {
-        self.pools.iter().map(Pool::margin).min().unwrap_or(Nanos::ZERO)
+        self.active_pools().map(Pool::margin).min().unwrap_or(Nanos::ZERO)
     }
 
     /// Answers per nanosecond while all places are taken.
     fn rate(&self) -> f64 {
-        self.pools.iter().map(Pool::rate).sum()
+        self.active_pools().map(Pool::rate).sum()
     }
 
     /// Whether the requests in front of this one will take longer than it may wait.
     fn is_hopeless(&self, now: Time, request: &QueuedRequest, deadline: Time) -> bool {
         let ahead = self.ahead(request.class, request.tenant);
         // Fewer than there are places are no queue: they keep the places from idling.
-        if ahead < self.pools.iter().map(|pool| pool.in_flight() as usize).sum::<usize>().min(MOST_SPARE) {
+        if ahead < self.active_pools().map(|pool| pool.in_flight() as usize).sum::<usize>().min(MOST_SPARE) {
             return false;
         }
         let (rate, left) = (self.rate(), deadline.since(now + self.least_margin()));

@@ -24,6 +24,8 @@ pub(super) struct Pool {
     answers: u32,
     rate: f64,
     ticked: Time,
+    /// Whether its backend gets no more requests.
+    is_retired: bool,
 }
 
 impl Pool {
@@ -37,7 +39,40 @@ impl Pool {
             answers: 0,
             rate: 0.0,
             ticked: Time::ZERO,
+            is_retired: false,
         }
+    }
+
+    /// A pool that begins at `now`, in which requests are already.
+    pub(super) fn begin(now: Time, limit: Box<dyn ConcurrencyLimit>, in_flight: u32) -> Self {
+        let mut pool = Pool { in_flight, ticked: now, ..Pool::new(limit) };
+        pool.begin_limit(now);
+        pool
+    }
+
+    /// Replaces the limit; what is known of the backend stays.
+    pub(super) fn set_limit(&mut self, now: Time, limit: Box<dyn ConcurrencyLimit>) {
+        self.limit = limit;
+        self.begin_limit(now);
+    }
+
+    /// A new limit's time begins now: else its first interval would be as long as the proxy's life.
+    fn begin_limit(&mut self, now: Time) {
+        let idle = Tick { now, in_flight: 0, queued: 0, has_starved: true, oldest_unread: None };
+        self.limit.on_tick(&idle);
+    }
+
+    pub(super) fn set_objective(&mut self, objective: Nanos) {
+        self.limit.set_objective(objective);
+    }
+
+    /// Takes note that its backend gets no more requests.
+    pub(super) fn retire(&mut self) {
+        self.is_retired = true;
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired
     }
 
     pub(super) fn limit(&self) -> u32 {

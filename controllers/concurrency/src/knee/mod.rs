@@ -330,6 +330,10 @@ fn unread_ns(tick: &Tick) -> f64 {
 }
 
 impl ConcurrencyLimit for Knee {
+    fn set_objective(&mut self, objective: Nanos) {
+        self.objective_ns = objective.0 as f64;
+    }
+
     fn on_response(&mut self, response: &Response) {
         let sojourn_ns = response.sojourn().0 as f64;
         // A failure in no time says nothing of the queue; one that is late says that it is long.

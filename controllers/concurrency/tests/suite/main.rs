@@ -4,4 +4,5 @@
 mod backend;
 mod dispatch;
 mod invariants;
+mod reconfigure;
 mod rules;

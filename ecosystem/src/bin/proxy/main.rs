@@ -9,7 +9,7 @@
 //!   proxies and their configurations.
 //! - `line`, `store`, `tuned`: outcomes and files. `quiet`: whether the machine did anything else.
 //!   `measure`: one measurement. `search`: the rivals' best numbers.
-//! - `overload`, `transients`, `classes`, `tokens`, `speed`, `memory`: the parts.
+//! - `overload`, `transients`, `classes`, `tokens`, `speed`, `memory`, `reload`: the parts.
 
 mod answer;
 mod classes;
@@ -24,6 +24,7 @@ mod overload;
 mod plan;
 mod process;
 mod quiet;
+mod reload;
 mod sample;
 mod search;
 mod serve;
@@ -106,8 +107,8 @@ enum Part {
 }
 
 /// Parts that are no rows, by name.
-const OTHERS: [&str; 10] =
-    ["cold", "steps", "classes", "tenants", "tokens", "cost", "latency", "refusal", "idle", "bodies"];
+const OTHERS: [&str; 11] =
+    ["cold", "steps", "classes", "tenants", "tokens", "cost", "latency", "refusal", "idle", "bodies", "reload"];
 
 impl Part {
     fn name(&self) -> String {
@@ -272,6 +273,7 @@ fn run(
         "latency" => speed::latency(bench)?,
         "refusal" => speed::refusal(bench, tuned)?,
         "idle" => memory::idle(bench)?,
+        "reload" => reload::reload(bench, if args.quick { 100_000 } else { 1_000_000 })?,
         _ => memory::bodies(bench, if args.quick { 256 } else { 1_024 })?,
     }))
 }

@@ -2,6 +2,7 @@
 //! and why another one is rejected. Does not contain HTTP or connections.
 //!
 //! - [`Place`]: a request at a backend. [`Waiting`]: a request in the queue.
+//! - `policy`: settings of the queue. `reload`: new ones while it is in use.
 //! - `source`: the same for metrics, dashboards and explanations.
 //!
 //! One lock guards the dispatcher. A request that is called gets its place through a channel: if
@@ -9,15 +10,16 @@
 
 mod counts;
 mod place;
+mod policy;
+mod reload;
 mod source;
 
+use crate::backend::address::BackendAddress;
 use crate::settings::Settings;
 use counts::Counts;
 use leeward_concurrency::TICK;
 use leeward_concurrency::dispatch::shadow::ShadowBacklog;
-use leeward_concurrency::dispatch::{
-    Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal,
-};
+use leeward_concurrency::dispatch::{Arrival, Dispatch, Dispatcher, QueueKey, QueuedRequest, Refusal};
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
 use leeward_host::FastRng;
@@ -25,6 +27,7 @@ use leeward_host::sync::{Mutex, lock};
 use leeward_observe::{DecisionRing, LifecycleStage, RING_CAPACITY, SAMPLING_INTERVAL, Tenants};
 use leeward_runtime::clock;
 pub(crate) use place::{ClientFailure, Place, Slot, Stream};
+use policy::{Policy, dispatch_settings};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -42,14 +45,7 @@ pub struct Admission(Arc<Inner>);
 type Token = oneshot::Sender<Result<Slot, Refusal>>;
 
 pub(crate) struct Inner {
-    slo: Nanos,
-    mode: Mode,
     began: Time,
-    limit_name: &'static str,
-    /// Addresses of the backends, for metrics.
-    backends: Vec<String>,
-    /// Names of routes 1 and up: those of the rules.
-    routes: Vec<Option<String>>,
     threads: usize,
     state: Mutex<State>,
     ring: DecisionRing,
@@ -59,10 +55,24 @@ pub(crate) struct Inner {
 }
 
 struct State {
+    policy: Policy,
     dispatcher: Dispatcher<Token>,
+    /// Backends by their numbers in the dispatcher.
+    backends: Vec<BackendSlot>,
+    is_shared: bool,
     shadow: ShadowBacklog,
     counts: Counts,
     random: FastRng,
+}
+
+/// A backend by its number.
+#[derive(Clone, Debug)]
+pub(crate) struct BackendSlot {
+    pub(crate) address: BackendAddress,
+    /// Whether it gets no more requests.
+    pub(crate) is_removed: bool,
+    /// Whether the last reload added or removed it.
+    pub(crate) is_new: bool,
 }
 
 /// What becomes of a request on arrival.
@@ -74,36 +84,40 @@ pub(crate) enum Admitted {
 }
 
 impl Admission {
-    /// Creates the queue.
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let slo = Nanos(u64::try_from(settings.slo.as_nanos()).unwrap_or(u64::MAX));
-        let dispatch = DispatchSettings {
-            objective: slo,
-            capacity: settings.queue_requests,
-            capacity_bytes: settings.queue_bytes,
-        };
-        let count = settings.backends.len();
+    /// Creates the queue, and numbers the rules.
+    pub(crate) fn new(settings: &mut Settings) -> Self {
+        let (dispatch, count) = (dispatch_settings(settings), settings.backends.len());
         let dispatcher = if settings.is_shared {
             Dispatcher::shared(dispatch, settings.limit.build(settings.slo, 0), count)
         } else {
             let limits = (0..count).map(|index| settings.limit.build(settings.slo, index as u64));
             Dispatcher::new(dispatch, limits.collect())
         };
-        let state =
-            State { dispatcher, shadow: ShadowBacklog::default(), counts: Counts::default(), random: FastRng::new(0) };
+        let mut policy = Policy::new(settings);
+        policy.number(&mut settings.rules);
+        let slot = |address: &BackendAddress| BackendSlot { address: address.clone(), is_removed: false, is_new: true };
+        let state = State {
+            policy,
+            dispatcher,
+            backends: settings.backends.iter().map(slot).collect(),
+            is_shared: settings.is_shared,
+            shadow: ShadowBacklog::default(),
+            counts: Counts::default(),
+            random: FastRng::new(0),
+        };
         Admission(Arc::new(Inner {
-            slo,
-            mode: settings.mode,
             began: clock::process(),
-            limit_name: settings.limit.name(),
-            backends: settings.backends.iter().map(ToString::to_string).collect(),
-            routes: settings.rules.iter().map(|rule| rule.name.clone()).collect(),
             threads: settings.threads,
             state: Mutex::new(state),
             ring: DecisionRing::new(RING_CAPACITY),
             tenants: Tenants::new(settings.threads),
             streams: Mutex::new(Vec::new()),
         }))
+    }
+
+    /// Whether a backend's number is that of a removed one.
+    pub(crate) fn is_removed(&self, backend: usize) -> bool {
+        lock(&self.0.state).dispatcher.is_removed(backend)
     }
 
     /// Time since the proxy was made.
@@ -122,7 +136,7 @@ impl Admission {
         let facts = Facts { class: class.number(), tenant: info.tenant, route: info.route, arrived: now, timeout };
         let mut state = lock(&inner.state);
         state.counts.totals.arrived += 1;
-        if inner.mode != Mode::Enforce {
+        if state.policy.mode != Mode::Enforce {
             return self.admit_shadowed(&mut state, now, info, facts).map(Admitted::Now);
         }
         let request = QueuedRequest { arrived: now, timeout, class: facts.class, tenant: facts.tenant, bytes };
@@ -158,14 +172,17 @@ impl Admission {
     pub(crate) fn tick(&self) {
         let now = self.now();
         let mut done = Vec::new();
-        lock(&self.0.state).dispatcher.tick(now, None, &mut done);
+        let mut state = lock(&self.0.state);
+        state.dispatcher.tick(now, None, &mut done);
+        let slo = state.policy.slo;
+        drop(state);
         self.deliver(now, done);
         // A client that keeps the proxy waiting beyond the objective is no work for the backend.
-        let longest = self.0.slo.max(Nanos::from_millis(100));
+        let longest = slo.max(Nanos::from_millis(100));
         let mut stalled = Vec::new();
         lock(&self.0.streams).retain(|stream| {
             let Some(stream) = stream.upgrade() else { return false };
-            if stream.is_stalled(now, longest) || stream.is_open_call(now, self.0.slo) {
+            if stream.is_stalled(now, longest) || stream.is_open_call(now, slo) {
                 stalled.push(stream);
                 return false;
             }
@@ -225,9 +242,9 @@ impl Admission {
         info: &RequestInfo,
         facts: Facts,
     ) -> Result<Place, Rejection> {
-        if !state.shadow.arrive(now, self.0.slo.min(facts.timeout)) {
+        if !state.shadow.arrive(now, state.policy.slo.min(facts.timeout)) {
             let random = state.random.next_u64();
-            if self.0.mode.enforces(info.caller(random)) {
+            if state.policy.mode.enforces(info.caller(random)) {
                 return Err(self.reject(state, now, Refusal::Wait, &facts));
             }
             // Not counted as a rejection: the request is sent all the same, and ends.
@@ -269,7 +286,7 @@ impl Admission {
         if facts.tenant != Tenant::DEFAULT {
             self.0.tenants.charge(0, facts.tenant, state.dispatcher.mean_sojourn(0), false);
         }
-        Rejection::new(reason, decision, self.0.slo, random)
+        Rejection::new(reason, decision, state.policy.slo, random)
     }
 
     fn decision(&self, state: &State, now: Time, reason: DecisionReason, facts: &Facts) -> Decision {
@@ -278,15 +295,15 @@ impl Admission {
         if decision.wait > Nanos::ZERO {
             decision.stage = LifecycleStage::Dequeue;
         }
-        decision.delay = match self.0.mode {
+        decision.delay = match state.policy.mode {
             Mode::Enforce => state.dispatcher.expected_wait(facts.class, facts.tenant),
             Mode::Shadow | Mode::Share(_) => state.shadow.wait(),
         };
         (decision.time_left, decision.service_time) = (facts.timeout, state.dispatcher.margin(0));
         decision.bound = match reason {
             DecisionReason::Concurrency => state.dispatcher.queued() as u64,
-            DecisionReason::Delay if self.0.mode != Mode::Enforce => facts.timeout.min(self.0.slo).0,
-            DecisionReason::Delay => state.dispatcher.wait_limit(facts.timeout.min(self.0.slo)).0,
+            DecisionReason::Delay if state.policy.mode != Mode::Enforce => facts.timeout.min(state.policy.slo).0,
+            DecisionReason::Delay => state.dispatcher.wait_limit(facts.timeout.min(state.policy.slo)).0,
             _ => 0,
         };
         (decision.priority, decision.tenant, decision.route) = (facts.priority(), facts.tenant, facts.route);
@@ -376,6 +393,6 @@ impl Drop for Waiting {
 
 impl std::fmt::Debug for Admission {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admission").field("backends", &self.0.backends).finish_non_exhaustive()
+        f.debug_struct("Admission").field("backends", &lock(&self.0.state).backends).finish_non_exhaustive()
     }
 }

@@ -265,13 +265,13 @@ impl Place {
         let released = self.released.or_else(|| self.slot.stream.open_call());
         let latency = released.unwrap_or(now).since(self.facts.arrived);
         let cost = if released.is_some() { now.since(self.slot.dispatched()) } else { self.cost };
-        let is_in_time = latency <= admission.0.slo;
         let mut state = lock(&admission.0.state);
+        let is_in_time = latency <= state.policy.slo;
         if cost > Nanos::ZERO {
             state.dispatcher.charge(self.facts.class, self.facts.tenant, cost);
         }
         state.counts.end((self.facts.class, self.facts.route), outcome, latency, is_in_time);
-        if admission.0.mode != Mode::Enforce {
+        if state.policy.mode != Mode::Enforce {
             state.shadow.answer(now);
         }
     }

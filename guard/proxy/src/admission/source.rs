@@ -1,6 +1,7 @@
 //! The queue as a source for metrics, dashboards and explanations. Does not contain the admin port.
 
 use super::Admission;
+use super::policy::Policy;
 use leeward_gate::{Decision, DecisionId, DecisionReason, Mode};
 use leeward_host::sync::lock;
 use leeward_observe::explain::DecisionContext;
@@ -28,8 +29,11 @@ impl Admission {
         let mut text = String::new();
         let mut family = |name: &str, help: &str, value: &dyn Fn(usize) -> String| {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
-            for (index, address) in self.0.backends.iter().enumerate() {
-                let _ = writeln!(text, "{name}{{backend=\"{address}\"}} {}", value(index));
+            for (index, slot) in state.backends.iter().enumerate() {
+                // A removed one is shown until its last request has ended.
+                if !slot.is_removed || of.in_flight(index) > 0 {
+                    let _ = writeln!(text, "{name}{{backend=\"{}\"}} {}", slot.address, value(index));
+                }
             }
         };
         family("leeward_proxy_backend_limit", "Requests that may be at the backend; absent limit: +Inf.", &|index| {
@@ -62,17 +66,10 @@ impl Admission {
         }
         text
     }
+}
 
-    fn route(&self, slot: usize) -> String {
-        match slot.checked_sub(1) {
-            None => OTHER.into(),
-            Some(rule) => match self.0.routes.get(rule) {
-                Some(Some(name)) => name.clone(),
-                Some(None) => format!("rule {slot}"),
-                None => OTHER.into(),
-            },
-        }
-    }
+fn route(policy: &Policy, number: usize) -> String {
+    policy.route(number).unwrap_or(OTHER).into()
 }
 
 impl Source for Admission {
@@ -80,7 +77,7 @@ impl Source for Admission {
         let inner = &*self.0;
         let now = self.now();
         let state = lock(&inner.state);
-        let (counts, dispatcher) = (&state.counts, &state.dispatcher);
+        let (counts, dispatcher, policy) = (&state.counts, &state.dispatcher, &state.policy);
         let (mut latencies, mut waits) = (LatencyCounts::default(), WaitCounts::default());
         counts.latencies.add_to(&mut latencies);
         counts.waits.add_to(&mut waits);
@@ -93,30 +90,31 @@ impl Source for Admission {
         };
         let answers = counts.by_route.iter().map(|(class, slot, of)| RouteAnswers {
             class: Some(class),
-            route: self.route(slot),
+            route: route(policy, slot),
             in_time: of.in_time,
             late: of.late,
             failed: of.failed,
         });
-        let delay = match inner.mode {
+        let delay = match policy.mode {
             Mode::Enforce => dispatcher.oldest_wait(now),
             Mode::Shadow | Mode::Share(_) => state.shadow.wait(),
         };
-        let limit = (0..dispatcher.backends()).map(|index| f64::from(dispatcher.limit(index))).sum::<f64>();
-        let backends = dispatcher.backends();
+        let current: Vec<usize> = (0..dispatcher.backends()).filter(|index| !dispatcher.is_removed(*index)).collect();
+        let limit = current.iter().map(|index| f64::from(dispatcher.limit(*index))).sum::<f64>();
+        let addresses: Vec<String> = current.iter().map(|index| state.backends[*index].address.to_string()).collect();
         Snapshot {
             port: "proxy".into(),
-            service: inner.backends.join(","),
-            controller: inner.limit_name.into(),
-            mode: match inner.mode {
+            service: addresses.join(","),
+            controller: policy.limit.name().into(),
+            mode: match policy.mode {
                 Mode::Enforce => "enforce",
                 Mode::Shadow => "shadow",
                 Mode::Share(_) => "share",
             },
-            setup: format!("{}, {}", plural(inner.threads, "thread"), plural(backends, "backend")),
+            setup: format!("{}, {}", plural(inner.threads, "thread"), plural(current.len(), "backend")),
             uptime_ns: now.0,
             unix_ns: unix_ns(),
-            slo_ns: inner.slo.0,
+            slo_ns: policy.slo.0,
             // Its threads execute no requests, so nothing is known of their idleness.
             cores: 0,
             arrived: counts.totals.arrived,
@@ -149,16 +147,17 @@ impl Source for Admission {
     }
 
     fn context(&self) -> DecisionContext {
+        let state = lock(&self.0.state);
         DecisionContext {
-            controller: self.0.limit_name.into(),
-            slo: self.0.slo,
+            controller: state.policy.limit.name().into(),
+            slo: state.policy.slo,
             target: None,
             now: self.now(),
             unix_ns: unix_ns(),
             has_classes: true,
             has_credits: false,
             has_expected_waits: true,
-            is_shadow: self.0.mode != Mode::Enforce,
+            is_shadow: state.policy.mode != Mode::Enforce,
         }
     }
 }

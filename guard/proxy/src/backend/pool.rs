@@ -1,4 +1,4 @@
-//! Connections of one worker thread to the backends. A connection of HTTP/1 serves one request at a
+//! Connections of one worker thread to one backend. A connection of HTTP/1 serves one request at a
 //! time and then waits for the next one; those of HTTP/2 are in [`super::http2`]. Does not contain
 //! the choice of a backend.
 
@@ -37,12 +37,12 @@ const HEAD_MAX: usize = 128 << 10;
 /// Most headers of an answer.
 const HEADERS_MAX: usize = 256;
 
-/// The connections of a worker thread.
+/// The connections of a worker thread to a backend.
 pub(crate) struct Pool {
-    backends: Vec<BackendAddress>,
-    connector: Connector,
-    idle: Vec<Mutex<Vec<Idle>>>,
-    http2: Vec<Http2Connections>,
+    backend: BackendAddress,
+    connector: Mutex<Connector>,
+    idle: Mutex<Vec<Idle>>,
+    http2: Http2Connections,
 }
 
 struct Idle {
@@ -116,22 +116,27 @@ impl<A: Future, B: Future<Output = A::Output>> Future for Answer<A, B> {
 }
 
 impl Pool {
-    pub(crate) fn new(backends: &[BackendAddress], connector: Connector) -> Arc<Self> {
-        let idle = backends.iter().map(|_| Mutex::new(Vec::new())).collect();
-        let http2 = backends.iter().map(|address| Http2Connections::new(address.is_http2())).collect();
-        Arc::new(Pool { backends: backends.to_vec(), connector, idle, http2 })
+    pub(crate) fn new(backend: &BackendAddress, connector: Connector) -> Arc<Self> {
+        let http2 = Http2Connections::new(backend.is_http2());
+        let (connector, idle) = (Mutex::new(connector), Mutex::default());
+        Arc::new(Pool { backend: backend.clone(), connector, idle, http2 })
+    }
+
+    /// Opens further connections in another way.
+    pub(crate) fn set_connector(&self, connector: Connector) {
+        *lock(&self.connector) = connector;
     }
 
     /// A connection to a backend: one that is open, or a new one.
     ///
     /// # Errors
     /// The backend refuses connections or does not answer in time.
-    pub(crate) async fn connect(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
-        let open = self.take_idle(backend).map(Sender::Http1);
-        match open.or_else(|| self.http2[backend].take().map(Sender::Http2)) {
+    pub(crate) async fn connect(&self, route: Option<&Route>) -> io::Result<Connection> {
+        let open = self.take_idle().map(Sender::Http1);
+        match open.or_else(|| self.http2.take().map(Sender::Http2)) {
             Some(sender) => Ok(Connection { sender, is_reused: true }),
             // On the heap: it happens seldom, and each request would keep space for it.
-            None => Box::pin(self.connect_anew(backend, route)).await,
+            None => Box::pin(self.connect_anew(route)).await,
         }
     }
 
@@ -139,25 +144,25 @@ impl Pool {
     ///
     /// # Errors
     /// As for [`Pool::connect`].
-    pub(crate) async fn renew(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
-        match self.http2[backend].is_spoken() {
-            true => self.connect(backend, route).await,
-            false => self.open(backend, route).await,
+    pub(crate) async fn renew(&self, route: Option<&Route>) -> io::Result<Connection> {
+        match self.http2.is_spoken() {
+            true => self.connect(route).await,
+            false => self.open(route).await,
         }
     }
 
-    /// Address of a backend.
-    pub(crate) fn address(&self, backend: usize) -> &BackendAddress {
-        &self.backends[backend]
+    /// The backend's address.
+    pub(crate) fn address(&self) -> &BackendAddress {
+        &self.backend
     }
 
-    async fn connect_anew(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
-        let connections = &self.http2[backend];
+    async fn connect_anew(&self, route: Option<&Route>) -> io::Result<Connection> {
+        let connections = &self.http2;
         if self.tells_clients() {
-            return self.open(backend, route).await;
+            return self.open(route).await;
         }
         if !connections.is_spoken() {
-            let opened = self.open(backend, route).await?;
+            let opened = self.open(route).await?;
             if let Sender::Http2(sender) = &opened.sender {
                 connections.add(sender);
             }
@@ -168,7 +173,7 @@ impl Pool {
             Opening::Failed => return Err(io::ErrorKind::ConnectionRefused.into()),
             Opening::Must(guard) => guard,
         };
-        let opened = self.open(backend, route).await;
+        let opened = self.open(route).await;
         match &opened {
             Ok(Connection { sender: Sender::Http2(sender), .. }) => connections.add(sender),
             Ok(_) => {}
@@ -182,9 +187,9 @@ impl Pool {
     ///
     /// # Errors
     /// As for [`Pool::connect`].
-    pub(crate) async fn open(&self, backend: usize, route: Option<&Route>) -> io::Result<Connection> {
-        let address = &self.backends[backend];
-        let stream = self.connector.connect(address, route).await?;
+    pub(crate) async fn open(&self, route: Option<&Route>) -> io::Result<Connection> {
+        let (address, connector) = (&self.backend, lock(&self.connector).clone());
+        let stream = connector.connect(address, route).await?;
         let sender = if address.is_http2() || stream.protocol() == Some(Protocol::Http2) {
             stream.probe();
             Sender::Http2(http2::open(TokioIo::new(stream)).await?)
@@ -203,11 +208,11 @@ impl Pool {
 
     /// Whether a connection begins with its client's address, so that it serves one request.
     pub(crate) fn tells_clients(&self) -> bool {
-        self.connector.tells_clients()
+        lock(&self.connector).tells_clients()
     }
 
     /// Takes back the connection of a request whose answer is complete.
-    pub(crate) fn put(&self, backend: usize, sender: Sender) {
+    pub(crate) fn put(&self, sender: Sender) {
         // A stream of HTTP/2 gives itself back.
         let Sender::Http1(sender) = sender else { return };
         if sender.is_closed() {
@@ -217,15 +222,15 @@ impl Pool {
             tokio::spawn(let_close(sender));
             return;
         }
-        let mut idle = lock(&self.idle[backend]);
+        let mut idle = lock(&self.idle);
         if idle.len() < IDLE_MAX {
             idle.push(Idle { sender, since: Instant::now() });
         }
     }
 
     /// The connection that was used last, so that surplus ones grow old.
-    fn take_idle(&self, backend: usize) -> Option<SendRequest<RequestBody>> {
-        let mut idle = lock(&self.idle[backend]);
+    fn take_idle(&self) -> Option<SendRequest<RequestBody>> {
+        let mut idle = lock(&self.idle);
         let mut busy: Option<Idle> = None;
         let found = loop {
             match idle.pop() {
@@ -247,10 +252,8 @@ impl Pool {
 
     /// Closes connections that have waited for long.
     pub(crate) fn close_old(&self) {
-        for idle in &self.idle {
-            lock(idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
-        }
-        self.http2.iter().for_each(|connections| connections.close_old(IDLE_TIME));
+        lock(&self.idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
+        self.http2.close_old(IDLE_TIME);
     }
 }
 

@@ -6,10 +6,10 @@
 
 use super::streams::{StreamExecutor, Streams};
 use crate::activity::{Activity, Busy, StreamProgress};
-use crate::connections::{Connections, stopped};
-use crate::http::handle::Worker;
+use crate::connections::{Connections, Phase};
 use crate::http::head::Peer;
 use crate::transport::client_stream::ClientStream;
+use crate::worker::Worker;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -50,11 +50,11 @@ struct Shared {
 pub(super) async fn serve(
     stream: ClientStream,
     (worker, peer): (&Arc<Worker>, &Peer),
-    stopping: &mut watch::Receiver<bool>,
+    phase: &mut watch::Receiver<Phase>,
     connections: &Connections,
 ) {
     let (activity, streams) = (Arc::new(Activity::default()), Arc::new(Streams::default()));
-    let timeouts = worker.settings.timeouts;
+    let timeouts = worker.configuration().settings.timeouts;
     let (stream_window, window) = if connections.total() > MANY { WINDOWS_OF_MANY } else { WINDOWS };
     let mut builder = http2::Builder::new(StreamExecutor::new(&streams, timeouts.client_idle));
     builder.timer(TokioTimer::new()).max_pending_accept_reset_streams(STREAMS_MAX as usize);
@@ -93,7 +93,7 @@ pub(super) async fn serve(
                 }
                 return;
             }
-            () = stopped(stopping), if !is_stopping => {
+            () = Phase::Draining.reached(phase), if !is_stopping => {
                 is_stopping = true;
                 true
             }

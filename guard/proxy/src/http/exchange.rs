@@ -5,11 +5,12 @@ use super::answer::Failure;
 use super::request_body::RequestBody;
 use super::response_body::Lease;
 use super::{versions, websocket};
-use crate::admission::{Admission, ClientFailure, Place, Stream};
+use crate::admission::{ClientFailure, Place, Stream};
 use crate::backend::http2::{Refusal, refusal};
 use crate::backend::pool::{Connection, Pool, Sender};
 use crate::settings::Settings;
 use crate::transport::proxy_protocol::Route;
+use crate::worker::Worker;
 use http::uri::Scheme;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -38,8 +39,7 @@ pub(super) struct Unanswered {
 /// Attempts to get an answer to one request.
 pub(super) struct Exchange<'a> {
     pub(super) settings: &'a Settings,
-    pub(super) admission: &'a Admission,
-    pub(super) pool: &'a Arc<Pool>,
+    pub(super) worker: &'a Worker,
     /// Addresses of the client's connection, for the PROXY protocol.
     pub(super) route: Option<&'a Route>,
     /// Whether the request may be sent again after a backend has seen it.
@@ -57,17 +57,15 @@ impl Exchange<'_> {
         mut place: Option<Place>,
         mut request: Request<RequestBody>,
     ) -> Result<Answered, Unanswered> {
-        let Exchange { settings, admission, pool, .. } = self;
+        let (settings, admission) = (self.settings, &self.worker.admission);
         let mut backend = place.as_ref().map_or_else(|| admission.any_backend(None), Place::backend);
         let (mut has_moved, mut needs_new) = (false, false);
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let connection = if needs_new {
-                Box::pin(pool.renew(backend, self.route)).await
-            } else {
-                pool.connect(backend, self.route).await
-            };
+            let pool = self.worker.pool(backend);
+            let connection =
+                if needs_new { Box::pin(pool.renew(self.route)).await } else { pool.connect(self.route).await };
             let Ok(Connection { mut sender, is_reused }) = connection else {
                 if settings.backends.len() > 1 {
                     admission.set_up(backend, false);
@@ -80,7 +78,7 @@ impl Exchange<'_> {
             };
             let mut copy = self.can_repeat.then(|| copy_head(&request));
             let failed = if sender.is_http2() {
-                match Box::pin(self.ask_http2(&mut sender, request, backend)).await {
+                match Box::pin(self.ask_http2(&mut sender, request, &pool)).await {
                     Ok(response) => Ok(response),
                     Err(Http2Failure::Unanswerable(failure)) => return Err(Unanswered { place, failure }),
                     Err(Http2Failure::Unprocessed(again)) if attempt < ATTEMPTS => {
@@ -101,7 +99,7 @@ impl Exchange<'_> {
             };
             let mut error = match failed {
                 Ok(response) => {
-                    let lease = Lease { pool: Arc::clone(pool), backend, sender };
+                    let lease = Lease { pool, sender };
                     return Ok(Answered { place, lease, response });
                 }
                 Err(error) => error,
@@ -143,20 +141,20 @@ impl Exchange<'_> {
         &self,
         sender: &mut Sender,
         mut request: Request<RequestBody>,
-        backend: usize,
+        pool: &Pool,
     ) -> Result<Response<Incoming>, Http2Failure> {
         let copy = copy_head(&request);
         let is_tunnel = websocket::to_extended_connect(&mut request);
         if is_tunnel && !sender.has_extended_connect() {
             return Err(Http2Failure::Unanswerable(Failure::NotServed));
         }
-        let address = self.pool.address(backend);
+        let address = pool.address();
         let scheme = if address.is_tls() { Scheme::HTTPS } else { Scheme::HTTP };
         if !versions::to_http2(&mut request, scheme, address.host().unwrap_or("localhost")) {
             return Err(Http2Failure::Unanswerable(Failure::BadRequest));
         }
         let kept = request.body_mut().keep();
-        self.stream.record_piece(self.admission.now());
+        self.stream.record_piece(self.worker.admission.now());
         let result = self.answer(sender.try_send_request(request)).await;
         let mut error = match result.ok_or(Http2Failure::Unanswerable(Failure::BackendTimeout))? {
             Ok(mut response) => {
@@ -188,7 +186,7 @@ impl Exchange<'_> {
     /// Waits for the answer; `None`: it does not come in time. The time begins with the last piece
     /// of the request; a client that sends none has a time-out of its own.
     async fn answer<T>(&self, sent: impl Future<Output = T>) -> Option<T> {
-        let admission = self.admission;
+        let admission = &self.worker.admission;
         let mut sent = pin!(sent);
         let longest = self.settings.timeouts.first_byte;
         let mut waited = Duration::ZERO;
@@ -207,7 +205,7 @@ impl Exchange<'_> {
 
     /// Moves the request to another backend.
     fn elsewhere(&self, place: &mut Option<Place>, backend: usize) -> usize {
-        let other = self.admission.any_backend(Some(backend));
+        let other = self.worker.admission.any_backend(Some(backend));
         if let Some(place) = place {
             place.move_to(other);
         }

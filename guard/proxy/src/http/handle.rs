@@ -6,11 +6,12 @@ use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody, is_failed_call};
 use super::websocket;
+use crate::access_log::entry::OpenEntry;
 use crate::activity::Busy;
-use crate::admission::{Admission, Admitted, Place};
-use crate::backend::pool::Pool;
+use crate::admission::{Admitted, Place};
 use crate::settings::rules::{self, matches_path, place_end};
 use crate::settings::{PlaceEnd, Settings};
+use crate::worker::{Configuration, Worker};
 use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
@@ -26,13 +27,6 @@ use std::sync::Arc;
 use tokio::io::copy_bidirectional;
 use tokio::task::yield_now;
 use tokio::time::Instant;
-
-/// What the requests of a worker thread share.
-pub(crate) struct Worker {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) admission: Admission,
-    pub(crate) pool: Arc<Pool>,
-}
 
 /// A backend that leaves HTTP, if a request of a connection has made it do so.
 pub(crate) type UpgradeSlot = Mutex<Option<OnUpgrade>>;
@@ -51,8 +45,17 @@ impl Worker {
         busy: Busy,
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
-        let response = self.answer(peer, upgrade, request).await;
-        Ok(response.map(|body| body.with_mark(busy)))
+        let configuration = self.configuration();
+        let mut entry = open_entry(&configuration, peer, &request);
+        let mut response = self.answer(&configuration, peer, upgrade, request, &mut entry).await;
+        if let Some(entry) = &mut entry {
+            entry.record_answer(&response);
+        }
+        if self.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            // The only end of a connection that can't meet a request on its way.
+            answer::close(response.headers_mut());
+        }
+        Ok(response.map(|body| body.with_mark(busy).with_entry(entry)))
     }
 
     /// Answers a request on a stream of HTTP/2; the stream is its own connection if it leaves HTTP.
@@ -67,7 +70,12 @@ impl Worker {
         let is_tunnel = request.method() == Method::CONNECT;
         let client = is_tunnel.then(|| hyper::upgrade::on(&mut request));
         let upgrade = UpgradeSlot::default();
-        let mut response = self.answer(peer, &upgrade, request).await;
+        let configuration = self.configuration();
+        let mut entry = open_entry(&configuration, peer, &request);
+        let mut response = self.answer(&configuration, peer, &upgrade, request, &mut entry).await;
+        if let Some(entry) = &mut entry {
+            entry.record_answer(&response);
+        }
         busy.record_answer();
         let backend = lock(&upgrade).take();
         if let (Some(client), Some(backend)) = (client, backend) {
@@ -79,48 +87,57 @@ impl Worker {
             // The client would take it for a tunnel.
             response = answer::failed(Failure::BadAnswer, None);
         }
-        Ok(response.map(|body| body.with_mark(busy)))
+        Ok(response.map(|body| body.with_mark(busy).with_entry(entry)))
     }
 
-    async fn answer(&self, peer: &Peer, upgrade: &UpgradeSlot, request: Request<Incoming>) -> Response<ResponseBody> {
+    async fn answer(
+        &self,
+        configuration: &Configuration,
+        peer: &Peer,
+        upgrade: &UpgradeSlot,
+        request: Request<Incoming>,
+        entry: &mut Option<Box<OpenEntry>>,
+    ) -> Response<ResponseBody> {
+        let settings = &configuration.settings;
+        peer.judge(configuration.version, &settings.trusted);
         let (parts, body) = request.into_parts();
         if let Err(failure) = head::check(&parts) {
             self.admission.record_bad_request();
             return answer::failed(failure, headers::grpc(&parts.headers).as_ref());
         }
-        if self.is_exempt(parts.uri.path()) {
-            return self.forward(None, (peer, upgrade), parts, body).await;
+        if is_exempt(settings, parts.uri.path()) {
+            if let Some(entry) = entry {
+                entry.record_dispatch(true);
+            }
+            return self.forward(settings, None, (peer, upgrade), parts, body, entry).await;
         }
-        let info = self.describe(peer, &parts);
+        let info = self.describe(settings, peer, &parts);
+        if let Some(entry) = entry {
+            entry.record_class(info.class.number(), info.tenant.0);
+        }
         let now = self.admission.now();
         let place = match self.admission.admit(now, &info, head::size(&parts)) {
             Ok(Admitted::Now(place)) => Ok(place),
             Ok(Admitted::Later(waiting)) => waiting.await,
             Err(rejection) => Err(rejection),
         };
+        if let Some(entry) = entry {
+            entry.record_dispatch(place.is_ok());
+        }
         match place {
-            Ok(place) => self.forward(Some(place), (peer, upgrade), parts, body).await,
+            Ok(place) => self.forward(settings, Some(place), (peer, upgrade), parts, body, entry).await,
             Err(rejection) => Box::pin(reject(&rejection, &parts, body)).await,
         }
     }
 
-    /// Whether requests for this path never wait: the operator's choice, and health checks, so that
-    /// an overload does not make a balancer take the service away.
-    fn is_exempt(&self, path: &str) -> bool {
-        let Settings { exempt, health, .. } = &*self.settings;
-        exempt.iter().any(|exempt| matches_path(exempt, path))
-            || health.as_deref() == Some(path)
-            || path.starts_with(GRPC_HEALTH)
-    }
-
     /// What the queue must know of a request.
-    fn describe(&self, peer: &Peer, parts: &Parts) -> RequestInfo {
+    fn describe(&self, settings: &Settings, peer: &Peer, parts: &Parts) -> RequestInfo {
         let mut info = RequestInfo::default();
-        if let Some(source) = &self.settings.tenant_by {
+        if let Some(source) = &settings.tenant_by {
             info = info.with_tenant(rules::tenant(source, &parts.headers, peer.address));
         }
-        info = rules::apply(&self.settings.rules, parts, peer.address, info);
-        if peer.is_trusted {
+        info = rules::apply(&settings.rules, parts, peer.address, info);
+        if peer.is_trusted() {
             let stated = headers::read(&parts.headers);
             self.admission.record_malformed(stated.malformed);
             info = info.with_attempt(stated.attempt);
@@ -137,20 +154,22 @@ impl Worker {
     /// Sends a request to its backend and passes the answer on.
     async fn forward(
         &self,
+        settings: &Settings,
         place: Option<Place>,
         (peer, upgrade): (&Peer, &UpgradeSlot),
         mut parts: Parts,
         body: Incoming,
+        entry: &mut Option<Box<OpenEntry>>,
     ) -> Response<ResponseBody> {
         let is_http2 = parts.version == Version::HTTP_2;
         let call = headers::grpc(&parts.headers).map(Box::new);
         let protocol = head::upgrade(&parts);
         let upgrade = protocol.is_some().then_some(upgrade);
         head::to_backend(&mut parts, peer, protocol);
-        if self.pool.tells_clients() && upgrade.is_none() {
+        if settings.sends_proxy_protocol.is_some() && upgrade.is_none() {
             parts.headers.append(CONNECTION, HeaderValue::from_static("close"));
         }
-        let timeouts = &self.settings.timeouts;
+        let timeouts = &settings.timeouts;
         let is_whole = body.is_end_stream();
         if !is_whole && body.size_hint().exact().is_none() {
             // hyper sends a GET or HEAD without its body otherwise.
@@ -167,11 +186,15 @@ impl Worker {
         };
         let can_repeat = is_whole && parts.method.is_idempotent();
         let end = timeouts.total.map(|total| Instant::now() + total);
-        let Worker { settings, admission, pool } = self;
         let route = peer.route.as_deref();
-        let exchange = Exchange { settings, admission, pool, route, can_repeat, end, stream };
+        let exchange = Exchange { settings, worker: self, route, can_repeat, end, stream };
         match exchange.run(place, Request::from_parts(parts, body)).await {
-            Ok(Answered { place, lease, response }) => self.pass_on(place, lease, response, upgrade, end),
+            Ok(Answered { place, lease, response }) => {
+                if let Some(entry) = entry {
+                    entry.record_backend(lease.pool.address().to_string());
+                }
+                self.pass_on(settings, place, lease, response, upgrade, end)
+            }
             Err(Unanswered { place, failure }) => {
                 if let Some(place) = place {
                     let (now, outcome) = (
@@ -191,6 +214,7 @@ impl Worker {
     /// Turns a backend's answer into the client's.
     fn pass_on(
         &self,
+        settings: &Settings,
         mut place: Option<Place>,
         lease: Lease,
         mut response: Response<Incoming>,
@@ -220,7 +244,7 @@ impl Worker {
             return response.map(|_| ResponseBody::empty());
         }
         let route = place.as_ref().map_or(0, Place::route);
-        let until = place_end(&self.settings.rules, route, self.settings.until);
+        let until = place_end(&settings.rules, route, settings.until);
         if let (Some(place), PlaceEnd::LastByte) = (&mut place, until) {
             if headers::is_event_stream(response.headers()) {
                 // Being open is no work for the backend.
@@ -239,7 +263,7 @@ impl Worker {
             lease.give_back();
             return response.map(|_| ResponseBody::empty());
         }
-        let times = BodyTimes { idle: self.settings.timeouts.idle, end };
+        let times = BodyTimes { idle: settings.timeouts.idle, end };
         response.map(|body| ResponseBody::backend(BackendBody::new(body, place, lease, until, times, outcome)))
     }
 }
@@ -268,4 +292,18 @@ async fn tunnel(client: OnUpgrade, backend: OnUpgrade, _busy: Busy) {
         // An end without notice is how such connections often end.
         let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(backend)).await;
     }
+}
+
+/// An entry of the access log, if there is one.
+fn open_entry(configuration: &Configuration, peer: &Peer, request: &Request<Incoming>) -> Option<Box<OpenEntry>> {
+    configuration.log.as_ref().map(|log| Box::new(OpenEntry::begin(log, peer.known_address(), request)))
+}
+
+/// Whether requests for this path never wait: the operator's choice, and health checks, so that an
+/// overload does not make a balancer take the service away.
+fn is_exempt(settings: &Settings, path: &str) -> bool {
+    let Settings { exempt, health, .. } = settings;
+    exempt.iter().any(|exempt| matches_path(exempt, path))
+        || health.as_deref() == Some(path)
+        || path.starts_with(GRPC_HEALTH)
 }

@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Uri, Version};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -45,27 +46,60 @@ fn name(version: Version) -> HeaderValue {
 }
 
 /// A client, as it appears in headers; made once per connection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Peer {
     /// The address; loopback for a client of a Unix socket, which has none.
     pub(crate) address: IpAddr,
-    pub(crate) is_trusted: bool,
     /// Whether its connection is encrypted.
     pub(crate) is_tls: bool,
     /// Addresses that backends are told by the PROXY protocol, if they are.
     pub(crate) route: Option<Box<Route>>,
     /// The address in headers; `None`: it has none.
     text: Option<HeaderValue>,
+    /// Twice the number of the settings by which it is trusted or not, and 1 if it is.
+    trust: AtomicU64,
 }
+
+impl Clone for Peer {
+    fn clone(&self) -> Self {
+        Peer {
+            address: self.address,
+            is_tls: self.is_tls,
+            route: self.route.clone(),
+            text: self.text.clone(),
+            trust: AtomicU64::new(self.trust.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// An even number that no settings have.
+const UNJUDGED: u64 = u64::MAX - 1;
 
 impl Peer {
     /// A client with this address; `None`: of a Unix socket, so on this machine.
-    pub(crate) fn new(address: Option<IpAddr>, trusted: &[IpNet]) -> Self {
+    pub(crate) fn new(address: Option<IpAddr>) -> Self {
         let address = address.map(|address| address.to_canonical());
         let text = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
         let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let is_trusted = trusted.iter().any(|network| network.contains(&address));
-        Peer { address, is_trusted, is_tls: false, route: None, text }
+        Peer { address, is_tls: false, route: None, text, trust: AtomicU64::new(UNJUDGED) }
+    }
+
+    /// Judges whether to trust it, if the settings have changed: `version` is their number.
+    pub(crate) fn judge(&self, version: u64, trusted: &[IpNet]) {
+        if self.trust.load(Ordering::Relaxed) / 2 != version {
+            let is_trusted = trusted.iter().any(|network| network.contains(&self.address));
+            self.trust.store(version * 2 + u64::from(is_trusted), Ordering::Relaxed);
+        }
+    }
+
+    /// Its address, if it has one.
+    pub(crate) fn known_address(&self) -> Option<IpAddr> {
+        self.text.as_ref().map(|_| self.address)
+    }
+
+    /// Whether its headers about class, deadline and client are believed.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.trust.load(Ordering::Relaxed) % 2 == 1
     }
 }
 
@@ -193,7 +227,7 @@ pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<Header
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
     }
-    if !peer.is_trusted {
+    if !peer.is_trusted() {
         remove_unbelieved(headers);
     }
     if let Some(authority) = parts.uri.authority()
@@ -401,7 +435,8 @@ mod tests {
             }
             assert!(size(&parts) > 0);
             let network: IpNet = "10.0.0.0/8".parse().unwrap();
-            let peer = Peer::new(Some([10, 0, 0, 1].into()), &[network][random.below(2)..]);
+            let peer = Peer::new(Some([10, 0, 0, 1].into()));
+            peer.judge(0, &[network][random.below(2)..]);
             let protocol = upgrade(&parts);
             to_backend(&mut parts, &peer, protocol.clone());
             let headers = &parts.headers;
@@ -416,7 +451,7 @@ mod tests {
             assert!(headers.get(CONNECTION).is_none_or(|value| value == "upgrade" || value == "te"));
             let forwarded = headers[X_FORWARDED_FOR].as_bytes();
             assert!(forwarded.ends_with(b"10.0.0.1"));
-            if !peer.is_trusted {
+            if !peer.is_trusted() {
                 assert_eq!(forwarded, b"10.0.0.1");
                 assert!(!headers.contains_key("leeward") && !headers.contains_key("x_forwarded-for"));
             }

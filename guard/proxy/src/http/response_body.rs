@@ -1,6 +1,7 @@
 //! Body of an answer on its way from the backend to the client. It holds the request's place and
 //! connection until the backend has sent the last byte. Does not contain its head.
 
+use crate::access_log::entry::OpenEntry;
 use crate::activity::Busy;
 use crate::admission::Place;
 use crate::backend::pool::{Pool, Sender};
@@ -27,6 +28,7 @@ const PIECE_MAX: usize = 16 << 10;
 pub(crate) struct ResponseBody {
     content: Content,
     busy: Option<Busy>,
+    entry: Option<Box<OpenEntry>>,
 }
 
 /// Bytes of the proxy's own, or a backend's.
@@ -38,22 +40,46 @@ enum Content {
 impl ResponseBody {
     /// No bytes.
     pub(crate) fn empty() -> Self {
-        ResponseBody { content: Content::Own(None), busy: None }
+        ResponseBody { content: Content::Own(None), busy: None, entry: None }
     }
 
     /// Bytes of the proxy's own.
     pub(crate) fn own(text: Bytes) -> Self {
-        ResponseBody { content: Content::Own(Some(text).filter(|text| !text.is_empty())), busy: None }
+        ResponseBody { content: Content::Own(Some(text).filter(|text| !text.is_empty())), busy: None, entry: None }
     }
 
     /// A backend's body.
     pub(crate) fn backend(body: BackendBody) -> Self {
-        ResponseBody { content: Content::Backend(Box::new(body)), busy: None }
+        ResponseBody { content: Content::Backend(Box::new(body)), busy: None, entry: None }
     }
 
     /// Keeps the mark until the last byte.
     pub(crate) fn with_mark(self, busy: Busy) -> Self {
         ResponseBody { busy: Some(busy), ..self }
+    }
+
+    /// Completes the entry of the access log with the last byte.
+    pub(crate) fn with_entry(self, mut entry: Option<Box<OpenEntry>>) -> Self {
+        if let Some(entry) = entry.as_mut().filter(|_| self.is_end_stream()) {
+            entry.record_end();
+        }
+        ResponseBody { entry, ..self }
+    }
+
+    /// Records a piece for the access log.
+    fn record(&mut self, polled: &Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>>) {
+        let is_end = match polled {
+            Poll::Ready(Some(Ok(_))) => self.is_end_stream(),
+            Poll::Ready(None) => true,
+            _ => false,
+        };
+        let Some(entry) = &mut self.entry else { return };
+        if let Poll::Ready(Some(Ok(frame))) = polled {
+            entry.record_bytes(frame.data_ref().map_or(0, Bytes::len));
+        }
+        if is_end {
+            entry.record_end();
+        }
     }
 }
 
@@ -74,7 +100,6 @@ pub(crate) enum ResponseBodyError {
 /// Connection that returns to its pool with the last byte.
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
-    pub(crate) backend: usize,
     pub(crate) sender: Sender,
 }
 
@@ -106,7 +131,7 @@ pub(crate) struct BackendBody {
 
 impl Lease {
     pub(crate) fn give_back(self) {
-        self.pool.put(self.backend, self.sender);
+        self.pool.put(self.sender);
     }
 }
 
@@ -269,6 +294,9 @@ impl Body for ResponseBody {
         };
         if let Some(busy) = &this.busy {
             busy.record_piece(matches!(polled, Poll::Ready(Some(_))));
+        }
+        if this.entry.is_some() {
+            this.record(&polled);
         }
         polled
     }

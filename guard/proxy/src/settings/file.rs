@@ -12,6 +12,7 @@
 //! class = 0
 //! ```
 
+use super::access_log::{AccessLogSettings, LogFormat, LogTarget};
 pub use super::error::SettingsError;
 use super::error::wrong;
 use super::rules::{Rule, TenantSource};
@@ -62,6 +63,10 @@ pub struct FileSettings {
     pub tenant_by: Option<String>,
     /// Admin port; the program opens it.
     pub admin: Option<String>,
+    /// `off`, `json` or `combined`.
+    pub access_log: Option<String>,
+    /// `stdout` or a path.
+    pub access_log_file: Option<String>,
     /// Bounds of the queue.
     #[serde(default)]
     pub queue: QueueSection,
@@ -164,6 +169,8 @@ impl FileSettings {
             admin: over.admin.or(self.admin),
             accept_proxy_protocol: over.accept_proxy_protocol.or(self.accept_proxy_protocol),
             send_proxy_protocol: over.send_proxy_protocol.or(self.send_proxy_protocol),
+            access_log: over.access_log.or(self.access_log),
+            access_log_file: over.access_log_file.or(self.access_log_file),
             queue: QueueSection {
                 requests: over.queue.requests.or(self.queue.requests),
                 megabytes: over.queue.megabytes.or(self.queue.megabytes),
@@ -235,6 +242,7 @@ impl FileSettings {
         }
         settings.until = self.until.as_deref().map(|until| place_end("until", until)).transpose()?.unwrap_or_default();
         settings.tenant_by = self.tenant_by.as_deref().map(parse_tenant_source).transpose()?;
+        settings.access_log = self.access_log()?;
         if let Some(requests) = self.queue.requests {
             settings.queue_requests = in_range("queue.requests", requests, 1, 10_000_000)?;
         }
@@ -253,6 +261,25 @@ impl FileSettings {
         settings.timeouts = self.timeouts.over(settings.timeouts)?;
         settings.rules = self.rules.iter().enumerate().map(|(at, rule)| rule.rule(at)).collect::<Result<_, _>>()?;
         Ok(settings)
+    }
+}
+
+impl FileSettings {
+    fn access_log(&self) -> Result<AccessLogSettings, SettingsError> {
+        let format = match self.access_log.as_deref() {
+            None | Some("off") => None,
+            Some("json") => Some(LogFormat::Json),
+            Some("combined") => Some(LogFormat::Combined),
+            Some(_) => return Err(wrong("access-log", &"must be `json`, `combined` or `off`")),
+        };
+        let target = match self.access_log_file.as_deref() {
+            None | Some("stdout") => LogTarget::Stdout,
+            Some(path) if path.starts_with('/') => LogTarget::File(path.into()),
+            Some(_) => {
+                return Err(wrong("access-log-file", &"must be `stdout` or a path that begins with `/`"));
+            }
+        };
+        Ok(AccessLogSettings { format, target })
     }
 }
 
@@ -313,6 +340,7 @@ impl RuleSection {
             class: class.transpose()?,
             tenant: self.tenant.map(Tenant),
             until: self.until.as_deref().map(|until| place_end(&key("until"), until)).transpose()?,
+            route: 0,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Settings of a proxy; the objective determines what the caller leaves out. Does not contain
 //! flags or files ([`mod@file`]).
 
+pub mod access_log;
 mod error;
 pub mod file;
 pub mod rules;
@@ -8,6 +9,7 @@ pub mod tls;
 
 use crate::backend::address::BackendAddress;
 use crate::transport::proxy_protocol::encode::Version as ProxyProtocolVersion;
+use access_log::AccessLogSettings;
 use ipnet::IpNet;
 use leeward_concurrency::registry::LimitPolicy;
 use leeward_concurrency::{ConcurrencyLimit, LimitEnvironment, registry};
@@ -62,6 +64,8 @@ pub struct Settings {
     pub accepts_proxy_protocol: bool,
     /// Version of the PROXY protocol that connections to backends begin with; `None`: none.
     pub sends_proxy_protocol: Option<ProxyProtocolVersion>,
+    /// Access log.
+    pub access_log: AccessLogSettings,
     /// Classes and tenants of requests; the first rule that matches counts.
     pub rules: Vec<Rule>,
     /// Origin of the tenant of a request without a rule for it.
@@ -143,6 +147,12 @@ impl Default for LimitChoice {
     }
 }
 
+impl PartialEq for LimitChoice {
+    fn eq(&self, other: &Self) -> bool {
+        (self.policy.name, &self.params) == (other.policy.name, &other.params)
+    }
+}
+
 impl LimitChoice {
     /// Reads a limit: its name, such as `knee`, or a number.
     ///
@@ -194,6 +204,7 @@ impl Settings {
             accepts_proxy_protocol: false,
             sends_proxy_protocol: None,
             backend_tls: BackendTlsSettings::default(),
+            access_log: AccessLogSettings::default(),
             rules: Vec::new(),
             tenant_by: None,
         }

@@ -30,6 +30,8 @@ pub struct Rule {
     pub tenant: Option<Tenant>,
     /// Event that frees their places, if it is not that of the settings.
     pub until: Option<PlaceEnd>,
+    /// Number of the requests in counters, which the queue sets; 0: without a number of their own.
+    pub(crate) route: u8,
 }
 
 /// Origin of a request's tenant.
@@ -44,12 +46,9 @@ pub enum TenantSource {
 
 /// Event that frees the place of a request with this route: its rule's, if that names one.
 pub(crate) fn place_end(rules: &[Rule], route: u8, of_settings: PlaceEnd) -> PlaceEnd {
-    let rule = usize::from(route).checked_sub(1).filter(|index| index + 1 < ROUTES);
-    rule.and_then(|index| rules.get(index)?.until).unwrap_or(of_settings)
+    let rule = rules.iter().find(|rule| route > 0 && rule.route == route);
+    rule.and_then(|rule| rule.until).unwrap_or(of_settings)
 }
-
-/// Longest route number; 0 is for requests without a rule.
-const ROUTES: usize = 255;
 
 impl Rule {
     fn matches(&self, request: &Parts, client: IpAddr) -> bool {
@@ -74,10 +73,10 @@ fn has_header(headers: &HeaderMap, name: &HeaderName, value: Option<&str>) -> bo
 
 /// Applies the first rule that matches.
 pub(crate) fn apply(rules: &[Rule], request: &Parts, client: IpAddr, info: RequestInfo) -> RequestInfo {
-    let Some((index, rule)) = rules.iter().enumerate().find(|(_, rule)| rule.matches(request, client)) else {
+    let Some(rule) = rules.iter().find(|rule| rule.matches(request, client)) else {
         return info;
     };
-    let mut info = info.with_route((index + 1).min(ROUTES) as u8);
+    let mut info = info.with_route(rule.route);
     if let Some(class) = rule.class {
         info = info.with_class(class);
     }

@@ -8,9 +8,11 @@ use super::proxy_protocol::decode::{Decoded, decode};
 use super::socket::Socket;
 use super::stream::{Protocol, Transport};
 use crate::settings::tls::TlsSettings;
+use leeward_host::sync::{Mutex, lock};
 use leeward_tls::{ClientAuthentication, LoadError, ServerSetup, ServerTls, is_tls_record};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -31,8 +33,8 @@ const PLAIN_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/pla
 /// Accepts TLS and the PROXY protocol, or passes connections on as they are.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    tls: Option<ServerTls>,
-    accepts_proxy_protocol: bool,
+    tls: Mutex<Option<ServerTls>>,
+    accepts_proxy_protocol: AtomicBool,
     handshakes: Arc<Handshakes>,
     counts: Arc<Counts>,
 }
@@ -60,6 +62,7 @@ pub(crate) fn open_certificates(settings: &TlsSettings) -> Result<ServerTls, Loa
 
 impl Acceptor {
     pub(crate) fn new(tls: Option<ServerTls>, accepts_proxy_protocol: bool, counts: Arc<Counts>) -> Self {
+        let (tls, accepts_proxy_protocol) = (Mutex::new(tls), AtomicBool::new(accepts_proxy_protocol));
         Acceptor { tls, accepts_proxy_protocol, handshakes: Handshakes::new(HANDSHAKES_MAX), counts }
     }
 
@@ -70,18 +73,28 @@ impl Acceptor {
 
     /// Whether headers of the PROXY protocol are expected.
     pub(crate) fn accepts_proxy_protocol(&self) -> bool {
-        self.accepts_proxy_protocol
+        self.accepts_proxy_protocol.load(Ordering::Relaxed)
     }
 
     /// Whether the first bytes are not yet those of HTTP.
     pub(crate) fn has_preface(&self) -> bool {
-        self.tls.is_some() || self.accepts_proxy_protocol
+        lock(&self.tls).is_some() || self.accepts_proxy_protocol()
+    }
+
+    /// Replaces the certificates, for connections that begin from now on.
+    pub(crate) fn set_certificates(&self, tls: Option<ServerTls>) {
+        *lock(&self.tls) = tls;
+    }
+
+    /// Changes whether connections that begin from now on have a header of the PROXY protocol.
+    pub(crate) fn set_proxy_protocol(&self, accepts: bool) {
+        self.accepts_proxy_protocol.store(accepts, Ordering::Relaxed);
     }
 
     /// Completes what comes before HTTP, each step within `longest`; `None`: the connection ends.
     pub(crate) async fn accept(&self, mut socket: Socket, is_trusted: bool, longest: Duration) -> Option<Accepted> {
         let mut route = None;
-        if self.accepts_proxy_protocol {
+        if self.accepts_proxy_protocol() {
             let result = if is_trusted {
                 timeout(longest, read_header(&mut socket)).await.unwrap_or(Err("timeout"))
             } else {
@@ -95,9 +108,10 @@ impl Acceptor {
             });
             route = result.ok()?;
         }
-        let transport = match &self.tls {
+        let tls = lock(&self.tls).clone();
+        let transport = match tls {
             None => Transport::Plain(socket),
-            Some(tls) => self.shake_hands(tls, socket, longest).await?,
+            Some(tls) => self.shake_hands(&tls, socket, longest).await?,
         };
         Some(Accepted { transport, route })
     }

@@ -45,6 +45,19 @@ impl SocketFile {
     }
 }
 
+impl SocketFile {
+    /// The file as it is now.
+    pub(crate) fn of(path: &Path) -> Self {
+        let id = fs::symlink_metadata(path).ok().filter(|file| file.file_type().is_socket()).map(|file| id(&file));
+        SocketFile { path: path.into(), id }
+    }
+
+    /// Leaves it where it is.
+    pub(crate) fn keep(&mut self) {
+        self.id = None;
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let now = fs::symlink_metadata(&self.path).ok().map(|file| id(&file));

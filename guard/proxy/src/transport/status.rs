@@ -20,8 +20,8 @@ pub struct TransportStatus(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    server: Option<ServerTls>,
-    client: Option<ClientTls>,
+    /// Certificates for clients and for backends.
+    certificates: Mutex<(Option<ServerTls>, Option<ClientTls>)>,
     acceptor: Arc<Acceptor>,
     counts: Arc<Counts>,
     /// Time of the last warning about certificates that expire.
@@ -35,7 +35,26 @@ impl TransportStatus {
         acceptor: Arc<Acceptor>,
         counts: Arc<Counts>,
     ) -> Self {
-        TransportStatus(Arc::new(Inner { server, client, acceptor, counts, warned: Mutex::new(None) }))
+        TransportStatus(Arc::new(Inner {
+            certificates: Mutex::new((server, client)),
+            acceptor,
+            counts,
+            warned: Mutex::new(None),
+        }))
+    }
+
+    /// Uses other certificates from now on.
+    pub(crate) fn replace(&self, server: Option<ServerTls>, client: Option<ClientTls>) {
+        self.0.acceptor.set_certificates(server.clone());
+        *lock(&self.0.certificates) = (server, client);
+    }
+
+    pub(crate) fn acceptor(&self) -> &Acceptor {
+        &self.0.acceptor
+    }
+
+    fn certificates(&self) -> (Option<ServerTls>, Option<ClientTls>) {
+        lock(&self.0.certificates).clone()
     }
 
     /// Loads the files of certificates now, changed or not; new connections use them.
@@ -43,15 +62,17 @@ impl TransportStatus {
     /// # Errors
     /// Unusable files: the old certificates stay.
     pub fn reload_certificates(&self) -> Result<(), LoadError> {
-        let server = self.0.server.as_ref().map_or(Ok(()), ServerTls::reload);
-        let client = self.0.client.as_ref().map_or(Ok(()), ClientTls::reload);
+        let (server, client) = self.certificates();
+        let server = server.as_ref().map_or(Ok(()), ServerTls::reload);
+        let client = client.as_ref().map_or(Ok(()), ClientTls::reload);
         server.and(client)
     }
 
     /// Messages for the operator since the last call.
     pub(crate) fn take_messages(&self) -> Vec<String> {
-        let of_server = self.0.server.as_ref().map(ServerTls::take_messages).unwrap_or_default();
-        let of_client = self.0.client.as_ref().map(ClientTls::take_messages).unwrap_or_default();
+        let (server, client) = self.certificates();
+        let of_server = server.as_ref().map(ServerTls::take_messages).unwrap_or_default();
+        let of_client = client.as_ref().map(ClientTls::take_messages).unwrap_or_default();
         let mut messages: Vec<String> = of_server.into_iter().map(|message| format!("tls: {message}")).collect();
         messages.extend(of_client.into_iter().map(|message| format!("backend-tls: {message}")));
         messages.extend(self.expiring(Duration::from_nanos(unix_ns())));
@@ -73,7 +94,8 @@ impl TransportStatus {
 
     /// Certificates for clients, each with the time since 1970 of its expiry.
     fn expiries(&self) -> impl Iterator<Item = (String, Duration)> {
-        let of_server = self.0.server.as_ref().map(ServerTls::expiries).unwrap_or_default();
+        let (server, _) = self.certificates();
+        let of_server = server.as_ref().map(ServerTls::expiries).unwrap_or_default();
         of_server.into_iter().filter_map(|(path, expiry)| {
             let expiry = expiry?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
             Some((path.display().to_string(), expiry))
@@ -88,7 +110,8 @@ impl TransportStatus {
             let help = "Headers of the PROXY protocol, by result.";
             results(&mut text, "proxy_protocol_headers", help, &inner.counts.proxy_protocol);
         }
-        if let Some(server) = &inner.server {
+        let (server, client) = self.certificates();
+        if let Some(server) = &server {
             results(&mut text, "tls_handshakes", "Handshakes with clients, by result.", &inner.counts.clients);
             let (name, help) = ("tls_handshakes_in_progress", "Handshakes with clients in progress.");
             family(&mut text, name, help, "gauge", &[(String::new(), inner.acceptor.handshakes() as u64)]);
@@ -98,7 +121,7 @@ impl TransportStatus {
             let help = "Time since 1970 at which the first certificate of a chain expires.";
             family(&mut text, "certificate_expiry_timestamp_seconds", help, "gauge", &expiries);
         }
-        if let Some(client) = &inner.client {
+        if let Some(client) = &client {
             let help = "Handshakes with backends, by result.";
             results(&mut text, "backend_tls_handshakes", help, &inner.counts.backends);
             files(&mut text, "backend_certificate", client.reloads(), client.last_error().is_some());

@@ -1,5 +1,6 @@
 //! Tests of the proxy over sockets: a scripted backend behind it, plain clients in front of it.
 
+mod access_log;
 mod backend_tls;
 mod backends;
 mod certificates;
@@ -13,6 +14,7 @@ mod messages;
 mod proxy_protocol;
 mod queue;
 mod relay;
+mod reload;
 mod settings;
 mod stop;
 mod tls;

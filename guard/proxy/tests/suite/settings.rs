@@ -47,6 +47,10 @@ fn every_key_that_is_wrong_is_named() {
         ("tenant-by", "\"name\""),
         ("tenant-by", "\"header a b\""),
         ("admin", "1"),
+        ("access-log", "\"xml\""),
+        ("access-log", "true"),
+        ("access-log-file", "\"access.log\""),
+        ("access-log-file", "[]"),
         ("queue.requests", "0"),
         ("queue.megabytes", "0"),
         ("queue.megabytes", "9999999999"),
@@ -123,6 +127,7 @@ fn every_key_has_values_that_are_right() {
         threads = 3\nconnections = 10\ntrust = [\"10.0.0.0/8\", \"::1\"]\nmode = \"5%\"\nhealth = \"/h\"\n\
         exempt = [\"/a\", \"/b/*\"]\nuntil = \"first-byte\"\ntenant-by = \"header X-Key\"\nadmin = \":1\"\n\
         accept-proxy-protocol = true\nsend-proxy-protocol = \"v2\"\n\
+        access-log = \"combined\"\naccess-log-file = \"/var/log/proxy.log\"\n\
         [queue]\nrequests = 5\nmegabytes = 2\n[timeouts]\nconnect = \"1s\"\nfirst-byte = \"off\"\nidle = \"off\"\n\
         total = \"9s\"\nclient = \"1s\"\nclient-idle = \"2s\"\nstop = \"3s\"\n\
         [tls]\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = [\"a.key\", \"b.key\"]\nclient-ca = \"c.pem\"\nclient-auth = \"optional\"\n\
@@ -162,7 +167,7 @@ proptest! {
     fn any_value_is_read_or_rejected(
         key in prop::sample::select(vec![
             "slo", "listen", "to", "shared", "limit", "threads", "connections", "trust", "mode", "health", "exempt",
-            "until", "tenant-by", "admin", "queue.requests", "queue.megabytes", "timeouts.connect",
+            "until", "tenant-by", "admin", "access-log", "access-log-file", "queue.requests", "queue.megabytes", "timeouts.connect",
             "timeouts.first-byte", "timeouts.idle", "timeouts.total", "timeouts.client", "timeouts.client-idle",
             "timeouts.stop", "rule", "tls.certificate", "tls.key", "tls.client-ca", "tls.client-auth",
             "backend-tls.ca", "backend-tls.certificate", "backend-tls.key", "backend-tls.server-name",

@@ -86,3 +86,46 @@ fn settings_without_a_backend_are_an_error() {
     settings.threads = 0;
     assert_eq!(connect(&leeward_proxy::Proxy::start(settings).unwrap()).get("/").head.status(), 502);
 }
+
+#[test]
+fn draining_ends_connections_with_their_answers() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "");
+    let address = address(&proxy);
+    let (mut busy, mut idle) = (connect(&proxy), connect(&proxy));
+    hold.release(1);
+    assert_eq!(idle.get("/first").head.get("connection"), None);
+    busy.send("GET /busy HTTP/1.1\r\nhost: h\r\n\r\n");
+    hold.arrived(2);
+    proxy.begin_draining();
+    until("new connections are refused", || TcpStream::connect(address).is_err());
+    assert!(!proxy.is_drained());
+    hold.open();
+    let answer = busy.answer();
+    assert_eq!((answer.text(), answer.head.get("connection")), ("/busy".into(), Some("close".into())));
+    busy.closed();
+    // An idle one may have a request on its way; it is answered.
+    let answer = idle.get("/late");
+    assert_eq!((answer.text(), answer.head.get("connection")), ("/late".into(), Some("close".into())));
+    idle.closed();
+    until("all have ended", || proxy.is_drained());
+    proxy.stop();
+}
+
+#[test]
+fn draining_ends_in_time_and_at_once_when_the_proxy_stops() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "[timeouts]\nstop = \"100ms\"");
+    let mut idle = connect(&proxy);
+    assert_eq!(idle.get("/").head.status(), 200);
+    proxy.begin_draining();
+    until("the time is over", || proxy.is_drained());
+    idle.closed();
+    let proxy = start(&[backend.address], "[timeouts]\nstop = \"20s\"");
+    let mut idle = connect(&proxy);
+    assert_eq!(idle.get("/").head.status(), 200);
+    proxy.begin_draining();
+    proxy.stop();
+    idle.closed();
+}

@@ -1,0 +1,41 @@
+//! Errors of a proxy that cannot start. Does not contain errors of its settings.
+
+use leeward_tls::LoadError;
+use std::io;
+use std::path::PathBuf;
+
+/// Error: the proxy cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// The address is in use, is not local, or is malformed.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// Requested address.
+        address: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The settings name no backend.
+    #[error("there is no backend")]
+    NoBackend,
+    /// A file of certificates is unusable.
+    #[error("{section}: {source}")]
+    Certificates {
+        /// Section of the settings.
+        section: &'static str,
+        /// Error in the file.
+        source: LoadError,
+    },
+    /// The file of the access log cannot be written.
+    #[error("`access-log-file`: {}: {source}", path.display())]
+    AccessLog {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The system cannot start a thread or open a descriptor.
+    #[error("can't start the proxy: {0}")]
+    Thread(#[from] io::Error),
+}

@@ -1,0 +1,181 @@
+//! A worker thread: the first one accepts connections, all serve them, and wait for their ends.
+//! Does not contain requests.
+
+use crate::admission::TICK_INTERVAL;
+use crate::backend::health;
+use crate::connection::Client;
+use crate::connections::{Connections, Counted, Phase};
+use crate::http::head::Peer;
+use crate::transport::accept::Acceptor;
+use crate::transport::listener::{BoundListener, HandedOver, Listener};
+use crate::transport::messages::tell;
+use crate::transport::socket::Socket;
+use crate::transport::status::TransportStatus;
+use crate::worker::Worker;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+
+/// Pause of the listener when there is no descriptor for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Connections that are accepted at the end, at most: those in the socket's queue.
+const LAST_ACCEPTED: usize = 4_096;
+
+/// Hands connections over to another thread.
+pub(crate) type Sender = mpsc::UnboundedSender<(HandedOver, Counted)>;
+
+/// What a worker thread needs.
+pub(crate) struct ThreadContext {
+    pub(crate) index: usize,
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) acceptor: Arc<Acceptor>,
+    pub(crate) transport: TransportStatus,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) phase: watch::Receiver<Phase>,
+}
+
+impl ThreadContext {
+    /// Runs the thread that accepts connections, that ticks, and that watches the backends.
+    pub(crate) fn run_first(self, listener: BoundListener, others: Vec<Sender>, loads: watch::Receiver<u64>) {
+        self.block_on(async {
+            let admission = self.worker.admission.clone();
+            tokio::spawn(async move {
+                let mut ticks = interval(TICK_INTERVAL);
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                loop {
+                    ticks.tick().await;
+                    admission.tick();
+                }
+            });
+            tokio::spawn(report(self.transport.clone()));
+            tokio::spawn(health::watch_all(Arc::clone(&self.worker), loads));
+            self.close_old_connections();
+            let Ok(listener) = listener.attach() else { return };
+            let mut phase = self.phase.clone();
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = Phase::Draining.reached(&mut phase) => break,
+                };
+                match accepted {
+                    Ok((socket, peer)) => self.hand_over(socket, peer, &others),
+                    // A client that has gone, or no descriptor.
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                }
+                while self.connections.is_full() && *phase.borrow() == Phase::Serving {
+                    self.connections.make_room();
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+            let is_handed_over = *phase.borrow() == Phase::Draining;
+            self.accept_last(listener, is_handed_over, &others);
+            drop(others);
+            self.drain().await;
+        });
+    }
+
+    /// Accepts the connections in the socket's queue, which its closing would reset.
+    fn accept_last(&self, listener: Listener, is_handed_over: bool, others: &[Sender]) {
+        let Ok(mut listener) = listener.detach() else { return };
+        if is_handed_over {
+            listener.keep_file();
+        }
+        for _ in 0..LAST_ACCEPTED {
+            let Ok((socket, peer)) = listener.accept_now() else { return };
+            if let Ok(socket) = socket.attach() {
+                self.hand_over(socket, peer, others);
+            }
+        }
+    }
+
+    /// Gives a connection to the thread that has the fewest.
+    fn hand_over(&self, socket: Socket, peer: Option<SocketAddr>, others: &[Sender]) {
+        let index = self.connections.least_loaded();
+        let counted = Counted::new(&self.connections, index);
+        match others.get(index.wrapping_sub(1)) {
+            None => self.serve(socket, peer, counted),
+            Some(other) => {
+                if let Ok(socket) = socket.detach() {
+                    let _ = other.send(((socket, peer), counted));
+                }
+            }
+        }
+    }
+
+    /// Runs a thread that serves connections which the first one accepts.
+    pub(crate) fn run_other(self, mut clients: mpsc::UnboundedReceiver<(HandedOver, Counted)>) {
+        self.block_on(async {
+            self.close_old_connections();
+            while let Some(((socket, peer), counted)) = clients.recv().await {
+                if let Ok(socket) = socket.attach() {
+                    self.serve(socket, peer, counted);
+                }
+            }
+            self.drain().await;
+        });
+    }
+
+    fn block_on(&self, run: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => {
+                runtime.block_on(run);
+                runtime.shutdown_background();
+            }
+            Err(error) => eprintln!("leeward proxy: thread {}: {error}", self.index),
+        }
+    }
+
+    /// Closes connections to backends that have waited for long, from now on.
+    fn close_old_connections(&self) {
+        let worker = Arc::clone(&self.worker);
+        tokio::spawn(async move {
+            loop {
+                sleep(Duration::from_secs(1)).await;
+                worker.pools().iter().for_each(|pool| pool.close_old());
+            }
+        });
+    }
+
+    /// Serves a client's connection until it ends.
+    fn serve(&self, socket: Socket, address: Option<SocketAddr>, counted: Counted) {
+        let client = Client {
+            worker: Arc::clone(&self.worker),
+            peer: Peer::new(address.map(|address| address.ip())),
+            acceptor: Arc::clone(&self.acceptor),
+            phase: self.phase.clone(),
+            connections: Arc::clone(&self.connections),
+        };
+        tokio::spawn(async move {
+            let _counted = counted;
+            client.serve(socket, address).await;
+        });
+    }
+
+    /// Waits for this thread's connections; the first thread, which ticks, for all.
+    async fn drain(&self) {
+        let end = Instant::now() + self.worker.configuration().settings.timeouts.stop;
+        let open = || match self.index {
+            0 => self.connections.total(),
+            index => self.connections.of_thread(index),
+        };
+        let wait = async {
+            while open() > 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = timeout_at(end, wait).await;
+    }
+}
+
+/// Tells the operator about certificates, for as long as the proxy runs.
+async fn report(transport: TransportStatus) {
+    loop {
+        for message in transport.take_messages() {
+            tell(&message);
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+}

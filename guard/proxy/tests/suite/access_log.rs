@@ -1,0 +1,200 @@
+//! The access log of a running proxy. Does not contain its escaping, which has unit tests.
+
+use crate::harness::{Backend, Hold, connect, settle, start};
+use leeward_proxy::settings::file::FileSettings;
+use leeward_testkit::wait::until;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("leeward-log-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn keys(format: &str, path: &Path) -> String {
+    format!("access-log = \"{format}\"\naccess-log-file = \"{}\"\n", path.display())
+}
+
+/// The lines of a file, once there are so many.
+fn lines(path: &Path, count: usize) -> Vec<String> {
+    let read = || fs::read_to_string(path).unwrap_or_default();
+    until("the log has its lines", || read().lines().count() >= count && read().ends_with('\n'));
+    read().lines().map(String::from).collect()
+}
+
+fn json(path: &Path, count: usize) -> Vec<Value> {
+    lines(path, count).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn each_request_has_a_line_at_its_end() {
+    let (folder, hold) = (Folder::new(), Hold::default());
+    let log = folder.file("log");
+    let backend = hold.backend();
+    let extra = keys("json", &log) + "[[rule]]\npath = \"/a*\"\nclass = 2\ntenant = 7\n";
+    let proxy = start(&[backend.address], &extra);
+    let mut client = connect(&proxy);
+    client.send(
+        "GET /a?x=%221 HTTP/1.1\r\nhost: h\r\nuser-agent: u\"v\r\nx-request-id: id-1\r\n\
+         traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n",
+    );
+    hold.arrived(1);
+    assert_eq!(fs::read_to_string(&log).unwrap(), "", "it has not ended");
+    hold.open();
+    assert_eq!(client.answer().head.status(), 200);
+    let line = json(&log, 1).remove(0);
+    for (key, value) in [
+        ("client", Value::from("127.0.0.1")),
+        ("method", "GET".into()),
+        ("target", "/a?x=%221".into()),
+        ("protocol", "HTTP/1.1".into()),
+        ("host", "h".into()),
+        ("status", 200.into()),
+        ("bytes", 9.into()),
+        ("complete", true.into()),
+        ("class", 2.into()),
+        ("tenant", 7.into()),
+        ("user_agent", "u\"v".into()),
+        ("request_id", "id-1".into()),
+        ("trace_id", "0af7651916cd43dd8448eb211c80319c".into()),
+        ("backend", backend.address.to_string().into()),
+    ] {
+        assert_eq!(line[key], value, "{key} in {line}");
+    }
+    let ms = |key: &str| line[key].as_f64().unwrap();
+    assert!(ms("queue_ms") <= ms("duration_ms") && ms("backend_ms") <= ms("duration_ms"), "{line}");
+    // Answers of the proxy's own, and requests that end without one.
+    client.send("POST / HTTP/1.1\r\nhost: a\r\nhost: b\r\ncontent-length: 0\r\n\r\n");
+    assert_eq!(client.answer().head.status(), 400);
+    let line = json(&log, 2).remove(1);
+    assert_eq!((&line["status"], &line["reason"]), (&400.into(), &"bad-request".into()));
+    assert!(line.get("backend").is_none() && line.get("queue_ms").is_none(), "{line}");
+    settle(&proxy);
+}
+
+#[test]
+fn rejected_cut_and_abandoned_requests_are_logged() {
+    let (folder, hold) = (Folder::new(), Hold::default());
+    let log = folder.file("log");
+    let held = hold.clone();
+    let backend = Backend::start(move |exchange| {
+        let target = exchange.head.target().to_owned();
+        if target == "/cut" {
+            exchange.raw("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc");
+            return exchange.close();
+        }
+        held.pass(&target);
+        exchange.ok("whole");
+    });
+    let extra = keys("json", &log) + "limit = \"1\"\n[queue]\nrequests = 1\n";
+    let proxy = start(&[backend.address], &extra);
+    let mut cut = connect(&proxy);
+    cut.send("GET /cut HTTP/1.1\r\nhost: h\r\n\r\n");
+    assert!(cut.answer().is_cut);
+    let line = json(&log, 1).remove(0);
+    assert_eq!((&line["status"], &line["bytes"], &line["complete"]), (&200.into(), &3.into(), &false.into()));
+    let (mut busy, mut waiting, mut full) = (connect(&proxy), connect(&proxy), connect(&proxy));
+    busy.send("GET /busy HTTP/1.1\r\nhost: h\r\n\r\n");
+    hold.arrived(1);
+    waiting.send("GET /waiting HTTP/1.1\r\nhost: h\r\n\r\n");
+    crate::harness::queued(&proxy, 1);
+    assert_eq!(full.get("/full").head.status(), 503);
+    let line = json(&log, 2).remove(1);
+    assert_eq!((&line["target"], &line["reason"]), (&"/full".into(), &"concurrency".into()));
+    assert!(line["decision"].is_string() && line.get("backend_ms").is_none(), "{line}");
+    drop(waiting);
+    let line = json(&log, 3).remove(2);
+    assert_eq!(
+        (&line["target"], &line["status"], &line["complete"]),
+        (&"/waiting".into(), &Value::Null, &false.into())
+    );
+    hold.open();
+    assert_eq!(busy.answer().text(), "whole");
+    let busy = json(&log, 4).remove(3);
+    assert_eq!((&busy["target"], &busy["bytes"]), (&"/busy".into(), &5.into()));
+}
+
+#[test]
+fn a_reload_opens_the_file_anew_and_changes_the_format() {
+    let folder = Folder::new();
+    let (log, old, other) = (folder.file("log"), folder.file("log.1"), folder.file("other"));
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], &keys("json", &log));
+    let reload = |extra: &str| {
+        let text =
+            format!("listen = \"127.0.0.1:0\"\nthreads = 2\nslo = \"30s\"\nto = [\"{}\"]\n{extra}", backend.address);
+        proxy.reload(FileSettings::parse(&text).unwrap().settings().unwrap())
+    };
+    let mut client = connect(&proxy);
+    client.get("/1");
+    lines(&log, 1);
+    fs::rename(&log, &old).unwrap();
+    client.get("/2");
+    lines(&old, 2);
+    reload(&keys("json", &log)).unwrap();
+    client.get("/3");
+    assert!(lines(&log, 1)[0].contains("/3"));
+    reload(&keys("combined", &other)).unwrap();
+    client.get("/4");
+    assert!(lines(&other, 1)[0].contains("\"GET /4 HTTP/1.1\" 200 2 \"-\" \"-\""));
+    // A file that can't be opened changes nothing.
+    let error = reload(&(keys("json", Path::new("/proc/none/log")) + "limit = \"1\"")).unwrap_err().to_string();
+    assert!(error.contains("access-log-file") && error.contains("/proc/none/log"), "{error}");
+    client.get("/5");
+    assert_eq!(lines(&other, 2).len(), 2);
+    reload("").unwrap();
+    client.get("/6");
+    let metrics = proxy.log_metrics();
+    until("all is written", || metrics().contains("{result=\"written\"} 5"));
+    drop(client);
+    proxy.stop();
+    assert_eq!((lines(&old, 2).len(), lines(&log, 1).len(), lines(&other, 2).len()), (2, 1, 2));
+}
+
+#[test]
+fn a_full_disk_is_counted_and_delays_nobody() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], &keys("json", Path::new("/dev/full")));
+    let mut client = connect(&proxy);
+    for count in 0..20 {
+        assert_eq!(client.get("/").head.status(), 200, "{count}");
+    }
+    let metrics = proxy.log_metrics();
+    until("the lines are counted", || metrics().contains("{result=\"failed\"} 20"));
+    proxy.stop();
+}
+
+#[test]
+fn a_stop_writes_the_last_lines() {
+    let folder = Folder::new();
+    let log = folder.file("log");
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], &keys("combined", &log));
+    let mut client = connect(&proxy);
+    for _ in 0..100 {
+        client.get("/");
+    }
+    drop(client);
+    proxy.stop();
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 100);
+}
