@@ -13,6 +13,9 @@ use std::task::{Context, Poll};
 const BYTES_MAX: u64 = 64 << 10;
 const PIECES_MAX: usize = 64;
 
+/// What a body gives.
+type PolledFrame<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
+
 /// A body that is kept.
 pub(super) struct KeptBody<B>(Arc<Mutex<State<B>>>);
 
@@ -76,10 +79,7 @@ impl<B: Body<Data = Bytes> + Unpin> KeptReader<B> {
     }
 
     /// The next frame; `None`: there is a later reader.
-    pub(super) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Option<Poll<Option<Result<Frame<Bytes>, B::Error>>>> {
+    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Option<PolledFrame<B::Error>> {
         let shared = Arc::clone(&self.state);
         let mut state = lock(&shared);
         if state.reader != self.number {

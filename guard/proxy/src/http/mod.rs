@@ -2,7 +2,8 @@
 //! or connections to backends.
 //!
 //! - `handle`: the way of a request, `exchange`: that to the backend. `head`: checks of a head, and
-//!   what is changed in it; `versions`, `websocket`: what HTTP/1.1 and HTTP/2 say differently.
+//!   what is changed in it; `target`: checks of its target; `versions`, `websocket`: what HTTP/1.1
+//!   and HTTP/2 say differently.
 //! - [`request_body`], [`response_body`]: the bytes on their way, and time-outs; `kept_body`: those
 //!   that may be sent again.
 //! - `answer`: answers of the proxy's own.
@@ -15,5 +16,6 @@ pub(crate) mod head;
 mod kept_body;
 pub(crate) mod request_body;
 pub(crate) mod response_body;
+mod target;
 pub(crate) mod versions;
 mod websocket;

@@ -27,7 +27,7 @@ fn a_refused_stream_is_sent_again() {
     let backend = Http2Backend::start(move |mut arrived: Arrived| {
         let number = seen.fetch_add(1, Ordering::SeqCst);
         async move {
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 sleep(Duration::from_millis(5)).await;
                 arrived.respond.send_reset(Reason::REFUSED_STREAM);
             } else {

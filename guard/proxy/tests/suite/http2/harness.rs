@@ -108,6 +108,14 @@ impl Client {
         Client { sender, connection: tokio::spawn(connection) }
     }
 
+    /// Over a stream, such as one behind TLS.
+    pub(crate) async fn over(stream: std::net::TcpStream) -> Client {
+        stream.set_nonblocking(true).expect("an option");
+        let stream = TcpStream::from_std(stream).expect("a stream");
+        let (sender, connection) = h2::client::handshake(stream).await.expect("a handshake");
+        Client { sender, connection: tokio::spawn(connection) }
+    }
+
     /// Begins a request.
     pub(crate) async fn send(&mut self, request: Request<()>, is_end: bool) -> (ResponseFuture, SendStream<Bytes>) {
         poll_fn(|context| self.sender.poll_ready(context)).await.expect("a connection that is ready");

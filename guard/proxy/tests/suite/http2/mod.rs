@@ -6,4 +6,5 @@ mod clients;
 mod grpc;
 pub(crate) mod harness;
 mod messages;
+mod tls;
 mod websocket;
