@@ -23,7 +23,7 @@ help:
 	@echo "make framing-quick     3,000 of them: a few seconds"
 	@echo "make proxy-suites      others' suites through 'leeward proxy': curl, h2spec, h2load, Autobahn, gRPC's interop cases (ARGS=--help tells more)"
 	@echo "make proxy-suites-quick without what repeats others: about a minute"
-	@echo "make proxy-recipes     the recipes of 'leeward proxy': in a pod, behind nginx and Envoy, before services in five languages"
+	@echo "make proxy-recipes     the recipes of 'leeward proxy': in a pod, behind nginx, Envoy and HAProxy, before services in five languages"
 	@echo "make browser           the dashboard in a real browser; pictures go to target/browser"
 	@echo "make python            the Python package as a wheel, into target/python/wheels"
 	@echo "make python-check      the tests of the Python package"

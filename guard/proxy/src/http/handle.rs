@@ -14,14 +14,15 @@ use crate::settings::{PlaceEnd, Settings};
 use crate::worker::{Configuration, Worker};
 use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use leeward_gate::{Outcome, Rejection, RequestInfo};
 use leeward_host::sync::{Mutex, lock};
-use leeward_tower::{UnreadBody, headers};
+use leeward_tower::UnreadBody;
+use leeward_tower::headers::{self, Grpc};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::io::copy_bidirectional;
@@ -162,7 +163,7 @@ impl Worker {
         entry: &mut Option<Box<OpenEntry>>,
     ) -> Response<ResponseBody> {
         let is_http2 = parts.version == Version::HTTP_2;
-        let call = headers::grpc(&parts.headers).map(Box::new);
+        let call = headers::grpc(&parts.headers).map(|kind| Box::new(Call::new(kind, &parts.headers)));
         let protocol = head::upgrade(&parts);
         let upgrade = protocol.is_some().then_some(upgrade);
         head::to_backend(&mut parts, peer, protocol);
@@ -206,7 +207,10 @@ impl Worker {
                     );
                     place.finish(now, outcome);
                 }
-                answer::failed(failure, call.as_deref())
+                match call {
+                    Some(call) => answer::failed(call.failure(failure), Some(&call.kind)),
+                    None => answer::failed(failure, None),
+                }
             }
         }
     }
@@ -265,6 +269,27 @@ impl Worker {
         }
         let times = BodyTimes { idle: settings.timeouts.idle, end };
         response.map(|body| ResponseBody::backend(BackendBody::new(body, place, lease, until, times, outcome)))
+    }
+}
+
+/// A gRPC call.
+struct Call {
+    kind: Grpc,
+    /// When its client gives up.
+    deadline: Option<Instant>,
+}
+
+impl Call {
+    fn new(kind: Grpc, headers: &HeaderMap) -> Self {
+        let deadline = headers::read(headers).timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        Call { kind, deadline }
+    }
+
+    /// The failure as the call has it: a backend also resets a call whose time is up, and its reset
+    /// may come before the client gives up.
+    fn failure(&self, failure: Failure) -> Failure {
+        let is_over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if is_over && failure == Failure::BadAnswer { Failure::BackendTimeout } else { failure }
     }
 }
 

@@ -155,6 +155,26 @@ fn failures_of_the_proxy_are_statuses() {
     }
 }
 
+/// A backend that resets a call whose time is up may be ahead of the client's own clock.
+#[test]
+fn a_call_reset_at_its_deadline_has_exceeded_it() {
+    let backend = Http2Backend::start(async |mut arrived: Arrived| {
+        sleep(Duration::from_millis(if arrived.path() == "/late" { 60 } else { 0 })).await;
+        arrived.respond.send_reset(h2::Reason::CANCEL);
+    });
+    let proxy = start(&[backend.to()], "");
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        for (path, timeout, expected) in [("/late", "50m", "4"), ("/early", "50S", "14"), ("/early", "99999999H", "14")]
+        {
+            let mut call = call(path);
+            call.headers_mut().insert("grpc-timeout", timeout.parse().unwrap());
+            let answer = client.ask(call, Some(MESSAGE)).await;
+            assert_eq!(status(&answer).as_deref(), Some(expected), "{path} within {timeout}");
+        }
+    });
+}
+
 /// A call whose answer goes on for longer than the objective is a stream: it holds no place.
 #[test]
 fn a_stream_gives_its_place_back() {
