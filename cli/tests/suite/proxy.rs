@@ -1,4 +1,4 @@
-//! `docs/proxy.md` and the settings of `leeward proxy` agree. Does not contain requests
+//! `docs/proxy-reference.md` and the settings of `leeward proxy` agree. Does not contain requests
 //! (`leeward-proxy`).
 
 use crate::architecture::root;
@@ -24,26 +24,30 @@ fn rows(document: &str) -> Vec<(Vec<String>, String)> {
     table.take_while(|line| line.starts_with('|')).map(row).collect()
 }
 
-fn document() -> String {
-    std::fs::read_to_string(root().join("docs/proxy.md")).unwrap()
+fn document(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs").join(name)).unwrap()
 }
 
 #[test]
-fn the_guide_has_every_key() {
-    let sections = ["queue", "timeouts", "rule"];
+fn the_reference_has_every_key() {
+    let sections = ["queue", "timeouts", "rule", "tls", "backend-tls"];
     let top: Vec<String> = keys("", "").into_iter().filter(|key| !sections.contains(&key.as_str())).collect();
-    let parts = [top, keys("[queue]", "queue."), keys("[timeouts]", "timeouts."), keys("[[rule]]", "rule.")];
-    let accepted: BTreeSet<String> = parts.concat().into_iter().collect();
+    let nested = sections.map(|name| match name {
+        "rule" => keys("[[rule]]", "rule."),
+        _ => keys(&format!("[{name}]"), &format!("{name}.")),
+    });
+    let accepted: BTreeSet<String> = top.into_iter().chain(nested.concat()).collect();
     assert!(
         accepted.len() > 25 && accepted.contains("timeouts.first-byte"),
         "the search for keys is broken: {accepted:?}"
     );
-    let documented: BTreeSet<String> = rows(&document()).into_iter().flat_map(|(names, _)| names).collect();
-    assert_eq!(accepted, documented, "keys of the file, and of the table in docs/proxy.md");
+    let documented: BTreeSet<String> =
+        rows(&document("proxy-reference.md")).into_iter().flat_map(|(names, _)| names).collect();
+    assert_eq!(accepted, documented, "keys of the file, and of the table in docs/proxy-reference.md");
 }
 
 #[test]
-fn the_guide_has_the_defaults() {
+fn the_reference_has_the_defaults() {
     let required = "slo = \"50ms\"\nlisten = \":8080\"\nto = [\"127.0.0.1:3000\"]\n";
     let settings = |text: &str| {
         let settings = format!("{:#?}", FileSettings::parse(text).unwrap().settings().unwrap());
@@ -52,7 +56,7 @@ fn the_guide_has_the_defaults() {
     };
     let mut text = String::from(required);
     let mut stated = 0;
-    for (names, default) in rows(&document()) {
+    for (names, default) in rows(&document("proxy-reference.md")) {
         let Some(value) = default.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else { continue };
         text += &format!("{} = {value}\n", names[0]);
         stated += 1;
@@ -65,6 +69,6 @@ fn the_guide_has_the_defaults() {
 
 #[test]
 fn the_guide_is_short() {
-    let words = document().split_whitespace().count();
+    let words = document("proxy.md").split_whitespace().count();
     assert!(words <= 1_800, "docs/proxy.md has {words} words");
 }
