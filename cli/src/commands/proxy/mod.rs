@@ -40,7 +40,7 @@ pub(crate) struct ProxyArgs {
     /// Address to listen on, such as :8080 or unix:/run/leeward.sock
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// Backends: HOST:PORT, https://HOST:PORT or unix:/PATH, several separated by commas
+    /// Backends, separated by commas: HOST:PORT, https://HOST, h2c://HOST:PORT or unix:/PATH
     #[arg(long, value_name = "ADDRESS[,...]", value_delimiter = ',')]
     pub(crate) to: Option<Vec<String>>,
     /// Configuration file (TOML) with the names of these flags as keys; flags come first
