@@ -7,8 +7,8 @@
 //! - [`Proxy`]: a running proxy. [`Settings`]: what it must be told; [`settings::file`]: the same
 //!   in a configuration file.
 //! - [`Admission`]: the queue and the places at backends, shared by the worker threads.
-//! - `server`: start, new settings, graceful stop. `thread`: worker threads. `connection`: one connection of a client,
-//!   `activity`: whether it is busy, `connections`: all of them.
+//! - `server`: start, new settings, graceful stop. `thread`: worker threads. `connection`: one
+//!   connection of a client, `activity`: whether it is busy, `connections`: all of them.
 //! - `worker`: what the requests of a thread share, and a reload replaces.
 //! - `transport`: the bytes below HTTP: sockets of TCP and Unix, the PROXY protocol, TLS.
 //! - `access_log`: a line per request.

@@ -1,7 +1,8 @@
 //! `leeward proxy`: a reverse proxy that keeps any HTTP service inside its objective. Does not
 //! contain the proxy (`leeward-proxy`).
 //!
-//! - `files`: settings from a file and flags. `sockets`: where it listens, or what it has inherited.
+//! - `files`: settings from a file and flags. `sockets`: where it listens, or what it has
+//!   inherited.
 //! - `signals`: SIGHUP, SIGUSR2 and those that stop. `reload`: new settings. `upgrade`: another
 //!   process takes over. `operation`: all of it while the proxy runs.
 

@@ -1,5 +1,6 @@
 //! Signals of `leeward proxy`: SIGHUP and SIGUSR2 are requests of the operator, SIGINT and SIGTERM
-//! stop. Several of a kind that come while one is dealt with are one. Does not contain their effects.
+//! stop. Several of a kind that come while one is dealt with are one. Does not contain their
+//! effects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

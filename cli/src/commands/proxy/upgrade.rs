@@ -1,6 +1,6 @@
-//! Another process takes over: the program is started anew with the listening sockets (`LISTEN_FDS`,
-//! as systemd passes them) and tells on its standard input, which is a socket then, that it is
-//! ready. Does not contain the end of this process.
+//! Another process takes over: the program is started anew with the listening sockets
+//! (`LISTEN_FDS`, as systemd passes them) and tells on its standard input, which is a socket then,
+//! that it is ready. Does not contain the end of this process.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};

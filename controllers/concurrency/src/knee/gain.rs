@@ -36,8 +36,8 @@ pub(super) struct Gain {
     answers: f64,
     ns: f64,
     levels: u32,
-    /// Lifts since the tolerance has changed, and the sum of their gains, both weighted by precision:
-    /// 1 is that of a lift by [`LIFT`] with [`ENOUGH_ANSWERS`] on both sides.
+    /// Lifts since the tolerance has changed, and the sum of their gains, both weighted by
+    /// precision: 1 is that of a lift by [`LIFT`] with [`ENOUGH_ANSWERS`] on both sides.
     lifts: f64,
     gains: f64,
     /// One more than the comparisons in a row after which the tolerance did not grow.

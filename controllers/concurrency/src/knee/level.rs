@@ -27,8 +27,8 @@ pub(super) struct Level {
     own_sum: f64,
     /// All answers since the beginning.
     answers: f64,
-    /// Answers in a turnover: as many as there are places. And the answers up to the end of the last
-    /// whole turnover, with its time.
+    /// Answers in a turnover: as many as there are places. And the answers up to the end of the
+    /// last whole turnover, with its time.
     turnover: f64,
     turned: (f64, Time),
     ticks: f64,

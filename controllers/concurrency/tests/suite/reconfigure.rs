@@ -1,5 +1,5 @@
-//! Invariants of a dispatcher whose backends, limits and settings change. Does not contain the order
-//! of the queue.
+//! Invariants of a dispatcher whose backends, limits and settings change. Does not contain the
+//! order of the queue.
 
 use leeward_concurrency::dispatch::{Answer, Arrival, Dispatch, DispatchSettings, Dispatcher, QueuedRequest, Refusal};
 use leeward_concurrency::{ConcurrencyLimit, LimitEnvironment, Outcome, registry};

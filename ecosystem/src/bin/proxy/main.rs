@@ -3,8 +3,8 @@
 //!
 //! The service has one CPU; proxy and load share the other. In the order in which they build on
 //! each other:
-//! - `sample`: the rows. `plan`, `answer`, `connection`, `load`, `load_http2`: the generator. `process`:
-//!   children.
+//! - `sample`: the rows. `plan`, `answer`, `connection`, `load`, `load_http2`: the generator.
+//!   `process`: children.
 //! - `services`: builds and starts what is protected; `serve` is the one on axum. `contender`: the
 //!   proxies and their configurations.
 //! - `line`, `store`, `tuned`: outcomes and files. `quiet`: whether the machine did anything else.

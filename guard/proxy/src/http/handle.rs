@@ -32,7 +32,8 @@ use tokio::time::Instant;
 /// A backend that leaves HTTP, if a request of a connection has made it do so.
 pub(crate) type UpgradeSlot = Mutex<Option<OnUpgrade>>;
 
-/// Paths of gRPC's health checks (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
+/// Paths of gRPC's health checks
+/// (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
 const GRPC_HEALTH: &str = "/grpc.health.v1.Health/";
 
 impl Worker {

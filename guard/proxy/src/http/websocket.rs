@@ -1,5 +1,5 @@
-//! WebSocket between HTTP/1.1, where it is an upgrade with a key (RFC 6455), and HTTP/2, where it is
-//! an extended CONNECT without one (RFC 8441). Does not contain what is said in a WebSocket.
+//! WebSocket between HTTP/1.1, where it is an upgrade with a key (RFC 6455), and HTTP/2, where it
+//! is an extended CONNECT without one (RFC 8441). Does not contain what is said in a WebSocket.
 
 use super::base64;
 use http::header::{

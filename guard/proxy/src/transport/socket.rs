@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
 
-/// Silence of a peer after which TCP probes it, and probes without an answer that end the connection.
+/// Silence of a peer after which TCP probes it, and probes without an answer that end the
+/// connection.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
 
@@ -66,8 +67,8 @@ impl Socket {
         }
     }
 
-    /// Has TCP find out whether the peer's machine has gone: many requests share the connection, and
-    /// nobody opens another one. What the system does not support is left out.
+    /// Has TCP find out whether the peer's machine has gone: many requests share the connection,
+    /// and nobody opens another one. What the system does not support is left out.
     pub(crate) fn probe(&self) {
         let Stream::Tcp(stream) = &self.stream else { return };
         let _ = sockopt::set_tcp_keepidle(stream, PROBE_AFTER);

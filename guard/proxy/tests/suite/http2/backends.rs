@@ -87,7 +87,8 @@ fn other_resets_are_failures() {
     assert_eq!(settle(&proxy).failed, 1);
 }
 
-/// GOAWAY with a last stream: what came later goes to a new connection, what came before is answered.
+/// GOAWAY with a last stream: what came later goes to a new connection, what came before is
+/// answered.
 #[test]
 fn requests_after_goaway_go_to_another_connection() {
     let backend = Http2Backend::raw(async |stream: TcpStream, number| {

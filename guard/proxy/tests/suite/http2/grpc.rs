@@ -1,5 +1,5 @@
-//! gRPC through the proxy: refusals, failures, deadlines, statuses, streams, health checks. Does not
-//! contain the messages of a service.
+//! gRPC through the proxy: refusals, failures, deadlines, statuses, streams, health checks. Does
+//! not contain the messages of a service.
 
 use super::harness::{Answer, Arrived, Client, Http2Backend, answer, post, read, run};
 use crate::harness::{Hold, connect, metric, queued, rejected, settle, start};
