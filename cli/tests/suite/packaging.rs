@@ -82,6 +82,10 @@ fn the_proxy_accepts_its_packaged_settings() {
     let output = check(&all.collect::<Vec<_>>().join("\n"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(check(&text.replace("slo =", "sloo =")).status.code(), Some(2));
+    // The files that it names are read, too: a unit that passes its check starts.
+    let output = check(&format!("{text}\n[tls]\ncertificate = \"none.pem\"\nkey = \"none.pem\"\n"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("none.pem"), "{output:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::error::ProxyError;
 use crate::settings::Settings;
 use crate::settings::tls::{BackendTlsSettings, TlsSettings};
 use crate::transport::accept;
+use crate::transport::messages::tell;
 use leeward_tls::{ClientTls, ServerTls};
 
 /// Certificates, and the settings that name them.
@@ -69,7 +70,7 @@ fn open_client(settings: &Settings) -> Result<Option<ClientTls>, ProxyError> {
     let client = connector::open_certificates(settings);
     let client = client.map_err(failed("backend-tls"))?;
     if client.is_some() && settings.backend_tls.is_insecure {
-        eprintln!("leeward proxy: WARNING: backend-tls.insecure: the certificates of backends are NOT checked");
+        tell(&"WARNING: backend-tls.insecure: the certificates of backends are NOT checked");
     }
     Ok(client)
 }

@@ -55,6 +55,14 @@ impl Proxy {
         Proxy::start_on(BoundListener::bind(&settings.listen)?, settings)
     }
 
+    /// Reads the files that settings name, and starts nothing.
+    ///
+    /// # Errors
+    /// [`ProxyError::Certificates`].
+    pub fn check(settings: &Settings) -> Result<(), ProxyError> {
+        Certificates::open(settings).map(drop)
+    }
+
     /// Starts on a socket that listens already.
     ///
     /// # Errors

@@ -124,7 +124,7 @@ impl ThreadContext {
                 runtime.block_on(run);
                 runtime.shutdown_background();
             }
-            Err(error) => eprintln!("leeward proxy: thread {}: {error}", self.index),
+            Err(error) => tell(&format_args!("thread {}: {error}", self.index)),
         }
     }
 

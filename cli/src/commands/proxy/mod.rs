@@ -95,7 +95,7 @@ See docs/proxy.md.";
 pub(crate) fn proxy(args: &ProxyArgs) -> Result<(), Failure> {
     let Loaded { merged, settings } = files::load(args)?;
     if args.check {
-        return Ok(());
+        return Proxy::check(&settings).map_err(failure);
     }
     let program = Program::current();
     let announcement = Announcement::from_env();
