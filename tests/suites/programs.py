@@ -79,8 +79,8 @@ class Programs:
         return self.start([find("suites-service"), f"127.0.0.1:{port}"], port)
 
     def proxy(self, to, more="", port=None, listens=None):
-        """The proxy in front of an address; returns its port. `more`: further settings; `listens`: a
-        port of its that shows that it runs, if it is not the first one.
+        """The proxy in front of an address; returns its port. `more`: further settings; `listens`:
+        a port of its that shows that it runs, if it is not the first one.
         """
         port = port or free_port()
         config = self.folder / f"proxy-{port}.toml"

@@ -99,7 +99,7 @@ where
                 }
             }
             Some(Ok(frame)) => {
-                if frame.trailers_ref().is_some_and(status::is_failed_status) {
+                if frame.trailers_ref().is_some_and(status::is_failed_call) {
                     *this.outcome = Outcome::Failed;
                 }
             }

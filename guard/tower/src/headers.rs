@@ -186,11 +186,6 @@ pub fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(b"text/event-stream"))
 }
 
-/// Whether headers or trailers say that a gRPC call failed by the server's fault.
-pub fn is_failed_call(headers: &HeaderMap) -> bool {
-    crate::status::is_failed_status(headers)
-}
-
 /// The content type without its parameters.
 fn media_type(kind: &HeaderValue) -> &[u8] {
     kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()

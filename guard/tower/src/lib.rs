@@ -67,6 +67,7 @@ pub use scope::{CarriedFuture, RequestContext, carry, current_request};
 pub use service::GuardedService;
 pub use settings::{EndOfRequest, Slo, hash, slo};
 pub use stamp::{Connection, Stamp, connection};
+pub use status::is_failed_call;
 
 // Former names, for programs that use them.
 #[doc(hidden)]

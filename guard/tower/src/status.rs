@@ -21,11 +21,11 @@ pub(crate) fn is_success<R>(response: &Response<R>) -> bool {
 
 /// Whether the service has failed, according to the response's status and headers.
 pub(crate) fn is_failure<R>(response: &Response<R>) -> bool {
-    response.status().is_server_error() || is_failed_status(response.headers())
+    response.status().is_server_error() || is_failed_call(response.headers())
 }
 
-/// Whether headers or trailers report a failed call.
-pub(crate) fn is_failed_status(headers: &HeaderMap) -> bool {
+/// Whether headers or trailers say that a gRPC call failed by the server's fault.
+pub fn is_failed_call(headers: &HeaderMap) -> bool {
     grpc(headers).is_some_and(|status| FAILURES.contains(&status))
 }
 

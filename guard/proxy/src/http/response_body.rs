@@ -274,7 +274,7 @@ impl BackendBody {
 /// Whether a gRPC call failed, by its head or trailers: by the server's fault, or because that has
 /// no resources for it.
 pub(super) fn is_failed_call(of: &HeaderMap) -> bool {
-    headers::is_failed_call(of) || of.get(headers::GRPC_STATUS).is_some_and(|status| status == "8")
+    leeward_tower::is_failed_call(of) || of.get(headers::GRPC_STATUS).is_some_and(|status| status == "8")
 }
 
 impl Body for ResponseBody {
