@@ -10,8 +10,10 @@
 //! - `line`, `store`, `tuned`: outcomes and files. `quiet`: whether the machine did anything else.
 //!   `measure`: one measurement. `search`: the rivals' best numbers.
 //! - `overload`, `transients`, `classes`, `tokens`, `speed`, `memory`, `reload`: the parts.
+//!   `certificates`: files and clients of TLS for the last one.
 
 mod answer;
+mod certificates;
 mod classes;
 mod connection;
 mod contender;
