@@ -76,10 +76,12 @@ pub(super) async fn serve(
         Box::pin(async move { shared.worker.handle_stream(&shared.peer, busy, request).await })
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let (mut is_idle, mut is_stopping, mut is_ending) = (false, false, false);
+    let (mut is_idle, mut is_ending, mut awaited) = (false, false, Some(Phase::Draining));
     loop {
         let started = activity.started();
         let wait = match (is_ending, is_idle) {
+            // A request may be on its way until the client has answered; see `Phase::Draining`.
+            (true, _) if awaited == Some(Phase::Stopping) => timeouts.client,
             (true, _) => GRACE,
             (false, true) => timeouts.client,
             (false, false) => IDLE_AFTER,
@@ -93,8 +95,8 @@ pub(super) async fn serve(
                 }
                 return;
             }
-            () = Phase::Draining.reached(phase), if !is_stopping => {
-                is_stopping = true;
+            () = awaited.unwrap_or_default().reached(phase), if awaited.is_some() => {
+                awaited = (awaited == Some(Phase::Draining)).then_some(Phase::Stopping);
                 true
             }
             () = streams.are_too_many_cancelled(), if !is_ending => true,

@@ -1,6 +1,8 @@
 //! The access log of a running proxy. Does not contain its escaping, which has unit tests.
 
 use crate::harness::{Backend, Hold, connect, settle, start};
+use crate::http2::harness::{Client, answer, request, run};
+use leeward_observe::Source;
 use leeward_proxy::settings::file::FileSettings;
 use leeward_testkit::wait::until;
 use serde_json::Value;
@@ -197,4 +199,51 @@ fn a_stop_writes_the_last_lines() {
     drop(client);
     proxy.stop();
     assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 100);
+}
+
+#[test]
+fn requests_over_http_2_have_lines() {
+    let (folder, hold) = (Folder::new(), Hold::default());
+    let log = folder.file("log");
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], &keys("json", &log));
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        let mut begin = async |path| {
+            let begun = client.send(request(path), true).await;
+            while proxy.admission().snapshot().in_flight == 0 {
+                tokio::task::yield_now().await;
+            }
+            begun
+        };
+        let (response, mut stream) = begin("/cancelled").await;
+        stream.send_reset(h2::Reason::CANCEL);
+        drop((response, stream));
+        while fs::read_to_string(&log).unwrap().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        let (response, _) = begin("/a?b").await;
+        hold.open();
+        assert_eq!(answer(response).await.unwrap().text(), "/a?b");
+    });
+    let line = json(&log, 1).remove(0);
+    assert_eq!(
+        (&line["target"], &line["status"], &line["complete"]),
+        (&"/cancelled".into(), &Value::Null, &false.into())
+    );
+    let line = json(&log, 2).remove(1);
+    for (key, value) in [
+        ("client", Value::from("127.0.0.1")),
+        ("method", "GET".into()),
+        ("target", "/a?b".into()),
+        ("protocol", "HTTP/2.0".into()),
+        ("host", "h".into()),
+        ("status", 200.into()),
+        ("bytes", 4.into()),
+        ("complete", true.into()),
+        ("backend", backend.address.to_string().into()),
+    ] {
+        assert_eq!(line[key], value, "{key} in {line}");
+    }
+    settle(&proxy);
 }

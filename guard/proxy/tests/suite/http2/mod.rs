@@ -3,6 +3,7 @@
 mod attacks;
 mod backends;
 mod clients;
+mod draining;
 mod grpc;
 pub(crate) mod harness;
 mod messages;
