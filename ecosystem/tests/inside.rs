@@ -94,7 +94,7 @@ async fn a_deadline_and_attempts_are_propagated_to_outgoing_requests() {
             assert_eq!(answer.status(), status, "{header:?}");
         }
         let sent = std::mem::take(&mut *sent.lock().unwrap());
-        let received: Vec<_> = sent.iter().map(|headers| leeward_tower::headers::read(headers)).collect();
+        let received: Vec<_> = sent.iter().map(leeward_tower::headers::read).collect();
         assert_eq!(received.len(), 2, "what has no time left is not sent");
         assert_eq!((received[0].attempt, received[0].class), (1, Some(leeward_tower::Class::BATCH)));
         assert!(received[0].timeout <= Some(ms(1_000)) && received[1].timeout == Some(ms(1_000)), "{received:?}");

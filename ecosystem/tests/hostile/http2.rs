@@ -113,7 +113,8 @@ async fn get_response(target: &Target, headers: &[(&str, &[u8])]) -> Option<http
 fn http2_headers_are_read_like_http1_headers() {
     against(layer(), async |target| {
         // Malformed values are ignored, and an expired gRPC call ends with gRPC's own status.
-        let cases: [(&[(&str, &[u8])], u64, u16, Option<&str>); 5] = [
+        type Headers = [(&'static str, &'static [u8])];
+        let cases: [(&Headers, u64, u16, Option<&str>); 5] = [
             (&[("leeward", b"b=-1"), ("leeward", b"p=900, a=x")], 3, 200, None),
             (&[("leeward", &[b'\xff'; 200])], 0, 200, None),
             (&[("x-cost", b"NaN"), ("x-tenant", b"\xff\xfe"), ("x-class", b"256")], 0, 200, None),

@@ -118,20 +118,20 @@ fn disturb(subject: &Subject, requests: u64, counts: &Counts) -> Result<()> {
     for number in 1..=RELOADS {
         let due = requests * number / (RELOADS + 1);
         await_for("requests are answered", || Ok(answered() >= due))?;
-        let is_last = number % UPGRADE_EVERY == 0;
+        let is_upgrade = number.is_multiple_of(UPGRADE_EVERY);
         write(file, process.address, *service, certificates.as_ref(), number)?;
         let is_shown = || match certificates {
             Some(certificates) => certificates.is_shown(number, connect(process.address)?),
             None => Ok(true),
         };
-        if is_last {
+        if is_upgrade {
             // The proxy sees by itself that they have changed.
             await_for("the new certificate is shown", is_shown)?;
         }
         // Processes that drain ignore both signals.
         signal(process, Signal::HUP, log, "Settings reloaded")?;
         anyhow::ensure!(is_shown()?, "the old certificate is shown after a reload");
-        if is_last {
+        if is_upgrade {
             signal(process, Signal::USR2, log, "has taken over")?;
         }
     }
@@ -167,7 +167,7 @@ fn write(
         "slo = \"{}s\"\nlisten = \"{listen}\"\nto = [\"{to}\"]\nthreads = 1\nshared = {}\n[queue]\nrequests = {}\n\
          [timeouts]\nconnect = \"{}s\"\nstop = \"20s\"\n[[rule]]\nname = \"r{}\"\nclass = {}\n{}",
         5 + number % 3,
-        number % 2 == 0,
+        number.is_multiple_of(2),
         1_000 + number,
         1 + number % 5,
         number % 4,
