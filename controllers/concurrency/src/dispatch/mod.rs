@@ -405,7 +405,9 @@ impl<T> Dispatcher<T> {
             return false;
         }
         let (rate, left) = (self.rate(), deadline.since(now + self.least_margin()));
-        time_of(ahead, rate) > self.wait_bound.bound(left, rate)
+        // With less important requests behind it, it is these that make the queue too long.
+        let is_last = ahead == self.queue.len();
+        time_of(ahead, rate) > if is_last { self.wait_bound.bound(left, rate) } else { left }
     }
 
     fn late(&self, request: &QueuedRequest) -> Refusal {

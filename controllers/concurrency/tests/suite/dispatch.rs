@@ -348,3 +348,40 @@ fn a_shadow_queue_learns_before_it_rejects() {
     assert!(shadow.arrive(Time(6), Nanos(5)));
     assert_eq!(shadow.wait(), Nanos(5));
 }
+
+/// The bound that keeps the queue short is for those who make it long: a request of the first class
+/// goes before them, and may use all of its time.
+#[test]
+fn a_long_queue_of_others_refuses_no_important_request() {
+    let settings = DispatchSettings { objective: OBJECTIVE, capacity: 1_000, capacity_bytes: usize::MAX };
+    let limit: Box<dyn ConcurrencyLimit> = Box::new(Stepping { limits: vec![1], at: 0 });
+    let mut dispatcher: Dispatcher<()> = Dispatcher::new(settings, vec![limit]);
+    let (mut now, mut done) = (Time::ZERO, Vec::new());
+    let arrive = |dispatcher: &mut Dispatcher<()>, now, class, done: &mut Vec<Dispatch<()>>| {
+        let tenant = Tenant::DEFAULT;
+        let request = QueuedRequest { arrived: now, timeout: Nanos::MAX, class, tenant, bytes: 1 };
+        dispatcher.arrive(now, &request, || (), done)
+    };
+    // Three seconds of twice what the backend can do, all of the last class.
+    arrive(&mut dispatcher, now, 7, &mut done);
+    for step in 0..3_000 {
+        let dispatched = now;
+        now += SOJOURN;
+        dispatcher.answer(0, &Answer { now, dispatched, outcome: Outcome::Completed });
+        dispatcher.release(now, 0, &mut done);
+        for _ in 0..2 {
+            arrive(&mut dispatcher, now, 7, &mut done);
+        }
+        if step % 10 == 0 {
+            dispatcher.tick(now, None, &mut done);
+        }
+        done.clear();
+    }
+    assert!(matches!(arrive(&mut dispatcher, now, 7, &mut done), Arrival::Rejected(Refusal::Wait)));
+    for number in 0..40 {
+        let arrival = arrive(&mut dispatcher, now, 0, &mut done);
+        assert!(matches!(arrival, Arrival::Queued(_)), "{number}: {arrival:?}");
+    }
+    let arrivals = (0..40).map(|_| arrive(&mut dispatcher, now, 0, &mut done));
+    assert!(arrivals.into_iter().any(|arrival| arrival == Arrival::Rejected(Refusal::Wait)), "in time at the least");
+}
