@@ -211,7 +211,10 @@ mod tests {
         let process = Process::start(&command, &[], 0, address.local_addr().unwrap(), &folder).unwrap();
         let group = process.group().unwrap();
         let start = Instant::now();
-        while process.cpu_time().is_zero() && start.elapsed() < Duration::from_secs(30) {
+        // Between two of the programs that it becomes, it has no memory for a moment.
+        while (process.cpu_time().is_zero() || process.memory_mb().1 <= 0.1)
+            && start.elapsed() < Duration::from_secs(30)
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(!process.cpu_time().is_zero());
