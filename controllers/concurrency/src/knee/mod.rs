@@ -176,7 +176,7 @@ impl Knee {
             return;
         }
         if !opening.has_answers {
-            self.limit = self.limit.max(silent_limit(self.level.elapsed_ns(tick.now))).min(f64::from(UNLIMITED));
+            self.limit = self.limit.max(silent_limit(self.level.elapsed_ns(tick.now)));
         }
         if !is_unread && !is_silent && !Opening::is_complete(&self.level, tick.now, self.mean_ns) {
             return;
@@ -184,8 +184,7 @@ impl Knee {
         let in_flight = f64::from(tick.in_flight);
         let sojourn = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
         let overloaded = opening.on_interval(&self.level, tick.now);
-        let first =
-            if is_unread || sojourn.max(self.tail_ns(tick)) > longest_ns { Some(in_flight / 2.0) } else { overloaded };
+        let first = if sojourn.max(self.tail_ns(tick)) > longest_ns { Some(in_flight / 2.0) } else { overloaded };
         match first {
             None => {
                 self.limit = (2.0 * self.level.mean_in_flight()).clamp(FIRST_LIMIT, f64::from(UNLIMITED));

@@ -1,7 +1,8 @@
-//! Detection of overload while there is no limit: more requests at the backend bring no more
+//! Detection of overload while the limit doubles: more requests at the backend bring no more
 //! answers. Does not contain what happens then ([`super`]).
 
 use super::level::Level;
+use crate::UNLIMITED;
 use leeward_core::units::Time;
 
 /// Limit at the beginning. It doubles with each interval in which there is no overload, and at this
@@ -32,7 +33,7 @@ pub(super) struct Opening {
 
 /// Limit while an opening lasts, after `ns` without an answer.
 pub(super) fn silent_limit(ns: f64) -> f64 {
-    FIRST_LIMIT * (ns / SILENT_NS).min(20.0).floor().exp2()
+    (FIRST_LIMIT * (ns / SILENT_NS).floor().exp2()).min(f64::from(UNLIMITED))
 }
 
 impl Opening {
