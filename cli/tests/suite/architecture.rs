@@ -22,7 +22,7 @@ const SERVICE_DEPENDENCIES: [(&str, &str); 2] = [("router", "kv"), ("sets", "sea
 /// [`SERVICE`]. All names are without `leeward-`.
 ///
 /// A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 43] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 44] = [
     ("core", &[]),
     // Everything that decides depends on the traits alone: an edit in one of these rebuilds no
     // other.
@@ -75,6 +75,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 43] = [
     ("report", &["outcome"]),
     // Reads traces of any program, without servers and controllers.
     ("profile", &[]),
+    // Records running programs as traces.
+    ("sampler", &["profile"]),
     // Runs compilers; uses only files that it finds.
     ("compilers", &[]),
     // Dependency of programs that are to be profiled: nothing but the attribute.
@@ -104,6 +106,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 43] = [
             "report",
             "rpc",
             "runtime",
+            "sampler",
             "search",
             "services",
             "sim",

@@ -1,0 +1,1 @@
+//! Records to a trace: calls from samples.

@@ -1,0 +1,26 @@
+//! Records a running program from outside, with nothing rebuilt, restarted or loaded into it.
+//!
+//! The kernel tells of a process what the profiler's run-time tells of itself: samples of stacks,
+//! switches away from the CPU and back, the begin and the end of requests. This crate asks the
+//! kernel for these, and writes them as a trace that `leeward-profile` reads.
+//!
+//! | module | |
+//! |---|---|
+//! | [`record`] | what sources report: the seam between the other modules |
+//! | [`process`] | threads and modules of the recorded process |
+//! | [`perf`] | perf events: samples and switches with stacks |
+//! | [`unwind`] | stacks of programs without frame pointers |
+//! | [`probe`] | requests: uprobes and system calls, filtered in the kernel by BPF |
+//! | [`convert`] | records to a trace: calls from samples |
+//!
+//! Everything in the kernel that this crate uses belongs to a file descriptor, so nothing is left
+//! behind when the process ends, by `kill -9` or otherwise.
+//!
+//! Contains no analysis of a trace, and no command line.
+
+pub mod convert;
+pub mod perf;
+pub mod probe;
+pub mod process;
+pub mod record;
+pub mod unwind;

@@ -1,0 +1,1 @@
+//! Perf events: samples and switches with stacks.

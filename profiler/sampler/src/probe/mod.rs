@@ -1,0 +1,1 @@
+//! Requests: uprobes and system calls, filtered in the kernel by BPF.

@@ -1,0 +1,1 @@
+//! Threads and modules of the recorded process.

@@ -1,0 +1,177 @@
+//! What sources report about the recorded processes.
+//!
+//! Does not contain sources, and does not convert records to a trace.
+
+use std::sync::Arc;
+
+/// Addresses of a stack, the innermost first. The first is where the thread is; the others are
+/// return addresses.
+pub type Stack = Arc<[u64]>;
+
+/// Something that happened to a thread.
+///
+/// A source reports the records of one thread in the order of their times; records of different
+/// threads or sources may arrive up to a second apart. [`RecordKind::Request`] is reported at the
+/// end of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// Id of the process, as seen in the recorder's namespace.
+    pub process: u32,
+    /// Kernel's id of the thread, as seen in the recorder's namespace.
+    pub thread: u32,
+    /// What happened.
+    pub kind: RecordKind,
+}
+
+/// What happened to a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordKind {
+    /// The thread was on a CPU with this stack.
+    Sample {
+        /// The stack in user space; empty if it could not be read.
+        stack: Stack,
+    },
+    /// The thread left its CPU.
+    SwitchedOut {
+        /// The thread could have gone on.
+        preempted: bool,
+        /// The stack in user space, where it was asked for.
+        stack: Option<Stack>,
+    },
+    /// The thread got a CPU.
+    SwitchedIn {
+        /// The CPU's number.
+        cpu: u32,
+    },
+    /// Another thread made the thread runnable.
+    Woken {
+        /// Kernel's id of that thread; 0 for an interrupt.
+        waker: u32,
+    },
+    /// The thread began, or got another name.
+    Named {
+        /// The name.
+        name: Box<str>,
+    },
+    /// The thread ended.
+    Ended,
+    /// The process made a child.
+    Forked {
+        /// Id of the child process.
+        child: u32,
+    },
+    /// The process executed another program: all modules are gone.
+    Executed,
+    /// The process mapped executable code.
+    Mapped(Box<Mapping>),
+    /// A request was served, from `start` to the record's time. The thread is the one that ended
+    /// it.
+    Request {
+        /// The request's number, unique in the recording.
+        id: u64,
+        /// Nanoseconds of `CLOCK_MONOTONIC`.
+        start: u64,
+        /// The thread that began the request, if it is another.
+        started_by: Option<u32>,
+    },
+    /// Work on a request began or went on in this thread. For requests that several threads or
+    /// polls serve.
+    RequestResumed {
+        /// The request's number.
+        id: u64,
+    },
+    /// The thread left the request, which is not over.
+    RequestSuspended {
+        /// The request's number.
+        id: u64,
+    },
+    /// The request is over.
+    RequestEnded {
+        /// The request's number.
+        id: u64,
+    },
+    /// A request's label.
+    RequestLabelled {
+        /// The request's number.
+        id: u64,
+        /// The label: at most 63 bytes.
+        label: Box<str>,
+    },
+    /// The kernel lost records of this source.
+    Lost {
+        /// Their number.
+        count: u64,
+    },
+}
+
+/// Executable code in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// Offset of the first byte in the file.
+    pub offset: u64,
+    /// Path as the recorded process sees it; `[vdso]`, `//anon` and `[heap]` have no file.
+    pub path: Box<str>,
+}
+
+/// How many requests a source saw, of which it reported only some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCounts {
+    /// All requests that ended.
+    pub seen: u64,
+    /// Requests that were reported because they took long.
+    pub slow: u64,
+    /// Others that were reported: one of so many that took less.
+    pub sampled: u64,
+    /// From this latency on, in nanoseconds, each request was reported.
+    pub threshold: u64,
+}
+
+/// Why a source can't begin or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// No such process, or it has ended.
+    #[error("process {0} does not exist, or has ended")]
+    NoProcess(u32),
+    /// The process belongs to another user.
+    #[error("process {pid} belongs to {owner}: only {owner} and root may record it")]
+    NotOwner {
+        /// The process.
+        pid: u32,
+        /// Name or number of its user.
+        owner: String,
+    },
+    /// The kernel refuses. The text says what to change.
+    #[error("{0}")]
+    Refused(String),
+    /// A name is in no module of the process. The text says which names are like it.
+    #[error("{0}")]
+    NoSymbol(String),
+    /// The system failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was asked.
+        what: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// A source of records.
+pub trait RecordSource {
+    /// Reports what happened since the last call, without waiting.
+    ///
+    /// # Errors
+    /// The source can't go on. Records that it has reported remain valid.
+    fn poll(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError>;
+
+    /// CPU time in nanoseconds that this source has cost the recorded process, as an estimate.
+    fn cost(&self) -> u64;
+}

@@ -1,0 +1,1 @@
+//! Stacks of programs without frame pointers.
