@@ -6,6 +6,8 @@ use leeward_core::units::Time;
 
 /// Answers below which a mean is noise: 64 of exponential times have an error of an eighth.
 pub(super) const ENOUGH_ANSWERS: f64 = 64.0;
+/// Answers that do for a dip if they vary little.
+const REGULAR_ANSWERS: f64 = 16.0;
 /// Answers that must do after [`MAX_NS`], for services with few requests per second.
 const FEW_ANSWERS: f64 = 8.0;
 /// Shortest and longest measurement, ns: three ticks, and a time in which a person sees no change.
@@ -22,9 +24,11 @@ pub(super) struct Level {
     is_drained: bool,
     /// Time before which the backend has not taken up a higher limit.
     settles: Time,
-    /// Answers to requests that were sent since the beginning, and the sum of their times, ns.
+    /// Answers to requests that were sent since the beginning, with the sums of their times, ns, and
+    /// of the squares of these.
     own_answers: f64,
     own_sum: f64,
+    own_squares: f64,
     /// All answers since the beginning.
     answers: f64,
     /// Answers in a turnover: as many as there are places. And the answers up to the end of the
@@ -56,6 +60,7 @@ impl Level {
             settles: Time::ZERO,
             own_answers: 0.0,
             own_sum: 0.0,
+            own_squares: 0.0,
             answers: 0.0,
             turnover: f64::INFINITY,
             turned: (0.0, now),
@@ -75,7 +80,9 @@ impl Level {
         let is_own = self.is_drained && response.dispatched >= self.begun;
         if is_own {
             self.own_answers += 1.0;
-            self.own_sum += response.sojourn().0 as f64;
+            let sojourn_ns = response.sojourn().0 as f64;
+            self.own_sum += sojourn_ns;
+            self.own_squares += sojourn_ns * sojourn_ns;
         }
         is_own
     }
@@ -100,6 +107,17 @@ impl Level {
         self.is_drained
             && elapsed >= (2.0 * mean_ns).clamp(MIN_NS, MAX_NS)
             && (self.own_answers >= ENOUGH_ANSWERS || (elapsed >= MAX_NS && self.own_answers >= FEW_ANSWERS))
+    }
+
+    /// Whether the mean sojourn can be used, or few answers vary so little that their mean is as
+    /// precise as that of enough exponential times. A dip then ends before the queue that it causes
+    /// costs requests.
+    pub(super) fn is_dip_complete(&self, now: Time, mean_ns: f64) -> bool {
+        let mean_square = (self.own_sum / self.own_answers.max(1.0)).powi(2);
+        let variance = self.own_squares / self.own_answers.max(1.0) - mean_square;
+        let is_regular =
+            self.own_answers >= REGULAR_ANSWERS && variance * ENOUGH_ANSWERS <= self.own_answers * mean_square;
+        self.is_complete(now, mean_ns) || (is_regular && self.elapsed_ns(now) >= MIN_NS)
     }
 
     /// Whether the requests of a higher level have left.

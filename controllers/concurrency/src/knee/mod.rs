@@ -357,11 +357,14 @@ impl ConcurrencyLimit for Knee {
         match self.phase {
             Phase::Open(opening) => self.open(opening, tick),
             Phase::Dip { .. } if !self.level.is_saturated() => self.leave_dip(tick.now),
+            Phase::Dip { former_ns } if self.level.is_dip_complete(tick.now, self.mean_ns) => {
+                self.end_dip(former_ns, tick);
+            }
             _ if !self.level.is_complete(tick.now, self.mean_ns) => {}
             Phase::Descent { .. } if !self.level.is_precise(tick.now) => {}
             Phase::Descent { former } => self.descend(former, tick.now),
             Phase::Tracking => self.track(tick),
-            Phase::Dip { former_ns } => self.end_dip(former_ns, tick),
+            Phase::Dip { .. } => {}
         }
     }
 
