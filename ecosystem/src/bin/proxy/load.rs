@@ -42,7 +42,6 @@ struct Slot {
 struct Generator<'a> {
     plan: &'a Plan,
     texts: Vec<Vec<u8>>,
-    weight: f64,
     poll: OwnedFd,
     slots: Vec<Slot>,
     vacant: Vec<usize>,
@@ -75,7 +74,6 @@ impl<'a> Generator<'a> {
         let mut generator = Generator {
             plan,
             texts: plan.kinds.iter().map(|kind| text(kind).into_bytes()).collect(),
-            weight: plan.kinds.iter().map(|kind| kind.weight).sum(),
             poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             slots: Vec::new(),
             vacant: Vec::new(),
@@ -305,19 +303,24 @@ impl<'a> Generator<'a> {
 
     /// Draws the kind of a request.
     fn kind(&mut self) -> usize {
-        let mut at = self.unit() * self.weight;
-        for (index, kind) in self.plan.kinds.iter().enumerate() {
-            at -= kind.weight;
-            if at < 0.0 {
-                return index;
-            }
-        }
-        self.plan.kinds.len() - 1
+        pick(&self.plan.kinds, self.unit())
     }
 
     fn unit(&mut self) -> f64 {
         unit(&mut self.random)
     }
+}
+
+/// Index of a kind, by the kinds' weights.
+pub(crate) fn pick(kinds: &[Kind], unit: f64) -> usize {
+    let mut at = unit * kinds.iter().map(|kind| kind.weight).sum::<f64>();
+    for (index, kind) in kinds.iter().enumerate() {
+        at -= kind.weight;
+        if at < 0.0 {
+            return index;
+        }
+    }
+    kinds.len().saturating_sub(1)
 }
 
 /// A number from 0 to 1 (xorshift64*).

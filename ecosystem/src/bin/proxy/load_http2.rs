@@ -1,8 +1,8 @@
 //! Load over HTTP/2 from one thread: an open loop with Poisson arrivals, whose requests are streams
-//! of a few connections, or unary calls of gRPC.
+//! of a few connections, or unary calls of gRPC, of the plan's kinds.
 
-use crate::load::{gap, unit};
-use crate::plan::{Demand, Group, LoadResult, Plan};
+use crate::load::{gap, pick, unit};
+use crate::plan::{Demand, Group, Kind, LoadResult, Plan};
 use crate::sample::Protocol;
 use anyhow::{Context, Result};
 use http::{Request, StatusCode};
@@ -41,18 +41,19 @@ pub(crate) fn run(plan: &Plan, protocol: Protocol) -> Result<LoadResult> {
     let cpu = || Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime));
     let (before, begin) = (cpu().unwrap_or_default(), Instant::now());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let group = Rc::new(RefCell::new(Group::default()));
+    let count = plan.kinds.iter().map(|kind| kind.group + 1).max().context("a plan has a kind")?;
+    let groups = Rc::new(RefCell::new(vec![Group::default(); count]));
     let local = LocalSet::new();
-    local.block_on(&runtime, generate(plan, protocol, &group))?;
+    local.block_on(&runtime, generate(plan, protocol, &groups))?;
     // Requests in flight end or are given up.
     runtime.block_on(local);
     let busy = (cpu().unwrap_or_default() - before).as_secs_f64() / begin.elapsed().as_secs_f64().max(1e-9);
     let span = plan.phases.iter().map(|(_, span)| *span).sum::<Duration>().saturating_sub(plan.warmup);
-    let group = group.borrow().clone();
-    Ok(LoadResult { groups: vec![group], span, ticks: Vec::new(), busy })
+    let groups = groups.take();
+    Ok(LoadResult { groups, span, ticks: Vec::new(), busy })
 }
 
-async fn generate(plan: &Plan, protocol: Protocol, group: &Rc<RefCell<Group>>) -> Result<()> {
+async fn generate(plan: &Plan, protocol: Protocol, groups: &Rc<RefCell<Vec<Group>>>) -> Result<()> {
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
         connections.push(connect(plan).await?);
@@ -77,11 +78,12 @@ async fn generate(plan: &Plan, protocol: Protocol, group: &Rc<RefCell<Group>>) -
             }
             let (sender, due) = (connections[index].clone(), next);
             let (objective, is_measured) = (plan.objective, due.duration_since(begin) >= plan.warmup);
-            let (group, path) = (Rc::clone(group), plan.kinds[0].path.clone());
+            let (groups, kind) = (Rc::clone(groups), &plan.kinds[pick(&plan.kinds, unit(&mut random))]);
+            let (group, request) = (kind.group, request(kind, protocol)?);
             tokio::task::spawn_local(async move {
-                let ended = timeout(PATIENCE, send(sender, protocol, &path)).await.unwrap_or(End::Failed);
+                let ended = timeout(PATIENCE, send(sender, protocol, request)).await.unwrap_or(End::Failed);
                 if is_measured {
-                    record(&mut group.borrow_mut(), ended, due.elapsed(), objective);
+                    record(&mut groups.borrow_mut()[group], ended, due.elapsed(), objective);
                 }
             });
         }
@@ -103,16 +105,22 @@ async fn connect(plan: &Plan) -> Result<SendRequest<Body>> {
     Ok(sender)
 }
 
-async fn send(mut sender: SendRequest<Body>, protocol: Protocol, path: &str) -> End {
-    let uri = format!("http://leeward{path}");
-    let request = match protocol {
-        Protocol::Grpc => Request::post(uri)
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(Full::new(Bytes::from_static(EMPTY))),
-        _ => Request::get(uri).body(Full::new(Bytes::new())),
+fn request(kind: &Kind, protocol: Protocol) -> Result<Request<Body>> {
+    let uri = format!("http://leeward{}", kind.path);
+    let (mut request, body) = match protocol {
+        Protocol::Grpc => {
+            (Request::post(uri).header("content-type", "application/grpc").header("te", "trailers"), EMPTY)
+        }
+        _ => (Request::get(uri), &[][..]),
     };
-    let Ok(request) = request else { return End::Failed };
+    for line in kind.headers.lines() {
+        let (name, value) = line.split_once(": ").context("a header line has a colon")?;
+        request = request.header(name, value);
+    }
+    Ok(request.body(Full::new(Bytes::from_static(body)))?)
+}
+
+async fn send(mut sender: SendRequest<Body>, protocol: Protocol, request: Request<Body>) -> End {
     if sender.ready().await.is_err() {
         return End::Failed;
     }

@@ -42,7 +42,7 @@ use clap::{Parser, Subcommand};
 use contender::Contender;
 use line::Line;
 use measure::{Bench, Spans};
-use sample::{Row, Service};
+use sample::{Protocol, Row, Service};
 use serde_json::Value;
 use services::Services;
 use std::path::{Path, PathBuf};
@@ -109,8 +109,21 @@ enum Part {
 }
 
 /// Parts that are no rows, by name.
-const OTHERS: [&str; 11] =
-    ["cold", "steps", "classes", "tenants", "tokens", "cost", "latency", "refusal", "idle", "bodies", "reload"];
+const OTHERS: [&str; 13] = [
+    "cold",
+    "steps",
+    "classes",
+    "classes/http2",
+    "tenants",
+    "tenants/http2",
+    "tokens",
+    "cost",
+    "latency",
+    "refusal",
+    "idle",
+    "bodies",
+    "reload",
+];
 
 impl Part {
     fn name(&self) -> String {
@@ -268,8 +281,10 @@ fn run(
     Ok(Ok(match name {
         "cold" => transients::cold(bench, tuned)?,
         "steps" => transients::steps(bench, tuned, minutes)?,
-        "classes" => classes::classes(bench, tuned)?,
-        "tenants" => classes::tenants(bench, tuned)?,
+        "classes" => classes::classes(bench, tuned, Protocol::Http1)?,
+        "classes/http2" => classes::classes(bench, tuned, Protocol::Http2)?,
+        "tenants" => classes::tenants(bench, tuned, Protocol::Http1)?,
+        "tenants/http2" => classes::tenants(bench, tuned, Protocol::Http2)?,
         "tokens" => tokens::tokens(bench)?,
         "cost" => speed::cost(bench)?,
         "latency" => speed::latency(bench)?,

@@ -125,9 +125,17 @@ impl Bench {
         self.seed
     }
 
-    /// Runs a load and minds how busy the generator is.
+    /// Runs a load over HTTP/1.1, and minds how busy the generator is.
     pub(crate) fn load(&mut self, plan: &Plan) -> Result<LoadResult> {
-        let result = load::run(plan)?;
+        self.load_over(Protocol::Http1, plan)
+    }
+
+    /// Runs a load over a protocol, and minds how busy the generator is.
+    pub(crate) fn load_over(&mut self, protocol: Protocol, plan: &Plan) -> Result<LoadResult> {
+        let result = match protocol {
+            Protocol::Http1 => load::run(plan)?,
+            protocol => load_http2::run(plan, protocol)?,
+        };
         self.busiest = self.busiest.max(result.busy);
         Ok(result)
     }
@@ -214,11 +222,7 @@ impl Bench {
         if row.mode == Mode::Slow {
             services::begin(service)?;
         }
-        let result = paused(row.mode, service, || match row.protocol {
-            Protocol::Http1 => self.load(&plan),
-            protocol => load_http2::run(&plan, protocol),
-        })?;
-        self.busiest = self.busiest.max(result.busy);
+        let result = paused(row.mode, service, || self.load_over(row.protocol, &plan))?;
         let all = result.all();
         let goodput = result.per_second(all.in_time);
         Ok(Shot {
