@@ -3,7 +3,10 @@
 
 mod debug;
 mod demangle;
+mod functions;
+mod go;
 mod pages;
+mod perf_map;
 mod table;
 
 use std::collections::HashMap;
@@ -16,6 +19,7 @@ use serde::Serialize;
 use crate::analysis::names;
 use crate::format::meta::{Engine, Module};
 use crate::trace::Trace;
+use perf_map::PerfMap;
 use table::Table;
 
 /// Limit of remembered locations.
@@ -39,24 +43,30 @@ pub struct Location {
     pub module: Option<String>,
     /// Address in the module's file, or the address itself.
     pub offset: u64,
+    /// The same of the function's start, for a function without a symbol whose start is known.
+    pub start: Option<u64>,
     /// The innermost frame first, the called function last; empty without a known symbol.
     pub frames: Vec<Frame>,
 }
 
 impl Location {
-    /// Returns the function that was called, or module and offset.
+    /// Returns the function that was called, or module and offset of its start, or of the address.
     pub fn function(&self) -> String {
         match self.frames.last() {
             Some(frame) => frame.function.clone(),
-            None => self.raw(),
+            None => self.numbered(self.start.unwrap_or(self.offset)),
         }
     }
 
     /// Returns module and offset.
     pub fn raw(&self) -> String {
+        self.numbered(self.offset)
+    }
+
+    fn numbered(&self, offset: u64) -> String {
         match &self.module {
-            Some(module) => format!("{module}+{:#x}", self.offset),
-            None => format!("{:#x}", self.offset),
+            Some(module) => format!("{module}+{offset:#x}"),
+            None => format!("{offset:#x}"),
         }
     }
 
@@ -102,6 +112,7 @@ pub struct Symbols {
     modules: Vec<LoadedModule>,
     folders: Vec<PathBuf>,
     exact_callers: bool,
+    perf_map: PerfMap,
     locations: HashMap<(u64, usize), Rc<Location>>,
 }
 
@@ -129,7 +140,8 @@ impl Symbols {
         let modules =
             trace.modules().iter().map(|module| LoadedModule { module: module.clone(), files: None }).collect();
         let exact_callers = Engine::caller_is_exact(trace.header().engine);
-        Symbols { modules, folders: options.folders, exact_callers, locations: HashMap::new() }
+        let perf_map = PerfMap::of_trace(trace.path(), trace.header().pid);
+        Symbols { modules, folders: options.folders, exact_callers, perf_map, locations: HashMap::new() }
     }
 
     /// Resolves an address at that time.
@@ -139,10 +151,17 @@ impl Symbols {
         if let Some(location) = self.locations.get(&key) {
             return Rc::clone(location);
         }
-        let location = Rc::new(match module {
+        let mut location = match module {
             Some(index) => self.look_up(index, address),
-            None => Location { module: None, offset: address, frames: Vec::new() },
-        });
+            None => Location { module: None, offset: address, start: None, frames: Vec::new() },
+        };
+        // Compilers that run in the program put its code into memory without a file.
+        if location.frames.is_empty()
+            && let Some((start, frame)) = self.perf_map.find(address)
+        {
+            location = Location { module: None, offset: address, start: Some(start), frames: vec![frame] };
+        }
+        let location = Rc::new(location);
         if self.locations.len() >= REMEMBERED {
             self.locations.clear();
         }
@@ -230,6 +249,9 @@ impl Symbols {
                 table.add_file(path);
             }
             table.sort();
+            if let Some(path) = &found.binary {
+                table.set_unwinding(path);
+            }
             let missing = match (&lines, table.is_empty()) {
                 (Some(_), false) => found.problem,
                 (_, true) => Some(found.problem.unwrap_or_else(|| "no symbols in it".into())),
@@ -263,12 +285,13 @@ impl Symbols {
         }
         frames.retain(|frame| !frame.function.is_empty());
         let table = &mut self.load_mut(index).table;
+        let start = if frames.is_empty() { table.start(offset) } else { None };
         for frame in &mut frames {
             if let Some(name_as_written) = names::async_function(&frame.function, |base| table.has_code(base)) {
                 frame.function = name_as_written;
             }
         }
-        Location { module: Some(name), offset, frames }
+        Location { module: Some(name), offset, start, frames }
     }
 }
 
@@ -289,7 +312,7 @@ mod tests {
     #[test]
     fn descriptions_distinguish_a_function_from_a_line_in_it() {
         let frame = Frame { function: "parse".into(), file: Some("/src/store.c".into()), line: Some(12) };
-        let location = Location { module: None, offset: 0, frames: vec![frame] };
+        let location = Location { module: None, offset: 0, start: None, frames: vec![frame] };
         assert_eq!(location.describe(), "parse at store.c:12");
         assert_eq!(location.definition(), "parse (function at store.c:12)");
     }

@@ -2,12 +2,12 @@
 //! stripped file gives no wrong names.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
-use super::demangle;
 use super::pages::PagedFile;
+use super::{demangle, functions, go};
 use crate::hash::Set;
 
 /// Limit of symbols per module.
@@ -18,6 +18,9 @@ const MOST: usize = 2_000_000;
 pub(super) struct Table {
     symbols: Vec<(u64, u64, u32, u32)>,
     names: String,
+    /// The file with the unwinding tables, and the functions' bounds; read on first use.
+    unwinding: Option<PathBuf>,
+    bounds: Option<Vec<(u64, u64)>>,
     /// Names of Rust functions that are not closures; filled on first use.
     code: Option<Set<String>>,
 }
@@ -28,15 +31,47 @@ impl Table {
         let Ok(file) = File::open(path) else { return };
         let cache = ReadCache::new(PagedFile::new(file));
         let Ok(object) = object::File::parse(&cache) else { return };
-        for symbol in object.symbols().chain(object.dynamic_symbols()) {
-            if symbol.kind() != SymbolKind::Text || symbol.address() == 0 || self.symbols.len() >= MOST {
-                continue;
+        let before = self.symbols.len();
+        for symbol in object.symbols() {
+            if symbol.kind() == SymbolKind::Text && symbol.address() != 0 {
+                self.add(symbol.address(), symbol.size(), symbol.name().unwrap_or_default());
             }
-            let Ok(name) = symbol.name() else { continue };
-            let Ok(begin) = u32::try_from(self.names.len()) else { return };
-            self.names.push_str(name);
-            self.symbols.push((symbol.address(), symbol.size(), begin, name.len() as u32));
         }
+        // Without its table of all symbols a file has no symbol for most functions, so one without a
+        // size must not reach to the next one.
+        let is_stripped = self.symbols.len() == before;
+        for symbol in object.dynamic_symbols() {
+            if symbol.kind() == SymbolKind::Text && symbol.address() != 0 {
+                let size = if is_stripped { symbol.size().max(1) } else { symbol.size() };
+                self.add(symbol.address(), size, symbol.name().unwrap_or_default());
+            }
+        }
+        if is_stripped && let Some(section) = go::SECTIONS.iter().find_map(|name| object.section_by_name(name)) {
+            let text = object.section_by_name(".text").map_or(0, |section| section.address());
+            for function in go::functions(section.data().unwrap_or_default(), text, object.entry()) {
+                self.add(function.address, function.size, function.name);
+            }
+        }
+    }
+
+    fn add(&mut self, address: u64, size: u64, name: &str) {
+        let Ok(begin) = u32::try_from(self.names.len()) else { return };
+        if self.symbols.len() < MOST && !name.is_empty() {
+            self.names.push_str(name);
+            self.symbols.push((address, size, begin, name.len() as u32));
+        }
+    }
+
+    /// Sets the file whose unwinding tables tell the bounds of functions without a symbol.
+    pub(super) fn set_unwinding(&mut self, path: &Path) {
+        self.unwinding = Some(path.to_path_buf());
+    }
+
+    /// Returns the start of the function at an address, by the unwinding tables.
+    pub(super) fn start(&mut self, address: u64) -> Option<u64> {
+        let path = self.unwinding.as_deref()?;
+        let bounds = self.bounds.get_or_insert_with(|| functions::bounds(path));
+        functions::around(bounds, address).map(|(start, _)| start)
     }
 
     pub(super) fn sort(&mut self) {
@@ -50,7 +85,7 @@ impl Table {
 
     /// Returns whether a Rust function with this name has code of its own.
     pub(super) fn has_code(&mut self, name: &str) -> bool {
-        let Table { symbols, names, code } = self;
+        let Table { symbols, names, code, .. } = self;
         let code = code.get_or_insert_with(|| {
             let name_of = |(_, _, begin, length): &(u64, u64, u32, u32)| {
                 let symbol = names.get(*begin as usize..(*begin as usize).checked_add(*length as usize)?)?;
@@ -87,5 +122,44 @@ impl Table {
         }
         let end = begin.checked_add(length)?;
         self.names.get(begin as usize..end as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A library with an exported function, and one that no symbol names once it is stripped.
+    fn library(folder: &Path, flag: &str) -> Table {
+        const SOURCE: &str =
+            "__attribute__((noinline)) static int hidden(volatile int *p) { while (*p) ++*p; return *p; }
+            int exported(volatile int *p) { return hidden(p) + 1; }
+            int (*keeps(void))(volatile int *) { return hidden; }";
+        let (source, file) = (folder.join("a.c"), folder.join(format!("lib{flag}.so")));
+        std::fs::write(&source, SOURCE).unwrap();
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-shared", "-fPIC", flag]).arg(&source).arg("-o").arg(&file);
+        assert!(compiler.status().unwrap().success());
+        let mut table = Table::default();
+        table.add_file(&file);
+        table.sort();
+        table.set_unwinding(&file);
+        table
+    }
+
+    fn address(table: &Table, name: &str) -> Option<u64> {
+        let range = |symbol: &(u64, u64, u32, u32)| symbol.2 as usize..(symbol.2 + symbol.3) as usize;
+        table.symbols.iter().find(|symbol| table.names.get(range(symbol)) == Some(name)).map(|symbol| symbol.0)
+    }
+
+    #[test]
+    fn a_stripped_file_names_only_what_is_exported_and_bounds_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut whole, mut stripped) = (library(folder.path(), "-g"), library(folder.path(), "-s"));
+        let (hidden, exported) = (address(&whole, "hidden").unwrap(), address(&whole, "exported").unwrap());
+        assert_eq!((whole.name(hidden + 2), whole.name(exported)), (Some("hidden"), Some("exported")));
+        assert_eq!((stripped.name(hidden + 2), stripped.name(exported)), (None, Some("exported")));
+        assert_eq!((stripped.start(hidden + 2), whole.start(hidden + 2)), (Some(hidden), Some(hidden)));
     }
 }
