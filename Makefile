@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo verdicts faults faults-short framing framing-quick proxy-suites proxy-suites-quick proxy-recipes hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
+.PHONY: help demo verdicts faults faults-short attached attached-quick framing framing-quick proxy-suites proxy-suites-quick proxy-recipes hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -19,6 +19,8 @@ help:
 	@echo "make hostile-short     the attacks that have broken something before, once each"
 	@echo "make faults            services with planted faults, which 'leeward watch' has to name (ARGS='--only lock' for some; needs root)"
 	@echo "make faults-short      five of them, in C and Python"
+	@echo "make attached          planted slow requests in Debian's redis, nginx, PostgreSQL and memcached and in Go, which 'leeward profile record --pid' has to find (needs root)"
+	@echo "make attached-quick    a fifth of the requests, without measuring the cost"
 	@echo "make framing           100,000 malformed requests to 'leeward proxy', HAProxy and nginx: what each refuses and what arrives (ARGS=--help tells more)"
 	@echo "make framing-quick     3,000 of them: a few seconds"
 	@echo "make proxy-suites      others' suites through 'leeward proxy': curl, h2spec, h2load, Autobahn, gRPC's interop cases (ARGS=--help tells more)"
@@ -37,7 +39,7 @@ help:
 	@echo "make proxy             'leeward proxy' before services in five languages, beside HAProxy, nginx and Envoy: hours (ARGS=--quick for some ten minutes; ARGS=--continue goes on)"
 	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
 	@echo "make clean             removes target/"
-	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, framing, framing-quick, proxy-suites, proxy-suites-quick, proxy-recipes, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
+	@echo "LEEWARD=PROGRAM makes browser, faults, faults-short, attached, attached-quick, framing, framing-quick, proxy-suites, proxy-suites-quick, proxy-recipes, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
 
 setup:
 	@scripts/setup
@@ -131,6 +133,18 @@ faults-short: setup
 	$(if $(LEEWARD),,cargo build --locked -p leeward)
 	tests/faults/examine --leeward $(or $(LEEWARD),target/debug/leeward) \
 	    --only lock/c --only downstream/python --only stopped/c --only accept/c --only quota/c
+
+# Planted slow requests in redis, nginx, PostgreSQL, memcached and Go services, as Debian and
+# `go build` made them, recorded as they run. Services that are not installed are skipped.
+attached: setup
+	@scripts/setup attached
+	$(if $(LEEWARD),,cargo build --release --locked -p leeward)
+	profiler/tests/attached/run --leeward $(or $(LEEWARD),target/release/leeward) $(ARGS)
+
+attached-quick: setup
+	@scripts/setup attached
+	$(if $(LEEWARD),,cargo build --locked -p leeward)
+	profiler/tests/attached/run --leeward $(or $(LEEWARD),target/debug/leeward) --what faults --what left --what bad --quick $(ARGS)
 
 # Request smuggling: our proxy beside HAProxy and nginx, in front of one recording backend. A rival
 # that is not installed is named and left out.
