@@ -1,6 +1,6 @@
 //! The reading half of the profiler: converts traces (`docs/trace-format.md`) to statistics,
-//! requests, timelines across threads, comparisons of the slowest requests with the others, and
-//! exports.
+//! requests, timelines across threads, comparisons of the slowest requests with the others, traces
+//! of several processes, and exports.
 //!
 //! It records nothing and runs nothing: the compiler pass and the run-time record, and the program
 //! `leeward` starts them.
@@ -28,6 +28,7 @@ pub mod export;
 pub mod format;
 pub mod hash;
 pub mod histogram;
+pub mod join;
 mod recursion;
 pub mod render;
 pub mod span;

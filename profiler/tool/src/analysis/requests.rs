@@ -1,5 +1,6 @@
 //! Requests, built from their start, block and end events: start and end, work and waiting.
 
+use crate::format::context::{ContextField, RemoteCall, RequestContext};
 use crate::format::{Event, EventKind};
 use crate::hash::Map;
 
@@ -10,6 +11,8 @@ const SPANS_MAX: usize = 4096;
 
 /// Limit of such spans over all open requests.
 const TOTAL_SPANS_MAX: usize = 1 << 20;
+/// Limit of remembered calls to other processes per request.
+const CALLS_MAX: usize = 4096;
 /// Limit of lists that are kept for reuse.
 const FREE_LISTS_MAX: usize = 1 << 10;
 /// Number of threads from which threads without a request are removed.
@@ -45,6 +48,8 @@ pub struct Request {
     pub label: u32,
     /// Time in which the request's thread waited for work; it does not count for the request.
     pub idle: u64,
+    /// Trace context, if the program reports one.
+    pub context: Option<Box<RequestContext>>,
 }
 
 impl Request {
@@ -72,7 +77,7 @@ pub struct Tracker {
     free_lists: Vec<Vec<(u32, u64)>>,
     /// Number of abandoned requests.
     abandoned: u64,
-    /// Starts since spans were last counted.
+    /// Starts and calls since spans were last counted.
     starts: usize,
 }
 
@@ -86,6 +91,9 @@ impl Tracker {
                 | EventKind::RequestEnd { .. }
                 | EventKind::RequestEndAll
                 | EventKind::RequestLabel { .. }
+                | EventKind::RequestContext { .. }
+                | EventKind::RemoteCall { .. }
+                | EventKind::RemoteAnswer { .. }
         )
     }
 
@@ -100,6 +108,11 @@ impl Tracker {
                     open.request.label = label;
                 }
             }
+            EventKind::RequestContext { id, field, value } => self.set_context(id, field, value),
+            EventKind::RemoteCall { id, span, peer } => {
+                self.call(id, RemoteCall { span, peer, sent: now, answered: None })
+            }
+            EventKind::RemoteAnswer { id, span } => self.answer(id, span, now),
             EventKind::RequestEnd { id } => self.end(id, now).into_iter().for_each(done),
             EventKind::RequestEndAll => {
                 for id in self.threads.remove(&thread).unwrap_or_default() {
@@ -116,12 +129,7 @@ impl Tracker {
     }
 
     fn start(&mut self, id: u64, thread: u32, now: u64) {
-        self.starts += 1;
-        let new = !self.open.contains_key(&id);
-        if self.open.len() >= OPEN && new || self.starts >= TOTAL_SPANS_MAX && self.span_count() >= TOTAL_SPANS_MAX / 2
-        {
-            self.give_up_half();
-        }
+        self.make_room(!self.open.contains_key(&id));
         let open = self.open.entry(id).or_insert_with(|| OpenRequest {
             request: Request {
                 id,
@@ -132,6 +140,7 @@ impl Tracker {
                 truncated: false,
                 label: 0,
                 idle: 0,
+                context: None,
             },
             running: self.free_lists.pop().unwrap_or_default(),
             waits: None,
@@ -175,10 +184,49 @@ impl Tracker {
         Some(request)
     }
 
-    /// Counts the spans of all open requests.
+    fn set_context(&mut self, id: u64, field: ContextField, value: u64) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.request.context.get_or_insert_default().set(field, value);
+        }
+    }
+
+    fn call(&mut self, id: u64, call: RemoteCall) {
+        self.make_room(false);
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let context = open.request.context.get_or_insert_default();
+        if context.calls.len() < CALLS_MAX {
+            context.calls.push(call);
+        } else {
+            open.request.truncated = true;
+        }
+    }
+
+    fn answer(&mut self, id: u64, span: u64, now: u64) {
+        let Some(context) = self.open.get_mut(&id).and_then(|open| open.request.context.as_mut()) else { return };
+        let mut calls = context.calls.iter_mut().rev();
+        if let Some(call) = calls.find(|call| call.span == span && call.answered.is_none()) {
+            call.answered = Some(now);
+        }
+    }
+
+    /// Abandons requests before a start or a call if there are too many of them, or of their spans.
+    fn make_room(&mut self, is_new: bool) {
+        self.starts += 1;
+        if self.open.len() >= OPEN && is_new
+            || self.starts >= TOTAL_SPANS_MAX && self.span_count() >= TOTAL_SPANS_MAX / 2
+        {
+            self.give_up_half();
+        }
+    }
+
+    /// Counts the spans and calls of all open requests.
     fn span_count(&mut self) -> usize {
         self.starts = 0;
-        self.open.values().map(|open| open.request.work.len() + open.request.queued.len()).sum()
+        let of_context = |context: &RequestContext| context.calls.len();
+        let of_request = |request: &Request| {
+            request.work.len() + request.queued.len() + request.context.as_deref().map_or(0, of_context)
+        };
+        self.open.values().map(|open| of_request(&open.request)).sum()
     }
 
     fn give_up_half(&mut self) {
@@ -254,7 +302,8 @@ mod tests {
                 queued: vec![(9, 20, 50)],
                 truncated: false,
                 label: 0,
-                idle: 0
+                idle: 0,
+                context: None
             }]
         );
         assert_eq!(unfinished, 0);
@@ -272,6 +321,30 @@ mod tests {
             (1, 7, EventKind::RequestEnd { id: 7 }),
         ]);
         assert_eq!(requests.iter().map(|one| one.label).collect::<Vec<_>>(), [5, 0]);
+    }
+
+    #[test]
+    fn a_request_keeps_its_context_and_calls() {
+        let (requests, _) = all(&[
+            (1, 1, EventKind::RequestContext { id: 7, field: ContextField::Span, value: 9 }),
+            (1, 2, EventKind::RequestStart { id: 7, queue: None }),
+            (1, 2, EventKind::RequestContext { id: 7, field: ContextField::TraceLow, value: 5 }),
+            (1, 2, EventKind::RequestContext { id: 7, field: ContextField::Span, value: 6 }),
+            (1, 3, EventKind::RemoteCall { id: 7, span: 8, peer: 1 }),
+            (2, 4, EventKind::RemoteCall { id: 7, span: 8, peer: 0 }),
+            (2, 5, EventKind::RemoteAnswer { id: 7, span: 8 }),
+            (2, 6, EventKind::RemoteAnswer { id: 7, span: 9 }),
+            (1, 7, EventKind::RequestEnd { id: 7 }),
+            (1, 8, EventKind::RequestStart { id: 7, queue: None }),
+            (1, 9, EventKind::RequestEnd { id: 7 }),
+        ]);
+        let calls = vec![
+            RemoteCall { span: 8, peer: 1, sent: 3, answered: None },
+            RemoteCall { span: 8, peer: 0, sent: 4, answered: Some(5) },
+        ];
+        let context = RequestContext { trace: 5, span: 6, parent: 0, calls };
+        assert_eq!(requests[0].context.as_deref(), Some(&context));
+        assert_eq!(requests[1].context, None, "another request");
     }
 
     #[test]

@@ -237,7 +237,17 @@ impl Selector {
         if functions.addresses.contains(&function) {
             self.calls += 1;
             let (work, idle) = self.work(event.thread, start, end);
-            done(Request { id: self.calls, start, end, work, queued: Vec::new(), truncated: false, label: 0, idle });
+            done(Request {
+                id: self.calls,
+                start,
+                end,
+                work,
+                queued: Vec::new(),
+                truncated: false,
+                label: 0,
+                idle,
+                context: None,
+            });
         } else if functions.idle.contains(&function) {
             self.wait(event.thread, start, end);
         }

@@ -64,6 +64,37 @@ pub fn tail(
     Ok(all.remove(&0).unwrap_or_default())
 }
 
+/// Compares the requests for which `is_slow` is true with those for which it is false; leaves out
+/// others.
+///
+/// # Errors
+/// See [`tail`].
+pub fn compare_groups(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    is_slow: impl Fn(&Request) -> Option<bool>,
+    watch: &mut ProgressCallback<'_>,
+) -> Result<Tail, TraceError> {
+    let (mut comparison, mut latencies, mut threshold) = (Comparison::default(), Histogram::default(), u64::MAX);
+    let mut take = |request: &Request, history: &TraceHistory| {
+        let Some(is_slow) = is_slow(request) else { return };
+        latencies.record(request.latency());
+        if is_slow {
+            threshold = threshold.min(request.latency());
+        }
+        comparison.take(request, history, is_slow);
+    };
+    let mut follower = Follower::new(trace, selection);
+    trace.in_order(
+        watch,
+        |_| true,
+        |event| follower.event(event, symbols, |request, history, _| take(request, history)),
+    )?;
+    let unfinished = follower.finish(symbols, |request, history, _| take(request, history));
+    Ok(Tail { unfinished, ..comparison.finish(trace, symbols, &latencies, threshold) })
+}
+
 /// Limit of distinguished labels; the requests of all others form one group.
 const LABELS: usize = 64;
 
@@ -101,10 +132,10 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn take(&mut self, request: &Request, history: &TraceHistory, threshold: u64) {
+    fn take(&mut self, request: &Request, history: &TraceHistory, is_slow: bool) {
         let breakdown = history.breakdown(request);
         let inclusive = history.inclusive(request);
-        if request.latency() < threshold {
+        if !is_slow {
             self.rest.add(request, &breakdown.causes);
             self.rest.inclusive.add(&inclusive, request.end);
             return;
@@ -164,7 +195,7 @@ fn compare(
         let key = group(request);
         let key = if thresholds.contains_key(&key) { key } else { u32::MAX };
         let threshold = thresholds.get(&key).copied().unwrap_or_default();
-        all.entry(key).or_default().take(request, history, threshold);
+        all.entry(key).or_default().take(request, history, request.latency() >= threshold);
     };
     let mut follower = Follower::new(trace, selection);
     trace.in_order(

@@ -160,8 +160,20 @@ pub fn timeline(
         }
     })?;
     let Some(request) = found else { return Ok(None) };
-    let window = RequestWindow::gather(trace, &request, watch)?;
-    Ok(Some(window.drawn(trace, symbols, &request, same_id)))
+    Ok(Some(Timeline { same_id, ..of_request(trace, symbols, &request, watch)? }))
+}
+
+/// Returns the timeline of a request of the trace.
+///
+/// # Errors
+/// See [`timeline`].
+pub fn of_request(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    request: &Request,
+    watch: &mut ProgressCallback<'_>,
+) -> Result<Timeline, TraceError> {
+    Ok(RequestWindow::gather(trace, request, watch)?.drawn(trace, symbols, request))
 }
 
 /// Activities of all threads around a request.
@@ -234,7 +246,7 @@ impl RequestWindow {
         all.filter(|interval| interval.end > from && interval.start < to).copied().collect()
     }
 
-    fn drawn(self, trace: &Trace, symbols: &mut Symbols, request: &Request, same_id: u64) -> Timeline {
+    fn drawn(self, trace: &Trace, symbols: &mut Symbols, request: &Request) -> Timeline {
         let mut causes: Map<Cause, u64> = Map::default();
         let mut rows: BTreeMap<(bool, u64, u32), ThreadRow> = BTreeMap::new();
         // Pieces of threads' time to show: thread, start, end, and depth in the chain of holders.
@@ -325,7 +337,7 @@ impl RequestWindow {
             id: request.id,
             start: request.start.saturating_sub(trace.counts().first),
             latency: request.end.saturating_sub(request.start),
-            same_id,
+            same_id: 1,
             rows: merged(rows, request),
             waits,
             causes,

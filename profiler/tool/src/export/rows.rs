@@ -17,7 +17,7 @@ pub struct EventRow {
     pub name: String,
     /// Location in the source; empty if unknown.
     pub location: String,
-    /// Address of a lock or queue; 0 for none.
+    /// Address of a lock or queue, or span id of a call to another process; 0 for none.
     pub object: u64,
     /// Request, or thread.
     pub id: Option<u64>,
@@ -61,6 +61,11 @@ impl EventRow {
             EventKind::RequestLabel { id, label } => {
                 EventRow { id: Some(id), object: u64::from(label), ..plain("request label") }
             }
+            EventKind::RequestContext { id, value, .. } => {
+                EventRow { id: Some(id), object: value, ..plain("request context") }
+            }
+            EventKind::RemoteCall { id, span, .. } => EventRow { id: Some(id), object: span, ..plain("remote call") },
+            EventKind::RemoteAnswer { id, span } => EventRow { id: Some(id), object: span, ..plain("remote answer") },
             EventKind::SwitchedOut { cpu, reason: why, .. } => {
                 let kind = if why == OffCpu::Runnable { "switched out, runnable" } else { "switched out, blocked" };
                 EventRow { cpu: Some(cpu), ..plain(kind) }

@@ -1,5 +1,6 @@
 //! Events, and the decoder of a block of events. Decoded times are in nanoseconds.
 
+use super::context::{self, ContextField};
 use super::meta::Clock;
 use super::short_event::ShortEvent;
 use super::varint::{Cursor, FormatError, difference};
@@ -156,6 +157,31 @@ pub enum EventKind {
         id: u64,
         /// Index of the label's text; see [`Trace::label`](crate::trace::Trace::label).
         label: u32,
+    },
+    /// A request gets a field of its trace context.
+    RequestContext {
+        /// The request.
+        id: u64,
+        /// The field.
+        field: ContextField,
+        /// The field's value.
+        value: u64,
+    },
+    /// A request sends a call to another process.
+    RemoteCall {
+        /// The request.
+        id: u64,
+        /// The span id that is sent.
+        span: u64,
+        /// Label of the other process; 0 if unknown.
+        peer: u32,
+    },
+    /// The other process answered a request's call.
+    RemoteAnswer {
+        /// The request.
+        id: u64,
+        /// The span id that was sent.
+        span: u64,
     },
     /// The thread lost its CPU.
     SwitchedOut {
@@ -325,8 +351,6 @@ const CALL: u8 = 1;
 const KNOWN: u8 = 0x80;
 const CUT: u8 = 0x40;
 const EARLY: u8 = 0x20;
-/// First byte of an event of kind 15 that labels a request; other such events are skipped.
-pub(crate) const LABEL: u8 = 1;
 /// Valid marks of each kind.
 const MARKS: [u8; 16] = [0, 0xE0, 0xF0, 0xF0, 0xF0, 0xF0, 0x80, 0x80, 0, 0, 0x10, 0, 0, 0, 0, 0xF0];
 
@@ -523,10 +547,9 @@ impl Decoder {
             }
             _ => {
                 let length = cursor.bounded(super::TEXT_MAX)?;
-                let mut inside = Cursor::new(cursor.take(length)?);
-                match inside.u8() {
-                    Ok(LABEL) => EventKind::RequestLabel { id: inside.varint()?, label: narrow(&mut inside)? },
-                    _ => return Ok(None),
+                match context::decode(cursor.take(length)?)? {
+                    Some(kind) => kind,
+                    None => return Ok(None),
                 }
             }
         };

@@ -110,6 +110,8 @@ pub struct Header {
     pub writer: String,
     /// The program and its arguments.
     pub command: String,
+    /// The host's boot id: recordings with the same one have the same clock. Empty if unknown.
+    pub boot: String,
 }
 
 impl Header {
@@ -142,6 +144,8 @@ impl Header {
             architecture: cursor.text()?,
             writer: cursor.text()?,
             command: cursor.text()?,
+            // Older writers end here.
+            boot: cursor.text().unwrap_or_default(),
         })
     }
 }

@@ -2,6 +2,7 @@
 //! interpret events.
 
 pub mod block;
+pub mod context;
 pub mod event;
 pub mod meta;
 mod short_event;

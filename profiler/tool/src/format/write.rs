@@ -41,6 +41,7 @@ impl Default for TraceConfig {
             architecture: "x86_64".into(),
             writer: "leeward".into(),
             command: "example".into(),
+            boot: String::new(),
         };
         TraceConfig { header, modules: Vec::new(), threads: Vec::new(), segment_bytes: 64 << 20 }
     }
@@ -137,10 +138,11 @@ impl Encoder {
             EventKind::RequestBlock { id, queue } => 7 | self.request(id, queue),
             EventKind::RequestEnd { id } => 8 | self.request(id, None),
             EventKind::RequestEndAll => 9,
-            EventKind::RequestLabel { id, label } => {
-                let mut inside = vec![super::event::LABEL];
-                put_varint(&mut inside, id);
-                put_varint(&mut inside, u64::from(label));
+            EventKind::RequestLabel { .. }
+            | EventKind::RequestContext { .. }
+            | EventKind::RemoteCall { .. }
+            | EventKind::RemoteAnswer { .. } => {
+                let mut inside = super::context::encode(kind);
                 put_varint(&mut self.body, inside.len() as u64);
                 self.body.append(&mut inside);
                 15
@@ -414,7 +416,7 @@ fn header_payload(header: &Header) -> Vec<u8> {
     for number in [header.call_threshold, header.lock_threshold, header.resolution] {
         put_varint(&mut out, number);
     }
-    for text in [&header.architecture, &header.writer, &header.command] {
+    for text in [&header.architecture, &header.writer, &header.command, &header.boot] {
         put_text(&mut out, text);
     }
     out

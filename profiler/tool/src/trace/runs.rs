@@ -103,7 +103,10 @@ impl TraceCounts {
             | EventKind::RequestBlock { .. }
             | EventKind::RequestEnd { .. }
             | EventKind::RequestEndAll
-            | EventKind::RequestLabel { .. } => self.requests += 1,
+            | EventKind::RequestLabel { .. }
+            | EventKind::RequestContext { .. }
+            | EventKind::RemoteCall { .. }
+            | EventKind::RemoteAnswer { .. } => self.requests += 1,
             EventKind::Lost { count, .. } => self.lost = self.lost.saturating_add(count),
             _ => self.scheduler += 1,
         }

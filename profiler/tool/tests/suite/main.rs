@@ -7,6 +7,7 @@ mod damaged;
 mod exports;
 mod fuzz;
 mod golden;
+mod joined;
 mod missing;
 mod parquet;
 mod planted;

@@ -1,0 +1,264 @@
+//! Recordings of several processes, joined by the trace ids that requests carry.
+//!
+//! | file | |
+//! |---|---|
+//! | `gather` | requests with a trace id, of one recording |
+//! | `links` | which call of one process causes which request of another |
+//! | `align`, `clocks` | one line of time for all processes |
+//! | `path`, `compare` | the process that makes the slowest requests slow |
+//! | `tree` | one request over all processes |
+//!
+//! Requests are those that programs mark and give a trace context. Does not open traces.
+
+mod align;
+mod clocks;
+mod compare;
+mod gather;
+mod links;
+mod path;
+mod tree;
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+pub use align::{Alignment, ClockOffset, ClockPair, align};
+pub use clocks::{ClockSource, ProcessClock};
+pub use compare::{JoinedTail, Part, PartKind, Step};
+pub use tree::{JoinedTimeline, RequestNode};
+
+use crate::symbols::Symbols;
+use crate::trace::{ProgressCallback, Trace, TraceError};
+use gather::{ProcessRequests, TracedRequest};
+use links::{Links, RequestIndex};
+
+/// Limit of recordings.
+pub const TRACES_MAX: usize = 64;
+/// Limit of requests in memory, over all recordings: about 250 MB with a call each.
+const REQUESTS_MAX: usize = 1 << 20;
+
+/// Reason why recordings can't be joined.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// A recording can't be read any more, or reading was stopped.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Two recordings are the same.
+    #[error("{} and {} are the same recording", .0.display(), .1.display())]
+    SameTrace(PathBuf, PathBuf),
+    /// There are too few or too many recordings.
+    #[error("{0} recordings: 2 to {TRACES_MAX} can be joined")]
+    Number(usize),
+    /// Fewer than two recordings have trace ids. The text says which have none.
+    #[error("{0}")]
+    NoTraceIds(String),
+    /// No call of one process causes a request of another. The text has the counts.
+    #[error("{0}")]
+    NoLinks(String),
+}
+
+/// Joined recordings.
+#[derive(Debug)]
+pub struct Joined<'a> {
+    traces: &'a [Trace],
+    names: Vec<String>,
+    processes: Vec<ProcessRequests>,
+    links: Links,
+    clocks: Vec<ProcessClock>,
+    front: usize,
+    warnings: Vec<String>,
+}
+
+impl<'a> Joined<'a> {
+    /// Joins recordings. Memory is bounded: of very many requests it keeps a random part of the
+    /// traces, the same in all processes.
+    ///
+    /// # Errors
+    /// The recordings have nothing in common, or can't be read any more.
+    pub fn new(traces: &'a [Trace], watch: &mut ProgressCallback<'_>) -> Result<Joined<'a>, JoinError> {
+        Joined::with_limit(traces, REQUESTS_MAX, watch)
+    }
+
+    fn with_limit(traces: &'a [Trace], most: usize, watch: &mut ProgressCallback<'_>) -> Result<Joined<'a>, JoinError> {
+        if !(2..=TRACES_MAX).contains(&traces.len()) {
+            return Err(JoinError::Number(traces.len()));
+        }
+        for (index, one) in traces.iter().enumerate() {
+            if let Some(other) = traces[..index].iter().find(|other| is_same(one, other)) {
+                return Err(JoinError::SameTrace(other.path().into(), one.path().into()));
+            }
+        }
+        let names = names(traces);
+        let mut processes = Vec::new();
+        for trace in traces {
+            processes.push(ProcessRequests::read(trace, most / traces.len(), watch)?);
+        }
+        let mut warnings = Vec::new();
+        let without = without_ids(&names, &processes);
+        if processes.iter().filter(|process| process.traced > 0).count() < 2 {
+            return Err(JoinError::NoTraceIds(format!("{}: see docs/profile-join.md", without.join("; "))));
+        }
+        warnings.extend(without);
+        let cutoff = processes.iter().map(|process| process.cutoff).min().unwrap_or(u64::MAX);
+        processes.iter_mut().for_each(|process| process.keep(cutoff));
+        if cutoff < u64::MAX {
+            let share = cutoff as f64 * 100.0 / u64::MAX as f64;
+            warnings.push(format!("too many requests for the memory: {share:.1} % of the traces are compared"));
+        }
+        let links = Links::new(&processes);
+        let Some(front) = links.front(&processes) else { return Err(no_links(&names, &processes, &links)) };
+        let boots: Vec<&str> = traces.iter().map(|trace| trace.header().boot.as_str()).collect();
+        let clocks = clocks::relate(&boots, front, |from, to| links.pairs(&processes, from, to));
+        warnings.extend(defects(&links));
+        for (name, clock) in names.iter().zip(&clocks) {
+            if clock.source == ClockSource::Unknown {
+                warnings.push(format!(
+                    "the clock of {name} can't be compared with that of {}: no calls between them, or contradicting \
+                     times. Its requests are shown in the middle of their calls",
+                    names[front]
+                ));
+            } else if clock.is_doubtful() {
+                warnings.push(format!(
+                    "the clock of {name} is doubtful: {} of {} calls contradict the others",
+                    clock.contradicting, clock.calls
+                ));
+            }
+        }
+        Ok(Joined { traces, names, processes, links, clocks, front, warnings })
+    }
+
+    /// Returns what is wrong with the recordings, in sentences without a final full stop.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Iterates over the processes: name, number of requests with a trace id, and clock.
+    pub fn processes(&self) -> impl Iterator<Item = (&str, u64, &ProcessClock)> {
+        let of = self.names.iter().zip(&self.processes).zip(&self.clocks);
+        of.map(|((name, process), clock)| (name.as_str(), process.traced, clock))
+    }
+
+    /// Compares the slowest requests of the front process with the others; `share` is the share of
+    /// the slowest, such as 0.01. `symbols` belong to the traces, in the same order.
+    ///
+    /// # Errors
+    /// A trace can't be read any more, or `watch` stops the reading.
+    pub fn tail(
+        &self,
+        symbols: &mut [Symbols],
+        share: f64,
+        watch: &mut ProgressCallback<'_>,
+    ) -> Result<JoinedTail, TraceError> {
+        compare::compare(self, symbols, share, watch)
+    }
+
+    /// Returns the tree of a trace, or of the slowest one; `None` if no request of the front
+    /// process belongs to the trace.
+    pub fn tree(&self, trace: Option<u128>) -> Option<RequestNode> {
+        tree::tree(self, trace)
+    }
+
+    /// Returns the timeline of a tree over all processes, by the clock of the front process.
+    ///
+    /// # Errors
+    /// See [`Joined::tail`].
+    pub fn timeline(
+        &self,
+        tree: &RequestNode,
+        symbols: &mut [Symbols],
+        watch: &mut ProgressCallback<'_>,
+    ) -> Result<JoinedTimeline, TraceError> {
+        tree::timeline(self, tree, symbols, watch)
+    }
+
+    fn at(&self, index: RequestIndex) -> &TracedRequest {
+        links::request(&self.processes, index)
+    }
+
+    /// Returns the requests of the front process in which traces begin; all of its requests if
+    /// every request has a caller.
+    fn roots(&self) -> Vec<RequestIndex> {
+        let process = self.front as u32;
+        let all =
+            (0..self.processes[self.front].requests.len() as u32).map(|request| RequestIndex { process, request });
+        let is_root = |index: &RequestIndex| !self.links.is_called(self.front, index.request as usize);
+        let roots: Vec<RequestIndex> = all.clone().filter(is_root).collect();
+        if roots.is_empty() { all.collect() } else { roots }
+    }
+
+    /// Names a process that was called, by its label in the caller's recording.
+    fn peer(&self, process: usize, label: u32) -> String {
+        self.traces[process].label(label).unwrap_or("another process").to_string()
+    }
+}
+
+/// Returns whether two traces are the same recording: a copy, or a part of it.
+fn is_same(one: &Trace, other: &Trace) -> bool {
+    (one.header().id, one.header().pid) == (other.header().id, other.header().pid)
+}
+
+/// Names the processes after their programs; with the process id where programs are the same.
+fn names(traces: &[Trace]) -> Vec<String> {
+    let program = |trace: &Trace| {
+        let command = trace.header().command.split(' ').next().unwrap_or_default().rsplit('/').next();
+        trace.program().or(command.filter(|name| !name.is_empty())).unwrap_or("process").to_string()
+    };
+    let programs: Vec<String> = traces.iter().map(program).collect();
+    let is_shared = |name: &String| programs.iter().filter(|other| *other == name).count() > 1;
+    let with_pids: Vec<String> = programs
+        .iter()
+        .zip(traces)
+        .map(|(name, trace)| if is_shared(name) { format!("{name} ({})", trace.header().pid) } else { name.clone() })
+        .collect();
+    // Containers may give their processes the same id.
+    let numbered = with_pids.iter().enumerate().map(|(index, name)| {
+        match with_pids[..index].iter().filter(|other| *other == name).count() {
+            0 => name.clone(),
+            before => format!("{name} #{}", before + 1),
+        }
+    });
+    numbered.collect()
+}
+
+/// Says which processes have requests without a trace id.
+fn without_ids(names: &[String], processes: &[ProcessRequests]) -> Vec<String> {
+    let mut all = Vec::new();
+    for (name, process) in names.iter().zip(processes) {
+        match (process.traced, process.untraced) {
+            (0, 0) => all.push(format!("no request ended in the recording of {name}")),
+            (0, _) => all.push(format!("no request of {name} carries a trace id")),
+            (_, 0) => {}
+            (traced, untraced) => {
+                all.push(format!("{untraced} of {} requests of {name} carry no trace id", traced + untraced));
+            }
+        }
+    }
+    all
+}
+
+fn no_links(names: &[String], processes: &[ProcessRequests], links: &Links) -> JoinError {
+    let calls: usize = processes.iter().map(|process| process.calls.len()).sum();
+    let mut text = format!("no call of one of {} is a request of another", names.join(", "));
+    text += &match (calls, links.without_call) {
+        (0, 0) => ": no request reports its calls to other processes".to_string(),
+        (0, named) => format!(": {named} requests name a request as their caller, but no request reports its calls"),
+        (calls, _) => format!(": of {calls} calls none has a request in the other recordings"),
+    };
+    JoinError::NoLinks(text)
+}
+
+/// Describes defects of the links.
+fn defects(links: &Links) -> Vec<String> {
+    let mut all = Vec::new();
+    if links.duplicates > 0 {
+        all.push(format!("{} requests name the same call as another request: the first one counts", links.duplicates));
+    }
+    if links.without_call > 0 {
+        all.push(format!(
+            "{} requests name a request as their caller that reports no such call: they are left out",
+            links.without_call
+        ));
+    }
+    all
+}
