@@ -192,6 +192,7 @@ profiler-test: profiler
 	profiler/tests/run --out target/profiler
 	$(if $(LEEWARD),,cargo build -q --locked -p leeward)
 	profiler/tests/planted --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
+	profiler/tests/joined --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
 	profiler/tests/readers --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
 
 clean:

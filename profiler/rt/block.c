@@ -79,9 +79,31 @@ static uint8_t *varint(uint8_t *at, uint64_t value) {
     return at;
 }
 
+static uint8_t *fixed(uint8_t *at, uint64_t value) {
+    memcpy(at, &value, 8);
+    return at + 8;
+}
+
 static uint8_t *difference(uint8_t *at, uint64_t now, uint64_t before) {
     int64_t change = (int64_t)(now - before);
     return varint(at, (uint64_t)change << 1 ^ (uint64_t)(change >> 63));
+}
+
+/* Encodes the fields of an LW_OTHER event after their length. */
+static uint8_t *other(uint8_t *at, uint64_t address, const struct lw_event *event) {
+    *at++ = (uint8_t)address;
+    at = varint(at, event->second);
+    switch (address & 0xFF) {
+    case LW_CONTEXT:
+        *at++ = (uint8_t)(address >> 8);
+        return fixed(at, event->extra);
+    case LW_REMOTE_CALL:
+        return varint(fixed(at, event->extra), address >> 8);
+    case LW_REMOTE_ANSWER:
+        return fixed(at, event->extra);
+    default: /* LW_LABEL */
+        return varint(at, event->extra);
+    }
 }
 
 /* Appends a pair of addresses, or the number of its slot if the slot holds that pair. `kind`
@@ -152,9 +174,9 @@ void lw_block_append(struct lw_block *block, const struct lw_event *event) {
         *at++ = (uint8_t)event->second;
         at = varint(at, event->extra);
         break;
-    case LW_LABEL: {
-        uint8_t inside[24] = {1};
-        uint8_t *end = varint(varint(inside + 1, event->second), event->extra);
+    case LW_OTHER: {
+        uint8_t inside[40];
+        uint8_t *end = other(inside, address, event);
         at = varint(at, (uint64_t)(end - inside));
         memcpy(at, inside, (size_t)(end - inside));
         at += end - inside;

@@ -35,6 +35,20 @@ void leeward_req_start(uint64_t id, const void *queue LEEWARD_NO_QUEUE);
  * labels. */
 void leeward_req_label(uint64_t id, const char *label);
 
+/* Request `id` belongs to a trace of several processes (docs/profile-join.md).
+ *
+ * `trace` is the trace id, `span` the request's own span id, and `parent` the span id that the
+ * caller sent, or 0. Those of W3C's `traceparent` fit: its numbers are big-endian. */
+void leeward_req_trace(uint64_t id, const uint8_t trace[16], uint64_t span, uint64_t parent);
+
+/* Request `id` sends a call to another process, with the new span id `span`.
+ *
+ * `peer` names the other process, or is NULL. It is a label like those of requests. */
+void leeward_req_call(uint64_t id, uint64_t span, const char *peer);
+
+/* The answer to the call with `span` has been received. Any thread may say so. */
+void leeward_req_answer(uint64_t id, uint64_t span);
+
 /* This thread puts request `id` into `queue` (or NULL), from which another thread takes it. */
 void leeward_req_block(uint64_t id, const void *queue);
 
@@ -48,6 +62,9 @@ void leeward_req_end_all(void);
 
 static inline void leeward_req_start(uint64_t id, const void *queue LEEWARD_NO_QUEUE) { (void)id, (void)queue; }
 static inline void leeward_req_label(uint64_t id, const char *label) { (void)id, (void)label; }
+static inline void leeward_req_trace(uint64_t id, const uint8_t trace[16], uint64_t span, uint64_t parent) { (void)id, (void)trace, (void)span, (void)parent; }
+static inline void leeward_req_call(uint64_t id, uint64_t span, const char *peer) { (void)id, (void)span, (void)peer; }
+static inline void leeward_req_answer(uint64_t id, uint64_t span) { (void)id, (void)span; }
 static inline void leeward_req_block(uint64_t id, const void *queue) { (void)id, (void)queue; }
 static inline void leeward_req_end(uint64_t id) { (void)id; }
 static inline void leeward_req_end_all(void) {}

@@ -111,8 +111,14 @@ enum lw_kind {
     LW_SWITCHED_OUT = 10,
     LW_SWITCHED_IN = 12,
     LW_LOST = 14,
-    LW_LABEL = 15,
+    LW_OTHER = 15,
 };
+
+/* Sorts of LW_OTHER events. The event's address is the sort, and above its eight bits the field of
+ * a context or the label of a peer. */
+enum lw_sort { LW_LABEL = 1, LW_CONTEXT, LW_REMOTE_CALL, LW_REMOTE_ANSWER };
+/* Fields of a request's trace context. */
+enum lw_context { LW_TRACE_HIGH = 1, LW_TRACE_LOW, LW_SPAN, LW_PARENT };
 
 enum lw_object { LW_MUTEX, LW_READER, LW_WRITER, LW_CONDITION, LW_SPIN, LW_SEMAPHORE, LW_JOIN };
 
@@ -129,7 +135,7 @@ struct lw_event {
     uint64_t first;  /* function, lock or queue << 8 | marks and kind */
     uint64_t second; /* return address, call site or request */
     /* CALL: its start; HELD: wait | hold << 32; WAITED, ACQUIRED: wait; LOST: number of events;
-     * LABEL: its number */
+     * OTHER: number of the label, value of the field, or span id */
     uint64_t extra;
     uint64_t time;   /* end of the event */
 };

@@ -20,6 +20,11 @@ STUB void __leeward_sleds_remove(struct lw_sleds *sleds) { (void)sleds; }
 STUB void leeward_req_start(uint64_t id, const void *queue) { (void)id, (void)queue; }
 STUB void leeward_req_block(uint64_t id, const void *queue) { (void)id, (void)queue; }
 STUB void leeward_req_label(uint64_t id, const char *label) { (void)id, (void)label; }
+STUB void leeward_req_trace(uint64_t id, const uint8_t trace[16], uint64_t span, uint64_t parent) {
+    (void)id, (void)trace, (void)span, (void)parent;
+}
+STUB void leeward_req_call(uint64_t id, uint64_t span, const char *peer) { (void)id, (void)span, (void)peer; }
+STUB void leeward_req_answer(uint64_t id, uint64_t span) { (void)id, (void)span; }
 STUB void leeward_req_end(uint64_t id) { (void)id; }
 STUB void leeward_req_end_all(void) {}
 STUB uint64_t __leeward_next_request(void) { return 0; }

@@ -26,6 +26,8 @@ static enum lw_engine trace_engine;
 static uint8_t scratch[16 + PAYLOAD_ROOM];
 /* Command line as in the last header. */
 static char command[4096];
+/* Boot id of the host; empty if unknown. Recordings with the same one have the same clock. */
+static char boot[40];
 
 static struct lw_payload payload(void) { return (struct lw_payload){.bytes = scratch + 16, .room = PAYLOAD_ROOM}; }
 
@@ -59,6 +61,7 @@ static void write_header(void) {
 #endif
     lw_put_text(&p, "leeward-rt 0.1");
     lw_put_text(&p, command);
+    lw_put_text(&p, boot);
     lw_file_write_block(LW_BLOCK_HEADER, scratch, p.length);
 }
 
@@ -82,6 +85,15 @@ static bool read_command(void) {
         return false;
     strcpy(command, now);
     return true;
+}
+
+static void read_boot(void) {
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, boot, sizeof boot - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    boot[length > 0 ? length : 0] = '\0';
+    boot[strcspn(boot, "\n")] = '\0';
 }
 
 /* Writes another header if the command line has changed: a reader takes the last one. */
@@ -241,6 +253,7 @@ bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room
         return false;
     events = 0;
     command[0] = '\0';
+    read_boot();
     atomic_store(&lw_lost_total, 0);
     modules_next = 0;
     lw_modules_reset();

@@ -9,7 +9,9 @@ import bisect, glob, os, struct, subprocess, sys
 
 MASK = (1 << 64) - 1
 KINDS = {1: "call", 2: "held", 3: "waited", 4: "acquired", 5: "released", 6: "start", 7: "block", 8: "end", 9: "endall",
-         10: "out", 11: "woken", 12: "in", 13: "migrated", 14: "lost", 15: "label"}
+         10: "out", 11: "woken", 12: "in", 13: "migrated", 14: "lost", 15: "other"}
+# Sorts of events of kind 15.
+OTHERS = {1: "label", 2: "context", 3: "remote-call", 4: "remote-answer"}
 
 TABLE = []
 for i in range(256):
@@ -73,6 +75,7 @@ def header(r):
     h = {"id": r.take(16), "scale": r.u64(), "anchor": r.u64(), "monotonic": r.u64(), "wall": r.u64(), "pid": r.u32(),
          "engine": r.u8(), "call": r.varint(), "wait": r.varint(), "resolution": r.varint()}
     h["arch"], h["writer"], h["command"] = r.text(), r.text(), r.text()
+    h["boot"] = r.text() if r.at < len(r.data) else ""
     return h
 
 
@@ -113,7 +116,7 @@ def read_events(r, trace):
         head = r.u8()
         kind, marks = head & 15, head & 0xF0
         time = (time + r.signed()) & MASK
-        duration, rest = 0, ()
+        duration, rest, name = 0, (), KINDS.get(kind)
         if kind == 1:
             duration = r.varint()
             rest = pair(marks & 0x80) + (marks & 0x60,)
@@ -141,14 +144,23 @@ def read_events(r, trace):
             rest = (r.u8(), r.varint())
         elif kind == 15:
             inside = Reader(r.take(r.varint()))
-            if inside.u8() != 1:
+            sort, last = inside.u8(), inside.varint()
+            if sort not in OTHERS:
                 continue
-            rest = (inside.varint(), inside.varint())
+            name = OTHERS[sort]
+            if sort == 1:
+                rest = (last, inside.varint())
+            elif sort == 2:
+                rest = (last, inside.u8(), inside.u64())
+            elif sort == 3:
+                rest = (last, inside.u64(), inside.varint())
+            else:
+                rest = (last, inside.u64())
         else:
             sys.exit(f"an event of kind {kind}")
         if not earliest <= time - duration <= time <= latest:
-            sys.exit(f"{KINDS[kind]}: {time - duration}..{time} is outside of the block's {earliest}..{latest}")
-        trace.events.append((KINDS[kind], thread, time - duration, duration, rest))
+            sys.exit(f"{name}: {time - duration}..{time} is outside of the block's {earliest}..{latest}")
+        trace.events.append((name, thread, time - duration, duration, rest))
     if r.at != len(r.data):
         sys.exit("a block has more bytes than events")
 
@@ -251,6 +263,8 @@ def main():
             if rest[1] and rest[1] not in trace.labels:
                 sys.exit(f"label {rest[1]} has no text")
             rest = (rest[0], trace.labels.get(rest[1], ""))
+        if kind == "remote-call":
+            rest = (rest[0], rest[1], trace.labels.get(rest[2], ""))
         if kind == "call":
             rest = (names.of(rest[0]), "from", names.of(rest[1]), "early" if rest[2] & 0x20 else "cut" if rest[2] else "")
         elif kind == "held":

@@ -39,6 +39,7 @@
 //! nothing.
 
 mod call;
+mod context;
 mod request;
 #[cfg_attr(
     not(all(
@@ -52,6 +53,7 @@ mod request;
 mod runtime;
 
 pub use call::Call;
+pub use context::{RemoteCall, TraceContext, TraceParent};
 /// Records the calls of a function, or of all functions of an `impl` block or trait, for the
 /// profiler.
 ///

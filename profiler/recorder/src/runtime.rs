@@ -21,6 +21,9 @@ static START: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static BLOCK: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static END: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static LABEL: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static TRACE: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static REMOTE_CALL: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static REMOTE_ANSWER: Function = Function(AtomicPtr::new(ptr::null_mut()));
 
 /// The loader runs it before `main`, and before any code of a library that is loaded later.
 #[used]
@@ -50,6 +53,9 @@ extern "C" fn resolve_symbols() {
         (&BLOCK, c"leeward_req_block"),
         (&END, c"leeward_req_end"),
         (&LABEL, c"leeward_req_label"),
+        (&TRACE, c"leeward_req_trace"),
+        (&REMOTE_CALL, c"leeward_req_call"),
+        (&REMOTE_ANSWER, c"leeward_req_answer"),
     ] {
         function.0.store(look_up(name), Ordering::Relaxed);
     }
@@ -132,13 +138,51 @@ pub(crate) fn request_label(id: u64, label: &str) {
     if function.is_null() {
         return;
     }
-    // The run-time keeps 63 bytes, up to the first zero.
-    let mut text = [0_u8; 64];
-    let length = label.floor_char_boundary(63);
-    text[..length].copy_from_slice(&label.as_bytes()[..length]);
+    let text = short_text(label);
     // SAFETY: the symbol is `void leeward_req_label(uint64_t, const char *)`, which copies the
     // text; its last byte is zero.
     unsafe { transmute::<*mut c_void, extern "C" fn(u64, *const u8)>(function)(id, text.as_ptr()) }
+}
+
+/// Returns what the run-time keeps of a text: 63 bytes, up to the first zero.
+fn short_text(text: &str) -> [u8; 64] {
+    let mut short = [0_u8; 64];
+    let length = text.floor_char_boundary(63);
+    short[..length].copy_from_slice(&text.as_bytes()[..length]);
+    short
+}
+
+pub(crate) fn request_trace(id: u64, trace: &[u8; 16], span: u64, parent: u64) {
+    let function = TRACE.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return;
+    }
+    // SAFETY: the symbol is `void leeward_req_trace(uint64_t, const uint8_t[16], uint64_t,
+    // uint64_t)`, which copies the bytes.
+    unsafe {
+        let function = transmute::<*mut c_void, extern "C" fn(u64, *const u8, u64, u64)>(function);
+        function(id, trace.as_ptr(), span, parent);
+    }
+}
+
+pub(crate) fn request_call(id: u64, span: u64, peer: &str) {
+    let function = REMOTE_CALL.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return;
+    }
+    let text = short_text(peer);
+    // SAFETY: the symbol is `void leeward_req_call(uint64_t, uint64_t, const char *)`, which copies
+    // the text; its last byte is zero.
+    unsafe { transmute::<*mut c_void, extern "C" fn(u64, u64, *const u8)>(function)(id, span, text.as_ptr()) }
+}
+
+pub(crate) fn request_answer(id: u64, span: u64) {
+    let function = REMOTE_ANSWER.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return;
+    }
+    // SAFETY: the symbol is `void leeward_req_answer(uint64_t, uint64_t)`.
+    unsafe { transmute::<*mut c_void, extern "C" fn(u64, u64)>(function)(id, span) }
 }
 
 pub(crate) fn request_end(id: u64) {

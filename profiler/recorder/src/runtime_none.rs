@@ -23,3 +23,9 @@ pub(crate) fn request_block(_: u64, _: usize) {}
 pub(crate) fn request_label(_: u64, _: &str) {}
 
 pub(crate) fn request_end(_: u64) {}
+
+pub(crate) fn request_trace(_: u64, _: &[u8; 16], _: u64, _: u64) {}
+
+pub(crate) fn request_call(_: u64, _: u64, _: &str) {}
+
+pub(crate) fn request_answer(_: u64, _: u64) {}

@@ -4,7 +4,9 @@
 //! Skipped with a reason if the run-time is not built.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
-use std::path::{Path, PathBuf};
+mod support;
+
+use std::path::Path;
 use std::process::Command;
 
 use leeward_profile::analysis::Selection;
@@ -13,33 +15,12 @@ use leeward_profile::stats::{Collector, Options, SpanKind};
 use leeward_profile::symbols::{self, Symbols};
 use leeward_profile::trace::{Trace, ignore_progress};
 use leeward_testkit::require::{Requirement, retry_if_busy};
-
-/// Returns the folder of this build: `target/debug`.
-fn built() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    own.parent().and_then(Path::parent).unwrap().to_path_buf()
-}
-
-fn run_time() -> Option<PathBuf> {
-    let named = std::env::var_os("LEEWARD_PROFILER_DIR").map(PathBuf::from);
-    let folders = named.into_iter().chain([built().join("../profiler")]);
-    folders.map(|folder| folder.join("libleeward_rt.so")).find(|file| file.is_file())
-}
-
-fn program() -> PathBuf {
-    let program = built().join("examples/served");
-    assert!(
-        program.is_file(),
-        "{} is not built: `cargo test` builds examples, `cargo test --test` does not",
-        program.display()
-    );
-    program
-}
+use support::{example, run_time};
 
 #[test]
 fn without_the_run_time_nothing_happens() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(program()).current_dir(folder.path()).env("LEEWARD_PROFILE", "on").output().unwrap();
+    let output = Command::new(example("served")).current_dir(folder.path()).env("LEEWARD_PROFILE", "on").output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "not recordable\n");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -73,7 +54,7 @@ fn calls_and_requests_are_recorded() {
 fn recorded(library: &Path) -> Result<(), (String, bool)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
-    let output = Command::new(program())
+    let output = Command::new(example("served"))
         .env("LD_PRELOAD", library)
         .env("LEEWARD_PROFILE", format!("on,dir={}", path.display()))
         .output()

@@ -17,10 +17,16 @@ namespace serve {
 static void work() { usleep(500); }
 } // namespace serve
 
+static const uint8_t trace[16] = {1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 9};
+
 int main() {
   leeward_req_start(17, &queue);
   leeward_req_start(18);
   leeward_req_label(17, "GET");
+  leeward_req_trace(17, trace, 21, 20);
+  leeward_req_call(17, 22, "store");
+  leeward_req_call(17, 23, nullptr);
+  leeward_req_answer(17, 22);
   leeward_req_block(18, &queue);
   leeward_req_end(17);
   leeward_req_start(18, &queue);

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::join::JoinArgs;
+
 /// Find the function, thread and lock that made a request slow: record a program, and read its
 /// traces
 ///
@@ -31,6 +33,7 @@ pub(crate) enum ProfileCommand {
     Requests(RequestsArgs),
     Timeline(TimelineArgs),
     Tail(TailArgs),
+    Join(JoinArgs),
     Export(ExportArgs),
 }
 
@@ -304,7 +307,7 @@ Examples:
   leeward profile export leeward-traces/4711 --format folded --slowest 1 -o tail.folded
   leeward profile export leeward-traces/4711 --format csv -o - | head";
 
-fn parse_percentile(text: &str) -> Result<f64, String> {
+pub(super) fn parse_percentile(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').parse::<f64>().map_err(|error| error.to_string())?;
     if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("accepted: 0 to 100".into()) }
 }

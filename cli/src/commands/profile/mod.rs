@@ -5,6 +5,7 @@ mod children;
 mod control;
 mod export;
 mod info;
+mod join;
 mod read;
 mod record;
 mod requests;
@@ -30,6 +31,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
         ProfileCommand::Requests(args) => requests::requests(args),
         ProfileCommand::Timeline(args) => timeline::timeline(args),
         ProfileCommand::Tail(args) => tail::tail(args),
+        ProfileCommand::Join(args) => join::join(args),
         ProfileCommand::Export(args) => export::export(args),
     }
 }

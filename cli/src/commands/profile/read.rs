@@ -274,7 +274,8 @@ pub(super) fn failure(error: TraceError) -> Failure {
     }
 }
 
-fn progress(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
+/// Returns a callback that shows the progress of reading and stops it on an interrupt.
+pub(super) fn progress(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
     let interrupt = interrupt.clone();
     let bar = ClearOnDrop(if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() });
     if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {bytes} of {total_bytes}, {eta} left") {

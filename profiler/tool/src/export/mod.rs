@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::analysis::follow::{Follower, TraceHistory};
 use crate::analysis::{Interval, Request, Selection};
 use crate::format::{Event, ObjectKind};
+use crate::join::JoinedTimeline;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
@@ -78,6 +79,15 @@ pub fn export(
         Format::Parquet => parquet::export(trace, symbols, out, watch),
         Format::Folded => folded::export(trace, symbols, options, out, watch),
     }
+}
+
+/// Writes the timeline of a request of several processes in Perfetto's format: a process track for
+/// each, and a track for each thread.
+///
+/// # Errors
+/// Writing fails.
+pub fn export_joined(timeline: &JoinedTimeline, out: &mut dyn Write) -> io::Result<()> {
+    perfetto::export_joined(timeline, out)
 }
 
 /// Runs writes until one fails; remembers the failure and skips further writes.

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use super::proto::Message;
 use super::{Attempt, ExportError, ExportItem, Options, named, origin, walk, watching};
+use crate::join::JoinedTimeline;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace};
 
@@ -155,6 +156,24 @@ pub(super) fn export(
         failed.set(attempt.failed());
     });
     attempt.finish(read)
+}
+
+pub(super) fn export_joined(joined: &JoinedTimeline, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = Writer { out, declared: HashSet::new(), ends: HashMap::new(), first: true };
+    for (number, (row, (process, name))) in joined.timeline.rows.iter().zip(&joined.processes).enumerate() {
+        let (parent, track) = (PROCESS + *process as u64, THREADS + number as u64);
+        let number = *process as u64 + 1;
+        let descriptor = Message::default().number(1, number).text(6, name);
+        writer.declare(parent, |message| message.message(TRACK_PROCESS, &descriptor))?;
+        writer.declare(track, |message| message.text(TRACK_NAME, &row.thread).number(TRACK_PARENT, parent))?;
+        let mut slices = SliceStack::default();
+        for bar in &row.bars {
+            let end = slices.end_of(bar.start, bar.end);
+            let from = (!bar.detail.is_empty()).then_some(bar.detail.as_str());
+            writer.slice(track, bar.start, end, &bar.name, bar.look.description(), from)?;
+        }
+    }
+    Ok(())
 }
 
 fn thread_track(writer: &mut Writer<'_>, trace: &Trace, thread: u32) -> io::Result<()> {

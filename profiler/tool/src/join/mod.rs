@@ -198,25 +198,34 @@ fn is_same(one: &Trace, other: &Trace) -> bool {
     (one.header().id, one.header().pid) == (other.header().id, other.header().pid)
 }
 
-/// Names the processes after their programs; with the process id where programs are the same.
+/// Names the processes after their programs; where these are the same, by the name with which each
+/// was started, or with the process id.
 fn names(traces: &[Trace]) -> Vec<String> {
-    let program = |trace: &Trace| {
-        let command = trace.header().command.split(' ').next().unwrap_or_default().rsplit('/').next();
-        trace.program().or(command.filter(|name| !name.is_empty())).unwrap_or("process").to_string()
-    };
-    let programs: Vec<String> = traces.iter().map(program).collect();
-    let is_shared = |name: &String| programs.iter().filter(|other| *other == name).count() > 1;
-    let with_pids: Vec<String> = programs
+    let file_name = |path: &str| path.rsplit('/').next().filter(|name| !name.is_empty()).map(String::from);
+    let starts: Vec<String> = traces
         .iter()
-        .zip(traces)
-        .map(|(name, trace)| if is_shared(name) { format!("{name} ({})", trace.header().pid) } else { name.clone() })
+        .map(|trace| file_name(trace.header().command.split(' ').next().unwrap_or_default()))
+        .map(|name| name.unwrap_or_else(|| "process".into()))
+        .collect();
+    let programs: Vec<String> =
+        traces.iter().zip(&starts).map(|(trace, start)| trace.program().unwrap_or(start).to_string()).collect();
+    let count = |names: &[String], name: &String| names.iter().filter(|other| *other == name).count();
+    let with_pids: Vec<String> = (0..traces.len())
+        .map(|index| {
+            let (program, start) = (&programs[index], &starts[index]);
+            if count(&programs, program) == 1 {
+                program.clone()
+            } else if count(&starts, start) == 1 && (start == program || count(&programs, start) == 0) {
+                start.clone()
+            } else {
+                format!("{program} ({})", traces[index].header().pid)
+            }
+        })
         .collect();
     // Containers may give their processes the same id.
-    let numbered = with_pids.iter().enumerate().map(|(index, name)| {
-        match with_pids[..index].iter().filter(|other| *other == name).count() {
-            0 => name.clone(),
-            before => format!("{name} #{}", before + 1),
-        }
+    let numbered = with_pids.iter().enumerate().map(|(index, name)| match count(&with_pids[..index], name) {
+        0 => name.clone(),
+        before => format!("{name} #{}", before + 1),
     });
     numbered.collect()
 }
