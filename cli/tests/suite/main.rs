@@ -12,6 +12,7 @@ mod make;
 mod otlp;
 mod packaging;
 mod profile;
+mod profile_join;
 mod program;
 mod prometheus;
 mod prose;

@@ -31,7 +31,7 @@ fn look_up(id: u64, is_store: bool) {
 
 #[trace]
 fn recompute() {
-    spin(Duration::from_millis(4));
+    spin(Duration::from_millis(30));
 }
 
 /// Serves requests: lines with an id and a `traceparent`.

@@ -20,7 +20,8 @@ use support::{example, run_time};
 #[test]
 fn without_the_run_time_nothing_happens() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(example("served")).current_dir(folder.path()).env("LEEWARD_PROFILE", "on").output().unwrap();
+    let output =
+        Command::new(example("served")).current_dir(folder.path()).env("LEEWARD_PROFILE", "on").output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "not recordable\n");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

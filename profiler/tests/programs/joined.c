@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REQUESTS = 3000, EVERY = 100 };
+enum { REQUESTS = 1500, EVERY = 100 };
 
 struct message {
     uint8_t trace[16];
@@ -46,7 +46,7 @@ __attribute__((noinline)) static void works(uint64_t nanoseconds) {
 __attribute__((noinline)) static void takes_snapshot(void) {
     pthread_mutex_lock(&table_lock);
     atomic_store(&held, 1);
-    works(4000000);
+    works(30000000);
     pthread_mutex_unlock(&table_lock);
 }
 static void *snapshot(void *unused) {

@@ -18,7 +18,7 @@ use serde_json::json;
 
 pub(crate) use args::JoinArgs;
 
-use super::read::{failure, print_line, progress, warn_of_damage};
+use super::read::{failure, print_line, progress};
 use crate::failure::Failure;
 use crate::hangup;
 use crate::interrupt::{Interrupt, StopMode};
@@ -32,10 +32,14 @@ pub(super) fn join(args: &JoinArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     hangup::stop_on_hangup(&interrupt);
     let mut traces = Vec::new();
-    for path in expanded(&args.traces) {
-        traces.push(Trace::open(&path, &mut progress(&interrupt, "reading")).map_err(failure)?);
+    for (path, is_named) in expanded(&args.traces) {
+        let trace = Trace::open(&path, &mut progress(&interrupt, "reading")).map_err(failure)?;
+        // A process that executes another program at once leaves an empty recording behind.
+        if is_named || trace.counts().events > 0 {
+            warn_of_damage(&trace);
+            traces.push(trace);
+        }
     }
-    traces.iter().for_each(warn_of_damage);
     let mut symbols: Vec<Symbols> =
         traces.iter().map(|trace| Symbols::new(trace, Options { folders: args.symbols.clone() })).collect();
     let joined = Joined::new(&traces, &mut progress(&interrupt, "joining")).map_err(join_failure)?;
@@ -72,8 +76,9 @@ pub(super) fn join(args: &JoinArgs) -> Result<(), Failure> {
     stdout::print(&out)
 }
 
-/// Replaces folders that hold folders of traces by these, sorted by name.
-fn expanded(paths: &[PathBuf]) -> Vec<PathBuf> {
+/// Replaces folders that hold folders of traces by these, sorted by name. Also returns whether the
+/// user named the folder itself.
+fn expanded(paths: &[PathBuf]) -> Vec<(PathBuf, bool)> {
     let has_segments =
         |folder: &Path| entries(folder).iter().any(|path| path.extension().is_some_and(|end| end == "lwt"));
     let mut all = Vec::new();
@@ -83,7 +88,10 @@ fn expanded(paths: &[PathBuf]) -> Vec<PathBuf> {
             inner.extend(entries(path).into_iter().filter(|path| path.is_dir() && has_segments(path)));
             inner.sort();
         }
-        if inner.is_empty() { all.push(path.clone()) } else { all.extend(inner) }
+        if inner.is_empty() {
+            all.push((path.clone(), true));
+        }
+        all.extend(inner.into_iter().map(|path| (path, false)));
     }
     all
 }
@@ -93,13 +101,20 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
+/// Reports damage on stderr, with the recording's path.
+fn warn_of_damage(trace: &Trace) {
+    for line in trace.damage().to_string().lines() {
+        print_line(&format!("warning: {}: {line}", trace.path().display()));
+    }
+}
+
 fn write(folder: &Path, joined: &JoinedTimeline, commands: &str) -> anyhow::Result<()> {
     let path = |name| folder.join(name);
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let page = path("trace.html");
     std::fs::write(&page, render::page(&joined.timeline, commands)).with_context(|| page.display().to_string())?;
     let perfetto = path("trace.pftrace");
-    let mut write = || -> anyhow::Result<()> {
+    let write = || -> anyhow::Result<()> {
         let mut out = BufWriter::new(File::create(&perfetto)?);
         export::export_joined(joined, &mut out)?;
         Ok(out.flush()?)

@@ -23,7 +23,7 @@ pub(super) fn tail(tail: &JoinedTail, limit: usize) -> String {
         format_nanos(tail.slow_mean),
         format_nanos(tail.rest_mean)
     );
-    if tail.slow_mean <= tail.rest_mean {
+    if tail.slow_mean <= tail.rest_mean || tail.slow == tail.requests {
         return out + "All of them are about equally slow: there is no tail.\n";
     }
     for step in &tail.steps {
