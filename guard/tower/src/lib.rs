@@ -52,7 +52,6 @@ mod stamp;
 mod status;
 #[cfg(feature = "tonic")]
 mod tonic;
-mod wall;
 
 pub use body::GuardedBody;
 pub use busy::LockRejection;

@@ -1,10 +1,9 @@
 //! Time at which the kernel received the last bytes of a connection, shared with its requests. Does
 //! not contain sockets.
 
-use crate::wall;
 use http::Request;
 use leeward_core::units::Time;
-use leeward_runtime::clock;
+use leeward_runtime::{clock, wall};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};

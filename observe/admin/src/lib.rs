@@ -19,6 +19,7 @@
 //!   heads. `routes`: paths.
 //! - `otlp`: pushes the metrics to an OpenTelemetry receiver from a second thread.
 //! - `stream`: bytes of a connection; `tls`, with the feature of that name: the same over TLS.
+//! - `descriptor`: recognises descriptors that the program has closed.
 //! - `feed`: server-sent events. `access`: access rules. `page`: the dashboard.
 //!
 //! Does not contain measurements (`leeward-observe`), or anything that changes a server.
@@ -27,6 +28,7 @@
 
 mod access;
 mod connection;
+mod descriptor;
 mod feed;
 mod otlp;
 mod page;

@@ -2,6 +2,7 @@
 //! Does not contain responses.
 
 use crate::connection::{Connection, ConnectionStage};
+use crate::descriptor::FileIdentity;
 use crate::feed::Feed;
 use crate::response::Response;
 use crate::routes::AdminState;
@@ -54,6 +55,7 @@ pub struct Admin {
     is_stopping: Arc<AtomicBool>,
     /// Wakes the thread by a write; stops the thread when dropped.
     control: Option<UnixStream>,
+    control_file: FileIdentity,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -98,6 +100,7 @@ impl Admin {
         let address = listener.local_addr()?;
         let (control_sender, control_receiver) = UnixStream::pair()?;
         control_receiver.set_nonblocking(true)?;
+        let control_file = FileIdentity::of(&control_sender);
         let is_stopping = Arc::new(AtomicBool::new(false));
         let config = Arc::new(Mutex::new(config));
         let state = AdminState {
@@ -107,6 +110,7 @@ impl Admin {
             is_stopping: Arc::clone(&is_stopping),
         };
         let event_loop = EventLoop {
+            files: [FileIdentity::of(&listener), FileIdentity::of(&control_receiver)],
             listener,
             control: control_receiver,
             state,
@@ -116,7 +120,8 @@ impl Admin {
             acceptor: gateway,
         };
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || event_loop.run())?;
-        Ok(Admin { address, sources, config, is_stopping, control: Some(control_sender), thread: Some(thread) })
+        let control = Some(control_sender);
+        Ok(Admin { address, sources, config, is_stopping, control, control_file, thread: Some(thread) })
     }
 
     /// Address on which the port listens.
@@ -147,7 +152,11 @@ impl Admin {
     }
 
     fn end(&mut self) {
-        drop(self.control.take());
+        match self.control.take() {
+            // The thread finds the same within a second, and ends.
+            Some(control) if !self.control_file.is_of(&control) => std::mem::forget(control),
+            control => drop(control),
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -202,6 +211,8 @@ impl Acceptor {
 struct EventLoop {
     listener: TcpListener,
     control: UnixStream,
+    /// Identities of `listener` and `control`.
+    files: [FileIdentity; 2],
     state: AdminState,
     connections: Vec<Connection>,
     feed: Feed,
@@ -224,6 +235,10 @@ impl EventLoop {
         let mut next = Instant::now();
         loop {
             let now = Instant::now();
+            if !self.files[0].is_of(&self.listener) || !self.files[1].is_of(&self.control) {
+                // The program has closed the descriptors, and may use their numbers for others.
+                return std::mem::forget(self);
+            }
             let event = self.poll_control();
             if event == ControlEvent::Stop {
                 return self.shut_down(now);

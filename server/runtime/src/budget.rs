@@ -51,6 +51,11 @@ impl RequestBudget {
         call()
     }
 
+    /// The account of a thread that runs no request: no limit.
+    pub const fn none() -> Self {
+        NO_REQUEST
+    }
+
     /// Remaining budget.
     pub const fn budget(&self) -> Budget {
         self.budget
@@ -60,6 +65,14 @@ impl RequestBudget {
     pub const fn refused(&self) -> Option<&'static str> {
         self.refused
     }
+}
+
+/// Makes `account` the running request's until the next call, and returns the account before it.
+///
+/// For callers that begin and end a request in separate calls, as a C interface does. Other code
+/// uses [`RequestBudget::enter`], which also restores the account after a panic.
+pub fn replace_running(account: RequestBudget) -> RequestBudget {
+    RUNNING.try_with(|cell| cell.replace(account)).unwrap_or(NO_REQUEST)
 }
 
 thread_local! {
@@ -180,6 +193,14 @@ mod tests {
     fn a_panic_leaves_no_budget_behind() {
         let panics = || with(Budget::new(Nanos(5)), || panic!("as asked"));
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(current(), Budget::UNLIMITED);
+    }
+
+    #[test]
+    fn an_account_is_replaced_and_returned_with_its_charges() {
+        assert_eq!(replace_running(RequestBudget::of(Budget::new(Nanos(9)))).budget(), Budget::UNLIMITED);
+        charge(Nanos(4));
+        assert_eq!(replace_running(RequestBudget::none()).budget(), Budget::new(Nanos(5)));
         assert_eq!(current(), Budget::UNLIMITED);
     }
 

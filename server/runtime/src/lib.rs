@@ -3,7 +3,8 @@
 //! other cores, and then sleeps by its idle policy. The age of each queue's oldest entry is
 //! published: the queueing-delay signal (Breakwater §4).
 //!
-//! - [`clock`]: the time since the start, in a few nanoseconds.
+//! - [`clock`]: the time since the start, in a few nanoseconds. [`wall`]: the time of the kernel's
+//!   stamps, in as few.
 //! - [`queues`]: run queues and their ages.
 //! - [`packets`]: waits of messages before they are read.
 //! - [`parking`]: sleeping cores, without lost wake-ups.
@@ -35,6 +36,7 @@ pub(crate) mod sync;
 pub mod tasks;
 pub mod thread_pool;
 pub mod timers;
+pub mod wall;
 
 pub use allocation::{Allocation, CoreUsage};
 pub use clock::Clock;

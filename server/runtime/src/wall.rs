@@ -2,8 +2,8 @@
 //! clock reading per request then serves its age, the gate and its CPU time. Does not contain
 //! stamps.
 
+use crate::clock;
 use leeward_core::units::{Nanos, Time};
-use leeward_runtime::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ const OFFSET_LIFETIME: Nanos = Nanos(1_000_000);
 const GAP_MAX: Nanos = Nanos(2_000);
 
 /// Difference of the two clocks. Threads write it without a lock: every written offset is valid.
-pub(crate) struct Wall {
+struct Wall {
     /// Wall clock minus the process's clock, in nanoseconds, wrapping.
     offset: AtomicU64,
     /// When the offset was measured, plus one; 0: never.
@@ -25,7 +25,7 @@ pub(crate) struct Wall {
 static WALL: Wall = Wall::new();
 
 /// Nanoseconds since the epoch at this reading of the process's clock; `None` before the epoch.
-pub(crate) fn at(reading: Time) -> Option<u64> {
+pub fn at(reading: Time) -> Option<u64> {
     WALL.at(reading, || (clock::process(), SystemTime::now(), clock::process()))
 }
 
@@ -59,7 +59,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,0 +1,117 @@
+//! Mutexes with budgets. Does not contain waiting.
+
+use super::lock_types::{destroy, lock};
+use super::pointers::write;
+use super::types::LW_OK;
+use crate::locks::{Kind, TrackedLock, Wait};
+use crate::status::{Failure, caught};
+use std::ffi::{c_char, c_int, c_void};
+
+/// A mutex. `LW_MUTEX_INIT("name")` initializes it. Mutexes of one name share their statistics.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Mutex {
+    /// The library's.
+    pub lock: *mut c_void,
+    /// Name in metrics and rejections, which is read at the first use.
+    pub name: *const c_char,
+}
+
+/// # Safety
+/// As for [`lock`].
+#[inline]
+unsafe fn with(of: *mut Mutex, call: impl FnOnce(&TrackedLock) -> Result<(), Failure>) -> c_int {
+    caught(|| {
+        if of.is_null() || !of.is_aligned() {
+            return Err(Failure::Argument);
+        }
+        // SAFETY: not NULL; the caller keeps it alive.
+        let (place, name) = unsafe { (&raw mut (*of).lock, (*of).name) };
+        // SAFETY: by the caller's promise.
+        call(unsafe { lock(place, Kind::Mutex, name) }?).map(|()| LW_OK)
+    })
+}
+
+/// Initializes a mutex, as `LW_MUTEX_INIT` does.
+///
+/// # Safety
+/// `of` is NULL or points to memory for a mutex that is not in use; `name` is a text that lives
+/// until the first use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_mutex_init(of: *mut Mutex, name: *const c_char) -> c_int {
+    // SAFETY: by the caller's promise.
+    caught(|| unsafe { write(of, Mutex { lock: std::ptr::null_mut(), name }) }.map(|()| LW_OK))
+}
+
+/// Locks, however long it takes. `LW_E_DEADLOCK`: this thread holds it.
+///
+/// # Safety
+/// `of` is as the module says, and made by its initializer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_mutex_lock(of: *mut Mutex) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { with(of, |lock| lock.lock(Wait::Always)) }
+}
+
+/// Locks, as long as the request that this thread runs may still wait. A thread that runs none waits
+/// as `lw_mutex_lock` does. `LW_E_CONGESTED`: it would wait, or has waited, too long.
+///
+/// # Safety
+/// `of` is as the module says, and made by its initializer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_mutex_lock_within(of: *mut Mutex) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { with(of, |lock| lock.lock(Wait::WithinBudget)) }
+}
+
+/// Locks, if the mutex is free. `LW_E_BUSY`: it is not.
+///
+/// # Safety
+/// `of` is as the module says, and made by its initializer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_mutex_trylock(of: *mut Mutex) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { with(of, |lock| lock.lock(Wait::Never)) }
+}
+
+/// Unlocks. `LW_E_STATE`: this thread does not hold it.
+///
+/// # Safety
+/// `of` is as the module says, and made by its initializer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_mutex_unlock(of: *mut Mutex) -> c_int {
+    // SAFETY: by the caller's promise.
+    unsafe { with(of, |lock| lock.unlock()) }
+}
+
+/// Wait of the oldest waiter for the mutex, in nanoseconds; 0 without one.
+///
+/// # Safety
+/// `of` is as the module says, and made by its initializer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_mutex_delay_ns(of: *mut Mutex) -> u64 {
+    let mut delay = 0;
+    // SAFETY: by the caller's promise.
+    let _ = unsafe {
+        with(of, |lock| {
+            delay = lock.delay_ns();
+            Ok(())
+        })
+    };
+    delay
+}
+
+/// Ends the mutex, which no thread uses any more. `LW_E_BUSY`: it is held.
+///
+/// # Safety
+/// `of` is as the module says, and made by its initializer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_mutex_destroy(of: *mut Mutex) -> c_int {
+    caught(|| {
+        if of.is_null() || !of.is_aligned() {
+            return Err(Failure::Argument);
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { destroy(&raw mut (*of).lock) }.map(|()| LW_OK)
+    })
+}

@@ -1,0 +1,99 @@
+//! Reads from sockets with the kernel's receive time. Does not contain the layout of control
+//! messages.
+
+use super::pointers::{read, write};
+use super::types::{LW_OK, Stamp};
+use crate::stamp;
+use crate::status::{Failure, caught};
+use std::ffi::{c_int, c_void};
+
+/// Words for the kernel's control messages: a stamp takes four.
+const CONTROL: usize = 16;
+
+/// Asks the kernel to stamp the bytes of a socket. Connections inherit it from a listening socket.
+///
+/// `LW_E_SYSTEM`: see `errno`. Requests without stamps are admitted by `waited_ns` alone.
+#[unsafe(no_mangle)]
+pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
+    let on: c_int = 1;
+    // SAFETY: the option is a number, which lives during the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { LW_OK } else { Failure::System as c_int }
+}
+
+/// Reads as `recv(2)` does, with its results and `errno`, and updates the connection's stamp.
+///
+/// # Safety
+/// `buffer` has `length` bytes; `stamp` is NULL or the connection's, which no other thread uses now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    stamp: *mut Stamp,
+) -> libc::ssize_t {
+    let mut control = [0_u64; CONTROL];
+    let mut part = libc::iovec { iov_base: buffer, iov_len: length };
+    // SAFETY: a header of all zeroes is valid: no name, no parts, no control messages.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the header points to the caller's buffer and to this function's words, with their sizes.
+    let received = unsafe { libc::recvmsg(fd, &raw mut message, flags) };
+    if received > 0 && !stamp.is_null() {
+        let words = (message.msg_controllen as usize / size_of::<u64>()).min(CONTROL);
+        let at = stamp::parse(&control[..words]);
+        caught(|| {
+            // SAFETY: the caller's stamp.
+            unsafe { note(stamp, at, received as usize == length) }
+        });
+    }
+    received
+}
+
+/// Updates a connection's stamp after the program's own `recvmsg` with room for control messages.
+/// `filled`: the read filled its buffers.
+///
+/// # Safety
+/// `stamp` and `message` are as the module says; `message` is as `recvmsg(2)` left it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::msghdr, filled: bool) -> c_int {
+    caught(|| {
+        // SAFETY: NULL or a header of the caller's.
+        let message = unsafe { read(message) }?;
+        let length = message.msg_controllen as usize;
+        let mut control = [0_u64; CONTROL];
+        if !message.msg_control.is_null() && length > 0 {
+            let copied = length.min(size_of_val(&control));
+            // SAFETY: the kernel has written `msg_controllen` bytes there; the copy fits.
+            unsafe {
+                control.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(message.msg_control.cast::<u8>(), copied);
+            }
+        }
+        // SAFETY: NULL or the caller's stamp.
+        unsafe { note(stamp, stamp::parse(&control), filled) }
+    })
+}
+
+/// # Safety
+/// `stamp` is NULL or a stamp that no other thread uses now.
+#[inline]
+unsafe fn note(stamp: *mut Stamp, received_ns: u64, filled: bool) -> Result<c_int, Failure> {
+    // SAFETY: by the caller's promise.
+    let before = unsafe { read(stamp) }?;
+    let received_ns = stamp::after_read(before.received_ns, received_ns, before.more != 0);
+    // SAFETY: by the caller's promise.
+    unsafe { write(stamp, Stamp { received_ns, more: u64::from(filled) }) }?;
+    Ok(LW_OK)
+}

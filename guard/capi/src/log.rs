@@ -1,0 +1,65 @@
+//! Messages for the program that uses the library. Silent until the program sets a function. Does
+//! not contain the messages.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::{Mutex, Once, PoisonError};
+
+/// Function of the program that takes a message.
+pub(crate) type LogFunction = unsafe extern "C" fn(user: *mut c_void, level: c_int, message: *const c_char);
+
+/// Importance of a message.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub(crate) enum Level {
+    /// A defect of the library.
+    Error = 1,
+    /// A change of state, such as a new gate.
+    Info = 3,
+}
+
+#[derive(Clone, Copy)]
+struct Target {
+    function: LogFunction,
+    user: *mut c_void,
+}
+
+// SAFETY: the program promises (`lw_log_set`) that any thread may call the function with `user`;
+// this library never follows the pointer.
+unsafe impl Send for Target {}
+
+static TARGET: Mutex<Option<Target>> = Mutex::new(None);
+
+/// Sets or removes the function.
+pub(crate) fn set(function: Option<LogFunction>, user: *mut c_void) {
+    *TARGET.lock().unwrap_or_else(PoisonError::into_inner) = function.map(|function| Target { function, user });
+}
+
+/// Gives a message to the program's function, if there is one.
+pub(crate) fn message(level: Level, text: &str) {
+    // Copied, so that the function may set another one.
+    let target = *TARGET.lock().unwrap_or_else(PoisonError::into_inner);
+    let (Some(target), Ok(text)) = (target, CString::new(text.replace('\0', " "))) else { return };
+    // SAFETY: the program promises that the function may be called by any thread with this pointer.
+    unsafe { (target.function)(target.user, level as c_int, text.as_ptr()) }
+}
+
+/// Sends the message of a panic to the program's function instead of standard error, once set.
+///
+/// A program that links the static library has one standard library, and so one hook, for all of
+/// its Rust code: panics of other code keep the hook that was there.
+pub(crate) fn install_panic_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let is_ours =
+                panic.location().is_some_and(|at| at.file().contains("leeward") || at.file().contains("capi"));
+            if TARGET.try_lock().is_ok_and(|target| target.is_some()) {
+                message(Level::Error, &format!("defect: {panic}"));
+            } else if !is_ours {
+                previous(panic);
+            }
+        }));
+    });
+}

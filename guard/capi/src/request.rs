@@ -1,0 +1,119 @@
+//! The way of a request: it arrives, threads run it, it ends. Does not contain pointers of C.
+
+use crate::gates::GateSlot;
+use crate::slots::{AdmittedRequest, table_of};
+use crate::status::Failure;
+use crate::thread::{self, Running};
+use leeward_core::units::{Nanos, Time};
+use leeward_gate::{Outcome, Permit, Rejection, RequestInfo};
+use leeward_runtime::budget::{self, RequestBudget};
+use leeward_runtime::clock;
+use std::time::Duration;
+
+/// Answer to a request that has arrived.
+pub(crate) enum Admission {
+    /// Number of the permit.
+    Admitted(u64),
+    Rejected(Rejection),
+}
+
+/// Decides about a request. `runs`: this thread runs it from now on, if it is admitted.
+#[inline]
+pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs: bool) -> Result<Admission, Failure> {
+    if runs && thread::running().is_some() {
+        return Err(Failure::State);
+    }
+    let number = thread::number();
+    let mut shard = slot.shard(number as usize)?;
+    let gate = shard.gate.as_ref().ok_or(Failure::Closed)?;
+    let permit = match gate.admit_at(gate.time_at(reading), request) {
+        Ok(permit) => permit,
+        Err(rejection) => return Ok(Admission::Rejected(rejection)),
+    };
+    let budget = RequestBudget::of(permit.budget());
+    let runner = if runs { number } else { 0 };
+    let id = shard.permits.insert(AdmittedRequest { permit, budget, runner, ran: None }).ok_or(Failure::Limit)?;
+    drop(shard);
+    if runs {
+        thread::set_running(Some(Running { gate: slot.number(), id, since: reading }));
+        budget::replace_running(budget);
+    }
+    Ok(Admission::Admitted(id))
+}
+
+/// Makes the calling thread run the request: locks then charge its budget.
+pub(crate) fn enter(gate: u32, id: u64) -> Result<(), Failure> {
+    if thread::running().is_some() {
+        return Err(Failure::State);
+    }
+    let slot = GateSlot::numbered(gate)?;
+    let mut shard = slot.shard(table_of(id))?;
+    let request = shard.permits.get(id).filter(|request| request.runner == 0).ok_or(Failure::State)?;
+    request.runner = thread::number();
+    let budget = request.budget;
+    drop(shard);
+    thread::set_running(Some(Running { gate, id, since: clock::process() }));
+    budget::replace_running(budget);
+    Ok(())
+}
+
+/// Ends [`enter`].
+pub(crate) fn leave(gate: u32, id: u64) -> Result<(), Failure> {
+    let running = thread::running().filter(|of| (of.gate, of.id) == (gate, id)).ok_or(Failure::State)?;
+    stop_running(running);
+    Ok(())
+}
+
+/// Ends [`enter`] in a thread that ends itself, so that another thread can end its request.
+pub(crate) fn leave_at_thread_end(running: Running) {
+    stop_running(running);
+}
+
+fn stop_running(running: Running) {
+    thread::set_running(None);
+    let account = budget::replace_running(RequestBudget::none());
+    let Ok(mut shard) = GateSlot::numbered(running.gate).and_then(|slot| slot.shard(table_of(running.id))) else {
+        return;
+    };
+    if let Some(request) = shard.permits.get(running.id) {
+        request.runner = 0;
+        request.budget = account;
+        request.ran = Some(request.ran.unwrap_or_default() + clock::process().since(running.since));
+    }
+}
+
+/// Ends a request. Another thread must not run it.
+#[inline]
+pub(crate) fn finish(gate: u32, id: u64, outcome: Outcome) -> Result<(), Failure> {
+    let slot = GateSlot::numbered(gate)?;
+    let running = thread::running().filter(|of| (of.gate, of.id) == (gate, id));
+    let mut shard = slot.shard(table_of(id))?;
+    let is_free = |request: &&mut AdmittedRequest| request.runner == 0 || running.is_some();
+    if shard.permits.get(id).filter(is_free).is_none() {
+        return Err(Failure::State);
+    }
+    let AdmittedRequest { permit, mut budget, mut ran, .. } = shard.permits.remove(id).ok_or(Failure::State)?;
+    drop(shard);
+    let now = clock::process();
+    if let Some(running) = running {
+        thread::set_running(None);
+        budget = budget::replace_running(RequestBudget::none());
+        ran = Some(ran.unwrap_or_default() + now.since(running.since));
+    }
+    end(permit, now, &budget, ran, outcome);
+    Ok(())
+}
+
+fn end(mut permit: Permit, now: Time, budget: &RequestBudget, ran: Option<Nanos>, outcome: Outcome) {
+    if let Some(ran) = ran {
+        let queued = match (permit.budget().remaining(), budget.budget().remaining()) {
+            (Some(given), Some(left)) => Nanos(given.0.saturating_sub(left.0)),
+            _ => Nanos::ZERO,
+        };
+        // A thread that waits for a lock occupies no CPU.
+        permit.record_cpu_time(Duration::from_nanos(ran.saturating_sub(queued).0));
+        permit.record_queue_time(Duration::from_nanos(queued.0));
+    }
+    let now = permit.gate().time_at(now);
+    permit.finish_at(now, outcome);
+}

@@ -1,0 +1,141 @@
+//! Permits by number. A number names a slot and the slot's generation, so the number of an ended
+//! permit never names another one. Does not contain locks.
+
+use leeward_core::units::Nanos;
+use leeward_gate::Permit;
+use leeward_runtime::budget::RequestBudget;
+
+/// Bits of a number that name the slot within its table.
+const INDEX_BITS: u32 = 20;
+/// Bits that name the table.
+const TABLE_BITS: u32 = 6;
+/// Number of tables of a gate.
+pub(crate) const TABLES: usize = 1 << TABLE_BITS;
+/// Largest number of permits in one table.
+const SLOTS_MAX: usize = 1 << INDEX_BITS;
+/// Generations before a slot's numbers repeat: 2^38, years of reuse by one request at a time.
+const GENERATION_MAX: u64 = (1 << (u64::BITS - INDEX_BITS - TABLE_BITS)) - 1;
+
+/// An admitted request between two calls of the program.
+pub(crate) struct AdmittedRequest {
+    pub(crate) permit: Permit,
+    /// Budget for queues inside, while no thread runs the request.
+    pub(crate) budget: RequestBudget,
+    /// Number of the thread that runs the request; 0: none.
+    pub(crate) runner: u64,
+    /// Time that threads have run it; `None`: no thread has.
+    pub(crate) ran: Option<Nanos>,
+}
+
+struct Slot {
+    generation: u64,
+    request: Option<AdmittedRequest>,
+}
+
+/// Slots for permits. It grows up to a limit and keeps its memory.
+pub(crate) struct PermitTable {
+    number: u64,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+/// Table of the permit with this number.
+pub(crate) fn table_of(id: u64) -> usize {
+    (id >> INDEX_BITS) as usize % TABLES
+}
+
+impl PermitTable {
+    pub(crate) fn new(number: usize) -> Self {
+        PermitTable { number: (number % TABLES) as u64, slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Keeps a request; `None`: the table is full, and the request is dropped.
+    pub(crate) fn insert(&mut self, request: AdmittedRequest) -> Option<u64> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < SLOTS_MAX => {
+                self.slots.push(Slot { generation: 0, request: None });
+                // Ending a request must not allocate.
+                self.free.reserve(self.slots.capacity() - self.free.len());
+                (self.slots.len() - 1) as u32
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.generation = if slot.generation == GENERATION_MAX { 1 } else { slot.generation + 1 };
+        slot.request = Some(request);
+        Some(slot.generation << (INDEX_BITS + TABLE_BITS) | self.number << INDEX_BITS | u64::from(index))
+    }
+
+    /// The request with this number, until it ends.
+    pub(crate) fn get(&mut self, id: u64) -> Option<&mut AdmittedRequest> {
+        self.slot(id)?.request.as_mut()
+    }
+
+    /// Takes the request with this number out.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<AdmittedRequest> {
+        let request = self.slot(id)?.request.take()?;
+        self.free.push((id % SLOTS_MAX as u64) as u32);
+        Some(request)
+    }
+
+    /// Number of requests.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn slot(&mut self, id: u64) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut((id % SLOTS_MAX as u64) as usize)?;
+        (slot.generation == id >> (INDEX_BITS + TABLE_BITS) && table_of(id) as u64 == self.number).then_some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::budget::Budget;
+    use leeward_gate::{Gate, Outcome, RequestInfo};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    fn admitted(gate: &Gate) -> AdmittedRequest {
+        let permit = gate.admit(&RequestInfo::default()).expect("an idle gate admits");
+        AdmittedRequest { permit, budget: RequestBudget::of(Budget::UNLIMITED), runner: 0, ran: None }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Requests begin and end in any order: each number is valid once, and others never are.
+        #[test]
+        fn a_number_names_one_request_until_it_ends(steps in prop::collection::vec((any::<bool>(), any::<u16>()), 0..80), odd: u64) {
+            let gate = Gate::builder(Duration::from_secs(1)).decisions(16).build().unwrap();
+            let (mut table, mut live, mut ended) = (PermitTable::new(5), Vec::new(), HashSet::new());
+            for (begins, choice) in steps {
+                if begins || live.is_empty() {
+                    let id = table.insert(admitted(&gate)).unwrap();
+                    prop_assert!(id != 0 && table_of(id) == 5 && !ended.contains(&id) && !live.contains(&id));
+                    live.push(id);
+                } else {
+                    let id = live.swap_remove(usize::from(choice) % live.len());
+                    table.remove(id).unwrap().permit.finish(Outcome::Completed);
+                    ended.insert(id);
+                }
+                prop_assert!(live.iter().all(|id| table.get(*id).is_some()));
+                prop_assert!(ended.iter().all(|id| table.get(*id).is_none() && table.remove(*id).is_none()));
+                prop_assert_eq!(table.len(), live.len());
+            }
+            prop_assert!(live.contains(&odd) || table.get(odd).is_none());
+        }
+    }
+
+    #[test]
+    fn a_number_of_another_table_names_nothing() {
+        let gate = Gate::builder(Duration::from_secs(1)).decisions(16).build().unwrap();
+        let (mut one, mut other) = (PermitTable::new(1), PermitTable::new(2));
+        let id = one.insert(admitted(&gate)).unwrap();
+        let _ = other.insert(admitted(&gate)).unwrap();
+        assert!(other.get(id).is_none() && one.get(id).is_some());
+    }
+}

@@ -1,0 +1,120 @@
+//! Result codes of the C functions. Does not contain the functions.
+
+use crate::{fork, log};
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Reason for which a C function did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Failure {
+    /// A pointer is NULL, or a value is out of range.
+    Argument = -1,
+    /// A structure's `size` is not one that this library knows.
+    Size = -2,
+    /// The permit has ended, the lock is not held, or another thread runs the request.
+    State = -3,
+    /// The gate was freed.
+    Closed = -4,
+    /// The lock is held, or permits of the gate have not ended.
+    Busy = -5,
+    /// A table of fixed size is full.
+    Limit = -6,
+    /// The gate belongs to the parent process.
+    Forked = -7,
+    /// The lock would take longer than the request's budget.
+    Congested = -8,
+    /// The thread already holds the lock.
+    Deadlock = -9,
+    /// The operating system refused; `errno` has the reason.
+    System = -10,
+    /// A defect of the library. The log has the message.
+    Internal = -11,
+}
+
+impl Failure {
+    const ALL: [Failure; 11] = [
+        Failure::Argument,
+        Failure::Size,
+        Failure::State,
+        Failure::Closed,
+        Failure::Busy,
+        Failure::Limit,
+        Failure::Forked,
+        Failure::Congested,
+        Failure::Deadlock,
+        Failure::System,
+        Failure::Internal,
+    ];
+
+    fn text(self) -> &'static CStr {
+        match self {
+            Failure::Argument => c"an argument is NULL or out of range",
+            Failure::Size => c"the structure's size is unknown to this library",
+            Failure::State => c"the permit has ended, the lock is not held, or another thread runs the request",
+            Failure::Closed => c"the gate was freed",
+            Failure::Busy => c"the lock is held, or permits of the gate have not ended",
+            Failure::Limit => c"a table of fixed size is full",
+            Failure::Forked => c"the gate belongs to the parent process",
+            Failure::Congested => c"the lock would take longer than the request's budget",
+            Failure::Deadlock => c"the thread already holds the lock",
+            Failure::System => c"the operating system refused: see errno",
+            Failure::Internal => c"defect of libleeward: see the log",
+        }
+    }
+}
+
+/// Text of a result code.
+pub(crate) fn text(code: i32) -> &'static CStr {
+    match (code, Failure::ALL.into_iter().find(|failure| *failure as i32 == code)) {
+        (0, _) => c"success",
+        (1, _) => c"the request was rejected",
+        (_, Some(failure)) => failure.text(),
+        _ => c"unknown result code",
+    }
+}
+
+/// Runs the body of a C function; a panic becomes [`Failure::Internal`].
+#[inline]
+pub(crate) fn caught(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => failure as i32,
+        Err(panic) => {
+            // The payload's own destructor may panic, too.
+            std::mem::forget(panic);
+            Failure::Internal as i32
+        }
+    }
+}
+
+/// As [`caught`], for functions that change what all threads share. A fork waits until it ends.
+pub(crate) fn shared_change(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+    caught(|| {
+        log::install_panic_hook();
+        fork::install()?;
+        let _held = fork::hold();
+        body()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        std::panic::set_hook(Box::new(|_| {}));
+        assert_eq!(caught(|| panic!("as asked")), Failure::Internal as i32);
+        let _ = std::panic::take_hook();
+        assert_eq!((caught(|| Ok(1)), caught(|| Err(Failure::Busy))), (1, -5));
+    }
+
+    #[test]
+    fn every_code_has_a_text() {
+        for failure in Failure::ALL {
+            assert_eq!(text(failure as i32), failure.text());
+        }
+        assert_eq!((text(0), text(-99)), (c"success", c"unknown result code"));
+    }
+}

@@ -1,0 +1,64 @@
+//! The calling thread: its number, and the request that it runs. Does not contain requests.
+
+use leeward_core::units::Time;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A request that a thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// Gate that admitted it.
+    pub(crate) gate: u32,
+    /// Its permit.
+    pub(crate) id: u64,
+    /// When the thread took it up, by the process's clock.
+    pub(crate) since: Time,
+}
+
+thread_local! {
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+    static RUNNING: Cell<Option<Running>> = const { Cell::new(None) };
+    static END: ThreadEnd = const { ThreadEnd };
+    /// Whether `END` is registered; a variable with a destructor is slower to read.
+    static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Leaves the thread's request when the thread ends.
+struct ThreadEnd;
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        if let Some(running) = running() {
+            crate::request::leave_at_thread_end(running);
+        }
+    }
+}
+
+/// Number of the calling thread, never 0 and never used twice.
+#[inline]
+pub(crate) fn number() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    NUMBER.with(|cell| match cell.get() {
+        0 => {
+            let number = THREADS.fetch_add(1, Ordering::Relaxed);
+            cell.set(number);
+            number
+        }
+        number => number,
+    })
+}
+
+/// The request that this thread runs.
+#[inline]
+pub(crate) fn running() -> Option<Running> {
+    RUNNING.with(Cell::get)
+}
+
+/// Sets the request that this thread runs.
+#[inline]
+pub(crate) fn set_running(running: Option<Running>) {
+    if running.is_some() && !IS_REGISTERED.with(|cell| cell.replace(true)) {
+        let _ = END.try_with(|_| {});
+    }
+    RUNNING.with(|cell| cell.set(running));
+}

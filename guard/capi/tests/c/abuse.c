@@ -1,0 +1,260 @@
+/* Wrong uses of the interface: each is an error code. Also the right ones beside them. */
+#include "check.h"
+
+#include <leeward.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static lw_options options(void) {
+    lw_options of;
+    memset(&of, 0, sizeof of);
+    of.size = sizeof of;
+    of.slo_ns = 1000000000;
+    of.threads = 2;
+    return of;
+}
+
+static lw_arrival arrival(void) {
+    lw_arrival of;
+    memset(&of, 0, sizeof of);
+    of.size = sizeof of;
+    return of;
+}
+
+static int messages;
+
+static void log_message(void *user, int level, const char *message) {
+    CHECK(user == &messages && level >= LW_LOG_ERROR && level <= LW_LOG_INFO && message[0]);
+    CHECK(lw_version() > 0); /* A function may call the library. */
+    messages++;
+}
+
+static void wrong_gates(void) {
+    lw_options of = options();
+    lw_gate *gate = (lw_gate *)&of;
+    EQUAL(LW_E_ARGUMENT, lw_gate_new(NULL, &of));
+    EQUAL(LW_E_ARGUMENT, lw_gate_new(&gate, NULL));
+    CHECK(gate == NULL);
+    of.size = 0;
+    EQUAL(LW_E_SIZE, lw_gate_new(&gate, &of));
+    of.size = 1 << 30;
+    EQUAL(LW_E_SIZE, lw_gate_new(&gate, &of));
+    EQUAL(LW_OK, lw_log_set(log_message, &messages));
+    of = options();
+    of.slo_ns = 0;
+    EQUAL(LW_E_ARGUMENT, lw_gate_new(&gate, &of));
+    of = options();
+    of.controller = "none such";
+    EQUAL(LW_E_ARGUMENT, lw_gate_new(&gate, &of));
+    of.controller = "\xff";
+    EQUAL(LW_E_ARGUMENT, lw_gate_new(&gate, &of));
+    EQUAL(2, messages);
+    of = options();
+    lw_gate *gates[80];
+    int open = 0;
+    while (lw_gate_new(&gates[open], &of) == LW_OK) open++;
+    EQUAL(64, open);
+    EQUAL(LW_E_LIMIT, lw_gate_new(&gate, &of));
+    EQUAL(2 + 64, messages);
+    while (open > 0) EQUAL(LW_OK, lw_gate_free(gates[--open]));
+    EQUAL(LW_E_CLOSED, lw_gate_free(gates[0]));
+    EQUAL(LW_OK, lw_log_set(NULL, NULL));
+    EQUAL(LW_E_ARGUMENT, lw_gate_free(NULL));
+    EQUAL(LW_E_ARGUMENT, lw_gate_free((lw_gate *)&of));
+    EQUAL(LW_E_ARGUMENT, lw_gate_free((lw_gate *)1));
+    CHECK(lw_gate_delay_ns(NULL) == 0);
+}
+
+static void *finish_elsewhere(void *of) {
+    return (void *)(long)lw_finish((lw_permit *)of, LW_DONE);
+}
+
+static void *enter_and_end(void *of) {
+    return (void *)(long)lw_enter((lw_permit *)of);
+}
+
+static long in_a_thread(void *(*function)(void *), void *of) {
+    pthread_t thread;
+    void *result;
+    CHECK(pthread_create(&thread, NULL, function, of) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    return (long)result;
+}
+
+static void wrong_permits(lw_gate *gate) {
+    lw_arrival of = arrival();
+    lw_permit permit, other;
+    EQUAL(LW_E_ARGUMENT, lw_arrive(NULL, &of, &permit));
+    EQUAL(LW_E_ARGUMENT, lw_arrive(gate, NULL, &permit));
+    EQUAL(LW_E_ARGUMENT, lw_arrive(gate, &of, NULL));
+    of.flags = 8;
+    EQUAL(LW_E_ARGUMENT, lw_arrive(gate, &of, &permit));
+    of = arrival();
+    of.klass = 200;
+    EQUAL(LW_E_ARGUMENT, lw_arrive(gate, &of, &permit));
+    of = arrival();
+    of.size = 12;
+    EQUAL(LW_E_SIZE, lw_arrive(gate, &of, &permit));
+    EQUAL(LW_E_STATE, lw_finish(&permit, LW_DONE)); /* After an error there is no permit. */
+    of = arrival();
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+    EQUAL(LW_E_ARGUMENT, lw_finish(NULL, LW_DONE));
+    EQUAL(LW_E_ARGUMENT, lw_finish(&permit, 77));
+    EQUAL(LW_E_BUSY, lw_gate_free(gate));
+    other = permit;
+    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    EQUAL(LW_E_STATE, lw_finish(&permit, LW_DONE));
+    EQUAL(LW_E_STATE, lw_finish(&other, LW_DONE));
+    EQUAL(LW_E_STATE, lw_enter(&permit));
+    EQUAL(LW_E_STATE, lw_leave(&permit));
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit)); /* The same slot, another number. */
+    EQUAL(LW_E_STATE, lw_finish(&other, LW_DONE));
+    EQUAL(LW_OK, lw_enter(&permit));
+    EQUAL(LW_E_STATE, lw_enter(&permit));
+    of.flags = LW_ARRIVE_ENTER;
+    EQUAL(LW_E_STATE, lw_arrive(gate, &of, &other)); /* This thread runs one. */
+    EQUAL(LW_E_STATE, in_a_thread(finish_elsewhere, &permit));
+    CHECK(lw_budget_left_ns() < LW_UNLIMITED);
+    EQUAL(LW_OK, lw_leave(&permit));
+    CHECK(lw_budget_left_ns() == LW_UNLIMITED);
+    EQUAL(LW_E_STATE, lw_leave(&permit));
+    EQUAL(LW_OK, in_a_thread(enter_and_end, &permit)); /* The thread's end leaves it. */
+    EQUAL(LW_OK, in_a_thread(finish_elsewhere, &permit));
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+    lw_note_wait(1);
+    EQUAL(LW_OK, lw_finish(&permit, LW_FAILED)); /* Leaves it, too. */
+    CHECK(lw_budget_left_ns() == LW_UNLIMITED);
+    memset(&permit, 0xa5, sizeof permit);
+    EQUAL(LW_E_STATE, lw_finish(&permit, LW_DONE));
+}
+
+static void rejections(lw_gate *gate) {
+    lw_arrival of = arrival();
+    lw_permit permit;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    of.stamp.received_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - 2000000000u;
+    EQUAL(LW_REJECT, lw_arrive(gate, &of, &permit)); /* Two seconds old, of one. */
+    EQUAL(LW_R_LATE, permit.reason);
+    CHECK(permit.id == 0 && permit.decision != 0 && permit.retry_after_ns >= 2000000000u);
+    CHECK(strcmp(lw_reason_name(permit.reason), "late") == 0);
+    char small[8], text[4096];
+    int length = lw_explain(gate, permit.decision, text, sizeof text);
+    CHECK(length > 20 && (size_t)length == strlen(text) && strstr(text, "ejected"));
+    EQUAL(length, lw_explain(gate, permit.decision, small, sizeof small));
+    EQUAL(7, strlen(small));
+    EQUAL(length, lw_explain(gate, permit.decision, NULL, 0));
+    EQUAL(LW_E_ARGUMENT, lw_explain(gate, permit.decision, NULL, 5));
+    EQUAL(LW_E_ARGUMENT, lw_explain(gate, 1u << 30, text, sizeof text));
+    EQUAL(LW_E_STATE, lw_finish(&permit, LW_REJECTED));
+    of = arrival();
+    of.waited_ns = 2000000000;
+    EQUAL(LW_REJECT, lw_arrive(gate, &of, &permit));
+    of = arrival();
+    of.left_ns = 1;
+    of.waited_ns = 1000;
+    EQUAL(LW_REJECT, lw_arrive(gate, &of, &permit));
+    EQUAL(LW_R_DEADLINE, permit.reason);
+    EQUAL(LW_OK, lw_route_name(gate, 3, "get"));
+    EQUAL(LW_E_ARGUMENT, lw_route_name(gate, 3, NULL));
+    length = lw_stats_json(gate, text, sizeof text);
+    CHECK(length > 100 && text[0] == '{' && strstr(text, "\"slo_ns\":1000000000"));
+    CHECK(strcmp(lw_strerror(LW_E_STATE), lw_strerror(-99)) != 0);
+}
+
+static void *lock_elsewhere(void *of) {
+    return (void *)(long)lw_mutex_lock_within((lw_mutex *)of);
+}
+
+static void locks(lw_gate *gate) {
+    static lw_mutex mutex = LW_MUTEX_INIT("abuse: mutex");
+    EQUAL(LW_E_ARGUMENT, lw_mutex_lock(NULL));
+    EQUAL(LW_E_STATE, lw_mutex_unlock(&mutex));
+    EQUAL(LW_OK, lw_mutex_lock(&mutex));
+    EQUAL(LW_E_DEADLOCK, lw_mutex_lock(&mutex));
+    EQUAL(LW_E_BUSY, lw_mutex_trylock(&mutex));
+    EQUAL(LW_E_BUSY, lw_mutex_destroy(&mutex));
+    lw_arrival of = arrival();
+    of.flags = LW_ARRIVE_ENTER;
+    lw_permit permit;
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+    lw_note_wait(2000000000); /* No budget is left, but this thread holds the lock. */
+    CHECK(lw_budget_left_ns() == 0);
+    EQUAL(LW_E_DEADLOCK, lw_mutex_lock_within(&mutex));
+    EQUAL(LW_OK, lw_finish(&permit, LW_REJECTED));
+    EQUAL(LW_OK, lw_mutex_unlock(&mutex));
+    EQUAL(LW_OK, in_a_thread(lock_elsewhere, &mutex));
+    EQUAL(LW_E_STATE, lw_mutex_unlock(&mutex)); /* Its holder has ended. */
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+    lw_note_wait(2000000000);
+    EQUAL(LW_E_CONGESTED, lw_mutex_lock_within(&mutex));
+    EQUAL(LW_OK, lw_finish(&permit, LW_REJECTED));
+    CHECK(lw_mutex_delay_ns(&mutex) == 0);
+
+    lw_rwlock table = LW_RWLOCK_INIT("abuse: table");
+    EQUAL(LW_E_STATE, lw_rwlock_unlock(&table));
+    EQUAL(LW_OK, lw_rwlock_read(&table));
+    EQUAL(LW_OK, lw_rwlock_tryread(&table));
+    EQUAL(LW_E_BUSY, lw_rwlock_trywrite(&table));
+    EQUAL(LW_OK, lw_rwlock_unlock(&table));
+    EQUAL(LW_OK, lw_rwlock_unlock(&table));
+    EQUAL(LW_E_STATE, lw_rwlock_unlock(&table));
+    EQUAL(LW_OK, lw_rwlock_write_within(&table));
+    EQUAL(LW_E_DEADLOCK, lw_rwlock_read_within(&table));
+    EQUAL(LW_OK, lw_rwlock_unlock(&table));
+    EQUAL(LW_OK, lw_rwlock_destroy(&table));
+    EQUAL(LW_E_STATE, lw_rwlock_write(&table));
+    EQUAL(LW_E_STATE, lw_rwlock_destroy(&table));
+
+    lw_sem disks = LW_SEM_INIT("abuse: disks", 2);
+    EQUAL(LW_E_STATE, lw_sem_post(&disks));
+    EQUAL(LW_OK, lw_sem_wait(&disks));
+    EQUAL(LW_OK, lw_sem_wait_within(&disks));
+    EQUAL(LW_E_BUSY, lw_sem_trywait(&disks));
+    EQUAL(LW_OK, lw_sem_post(&disks));
+    EQUAL(LW_OK, lw_sem_post(&disks));
+    EQUAL(LW_OK, lw_sem_destroy(&disks));
+    EQUAL(LW_OK, lw_sem_init(&disks, "abuse: none", 0));
+    EQUAL(LW_E_ARGUMENT, lw_sem_wait(&disks));
+}
+
+static void stamps(void) {
+    int ends[2];
+    char byte = 'x', read[4];
+    lw_stamp stamp = {0, 0};
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(lw_stamp_enable(ends[0]) <= 0); /* Whatever the kernel says of such a socket. */
+    EQUAL(LW_E_SYSTEM, lw_stamp_enable(-1));
+    CHECK(send(ends[1], &byte, 1, 0) == 1);
+    EQUAL(1, lw_recv(ends[0], read, sizeof read, 0, &stamp));
+    CHECK(read[0] == 'x' && stamp.more == 0);
+    CHECK(send(ends[1], &byte, 1, 0) == 1);
+    EQUAL(1, lw_recv(ends[0], read, 1, 0, &stamp));
+    CHECK(stamp.more == 1);
+    EQUAL(-1, lw_recv(ends[0], read, 1, MSG_DONTWAIT, NULL));
+    EQUAL(-1, lw_recv(-1, read, 1, 0, &stamp));
+    EQUAL(LW_E_ARGUMENT, lw_stamp_note(&stamp, NULL, false));
+    close(ends[1]);
+    EQUAL(0, lw_recv(ends[0], read, 1, 0, &stamp));
+    close(ends[0]);
+}
+
+int main(void) {
+    lw_options of = options();
+    lw_gate *gate;
+    wrong_gates();
+    EQUAL(LW_OK, lw_gate_new(&gate, &of));
+    wrong_permits(gate);
+    rejections(gate);
+    locks(gate);
+    stamps();
+    EQUAL(LW_OK, lw_gate_free(gate));
+    lw_arrival late = arrival();
+    lw_permit permit;
+    EQUAL(LW_E_CLOSED, lw_arrive(gate, &late, &permit));
+    puts("as it should be");
+    return 0;
+}

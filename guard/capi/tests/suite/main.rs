@@ -1,0 +1,6 @@
+//! Tests of the C interface from outside: the header, C programs, the libraries and the package.
+
+mod header;
+mod programs;
+mod support;
+mod symbols;
