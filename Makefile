@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo verdicts faults faults-short attached attached-quick framing framing-quick proxy-suites proxy-suites-quick proxy-recipes hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check proxy python python-check profiler profiler-test setup clean
+.PHONY: help demo verdicts faults faults-short attached attached-quick framing framing-quick proxy-suites proxy-suites-quick proxy-recipes hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check capi capi-header capi-bench memcached proxy python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -36,6 +36,10 @@ help:
 	@echo "make compare-check     whether the comparisons still compile"
 	@echo "make ecosystem         the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes; scripts/setup ecosystem brings outside clients)"
 	@echo "make ecosystem-check   the tests of that layer over real sockets"
+	@echo "make capi              libleeward for servers in C and C++, into target/capi: libraries, headers, pkg-config, CMake, packages"
+	@echo "make capi-header       leeward.h anew from its sources"
+	@echo "make capi-bench        nanoseconds per request and lock through libleeward"
+	@echo "make memcached         memcached with libleeward: patch, build, its own tests with the gate off and on (ARGS=--measure: overload, too)"
 	@echo "make proxy             'leeward proxy' before services in five languages, beside HAProxy, nginx and Envoy: hours (ARGS=--quick for some ten minutes; ARGS=--continue goes on)"
 	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
 	@echo "make clean             removes target/"
@@ -91,6 +95,21 @@ ecosystem: setup
 # Its lock file still fits, its examples compile, and its tests over real sockets pass.
 ecosystem-check:
 	cargo test --locked --all-targets --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem
+
+# libleeward, with what a packager needs.
+capi: setup
+	scripts/capi
+
+capi-header:
+	LEEWARD_RENEW_HEADER=1 cargo test --locked -p leeward-capi --test suite header::the_committed
+
+capi-bench: capi
+	$(CC) -O2 -Itarget/capi/include guard/capi/bench/requests.c -o target/capi/bench target/capi/lib/libleeward.a -lgcc_s -lpthread -ldl -lm
+	target/capi/bench
+
+# memcached's source of Debian with our patch.
+memcached: capi
+	ecosystem/memcached/run $(ARGS)
 
 # The proxy before services in other languages, beside other proxies. LEEWARD=PROGRAM takes that one.
 proxy: setup
