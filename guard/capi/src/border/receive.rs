@@ -48,11 +48,11 @@ pub unsafe extern "C" fn lw_recv(
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
+    message.msg_controllen = size_of_val(&control);
     // SAFETY: the header points to the caller's buffer and to this function's words, with their sizes.
     let received = unsafe { libc::recvmsg(fd, &raw mut message, flags) };
     if received > 0 && !stamp.is_null() {
-        let words = (message.msg_controllen as usize / size_of::<u64>()).min(CONTROL);
+        let words = (message.msg_controllen / size_of::<u64>()).min(CONTROL);
         let at = stamp::parse(&control[..words]);
         caught(|| {
             // SAFETY: the caller's stamp.
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::
     caught(|| {
         // SAFETY: NULL or a header of the caller's.
         let message = unsafe { read(message) }?;
-        let length = message.msg_controllen as usize;
+        let length = message.msg_controllen;
         let mut control = [0_u64; CONTROL];
         if !message.msg_control.is_null() && length > 0 {
             let copied = length.min(size_of_val(&control));
