@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 
-use crate::analysis::Selection;
 use crate::analysis::follow::Follower;
 use crate::analysis::names::wraps;
 use crate::analysis::sums::Sums;
+use crate::analysis::weights::RequestWeights;
+use crate::analysis::{Request, Selection};
 use crate::format::event::Sink;
 use crate::format::{Event, EventKind, ObjectKind};
 use crate::hash::Map;
@@ -441,14 +442,16 @@ pub fn per_request(
     watch: &mut ProgressCallback<'_>,
 ) -> Result<(Vec<StatsRow>, u64), TraceError> {
     let mut functions: HashMap<u64, (Histogram, u64)> = HashMap::new();
+    let weights = RequestWeights::new(trace, selection);
     let mut requests = 0;
-    let mut count = |inclusive: Sums<u64>, time: u64| {
-        requests += 1;
+    let mut count = |inclusive: Sums<u64>, request: &Request| {
+        let weight = weights.weight(request);
+        requests += weight;
         for (function, nanos) in inclusive.iter() {
             let function = if functions.len() < MOST || functions.contains_key(&function) { function } else { 0 };
             let (histogram, latest) = functions.entry(function).or_default();
-            histogram.record(nanos);
-            *latest = time;
+            histogram.record_many(nanos, weight);
+            *latest = request.end;
         }
     };
     let mut follower = Follower::new(trace, selection);
@@ -456,10 +459,10 @@ pub fn per_request(
         watch,
         |_| true,
         |event| {
-            follower.event(event, symbols, |request, history, _| count(history.inclusive(request), request.end));
+            follower.event(event, symbols, |request, history, _| count(history.inclusive(request), request));
         },
     )?;
-    follower.finish(symbols, |request, history, _| count(history.inclusive(request), request.end));
+    follower.finish(symbols, |request, history, _| count(history.inclusive(request), request));
     let mut merged: HashMap<(SpanKind, String, Option<String>), Histogram> = HashMap::new();
     for (function, (histogram, time)) in functions {
         let name = symbols.location(function, time).function();

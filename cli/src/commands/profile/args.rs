@@ -81,30 +81,72 @@ pub(crate) struct Recording {
     pub(crate) cpu: Option<u32>,
 }
 
-/// Run a program and record it
+/// Record a running process, or run a program and record it
+///
+/// With --pid nothing is rebuilt, restarted or loaded into the process: the kernel takes samples of
+/// its stacks, and times its requests. It needs root. A program that was built with `leeward cc`
+/// records itself, down to calls of a microsecond.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RECORD)]
 pub(crate) struct RecordArgs {
+    /// Record these running processes, until Ctrl-C, --duration, or their end
+    #[arg(long, value_name = "PID", num_args = 1.., value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
     pub(crate) recording: Recording,
     /// Only listen: recording starts with `leeward profile attach`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pid")]
     pub(crate) wait: bool,
     /// The run-time library for programs that were not built with `leeward cc`; by default the one
     /// in $LEEWARD_PROFILER_DIR or beside this program
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
     pub(crate) runtime: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    #[arg(required_unless_present = "pid", conflicts_with = "pid", last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<std::ffi::OsString>,
 }
 
 const RECORD: &str = "\
 Examples:
+  leeward profile record --pid $(pidof nginx) --duration 30s     a program as it is; needs root
+  leeward profile record --pid 4711 --request-fn handle_query    each call of this function is a request
   leeward profile record -- ./server --port 8080
   leeward profile record --threshold 5us --out /tmp/t -- ./server
   leeward profile record --overhead 5% -- ./server               reports the omitted functions
-  leeward profile record --wait -- ./server      then: leeward profile attach PID";
+  leeward profile record --wait -- ./server      then: leeward profile attach PID
+Then:
+  leeward profile tail leeward-traces/PID                        how the slowest requests differ";
+
+/// How a process is sampled that does not record itself.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Options for processes without the run-time")]
+pub(crate) struct SamplingArgs {
+    /// Each call of this function is a request
+    #[arg(long, value_name = "SYMBOL", requires = "pid")]
+    pub(crate) request_fn: Option<String>,
+    /// A request lasts from the read that brings it over a connection to the write that answers it;
+    /// the default
+    #[arg(long, requires = "pid", conflicts_with = "request_fn")]
+    pub(crate) request_io: bool,
+    /// Samples per second of CPU time; by default 1000, or fewer to keep the cost below 2 %
+    #[arg(long, value_name = "HZ", requires = "pid", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(crate) rate: Option<u32>,
+    /// End of the recording, such as 30s
+    #[arg(long, value_name = "SPAN", requires = "pid")]
+    pub(crate) duration: Option<String>,
+    /// Keep only slow requests and what surrounds them, for a recording that is always on: the
+    /// slowest 1 %, or `slow=0.1%`, or `slow=50ms`. Everything else stays in a ring in memory
+    #[arg(long, value_name = "slow[=WHAT]", requires = "pid")]
+    pub(crate) keep: Option<String>,
+    /// Memory of that ring
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "keep")]
+    pub(crate) keep_memory: String,
+    /// Whether requests get the labels that the program gives them
+    #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = ["on", "off"])]
+    pub(crate) labels: String,
+}
 
 /// Start recording in a running process that has the profiler's run-time
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,6 @@
 //! `leeward profile info`: shows the contents of a trace.
 
+use leeward_profile::format::meta::Engine;
 use leeward_profile::span::format_nanos;
 use leeward_profile::trace::Trace;
 use serde_json::json;
@@ -60,7 +61,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         "wall_start_ns": header.clock.wall(trace.counts().first), "span_ns": trace.counts().span(),
         "recording_ns": trace.duration(),
         "files": files, "bytes": bytes, "bytes_per_event": bytes_per_event(trace), "counts": trace.counts(),
-        "clock_drift_ns": trace.drift(), "notes": trace.notes(), "missing": reading.missing,
+        "request_totals": trace.request_totals().last(), "clock_drift_ns": trace.drift(), "notes": trace.notes(), "missing": reading.missing,
         "left_out": left_out.collect::<Vec<_>>(),
         "end": trace.end().map(|end| end.description()), "damage": trace.damage().to_string().lines().collect::<Vec<_>>(),
         "threads": threads.collect::<Vec<_>>(), "modules": modules.collect::<Vec<_>>(),
@@ -92,13 +93,26 @@ pub(super) fn summary(trace: &Trace) -> String {
         if files == 1 { "" } else { "s" },
         sanitize(&header.writer)
     );
-    text += &format!(
-        "  calls: engine {}, from {} on, resolution {}; locks from {} on\n",
-        header.engine.description(),
-        format_nanos(header.call_threshold),
-        if header.resolution == 0 { "exact".into() } else { format_nanos(trace.resolution()) },
-        format_nanos(header.lock_threshold)
-    );
+    text += &if header.engine == Engine::Samples {
+        let interval = format_nanos(trace.resolution());
+        format!(
+            "  calls: from samples {interval} of CPU time apart; shorter ones are seen in proportion to their time\n"
+        )
+    } else {
+        format!(
+            "  calls: engine {}, from {} on, resolution {}; locks from {} on\n",
+            header.engine.description(),
+            format_nanos(header.call_threshold),
+            if header.resolution == 0 { "exact".into() } else { format_nanos(trace.resolution()) },
+            format_nanos(header.lock_threshold)
+        )
+    };
+    if let Some(totals) = trace.request_totals().last() {
+        text += &format!(
+            "  {} requests: here are the {} slowest, and {} of the others\n",
+            totals.seen, totals.slow, totals.sampled
+        );
+    }
     text += &format!(
         "  {} events of {:.1} bytes: {} calls, {} locks, {} waits, {} of requests, {} of the scheduler; {} lost\n",
         counts.events,
@@ -110,7 +124,7 @@ pub(super) fn summary(trace: &Trace) -> String {
         counts.scheduler,
         counts.lost
     );
-    if header.resolution > 0 && header.engine == leeward_profile::format::meta::Engine::Tick {
+    if header.resolution > 0 && header.engine == Engine::Tick {
         text += "  a call shorter than a tick is recorded if a tick falls into it, and then lasts one tick\n";
     }
     text += &match trace.end() {

@@ -1,6 +1,7 @@
 //! `leeward profile`: records programs and reads the profiler's traces. One file per subcommand.
 
 mod args;
+mod attached;
 mod children;
 mod control;
 mod export;

@@ -12,7 +12,7 @@ use leeward_profile::analysis::missing::{RecordingGaps, missing};
 use leeward_profile::analysis::names::{is_called, without_closures};
 use leeward_profile::analysis::select::{Functions, similar_names};
 use leeward_profile::analysis::suggest::candidates;
-use leeward_profile::format::meta::OmittedFunction;
+use leeward_profile::format::meta::{Engine, OmittedFunction};
 use leeward_profile::span::format_nanos;
 use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Damage, Progress, ProgressCallback, Trace, TraceError};
@@ -88,11 +88,16 @@ impl OpenTrace {
         if let Err(failure) = self.suggest() {
             return failure;
         }
+        let why = if self.is_sampled() {
+            "no sample fell into it, or its calls take less than"
+        } else {
+            "its calls take less than"
+        };
         let names: Vec<String> = names.iter().map(|name| format!("`{}`", sanitize(name))).collect();
         let similar =
             if names.is_empty() { String::new() } else { format!("; recorded functions include {}", names.join(", ")) };
         Failure::Input(anyhow!(
-            "no call of `{}` was recorded: the program has no such function, or its calls take less than {}{similar}",
+            "no call of `{}` was recorded: the program has no such function, or {why} {}{similar}",
             sanitize(name),
             format_nanos(self.trace.header().call_threshold)
         ))
@@ -111,6 +116,11 @@ impl OpenTrace {
     pub(super) fn coverage_note(&self, what: &RequestArgs) -> String {
         let least = format_nanos(self.trace.header().call_threshold);
         let Some(name) = &what.request_fn else { return String::new() };
+        if self.is_sampled() {
+            return format!(
+                "Calls were reconstructed from samples {least} apart: of shorter ones only some are seen.\n"
+            );
+        }
         let mut note = format!("Calls that took less than {least} were not recorded, and are not counted.\n");
         let out = self.omitted.iter().find(|(function, one)| {
             one.missed > 0 && (is_called(function, name) || is_called(without_closures(function), name))
@@ -132,6 +142,10 @@ impl OpenTrace {
                 Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls_reason(&self.trace))))
             }
             Some(name) => self.select_calls(name, what),
+            None if self.trace.counts().requests == 0 && self.is_sampled() => Err(Failure::Input(anyhow!(
+                "no request was seen: the process answered none over a connection; `record --pid` takes --request-fn for other \
+                 kinds of requests, and `stats` shows where the time goes"
+            ))),
             None if self.trace.counts().requests == 0 => {
                 self.suggest()?;
                 Err(Failure::Input(anyhow!(
@@ -162,8 +176,17 @@ impl OpenTrace {
         Ok(Selection::CallsOf(found))
     }
 
-    /// Lists on stderr the functions that may be called once per request.
+    /// True if calls were reconstructed from samples.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.trace.header().engine == Engine::Samples
+    }
+
+    /// Lists on stderr the functions that may be called once per request. Samples don't tell how
+    /// often a function is called.
     fn suggest(&mut self) -> Result<(), Failure> {
+        if self.is_sampled() {
+            return Ok(());
+        }
         let mut watch = self.progress("looking for requests");
         let candidates = candidates(&self.trace, &mut self.symbols, &mut watch).map_err(failure)?;
         if candidates.is_empty() {
@@ -190,8 +213,10 @@ impl OpenTrace {
 /// Explains why a trace has no calls of functions, and how to fix it.
 pub(super) fn no_calls_reason(trace: &Trace) -> String {
     let header = trace.header();
-    if header.engine == leeward_profile::format::meta::Engine::None {
+    if header.engine == Engine::None {
         "calls were switched off (--engine none)".into()
+    } else if header.engine == Engine::Samples {
+        "no sample was taken: the process used next to no CPU time".into()
     } else if has_run_time(trace) {
         let span = format_nanos(trace.duration().unwrap_or_else(|| trace.counts().span()));
         let threshold = format_nanos(header.call_threshold);

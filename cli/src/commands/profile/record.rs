@@ -13,6 +13,7 @@ use leeward_profile::format::meta::Engine;
 use leeward_profile::trace::{Trace, ignore_progress};
 
 use super::args::RecordArgs;
+use super::attached;
 use super::children::wait_for_recording;
 use super::control::{is_recording, options};
 use super::info::summary;
@@ -32,6 +33,9 @@ const DESCRIBED_MAX: usize = 5;
 
 /// Runs the command.
 pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
+    if !args.pid.is_empty() {
+        return attached::record(args);
+    }
     let options = options(&args.recording)?;
     let out = &args.recording.out;
     let here = || format!("the folder for traces, {}", out.display());

@@ -1,5 +1,7 @@
 //! `leeward profile stats`: ranks functions, waits and holds by a percentile.
 
+use std::cmp::Reverse;
+
 use leeward_profile::span::format_nanos;
 use leeward_profile::stats::{self, Collector, Options, SpanKind, StatsRow};
 use leeward_profile::trace::cpus;
@@ -48,7 +50,12 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
         };
         let mut watch = reading.progress("looking for recursion");
         let counted = stats::rows(&reading.trace, collector, &mut reading.symbols, &options, &mut watch);
-        let rows = counted.map_err(failure)?;
+        let mut rows = counted.map_err(failure)?;
+        if reading.is_sampled() {
+            // Short calls are seen in proportion to their time, which is all that samples tell.
+            rows.sort_by_key(|row| Reverse(row.total));
+            rows.iter_mut().for_each(|row| row.unresolved = false);
+        }
         (reading, rows, None)
     };
     reading.warn_of_symbols();
@@ -66,6 +73,8 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
 fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Option<u64>) -> String {
     let header = reading.trace.header();
     let wanted = format!("p{}", args.percentile);
+    // Spans of calls up to here say nothing.
+    let least = if reading.is_sampled() && requests.is_none() { 2 * reading.trace.resolution() } else { 0 };
     let mut out = String::new();
     let sorts = [(SpanKind::Call, "function"), (SpanKind::Wait, "waited for"), (SpanKind::Hold, "held")];
     for (sort, heading) in sorts {
@@ -76,7 +85,7 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
         }
         let mut columns = vec![
             (heading, Align::Left),
-            ("count", Align::Right),
+            (if reading.is_sampled() && requests.is_none() { "seen" } else { "count" }, Align::Right),
             ("total", Align::Right),
             ("p50", Align::Right),
             ("p99", Align::Right),
@@ -84,7 +93,7 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
         columns.extend([(wanted.as_str(), Align::Right), ("max", Align::Right)]);
         let mut table = Table::new(&columns);
         for row in of {
-            let small = |nanos: u64| if nanos == 0 { "–".into() } else { format_nanos(nanos) };
+            let small = |nanos: u64| if nanos <= least { "–".into() } else { format_nanos(nanos) };
             table.row(vec![
                 truncate(&row_name(row)),
                 row.count.to_string(),
@@ -92,7 +101,7 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
                 small(row.p50),
                 small(row.p99),
                 small(row.wanted),
-                format_nanos(row.max),
+                small(row.max),
             ]);
             if let Some(caller) = &row.caller {
                 let empty = || String::new();
@@ -115,6 +124,14 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
                 "Time per request with all that a function calls, over {requests} {}.\n{}",
                 reading.describe_requests(&args.what),
                 reading.coverage_note(&args.what)
+            )
+        }
+        None if reading.is_sampled() => {
+            out += &format!(
+                "Totals are estimated from samples {} of CPU time apart, and contain time off the CPU. A function is seen once\n\
+                 in successive samples. Spans up to {} are left out: samples don't tell them.\n",
+                format_nanos(reading.trace.resolution()),
+                format_nanos(least)
             )
         }
         None => {

@@ -37,7 +37,7 @@ pub(super) fn tail(args: &TailArgs) -> Result<(), Failure> {
         value["missing"] = json!(reading.missing);
         return stdout::print(&value.to_string());
     }
-    let out = text(&reading, &tail, args, args.limit) + &closing_notes(&reading);
+    let out = text(&reading, &tail, args, args.limit) + &closing_notes(&reading, tail.weighted);
     stdout::print(&out)
 }
 
@@ -78,8 +78,17 @@ fn text(reading: &OpenTrace, tail: &Tail, args: &TailArgs, limit: usize) -> Stri
 }
 
 /// Notes on the whole trace.
-fn closing_notes(reading: &OpenTrace) -> String {
+fn closing_notes(reading: &OpenTrace, weighted: bool) -> String {
     let mut out = String::new();
+    if reading.is_sampled() {
+        let interval = format_nanos(reading.trace.resolution());
+        let text =
+            format!("Functions are estimated from samples {interval} apart; requests and time off the CPU are exact.");
+        out += &format!("\n{}", wrap(&text, 0, WIDTH));
+    }
+    if weighted {
+        out += &wrap("The trace has all slow requests, and some of the others, which stand for all.", 0, WIDTH);
+    }
     if reading.trace.counts().scheduler == 0 {
         out += "\nThe trace has no scheduler events: time in a function may be time off the CPU.\n";
     }
@@ -131,5 +140,6 @@ fn by_label(args: &TailArgs, reading: &mut OpenTrace, tails: Vec<(String, Tail)>
     for (label, tail) in tails.iter().take(LABELS_MAX) {
         out += &format!("\n{}\n{}", name(label), text(reading, tail, args, args.limit.min(2)));
     }
-    stdout::print(&(out + &closing_notes(reading)))
+    let weighted = tails.iter().any(|(_, tail)| tail.weighted);
+    stdout::print(&(out + &closing_notes(reading, weighted)))
 }

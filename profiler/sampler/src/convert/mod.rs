@@ -1,1 +1,27 @@
-//! Records to a trace: calls from samples.
+//! Records to a trace.
+//!
+//! | module | |
+//! |---|---|
+//! | [`calls`] | calls of a thread from its stacks |
+//! | [`functions`] | where functions begin, by ELF files |
+//! | [`modules`] | modules of the trace, and the functions at addresses |
+//! | [`converter`] | the trace of one process |
+//! | [`keep`] | slow requests alone, from a ring in memory |
+//! | [`recorder`] | sources, and a trace for each of their processes |
+//!
+//! Contains no sources of records, and no analysis of traces.
+
+pub mod calls;
+pub mod converter;
+pub mod functions;
+pub mod keep;
+mod kept;
+mod labels;
+pub mod modules;
+mod order;
+pub mod recorder;
+mod thread;
+
+pub use converter::{Converter, ConverterConfig};
+pub use keep::{KeepSlow, SlowRequests};
+pub use recorder::Recorder;

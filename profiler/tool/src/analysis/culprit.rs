@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::activity::Activity;
+use super::findings::Group;
 use super::names::wraps;
 use super::sums::Sums;
 use crate::hash::Map;
@@ -50,14 +51,14 @@ pub struct Culprit {
 pub(super) struct Inclusive(Map<u64, (u64, u64, u64)>);
 
 impl Inclusive {
-    /// Adds a request that ended at `time`.
-    pub(super) fn add(&mut self, sums: &Sums<u64>, time: u64) {
+    /// Adds a request that ended at `time` and stands for `weight` requests.
+    pub(super) fn add(&mut self, sums: &Sums<u64>, weight: u64, time: u64) {
         for (function, nanos) in sums.iter() {
             if self.0.len() >= FUNCTIONS && !self.0.contains_key(&function) {
                 continue;
             }
             let (sum, requests, latest) = self.0.entry(function).or_default();
-            (*sum, *requests, *latest) = (sum.saturating_add(nanos), *requests + 1, time);
+            (*sum, *requests, *latest) = (sum.saturating_add(nanos.saturating_mul(weight)), *requests + weight, time);
         }
     }
 }
@@ -177,21 +178,15 @@ impl Tree {
     }
 }
 
-/// Number and mean latency of both groups of requests.
-pub(super) struct Groups {
-    pub(super) slow: (u64, u64),
-    pub(super) rest: (u64, u64),
-}
-
 /// Finds the function that explains most of the difference and that the others call least.
 ///
 /// Among equals it is the one that calls the others. `None` if no function explains a good part of
 /// the difference.
 pub(super) fn culprit(
     symbols: &mut Symbols,
-    slow: &Inclusive,
-    rest: &Inclusive,
-    groups: &Groups,
+    slow: &Group,
+    rest: &Group,
+    sampled: bool,
     tree: &Tree,
 ) -> Option<Culprit> {
     /// Least share of the difference that a culprit explains, in per cent.
@@ -199,14 +194,16 @@ pub(super) fn culprit(
     /// Difference of the shares of calling requests from which a function belongs to the slow ones,
     /// in per cent.
     const APART: f64 = 20.0;
-    let difference = groups.slow.1.saturating_sub(groups.rest.1) as f64;
+    /// Sampled requests from which their functions are compared.
+    const SEEN: u64 = 5;
+    let difference = slow.mean().saturating_sub(rest.mean()) as f64;
     if difference <= 0.0 {
         return None;
     }
     let heaviest = tree.heaviest(symbols);
     let mut names: HashMap<String, [(u64, u64); 2]> = HashMap::new();
     for (side, group) in [slow, rest].into_iter().enumerate() {
-        for (function, (nanos, requests, time)) in &group.0 {
+        for (function, (nanos, requests, time)) in &group.inclusive.0 {
             let sums = names.entry(symbols.location(*function, *time).function()).or_default();
             sums[side].0 += nanos;
             sums[side].1 = sums[side].1.max(*requests);
@@ -216,21 +213,24 @@ pub(super) fn culprit(
     let mut all: Vec<(usize, Culprit)> = Vec::new();
     for (function, [of_slow, of_rest]) in names {
         let Some((depth, _)) = heaviest.get(&function) else { continue };
-        let (slow, rest) = (of_slow.0 / groups.slow.0.max(1), of_rest.0 / groups.rest.0.max(1));
+        let mean = |group: &Group, nanos: u64| (nanos as f64 * group.call_scale / group.requests.max(1) as f64) as u64;
+        let (in_slow, in_rest) = (share(of_slow.1, slow.with_calls), share(of_rest.1, rest.with_calls));
+        let (slow, rest) = (mean(slow, of_slow.0), mean(rest, of_rest.0));
         let explains = slow.saturating_sub(rest) as f64 * 100.0 / difference;
-        let (in_slow, in_rest) = (share(of_slow.1, groups.slow.0), share(of_rest.1, groups.rest.0));
         if explains >= LEAST {
             let (path, text) = (Vec::new(), String::new());
             all.push((*depth, Culprit { function, slow, rest, explains, in_slow, in_rest, path, text }));
         }
     }
+    // Samples of too few of the others tell nothing about which functions those call.
+    let is_comparable = !sampled || rest.with_calls >= SEEN;
     let score = |one: &Culprit| {
         let excess = one.in_slow - one.in_rest;
         if excess >= APART { one.explains.min(100.0) * excess } else { 0.0 }
     };
     let best = all.iter().map(|(_, one)| score(one)).fold(0.0, f64::max);
     let most = all.iter().map(|(_, one)| one.explains).fold(0.0, f64::max);
-    let (_, mut chosen) = if best > 0.0 {
+    let (_, mut chosen) = if best > 0.0 && is_comparable {
         all.into_iter()
             .filter(|(_, one)| score(one) >= 0.95 * best)
             .min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))?
@@ -243,17 +243,18 @@ pub(super) fn culprit(
     let place = tree.unwrapped(symbols, heaviest[&chosen.function].1);
     chosen.function = tree.name(symbols, place);
     chosen.path = tree.path(symbols, place);
-    chosen.text = describe(&chosen);
+    chosen.text = describe(&chosen, sampled);
     Some(chosen)
 }
 
-fn describe(culprit: &Culprit) -> String {
+fn describe(culprit: &Culprit, sampled: bool) -> String {
     let Culprit { function, slow, rest, explains, in_slow, in_rest, path, .. } = culprit;
     let of = |share: f64| percent((share * 10.0) as u64, 1000);
     let mut text = format!(
-        "{explains:.0} % of the difference is in {function} with all that it calls: {} per request in the slowest, {} in the others (called in {} of the slowest and {} of the others).",
+        "{explains:.0} % of the difference is in {function} with all that it calls: {} per request in the slowest, {} in the others ({} in {} of the slowest and {} of the others).",
         format_nanos(*slow),
         format_nanos(*rest),
+        if sampled { "seen" } else { "called" },
         of(*in_slow),
         of(*in_rest)
     );

@@ -70,6 +70,15 @@ pub(super) struct Group {
     causes: Map<Cause, Sum>,
     pub(super) inclusive: Inclusive,
     pub(super) incomplete: u64,
+    /// Requests with a call. After [`Group::estimated`]: the requests to which those that call a
+    /// function are compared.
+    pub(super) with_calls: u64,
+    /// Factors by which times in calls, and in functions themselves, are multiplied.
+    pub(super) call_scale: f64,
+    function_scale: f64,
+    /// Time in no recorded call, and in functions themselves.
+    unrecorded: u128,
+    in_functions: u128,
 }
 
 #[derive(Default)]
@@ -103,17 +112,50 @@ pub(super) fn group_key(cause: Cause) -> Cause {
 }
 
 impl Group {
-    pub(super) fn add(&mut self, request: &Request, causes: &Sums<Cause>) {
-        self.requests += 1;
-        self.latency += u128::from(request.latency());
+    /// Adds a request that stands for `weight` requests.
+    pub(super) fn add(&mut self, request: &Request, weight: u64, causes: &Sums<Cause>) {
+        self.requests += weight;
+        self.latency += u128::from(request.latency()) * u128::from(weight);
+        let mut has_calls = false;
         let mut own = Sums::default();
         causes.iter().for_each(|(cause, nanos)| own.add(group_key(cause), nanos));
         for (cause, nanos) in own.iter() {
+            let nanos = nanos.saturating_mul(weight);
+            match cause {
+                Cause::Unrecorded => self.unrecorded += u128::from(nanos),
+                Cause::Function { .. } => self.in_functions += u128::from(nanos),
+                _ => {}
+            }
+            has_calls |= matches!(cause, Cause::Function { function } | Cause::Blocked { function } if function != 0);
             let full = self.causes.len() >= CAUSES && !self.causes.contains_key(&cause);
             let sum = self.causes.entry(if full { Cause::Unrecorded } else { cause }).or_default();
             sum.nanos = sum.nanos.saturating_add(nanos);
-            sum.requests += 1;
+            sum.requests += weight;
             sum.time = request.end;
+        }
+        self.with_calls += if has_calls { weight } else { 0 };
+    }
+
+    /// Prepares the group for comparison. A sample falls only into some short requests: their
+    /// functions then stand for those of the requests in which none was seen.
+    pub(super) fn estimated(mut self, sampled: bool) -> Group {
+        (self.call_scale, self.function_scale) = (1.0, 1.0);
+        if !sampled {
+            self.with_calls = self.requests;
+        } else if self.in_functions > 0 {
+            let recorded = self.latency.saturating_sub(self.unrecorded).max(1);
+            self.call_scale = self.latency.max(recorded) as f64 / recorded as f64;
+            self.function_scale = 1.0 + self.unrecorded as f64 / self.in_functions as f64;
+            self.causes.remove(&Cause::Unrecorded);
+        }
+        self
+    }
+
+    /// Returns the estimated time of a cause, and the requests among which it was looked for.
+    fn estimate(&self, cause: Cause, nanos: u64) -> (u64, u64) {
+        match cause {
+            Cause::Function { .. } => ((nanos as f64 * self.function_scale) as u64, self.with_calls),
+            _ => (nanos, self.requests),
         }
     }
 
@@ -155,6 +197,9 @@ pub(super) fn findings(
     struct GroupPair {
         slow: (u64, u64),
         rest: (u64, u64),
+        /// Requests among which the cause was looked for.
+        of_slow: u64,
+        of_rest: u64,
         blame: Vec<Blame>,
     }
     let mut names: BTreeMap<String, GroupPair> = BTreeMap::new();
@@ -162,8 +207,11 @@ pub(super) fn findings(
     for (group, is_slow) in [(slow, true), (rest, false)] {
         for (cause, sum) in &group.causes {
             let pair = names.entry(cause.describe(symbols, sum.time)).or_default();
+            let (_, of_slow) = slow.estimate(*cause, 0);
+            let (_, of_rest) = rest.estimate(*cause, 0);
+            (pair.of_slow, pair.of_rest) = (of_slow, of_rest);
             let side = if is_slow { &mut pair.slow } else { &mut pair.rest };
-            side.0 += sum.nanos;
+            side.0 += group.estimate(*cause, sum.nanos).0;
             side.1 += sum.requests;
             if is_slow {
                 pair.blame.extend(blames.remove(cause));
@@ -187,8 +235,8 @@ pub(super) fn findings(
             slow: slow_mean,
             rest: rest_mean,
             explains,
-            in_slow: share(pair.slow.1, slow.requests),
-            in_rest: share(pair.rest.1, rest.requests),
+            in_slow: share(pair.slow.1, pair.of_slow),
+            in_rest: share(pair.rest.1, pair.of_rest),
             objects,
             holders,
             text: String::new(),

@@ -20,6 +20,7 @@ pub mod suggest;
 pub mod sums;
 pub mod tail;
 pub mod timeline;
+pub(crate) mod weights;
 
 pub use activity::{Activity, Interval};
 pub use breakdown::{Breakdown, Cause};

@@ -9,6 +9,7 @@ use super::breakdown::Breakdown;
 use super::follow::Follower;
 use super::requests::Request;
 use super::select::Selection;
+use super::weights::RequestWeights;
 use crate::histogram::Histogram;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
@@ -35,7 +36,7 @@ pub struct SlowRequest {
 /// Statistics of all requests, and the slowest ones.
 #[derive(Clone, Debug, Default)]
 pub struct RequestSummary {
-    /// Latencies of all requests.
+    /// Latencies of all requests, also of those that others in the trace stand for.
     pub latencies: Histogram,
     /// The slowest requests, the slowest first.
     pub slowest: Vec<SlowRequest>,
@@ -54,10 +55,11 @@ pub fn slowest(
     most: usize,
     watch: &mut ProgressCallback<'_>,
 ) -> Result<RequestSummary, TraceError> {
+    let weights = RequestWeights::new(trace, selection);
     let mut latencies = Histogram::default();
     let mut kept: BTreeMap<(u64, Reverse<u64>, u64), (Request, Breakdown)> = BTreeMap::new();
     let mut take = |request: &Request, history: &super::follow::TraceHistory| {
-        latencies.record(request.latency());
+        latencies.record_many(request.latency(), weights.weight(request));
         let key = (request.latency(), Reverse(request.start), request.id);
         if kept.len() < most || kept.first_key_value().is_some_and(|(least, _)| *least < key) {
             kept.insert(key, (request.clone(), history.breakdown(request)));

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::breakdown::Cause;
-use super::culprit::{Culprit, Groups, Tree, culprit};
+use super::culprit::{Culprit, Tree, culprit};
 use super::findings::{Blame, CAUSES, Group, findings, group_key};
 pub use super::findings::{Finding, Holder};
 use super::follow::{Follower, TraceHistory};
 use super::requests::Request;
 use super::select::{Selection, Selector};
+use super::weights::RequestWeights;
+use crate::format::meta::Engine;
 use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::symbols::Symbols;
@@ -22,7 +24,7 @@ use crate::trace::{ProgressCallback, Trace, TraceError};
 /// The comparison. Spans in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tail {
-    /// Number of requests.
+    /// Number of requests, also of those that others in the trace stand for.
     pub requests: u64,
     /// Number of the slowest among them.
     pub slow: u64,
@@ -46,6 +48,8 @@ pub struct Tail {
     pub incomplete: u64,
     /// Number of requests without an end.
     pub unfinished: u64,
+    /// The trace holds all slow requests, but only some of the others, which stand for all.
+    pub weighted: bool,
 }
 
 /// Compares the slowest requests with the others; `share` is the share of the slowest, such as
@@ -83,7 +87,7 @@ pub fn compare_groups(
         if is_slow {
             threshold = threshold.min(request.latency());
         }
-        comparison.take(request, history, is_slow);
+        comparison.take(request, 1, history, is_slow);
     };
     let mut follower = Follower::new(trace, selection);
     trace.in_order(
@@ -132,19 +136,19 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn take(&mut self, request: &Request, history: &TraceHistory, is_slow: bool) {
+    fn take(&mut self, request: &Request, weight: u64, history: &TraceHistory, is_slow: bool) {
         let breakdown = history.breakdown(request);
         let inclusive = history.inclusive(request);
         if !is_slow {
-            self.rest.add(request, &breakdown.causes);
-            self.rest.inclusive.add(&inclusive, request.end);
+            self.rest.add(request, weight, &breakdown.causes);
+            self.rest.inclusive.add(&inclusive, weight, request.end);
             return;
         }
-        self.slow.add(request, &breakdown.causes);
-        self.slow.inclusive.add(&inclusive, request.end);
+        self.slow.add(request, weight, &breakdown.causes);
+        self.slow.inclusive.add(&inclusive, weight, request.end);
         self.slow.incomplete += u64::from(breakdown.incomplete);
         let tree = &mut self.tree;
-        history.stacks(request, |stack, from, to| tree.add(stack, to - from, request.end));
+        history.stacks(request, |stack, from, to| tree.add(stack, (to - from).saturating_mul(weight), request.end));
         for wait in &breakdown.waits {
             let cause = group_key(Cause::Wait { object: wait.object, site: wait.site, lock: wait.lock });
             if self.blames.len() < CAUSES || self.blames.contains_key(&cause) {
@@ -155,7 +159,8 @@ impl Comparison {
 
     fn finish(self, trace: &Trace, symbols: &mut Symbols, latencies: &Histogram, threshold: u64) -> Tail {
         let Comparison { slow, rest, blames, tree } = self;
-        let groups = Groups { slow: (slow.requests, slow.mean()), rest: (rest.requests, rest.mean()) };
+        let sampled = trace.header().engine == Engine::Samples;
+        let (slow, rest) = (slow.estimated(sampled), rest.estimated(sampled));
         Tail {
             requests: slow.requests + rest.requests,
             slow: slow.requests,
@@ -165,10 +170,11 @@ impl Comparison {
             p50: latencies.percentile(50.0),
             p99: latencies.percentile(99.0),
             max: latencies.max(),
-            culprit: culprit(symbols, &slow.inclusive, &rest.inclusive, &groups, &tree),
+            culprit: culprit(symbols, &slow, &rest, sampled, &tree),
             findings: findings(trace, symbols, &slow, &rest, blames),
             incomplete: slow.incomplete,
             unfinished: 0,
+            weighted: false,
         }
     }
 }
@@ -182,11 +188,12 @@ fn compare(
     group: impl Fn(&Request) -> u32,
     watch: &mut ProgressCallback<'_>,
 ) -> Result<BTreeMap<u32, Tail>, TraceError> {
+    let weights = RequestWeights::new(trace, selection);
     let mut latencies: BTreeMap<u32, Histogram> = BTreeMap::new();
     Selector::all(trace, selection, watch, |request| {
         let key = group(&request);
         let key = if latencies.len() < LABELS || latencies.contains_key(&key) { key } else { u32::MAX };
-        latencies.entry(key).or_default().record(request.latency());
+        latencies.entry(key).or_default().record_many(request.latency(), weights.weight(&request));
     })?;
     let thresholds: BTreeMap<u32, u64> =
         latencies.iter().map(|(key, latencies)| (*key, latencies.top_threshold(share))).collect();
@@ -195,7 +202,8 @@ fn compare(
         let key = group(request);
         let key = if thresholds.contains_key(&key) { key } else { u32::MAX };
         let threshold = thresholds.get(&key).copied().unwrap_or_default();
-        all.entry(key).or_default().take(request, history, request.latency() >= threshold);
+        let is_slow = request.latency() >= threshold;
+        all.entry(key).or_default().take(request, weights.weight(request), history, is_slow);
     };
     let mut follower = Follower::new(trace, selection);
     trace.in_order(
@@ -204,11 +212,12 @@ fn compare(
         |event| follower.event(event, symbols, |request, history, _| take(request, history)),
     )?;
     let unfinished = follower.finish(symbols, |request, history, _| take(request, history));
+    let weighted = weights.are_uneven();
     let mut tails: BTreeMap<u32, Tail> = BTreeMap::new();
     for (key, comparison) in all {
         let (latencies, threshold) = (&latencies[&key], thresholds[&key]);
         let tail = comparison.finish(trace, symbols, latencies, threshold);
-        tails.insert(key, Tail { unfinished, ..tail });
+        tails.insert(key, Tail { unfinished, weighted, ..tail });
     }
     if tails.is_empty() && unfinished > 0 {
         tails.insert(0, Tail { unfinished, ..Tail::default() });

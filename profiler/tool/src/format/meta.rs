@@ -64,6 +64,8 @@ pub enum Engine {
     ScanRecords,
     /// A thread scans shadow stacks.
     ScanShadow,
+    /// Samples of stacks, from which calls were reconstructed.
+    Samples,
     /// An engine that this version does not know.
     Unknown,
 }
@@ -76,6 +78,7 @@ impl Engine {
             Engine::Tick => "tick",
             Engine::ScanRecords => "scan of linked records",
             Engine::ScanShadow => "scan of shadow stacks",
+            Engine::Samples => "samples",
             Engine::Unknown => "unknown",
         }
     }
@@ -131,6 +134,7 @@ impl Header {
             1 => Engine::Tick,
             2 => Engine::ScanRecords,
             3 => Engine::ScanShadow,
+            4 => Engine::Samples,
             _ => Engine::Unknown,
         };
         Ok(Header {

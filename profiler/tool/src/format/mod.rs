@@ -5,6 +5,9 @@ pub mod block;
 pub mod context;
 pub mod event;
 pub mod meta;
+mod payload;
+pub mod request_totals;
+mod segments;
 mod short_event;
 pub mod varint;
 pub mod write;
@@ -48,4 +51,6 @@ pub mod kind {
     pub const LABELS: u8 = 9;
     /// Overhead of the recording, and omissions to keep within its share of the CPU.
     pub const SHARE: u8 = 10;
+    /// Counts and latencies of all requests, reported or not.
+    pub const REQUESTS: u8 = 11;
 }

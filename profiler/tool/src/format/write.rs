@@ -1,19 +1,25 @@
 //! A writer of traces, for tests, examples and programs that record by other means. The profiler's
 //! run-time has its own writer in C.
+//!
+//! Does not contain the files' limits (`segments`) and the blocks about the process (`payload`).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::block::put_block;
 use super::event::{EventKind, Extent, OffCpu, PairTable};
 use super::meta::{Clock, ClockReport, Engine, Header, Module, OverheadReport, SegmentEnd, Thread};
+use super::payload::{clock_payload, header_payload, modules_payload, threads_payload};
+use super::request_totals::RequestTotals;
+use super::segments::SegmentFiles;
 use super::varint::{put_signed, put_text, put_varint};
 use super::{MAGIC, VERSION, kind};
 
 /// Size in bytes at which a block of events is written.
 const BLOCK: usize = 64 << 10;
+/// Modules, threads or labels in one block: their texts may be long.
+const PER_BLOCK: usize = 200;
 
 /// Settings of a trace.
 #[derive(Clone, Debug)]
@@ -26,6 +32,8 @@ pub struct TraceConfig {
     pub threads: Vec<Thread>,
     /// Size in bytes at which a segment ends.
     pub segment_bytes: u64,
+    /// Size in bytes that all segments together may have: the oldest are deleted.
+    pub budget_bytes: u64,
 }
 
 impl Default for TraceConfig {
@@ -43,7 +51,13 @@ impl Default for TraceConfig {
             command: "example".into(),
             boot: String::new(),
         };
-        TraceConfig { header, modules: Vec::new(), threads: Vec::new(), segment_bytes: 64 << 20 }
+        TraceConfig {
+            header,
+            modules: Vec::new(),
+            threads: Vec::new(),
+            segment_bytes: 64 << 20,
+            budget_bytes: u64::MAX,
+        }
     }
 }
 
@@ -197,14 +211,15 @@ impl Encoder {
     }
 }
 
-/// Writes a trace into a folder.
+/// Writes a trace into a folder. Only its owner may read the files.
 #[derive(Debug)]
 pub struct TraceWriter {
-    folder: PathBuf,
-    config: TraceConfig,
-    file: File,
-    segment: u32,
-    written: u64,
+    files: SegmentFiles,
+    header: Header,
+    /// What each new segment repeats: modules and threads that have not ended, and labels.
+    live_modules: BTreeMap<u64, Module>,
+    live_threads: BTreeMap<u32, Thread>,
+    labels: Vec<(u32, String)>,
     threads: BTreeMap<u32, Encoder>,
     events: u64,
     lost: u64,
@@ -212,18 +227,18 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Begins a trace in a folder; creates a missing folder.
+    /// Begins a trace in a folder; creates a missing folder, and replaces another trace in it.
     ///
     /// # Errors
     /// An error of the file system, like all following methods.
     pub fn create(folder: &Path, config: &TraceConfig) -> io::Result<TraceWriter> {
-        std::fs::create_dir_all(folder)?;
+        let segment = config.segment_bytes.min(config.budget_bytes / 4);
         let mut writer = TraceWriter {
-            folder: folder.to_path_buf(),
-            config: config.clone(),
-            file: File::create(segment_path(folder, 0))?,
-            segment: 0,
-            written: 0,
+            files: SegmentFiles::create(folder, segment, config.budget_bytes)?,
+            header: config.header.clone(),
+            live_modules: config.modules.iter().map(|module| (module.id, module.clone())).collect(),
+            live_threads: config.threads.iter().map(|thread| (thread.number, thread.clone())).collect(),
+            labels: Vec::new(),
             threads: BTreeMap::new(),
             events: 0,
             lost: 0,
@@ -242,16 +257,14 @@ impl TraceWriter {
         self.events += 1;
         self.latest = self.latest.max(time);
         if let EventKind::Lost { count, .. } = kind {
-            self.lost += count;
+            self.lost = self.lost.saturating_add(count);
         }
         let encoder = self.threads.entry(thread).or_insert_with(Encoder::new);
         encoder.put(time, &kind);
         if encoder.body.len() >= BLOCK {
             let payload = encoder.payload(thread);
             self.block(kind::EVENTS, &payload)?;
-            if self.written >= self.config.segment_bytes {
-                self.rotate()?;
-            }
+            self.rotate_if_full()?;
         }
         Ok(())
     }
@@ -294,18 +307,15 @@ impl TraceWriter {
         self.block(kind::SHARE, &payload)
     }
 
-    /// Writes the texts of labels.
+    /// Writes the texts of labels. Each segment repeats them.
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
     pub fn labels(&mut self, labels: &[(u32, &str)]) -> io::Result<()> {
-        let mut payload = Vec::new();
-        put_varint(&mut payload, labels.len() as u64);
-        for (number, text) in labels {
-            put_varint(&mut payload, u64::from(*number));
-            put_text(&mut payload, text);
-        }
-        self.block(kind::LABELS, &payload)
+        let known = self.labels.len();
+        self.labels.extend(labels.iter().map(|(number, text)| (*number, (*text).to_string())));
+        let TraceWriter { files, labels, .. } = self;
+        labels[known..].chunks(PER_BLOCK).try_for_each(|labels| append(files, kind::LABELS, &labels_payload(labels)))
     }
 
     /// Writes a note.
@@ -324,8 +334,8 @@ impl TraceWriter {
     /// # Errors
     /// See [`TraceWriter::create`].
     pub fn write_header(&mut self, command: &str) -> io::Result<()> {
-        self.config.header.command = command.into();
-        let header = header_payload(&self.config.header);
+        self.header.command = command.into();
+        let header = header_payload(&self.header);
         self.block(kind::HEADER, &header)
     }
 
@@ -333,9 +343,18 @@ impl TraceWriter {
     ///
     /// # Errors
     /// See [`TraceWriter::create`].
-    pub fn finish(mut self, time: u64) -> io::Result<()> {
-        self.flush()?;
-        self.end(time, 0)
+    pub fn finish(self, time: u64) -> io::Result<()> {
+        self.finish_because(time, 0)
+    }
+
+    /// Writes the remaining events and the end with a reason; see [`SegmentEnd::reason`].
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`]. The end is written even if events could not be.
+    pub fn finish_because(mut self, time: u64, reason: u8) -> io::Result<()> {
+        let flushed = self.flush();
+        let ended = self.end(time, reason);
+        flushed.and(ended)
     }
 
     /// Writes the buffered events without an end, like a writer that is killed.
@@ -343,20 +362,36 @@ impl TraceWriter {
     /// # Errors
     /// See [`TraceWriter::create`].
     pub fn flush(&mut self) -> io::Result<()> {
-        let threads: Vec<u32> = self.threads.keys().copied().collect();
-        for thread in threads {
-            let Some(encoder) = self.threads.get_mut(&thread).filter(|encoder| encoder.count > 0) else { continue };
-            let payload = encoder.payload(thread);
-            self.block(kind::EVENTS, &payload)?;
+        for (thread, encoder) in &mut self.threads {
+            if encoder.count > 0 {
+                append(&mut self.files, kind::EVENTS, &encoder.payload(*thread))?;
+            }
         }
-        Ok(())
+        self.rotate_if_full()
     }
 
-    fn rotate(&mut self) -> io::Result<()> {
+    /// Returns the bytes of all segments that the folder holds now.
+    pub fn bytes(&self) -> u64 {
+        self.files.bytes()
+    }
+
+    /// Returns the number of events that were recorded so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    fn rotate_if_full(&mut self) -> io::Result<()> {
+        if !self.files.is_full() {
+            return Ok(());
+        }
+        // Events before the end belong to this segment, so that each can be read by itself.
+        for (thread, encoder) in &mut self.threads {
+            if encoder.count > 0 {
+                append(&mut self.files, kind::EVENTS, &encoder.payload(*thread))?;
+            }
+        }
         self.end(self.latest, SegmentEnd::CONTINUES)?;
-        self.segment += 1;
-        self.written = 0;
-        self.file = File::create(segment_path(&self.folder, self.segment))?;
+        self.files.begin_next()?;
         self.begin_segment()
     }
 
@@ -364,14 +399,71 @@ impl TraceWriter {
         let mut preamble = MAGIC.to_vec();
         preamble.extend(VERSION.to_le_bytes());
         preamble.extend([0, 0]);
-        preamble.extend(self.segment.to_le_bytes());
-        self.file.write_all(&preamble)?;
-        let (header, clock) = (header_payload(&self.config.header), clock_payload(&self.config.header.clock));
-        let (modules, threads) = (modules_payload(&self.config.modules), threads_payload(&self.config.threads));
-        self.block(kind::HEADER, &header)?;
-        self.block(kind::CLOCK, &clock)?;
-        self.block(kind::MODULES, &modules)?;
-        self.block(kind::THREADS, &threads)
+        preamble.extend(self.files.number().to_le_bytes());
+        self.files.append(&preamble)?;
+        let (header, clock) = (header_payload(&self.header), clock_payload(&self.header.clock));
+        append(&mut self.files, kind::HEADER, &header)?;
+        append(&mut self.files, kind::CLOCK, &clock)?;
+        let modules: Vec<Module> = self.live_modules.values().cloned().collect();
+        self.describe_modules(&modules)?;
+        let threads: Vec<Thread> = self.live_threads.values().cloned().collect();
+        self.describe_threads(&threads)?;
+        let TraceWriter { files, labels, .. } = self;
+        for labels in labels.chunks(PER_BLOCK) {
+            append(files, kind::LABELS, &labels_payload(labels))?;
+        }
+        Ok(())
+    }
+
+    /// Describes modules that are new, or replaces what was said of them.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn modules(&mut self, modules: &[Module]) -> io::Result<()> {
+        for module in modules {
+            match module.unloaded {
+                None => self.live_modules.insert(module.id, module.clone()),
+                Some(_) => self.live_modules.remove(&module.id),
+            };
+        }
+        self.describe_modules(modules)
+    }
+
+    fn describe_modules(&mut self, modules: &[Module]) -> io::Result<()> {
+        modules.chunks(PER_BLOCK).try_for_each(|modules| self.block(kind::MODULES, &modules_payload(modules)))
+    }
+
+    /// Describes threads that are new, or replaces what was said of them.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn threads(&mut self, threads: &[Thread]) -> io::Result<()> {
+        for thread in threads {
+            if thread.ended.is_none() {
+                self.live_threads.insert(thread.number, thread.clone());
+                continue;
+            }
+            self.live_threads.remove(&thread.number);
+            if let Some(mut encoder) = self.threads.remove(&thread.number)
+                && encoder.count > 0
+            {
+                self.block(kind::EVENTS, &encoder.payload(thread.number))?;
+            }
+        }
+        self.describe_threads(threads)
+    }
+
+    fn describe_threads(&mut self, threads: &[Thread]) -> io::Result<()> {
+        threads.chunks(PER_BLOCK).try_for_each(|threads| self.block(kind::THREADS, &threads_payload(threads)))
+    }
+
+    /// Writes how many requests there were, reported or not.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn request_totals(&mut self, totals: &RequestTotals) -> io::Result<()> {
+        let payload = totals.payload();
+        self.block(kind::REQUESTS, &payload)
     }
 
     fn end(&mut self, time: u64, reason: u8) -> io::Result<()> {
@@ -387,75 +479,27 @@ impl TraceWriter {
     /// # Errors
     /// See [`TraceWriter::create`].
     pub fn block(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(payload.len() + 16);
-        put_block(&mut bytes, kind, payload);
-        self.written += bytes.len() as u64;
-        self.file.write_all(&bytes)
+        append(&mut self.files, kind, payload)
     }
+}
+
+fn append(files: &mut SegmentFiles, kind: u8, payload: &[u8]) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(payload.len() + 16);
+    put_block(&mut bytes, kind, payload);
+    files.append(&bytes)
+}
+
+fn labels_payload(labels: &[(u32, String)]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    put_varint(&mut payload, labels.len() as u64);
+    for (number, text) in labels {
+        put_varint(&mut payload, u64::from(*number));
+        put_text(&mut payload, text);
+    }
+    payload
 }
 
 /// Returns the path of a segment.
 pub fn segment_path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:08}.lwt"))
-}
-
-fn header_payload(header: &Header) -> Vec<u8> {
-    let mut out = header.id.to_vec();
-    let clock = &header.clock;
-    for number in [clock.scale, clock.anchor, clock.monotonic, clock.wall] {
-        out.extend(number.to_le_bytes());
-    }
-    out.extend(header.pid.to_le_bytes());
-    out.push(match header.engine {
-        Engine::None => 0,
-        Engine::Tick => 1,
-        Engine::ScanRecords => 2,
-        Engine::ScanShadow => 3,
-        Engine::Unknown => 255,
-    });
-    for number in [header.call_threshold, header.lock_threshold, header.resolution] {
-        put_varint(&mut out, number);
-    }
-    for text in [&header.architecture, &header.writer, &header.command, &header.boot] {
-        put_text(&mut out, text);
-    }
-    out
-}
-
-fn clock_payload(clock: &Clock) -> Vec<u8> {
-    [clock.anchor, clock.monotonic, clock.wall].into_iter().flat_map(u64::to_le_bytes).collect()
-}
-
-fn modules_payload(modules: &[Module]) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_varint(&mut out, modules.len() as u64);
-    for module in modules {
-        put_varint(&mut out, module.id);
-        out.push(module.flags);
-        for number in [module.loaded, module.unloaded.unwrap_or(0), module.bias] {
-            out.extend(number.to_le_bytes());
-        }
-        out.push(module.ranges.len().min(16) as u8);
-        for (start, size) in module.ranges.iter().take(16) {
-            out.extend(start.to_le_bytes());
-            out.extend(size.to_le_bytes());
-        }
-        out.push(module.build_id.len().min(64) as u8);
-        out.extend(module.build_id.iter().take(64));
-        put_text(&mut out, &module.path);
-    }
-    out
-}
-
-fn threads_payload(threads: &[Thread]) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_varint(&mut out, threads.len() as u64);
-    for thread in threads {
-        put_varint(&mut out, u64::from(thread.number));
-        put_varint(&mut out, u64::from(thread.tid));
-        out.extend(thread.started.unwrap_or(0).to_le_bytes());
-        out.extend(thread.ended.unwrap_or(0).to_le_bytes());
-        put_text(&mut out, &thread.name);
-    }
-    out
 }

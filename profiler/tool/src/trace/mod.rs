@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, FnSink, Sink};
 use crate::format::meta::{ClockReport, Header, Module, Note, OverheadReport, SegmentEnd, Thread};
+use crate::format::request_totals::RequestTotals;
 use crate::format::{Event, PREAMBLE, VERSION, kind};
 
 pub use damage::{Damage, Region};
@@ -125,6 +126,7 @@ pub struct Trace {
     pace: ClockReport,
     share: Option<OverheadReport>,
     labels: BTreeMap<u32, String>,
+    request_totals: Vec<RequestTotals>,
 }
 
 impl Trace {
@@ -258,6 +260,12 @@ impl Trace {
     /// Returns the text of a label by its number; `None` for 0 and for unknown numbers.
     pub fn label(&self, number: u32) -> Option<&str> {
         self.labels.get(&number).map(String::as_str)
+    }
+
+    /// Returns the counts of all requests, of which the trace holds only some, in the order of
+    /// time. Empty if the trace has all requests.
+    pub fn request_totals(&self) -> &[RequestTotals] {
+        &self.request_totals
     }
 
     /// Returns the counts of the trace's content.

@@ -18,6 +18,7 @@ use crate::format::event::{Decoder, Sink};
 use crate::format::meta::{
     ClockReport, Header, Module, Note, OverheadReport, SegmentEnd, Thread, read_clock, read_labels,
 };
+use crate::format::request_totals::RequestTotals;
 use crate::format::varint::FormatError;
 use crate::format::{BLOCK_HEADER, kind};
 
@@ -28,6 +29,8 @@ const NOTES: usize = 1000;
 /// Limits of clock stops, and of labels.
 const STILLS: usize = 1 << 17;
 const LABELS: usize = 1 << 16;
+/// Limit of blocks about all requests.
+const TOTALS: usize = 1 << 14;
 /// Bytes between two calls of the progress callback.
 const PROGRESS_INTERVAL: u64 = 1 << 20;
 
@@ -92,6 +95,7 @@ fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
         pace: ClockReport::default(),
         share: None,
         labels: BTreeMap::new(),
+        request_totals: Vec::new(),
         header,
     };
     Ok((trace, segments))
@@ -329,8 +333,26 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), FormatError
                 }
             }
         }
+        kind::REQUESTS => totals(&mut trace.request_totals, RequestTotals::read(payload, &clock)?),
         kind::END => trace.end = Some(SegmentEnd::read(payload, &clock)?),
         _ => {}
     }
     Ok(())
+}
+
+/// Adds a block about all requests. Of the latencies only the last list is kept; it has all.
+fn totals(all: &mut Vec<RequestTotals>, next: RequestTotals) {
+    if !next.latencies.is_empty() {
+        all.iter_mut().for_each(|totals| totals.latencies = Vec::new());
+    }
+    all.push(next);
+    if all.len() >= TOTALS {
+        // Counts are sums since the begin, so each second block tells the same, less finely.
+        let mut index = 0;
+        let last = all.len() - 1;
+        all.retain(|totals| {
+            index += 1;
+            index % 2 == 1 || index > last || !totals.latencies.is_empty()
+        });
+    }
 }

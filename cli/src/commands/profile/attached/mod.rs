@@ -1,0 +1,232 @@
+//! `leeward profile record --pid`: records running processes from outside.
+//!
+//! Does not contain the sources of records, and not the trace's format (`leeward-sampler`).
+
+mod failures;
+mod progress;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use leeward_profile::format::request_totals::RequestTotals;
+use leeward_sampler::convert::Recorder;
+use leeward_sampler::convert::recorder::{RecordedTrace, RecorderConfig, RecorderError, now};
+use leeward_sampler::perf::{PerfOptions, PerfSource, SampleRate};
+use leeward_sampler::probe::{RequestOptions, RequestSource};
+use leeward_sampler::process::Process;
+use leeward_sampler::record::{RecordSource, SourceError};
+
+use super::args::{AttachArgs, RecordArgs};
+use super::control;
+use super::read::print_line;
+use super::record::summarize;
+use crate::admission::parse_span;
+use crate::failure::Failure;
+use crate::hangup;
+use crate::interrupt::{Interrupt, StopMode};
+use crate::stdout;
+use failures::{recorder_failure, source_failure};
+use progress::{Progress, State};
+
+/// Time between two polls of the sources.
+const POLL: Duration = Duration::from_millis(50);
+/// Time between two counts of all requests in the trace.
+const TOTALS: Duration = Duration::from_secs(2);
+/// Samples per second before the source has chosen.
+const RATE: u32 = 1000;
+
+/// Runs the command.
+pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
+    let duration = args.sampling.duration.as_deref().map(|text| parse_span("--duration", text)).transpose()?;
+    let disk = failures::parse_size("--disk", &args.recording.disk)?;
+    let pids: BTreeSet<u32> = args.pid.iter().copied().collect();
+    let mut processes = Vec::new();
+    for pid in pids {
+        let process = Process::open(pid).map_err(source_failure)?;
+        if process.has_runtime() {
+            if args.pid.len() > 1 {
+                return Err(Failure::Input(anyhow!(
+                    "process {pid} records itself: name it alone, with `attach {pid}`"
+                )));
+            }
+            return control::attach(&AttachArgs { pid, recording: args.recording.clone() });
+        }
+        processes.push(process);
+    }
+    for name in failures::run_time_options(&args.recording) {
+        print_line(&format!("note: {name} is for programs with the run-time; it is not used here"));
+    }
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
+    hangup::stop_on_hangup(&interrupt);
+    let mut recording = Recording::begin(args, processes, disk)?;
+    let end = duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
+    let recorded = recording.run(&interrupt, end);
+    recording.finish(recorded)
+}
+
+/// A recording that goes on.
+struct Recording {
+    recorder: Recorder,
+    perf: Vec<PerfSource>,
+    requests: Option<RequestSource>,
+    began: Instant,
+    counted: Instant,
+    rate: u32,
+    /// Sum of the seconds, and of the samples per second, for the mean.
+    intervals: (f64, f64),
+    out: PathBuf,
+}
+
+impl Recording {
+    fn begin(args: &RecordArgs, processes: Vec<Process>, disk: u64) -> Result<Recording, Failure> {
+        let sampling = &args.sampling;
+        let pids: Vec<u32> = processes.iter().map(Process::pid).collect();
+        let children = args.recording.follow == "on";
+        let rate = sampling.rate.map_or(SampleRate::Automatic, SampleRate::Hertz);
+        let options = PerfOptions { rate, children, ..PerfOptions::default() };
+        let mut perf = Vec::new();
+        for pid in &pids {
+            let process = Process::open(*pid).map_err(source_failure)?;
+            perf.push(PerfSource::attach(process, options).map_err(source_failure)?);
+        }
+        let keep = failures::parse_keep(sampling.keep.as_deref(), &sampling.keep_memory)?;
+        let (requests, problem) = requests(args, &pids, children)?;
+        let rate = perf.first().map_or(RATE, |source| source.report().rate).max(1);
+        let config = RecorderConfig {
+            out: args.recording.out.clone(),
+            interval: 1_000_000_000 / u64::from(rate),
+            disk,
+            labels: sampling.labels == "on",
+            children,
+            keep,
+        };
+        let mut recorder = Recorder::new(config);
+        for process in processes {
+            recorder.add(process).map_err(recorder_failure)?;
+        }
+        if let Some(problem) = problem {
+            print_line(&format!("warning: {problem}"));
+            recorder.note(1, 5, &problem).map_err(recorder_failure)?;
+        }
+        let began = Instant::now();
+        let out = args.recording.out.clone();
+        Ok(Recording { recorder, perf, requests, began, counted: began, rate, intervals: (0.0, 0.0), out })
+    }
+
+    /// Records until the user or the processes end it.
+    fn run(&mut self, interrupt: &Interrupt, end: Option<Instant>) -> Result<(), RecorderError> {
+        let mut progress = Progress::new();
+        while !interrupt.is_requested() && !self.recorder.is_finished() && end.is_none_or(|end| Instant::now() < end) {
+            sleep(POLL);
+            self.poll()?;
+            progress.show(|| self.state());
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<(), RecorderError> {
+        let mut sources: Vec<&mut dyn RecordSource> = Vec::new();
+        sources.extend(self.perf.iter_mut().map(|source| source as &mut dyn RecordSource));
+        sources.extend(self.requests.iter_mut().map(|source| source as &mut dyn RecordSource));
+        self.recorder.poll(&mut sources)?;
+        if self.counted.elapsed() >= TOTALS {
+            self.count()?;
+        }
+        Ok(())
+    }
+
+    /// Says in the trace how many requests there were, and how far apart samples are.
+    fn count(&mut self) -> Result<(), RecorderError> {
+        let seconds = self.counted.elapsed().as_secs_f64();
+        self.counted = Instant::now();
+        if let Some(source) = &self.requests {
+            let counts = source.counts();
+            self.recorder.request_totals(&RequestTotals {
+                time: now(),
+                seen: counts.seen,
+                slow: counts.slow,
+                sampled: counts.sampled,
+                threshold: counts.threshold,
+                latencies: source.latencies().iter().collect(),
+            });
+        }
+        let rate = self.perf.iter().map(|source| source.report().rate).min().unwrap_or(RATE).max(1);
+        self.intervals = (self.intervals.0 + seconds, self.intervals.1 + seconds * f64::from(rate));
+        if rate != self.rate {
+            self.rate = rate;
+            let mean = self.intervals.1 / self.intervals.0.max(0.001);
+            self.recorder.set_interval(1_000_000_000 / u64::from(rate), (1e9 / mean.max(1.0)) as u64)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> State {
+        let written = self.recorder.written();
+        let cost: u64 = self.perf.iter().map(RecordSource::cost).sum();
+        let of_requests = self.requests.as_ref().map_or(0, RecordSource::cost);
+        State {
+            elapsed: self.began.elapsed(),
+            samples: written.stacks,
+            requests: self.requests.as_ref().map(|source| (source.counts().seen, written.slow)),
+            cost: Duration::from_nanos(cost + of_requests),
+        }
+    }
+
+    /// Ends the traces, describes them, and names the next command.
+    fn finish(mut self, recorded: Result<(), RecorderError>) -> Result<(), Failure> {
+        let recorded = recorded.and_then(|()| self.poll()).and_then(|()| self.count());
+        if let Err(error) = recorded {
+            let kept = self.recorder.abandon(&error);
+            kept.iter().for_each(|trace| print_line(&format!("{}: kept up to the failure", trace.folder.display())));
+            return Err(recorder_failure(error));
+        }
+        let has_requests = self.requests.is_some();
+        drop(self.perf);
+        drop(self.requests);
+        let traces = self.recorder.finish().map_err(recorder_failure)?;
+        describe(&traces, has_requests)?;
+        let _ = self.out;
+        Ok(())
+    }
+}
+
+/// Begins to time requests. Without the right to, a recording of samples alone is still of use: the
+/// second value says what is missing.
+fn requests(
+    args: &RecordArgs,
+    pids: &[u32],
+    children: bool,
+) -> Result<(Option<RequestSource>, Option<String>), Failure> {
+    let Some(first) = pids.first() else { return Ok((None, None)) };
+    let mut options = RequestOptions::new(*first);
+    options.processes = pids.to_vec();
+    options.follow = children;
+    match RequestSource::io(&options) {
+        Ok(source) => Ok((Some(source), None)),
+        Err(SourceError::Refused(why)) if !args.sampling.request_io => Ok((None, Some(why))),
+        Err(error) => Err(source_failure(error)),
+    }
+}
+
+/// Describes traces, and names the next command.
+fn describe(traces: &[RecordedTrace], has_requests: bool) -> Result<(), Failure> {
+    const DESCRIBED: usize = 5;
+    let mut with_stacks: Vec<&RecordedTrace> = traces.iter().filter(|trace| trace.written.stacks > 0).collect();
+    with_stacks
+        .sort_by_key(|trace| std::cmp::Reverse((trace.written.slow + trace.written.sampled, trace.written.stacks)));
+    for trace in with_stacks.iter().take(DESCRIBED) {
+        summarize(&trace.folder)?;
+    }
+    if with_stacks.len() > DESCRIBED {
+        stdout::print(&format!("and {} more traces", with_stacks.len() - DESCRIBED))?;
+    }
+    let Some(first) = with_stacks.first() else {
+        return Err(Failure::Runtime(anyhow!("nothing was recorded: the process used no CPU time")));
+    };
+    let folder = first.folder.display();
+    let next = if has_requests && first.written.slow > 0 { "tail" } else { "stats" };
+    stdout::print(&format!("next: leeward profile {next} {folder}"))
+}

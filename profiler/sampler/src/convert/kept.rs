@@ -1,0 +1,138 @@
+//! The records around slow requests, given to the converter when a request turns out to be slow.
+//!
+//! Does not decide which requests are slow (`keep`).
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::converter::{Converter, Item};
+use super::keep::{KeepRing, KeepSlow};
+use crate::record::{RecordKind, Stack};
+
+/// How long records wait for the end of a request, in nanoseconds. With little memory it is less.
+const HOLD: u64 = 10_000_000_000;
+/// Bytes of a record without its stack.
+const RECORD: usize = 128;
+/// Limit of threads whose state is remembered.
+const THREADS: usize = 1 << 17;
+
+/// Records that wait, and what is known of threads whose records were dropped.
+#[derive(Debug)]
+pub(super) struct Kept {
+    ring: KeepRing<Item>,
+    /// Threads off their CPU, with what was told when they left it.
+    away: BTreeMap<u32, (bool, Option<Stack>)>,
+    /// Records are being converted, and not dropped.
+    is_keeping: bool,
+}
+
+impl Kept {
+    pub(super) fn new(config: KeepSlow) -> Kept {
+        Kept { ring: KeepRing::new(config), away: BTreeMap::new(), is_keeping: false }
+    }
+
+    /// Returns the latency from which on requests are slow.
+    pub(super) fn threshold(&self) -> u64 {
+        self.ring.threshold()
+    }
+
+    /// Takes an item, and converts those that need not wait any longer and are kept.
+    pub(super) fn hold(&mut self, converter: &mut Converter, time: u64, item: Item) -> io::Result<()> {
+        match &item {
+            Item::Totals(totals, _) => {
+                self.ring.count(totals);
+                return converter.convert_item(time, item);
+            }
+            Item::Record(_, RecordKind::RequestResumed { id }) => self.ring.started(*id, time),
+            Item::Record(_, RecordKind::RequestEnded { id }) => {
+                if let Some(start) = self.ring.ended(*id) {
+                    self.ring.request(*id, start, time);
+                }
+            }
+            Item::Record(_, RecordKind::Request { id, start, .. }) => {
+                self.ring.request(*id, *start, time);
+            }
+            _ => {}
+        }
+        let frames = match &item {
+            Item::Record(_, RecordKind::Sample { stack } | RecordKind::SwitchedOut { stack: Some(stack), .. }) => {
+                stack.len()
+            }
+            _ => 0,
+        };
+        self.ring.push(time, RECORD + 8 * frames, item);
+        self.release(converter, time.saturating_sub(HOLD))
+    }
+
+    /// Converts or drops the items up to this time.
+    pub(super) fn release(&mut self, converter: &mut Converter, until: u64) -> io::Result<()> {
+        while let Some((time, is_kept, item)) = self.ring.pop(until) {
+            if is_kept != self.is_keeping {
+                self.is_keeping = is_kept;
+                if is_kept {
+                    self.resume(converter, time)?;
+                } else {
+                    converter.pause(time)?;
+                }
+            }
+            self.remember(&item);
+            if is_kept && self.is_wanted(&item) || describes(&item) {
+                converter.convert_item(time, item)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Threads that left their CPU while records were dropped are off it.
+    fn resume(&self, converter: &mut Converter, time: u64) -> io::Result<()> {
+        for (thread, (preempted, stack)) in &self.away {
+            let kind = RecordKind::SwitchedOut { preempted: *preempted, stack: stack.clone() };
+            converter.convert_item(time, Item::Record(*thread, kind))?;
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, item: &Item) {
+        match item {
+            Item::Record(thread, RecordKind::SwitchedOut { preempted, stack }) if self.away.len() < THREADS => {
+                self.away.insert(*thread, (*preempted, stack.clone()));
+            }
+            Item::Record(thread, RecordKind::SwitchedIn { .. } | RecordKind::Sample { .. } | RecordKind::Ended) => {
+                self.away.remove(thread);
+            }
+            Item::Record(_, RecordKind::Executed) => self.away.clear(),
+            _ => {}
+        }
+    }
+
+    /// Of other requests in the same time nothing is written: their begin may have been dropped.
+    fn is_wanted(&mut self, item: &Item) -> bool {
+        let Item::Record(_, kind) = item else { return true };
+        match kind {
+            RecordKind::RequestResumed { id }
+            | RecordKind::RequestSuspended { id }
+            | RecordKind::RequestLabelled { id, .. } => self.ring.is_kept(*id),
+            RecordKind::RequestEnded { id } | RecordKind::Request { id, .. } => {
+                let is_kept = self.ring.is_kept(*id);
+                self.ring.forget(*id);
+                is_kept
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Returns whether an item describes the process, and is never dropped.
+fn describes(item: &Item) -> bool {
+    matches!(
+        item,
+        Item::Record(
+            _,
+            RecordKind::Named { .. }
+                | RecordKind::Ended
+                | RecordKind::Executed
+                | RecordKind::Mapped(_)
+                | RecordKind::Lost { .. }
+        )
+    )
+}

@@ -1,0 +1,260 @@
+//! Modules of a trace, from the mappings of a process; and the functions at the addresses of
+//! stacks.
+//!
+//! Does not read `/proc`: it is told how a mapping's file is opened.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::sync::Arc;
+
+use leeward_profile::format::meta::Module;
+
+use super::functions::ElfCode;
+use crate::record::Mapping;
+
+/// Limit of modules, as many as a reader takes.
+const MODULES: usize = 1 << 14;
+/// Limit of executable mappings of a module.
+const RANGES: usize = 16;
+/// Limit of remembered addresses.
+const REMEMBERED: usize = 1 << 18;
+/// The kernel's own code in the process.
+const VDSO: u8 = 2;
+
+/// Opens the file of a mapping; `None` if there is none.
+pub type OpenFile = Box<dyn FnMut(&Mapping) -> Option<File>>;
+
+/// Modules of a process.
+pub struct Modules {
+    open: OpenFile,
+    program: String,
+    modules: Vec<MappedModule>,
+    /// Mappings that exist: by their start, the end and the module's index.
+    mapped: BTreeMap<u64, (u64, usize)>,
+    /// Functions by address.
+    functions: HashMap<u64, u64>,
+    /// Indices of modules that changed since they were last written.
+    changed: Vec<usize>,
+}
+
+#[derive(Clone)]
+struct MappedModule {
+    module: Module,
+    code: Arc<ElfCode>,
+}
+
+impl std::fmt::Debug for Modules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Modules").field("modules", &self.modules.len()).finish_non_exhaustive()
+    }
+}
+
+impl Modules {
+    /// No modules yet. `program` is the path of the program.
+    pub fn new(program: &str, open: OpenFile) -> Modules {
+        Modules {
+            open,
+            program: without_mark(program).into(),
+            modules: Vec::new(),
+            mapped: BTreeMap::new(),
+            functions: HashMap::new(),
+            changed: Vec::new(),
+        }
+    }
+
+    /// Returns the modules of a child that the process forks now.
+    pub fn inherited(&self, open: OpenFile) -> Modules {
+        Modules {
+            open,
+            program: self.program.clone(),
+            modules: self.modules.clone(),
+            mapped: self.mapped.clone(),
+            functions: HashMap::new(),
+            changed: (0..self.modules.len()).filter(|index| self.modules[*index].module.unloaded.is_none()).collect(),
+        }
+    }
+
+    /// The process mapped code. Code without a file, such as that of a just-in-time compiler, is no
+    /// module.
+    pub fn map(&mut self, mapping: &Mapping, time: u64) {
+        let end = mapping.start.saturating_add(mapping.length);
+        if let Some((_, (known_end, index))) = self.mapped.range(mapping.start..=mapping.start).next()
+            && *known_end == end
+            && self.modules[*index].module.path == without_mark(&mapping.path)
+        {
+            return;
+        }
+        self.unmap(mapping.start, end, time);
+        let has_file = mapping.path.starts_with('/') && !mapping.path.starts_with("//");
+        if has_file && self.program.is_empty() {
+            self.program = without_mark(&mapping.path).into();
+        }
+        let flags = match &*mapping.path {
+            "[vdso]" => VDSO,
+            _ if !has_file => return,
+            path if without_mark(path) == self.program => Module::PROGRAM,
+            _ => 0,
+        };
+        let path = without_mark(&mapping.path);
+        let index = self.known(mapping, path).unwrap_or_else(|| {
+            let code = if flags == VDSO { Arc::default() } else { self.code(mapping, path) };
+            let bias = code.address(mapping.offset, mapping.length).map_or(0, |file| mapping.start.wrapping_sub(file));
+            let id = self.modules.len() as u64 + 1;
+            let (build_id, ranges) = (code.build_id.clone(), Vec::new());
+            let module = Module { id, flags, loaded: time, unloaded: None, bias, ranges, build_id, path: path.into() };
+            self.modules.push(MappedModule { module, code });
+            self.modules.len() - 1
+        });
+        let module = &mut self.modules[index].module;
+        if module.ranges.len() < RANGES {
+            module.ranges.push((mapping.start, mapping.length));
+        }
+        self.mapped.insert(mapping.start, (end, index));
+        self.changed.push(index);
+        self.functions.clear();
+    }
+
+    /// The process executed another program. The first file that it maps is that.
+    pub fn execute(&mut self, time: u64) {
+        self.unmap(0, u64::MAX, time);
+        self.program.clear();
+    }
+
+    /// Returns the modules that are new or changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<Module> {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        changed.into_iter().map(|index| self.modules[index].module.clone()).collect()
+    }
+
+    /// Returns the start of the function that contains an instruction; the address itself if that
+    /// is not known.
+    pub fn function(&mut self, address: u64) -> u64 {
+        if let Some(function) = self.functions.get(&address) {
+            return *function;
+        }
+        let module = self.mapped.range(..=address).next_back().filter(|(_, (end, _))| address < *end);
+        let found = module.and_then(|(_, (_, index))| {
+            let MappedModule { module, code } = &self.modules[*index];
+            let start = code.function(address.wrapping_sub(module.bias))?.wrapping_add(module.bias);
+            // A function without a symbol and unwind table may lie behind another one's.
+            module.holds(start).then_some(start)
+        });
+        let function = found.unwrap_or(address);
+        if self.functions.len() >= REMEMBERED {
+            self.functions.clear();
+        }
+        self.functions.insert(address, function);
+        function
+    }
+
+    /// Returns the module that another mapping of the same file, at the same distance from it, is a
+    /// part of.
+    fn known(&self, mapping: &Mapping, path: &str) -> Option<usize> {
+        let is_same = |mapped: &MappedModule| {
+            let address = mapped.code.address(mapping.offset, mapping.length);
+            mapped.module.unloaded.is_none()
+                && mapped.module.path == path
+                && address.is_some_and(|address| mapping.start.wrapping_sub(address) == mapped.module.bias)
+        };
+        let full = self.modules.len() >= MODULES;
+        self.modules.iter().rposition(is_same).or(full.then_some(MODULES - 1))
+    }
+
+    /// Returns the code of a file; that of another mapping if it is the same file.
+    fn code(&mut self, mapping: &Mapping, path: &str) -> Arc<ElfCode> {
+        let Some(file) = (self.open)(mapping) else { return Arc::default() };
+        let code = ElfCode::read(file);
+        let same = self.modules.iter().find(|mapped| {
+            mapped.module.path == path && !code.build_id.is_empty() && mapped.code.build_id == code.build_id
+        });
+        same.map_or_else(|| Arc::new(code), |mapped| Arc::clone(&mapped.code))
+    }
+
+    /// Ends the mappings between two addresses.
+    fn unmap(&mut self, start: u64, end: u64, time: u64) {
+        let before = self.mapped.range(..start).next_back().filter(|(_, (until, _))| *until > start).map(|(at, _)| *at);
+        let within = self.mapped.range(start..end).map(|(at, _)| *at);
+        let over: Vec<u64> = before.into_iter().chain(within).collect();
+        for at in over {
+            let Some((_, index)) = self.mapped.remove(&at) else { continue };
+            if self.mapped.values().all(|(_, other)| *other != index) {
+                self.modules[index].module.unloaded = Some(time.max(1));
+                self.changed.push(index);
+            }
+            self.functions.clear();
+        }
+    }
+}
+
+/// Returns a path without the kernel's mark of a file that was deleted or replaced.
+fn without_mark(path: &str) -> &str {
+    path.strip_suffix(" (deleted)").unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn mapping(start: u64, length: u64, offset: u64, path: &str) -> Mapping {
+        Mapping { start, length, offset, path: path.into() }
+    }
+
+    /// Modules whose files are all this test's own program.
+    fn modules() -> Modules {
+        Modules::new("/bin/program", Box::new(|_| File::open("/proc/self/exe").ok()))
+    }
+
+    #[test]
+    fn the_program_is_marked_and_its_functions_are_found() {
+        let code = ElfCode::read(File::open("/proc/self/exe").unwrap());
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let own = modules as fn() -> Modules as usize as u64;
+        let line = maps.lines().find(|line| {
+            let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+            (u64::from_str_radix(start, 16).unwrap()..u64::from_str_radix(end, 16).unwrap()).contains(&own)
+        });
+        let fields: Vec<&str> = line.unwrap().split_whitespace().collect();
+        let (start, end) = fields[0].split_once('-').unwrap();
+        let (start, end) = (u64::from_str_radix(start, 16).unwrap(), u64::from_str_radix(end, 16).unwrap());
+        let offset = u64::from_str_radix(fields[2], 16).unwrap();
+        let mut modules = modules();
+        modules.map(&mapping(start, end - start, offset, "/bin/program (deleted)"), 5);
+        let changed = modules.take_changed();
+        assert_eq!(changed.len(), 1);
+        assert_eq!((changed[0].flags, changed[0].path.as_str()), (Module::PROGRAM, "/bin/program"));
+        assert_eq!(changed[0].build_id, code.build_id);
+        assert_eq!(modules.function(own + 1), own);
+        assert!(modules.take_changed().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_mapped_over_another_replaces_it() {
+        let mut modules = modules();
+        modules.map(&mapping(0x1000, 0x3000, 0, "/lib/a"), 1);
+        modules.map(&mapping(0x9000, 0x1000, 0, "[vdso]"), 1);
+        modules.map(&mapping(0x2000, 0x1000, 0, "/lib/b"), 7);
+        modules.map(&mapping(0xa000, 0x1000, 0, "//anon"), 8);
+        let changed = modules.take_changed();
+        let seen: Vec<_> = changed.iter().map(|one| (one.path.as_str(), one.loaded, one.unloaded)).collect();
+        assert_eq!(seen, [("/lib/a", 1, Some(7)), ("[vdso]", 1, None), ("/lib/b", 7, None)]);
+        modules.execute(9);
+        assert_eq!(modules.take_changed().iter().filter(|one| one.unloaded == Some(9)).count(), 2);
+        assert_eq!(modules.function(0x2100), 0x2100);
+    }
+
+    proptest! {
+        #[test]
+        fn mappings_never_panic(all in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), 0_usize..4), 0..40), address in any::<u64>()) {
+            let mut modules = Modules::new("/a", Box::new(|_| None));
+            for (start, length, offset, path) in all {
+                modules.map(&mapping(start, length, offset, ["/a", "/b", "[vdso]", "//anon"][path]), 3);
+                modules.function(address);
+            }
+            modules.execute(4);
+            prop_assert!(modules.take_changed().iter().all(|module| module.unloaded.is_some()));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Records processes: passes the records of all sources to a trace for each process.
+//!
+//! Contains no sources, and no waiting: the caller decides when sources are polled.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use leeward_profile::format::request_totals::RequestTotals;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::converter::{Converter, ConverterConfig, Written};
+use super::keep::KeepSlow;
+use super::modules::{Modules, OpenFile};
+use crate::process::{ExecutableMapping, Process};
+use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
+
+/// Records of different sources may arrive so many nanoseconds apart. Of requests that take less, the
+/// begin is known before the samples around it are converted.
+const SETTLING: u64 = 2_000_000_000;
+/// Limit of processes; further children are not recorded.
+const PROCESSES: usize = 256;
+/// Reasons of a trace's end.
+const STOPPED: u8 = 0;
+const PROCESS_ENDED: u8 = 1;
+const DISK_FULL: u8 = 2;
+const WRITING_FAILED: u8 = 4;
+
+/// How processes are recorded.
+#[derive(Clone, Debug)]
+pub struct RecorderConfig {
+    /// Each process gets a folder in this one, named after its id.
+    pub out: PathBuf,
+    /// CPU time between two samples, in nanoseconds.
+    pub interval: u64,
+    /// Bytes that each trace may have on disk.
+    pub disk: u64,
+    /// Labels of requests are recorded.
+    pub labels: bool,
+    /// Children that the processes fork are recorded, too.
+    pub children: bool,
+    /// Only slow requests, and what surrounds them, are written.
+    pub keep: Option<KeepSlow>,
+}
+
+/// Why a recording can't begin or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecorderError {
+    /// A source can't begin or go on.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A trace can't be written.
+    #[error("{}: {source}", folder.display())]
+    Write {
+        /// The trace's folder.
+        folder: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// A trace that was written.
+#[derive(Clone, Debug)]
+pub struct RecordedTrace {
+    /// The process.
+    pub pid: u32,
+    /// The trace's folder.
+    pub folder: PathBuf,
+    /// What is in it.
+    pub written: Written,
+}
+
+/// Traces that are being written.
+#[derive(Debug)]
+pub struct Recorder {
+    config: RecorderConfig,
+    processes: BTreeMap<u32, RecordedProcess>,
+    finished: Vec<RecordedTrace>,
+    /// A child was not recorded, because there were too many.
+    is_full: bool,
+}
+
+#[derive(Debug)]
+struct RecordedProcess {
+    folder: PathBuf,
+    converter: Converter,
+    /// When the process was seen to have ended.
+    ended: Option<u64>,
+    process: Option<Process>,
+}
+
+impl Recorder {
+    /// Records no process yet.
+    pub fn new(config: RecorderConfig) -> Recorder {
+        Recorder { config, processes: BTreeMap::new(), finished: Vec::new(), is_full: false }
+    }
+
+    /// Begins the trace of a process; returns its folder.
+    ///
+    /// # Errors
+    /// The process has ended, or the folder can't be written.
+    pub fn add(&mut self, process: Process) -> Result<PathBuf, RecorderError> {
+        let pid = process.pid();
+        let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let files = files_of(Process::open(pid)?);
+        let modules = Modules::new(&program.to_string_lossy(), files);
+        self.begin(pid, Some(process), modules)
+    }
+
+    /// Takes the records that sources have, and converts what is settled.
+    ///
+    /// # Errors
+    /// A source can't go on, or a trace can't be written.
+    pub fn poll(&mut self, sources: &mut [&mut dyn RecordSource]) -> Result<(), RecorderError> {
+        let before = now();
+        for source in sources {
+            let mut result = Ok(());
+            source.poll(&mut |record| {
+                if result.is_ok() {
+                    result = self.record(record);
+                }
+            })?;
+            result?;
+        }
+        for recorded in self.processes.values_mut() {
+            let until = before.saturating_sub(SETTLING);
+            let advanced = recorded.converter.advance(until).and_then(|()| recorded.converter.flush());
+            advanced.map_err(failed(&recorded.folder))?;
+            if recorded.process.as_ref().is_some_and(|process| !process.is_running()) {
+                recorded.ended.get_or_insert(before);
+            }
+        }
+        self.finish_ended(before)
+    }
+
+    /// Says how many requests there were, of all processes together, and how many of them the source
+    /// reported.
+    pub fn request_totals(&mut self, totals: &RequestTotals) {
+        let is_alone = self.processes.len() + self.finished.len() == 1;
+        for recorded in self.processes.values_mut() {
+            recorded.converter.request_totals(totals.clone(), is_alone);
+        }
+    }
+
+    /// Says that samples are now this much CPU time apart. `mean` is the mean over the recording.
+    ///
+    /// # Errors
+    /// The traces can't be written.
+    pub fn set_interval(&mut self, interval: u64, mean: u64) -> Result<(), RecorderError> {
+        self.config.interval = interval;
+        for recorded in self.processes.values_mut() {
+            recorded.converter.set_interval(interval, mean).map_err(failed(&recorded.folder))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a note for the user into all traces.
+    ///
+    /// # Errors
+    /// The traces can't be written.
+    pub fn note(&mut self, level: u8, topic: u8, text: &str) -> Result<(), RecorderError> {
+        for recorded in self.processes.values_mut() {
+            recorded.converter.note(level, topic, text).map_err(failed(&recorded.folder))?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether all processes have ended.
+    pub fn is_finished(&self) -> bool {
+        self.processes.values().all(|recorded| recorded.ended.is_some())
+    }
+
+    /// Returns the processes that are recorded now.
+    pub fn processes(&self) -> impl Iterator<Item = u32> {
+        self.processes.keys().copied()
+    }
+
+    /// Returns what was written so far, by all processes.
+    pub fn written(&self) -> Written {
+        let open = self.processes.values().map(|recorded| recorded.converter.written());
+        open.chain(self.finished.iter().map(|trace| trace.written)).fold(Written::default(), Written::plus)
+    }
+
+    /// Ends all traces, and returns them.
+    ///
+    /// # Errors
+    /// A trace can't be written. The others are ended all the same.
+    pub fn finish(mut self) -> Result<Vec<RecordedTrace>, RecorderError> {
+        let mut result = Ok(());
+        let time = now();
+        for (pid, recorded) in std::mem::take(&mut self.processes) {
+            let reason = if recorded.ended.is_some() { PROCESS_ENDED } else { STOPPED };
+            let finished = self.finish_one(pid, recorded, time, reason);
+            result = result.and(finished);
+        }
+        result.map(|()| self.finished)
+    }
+
+    /// Ends all traces after an error, as far as that is possible.
+    pub fn abandon(mut self, error: &RecorderError) -> Vec<RecordedTrace> {
+        let reason = match error {
+            RecorderError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => DISK_FULL,
+            RecorderError::Write { .. } => WRITING_FAILED,
+            RecorderError::Source(_) => STOPPED,
+        };
+        let time = now();
+        for (pid, recorded) in std::mem::take(&mut self.processes) {
+            let _ = self.finish_one(pid, recorded, time, reason);
+        }
+        self.finished
+    }
+
+    fn record(&mut self, record: Record) -> Result<(), RecorderError> {
+        let process = record.process;
+        if let RecordKind::Forked { child } = record.kind {
+            return self.fork(process, child);
+        }
+        let Some(recorded) = self.processes.get_mut(&process) else { return Ok(()) };
+        let is_exec = record.kind == RecordKind::Executed;
+        recorded.converter.record(record).map_err(failed(&recorded.folder))?;
+        if is_exec && let Some(command) = recorded.process.as_ref().and_then(|process| process.command_line().ok()) {
+            recorded.converter.set_command(&command).map_err(failed(&recorded.folder))?;
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, parent: u32, child: u32) -> Result<(), RecorderError> {
+        if !self.config.children || self.processes.contains_key(&child) {
+            return Ok(());
+        }
+        let Some(recorded) = self.processes.get(&parent) else { return Ok(()) };
+        if self.processes.len() >= PROCESSES {
+            let was_full = std::mem::replace(&mut self.is_full, true);
+            let text = format!("only {PROCESSES} processes at a time are recorded: further children are left out");
+            return if was_full { Ok(()) } else { self.note(1, 0, &text) };
+        }
+        // The child may have ended already; then its modules are known, and its end is in the
+        // records.
+        let process = Process::open(child).ok();
+        let files: OpenFile = match Process::open(child) {
+            Ok(process) => files_of(process),
+            Err(_) => Box::new(|_| None),
+        };
+        let modules = recorded.converter.modules().inherited(files);
+        self.begin(child, process, modules).map(|_| ())
+    }
+
+    fn begin(&mut self, pid: u32, process: Option<Process>, modules: Modules) -> Result<PathBuf, RecorderError> {
+        let folder = self.config.out.join(pid.to_string());
+        let command = process.as_ref().and_then(|process| process.command_line().ok()).unwrap_or_default();
+        let RecorderConfig { interval, disk, labels, keep, .. } = self.config;
+        let config = ConverterConfig { pid, command, interval, began: (now(), wall()), disk, labels, keep };
+        let converter = Converter::create(&folder, &config, modules).map_err(failed(&folder))?;
+        let ended = process.is_none().then(now);
+        self.processes.insert(pid, RecordedProcess { folder: folder.clone(), converter, ended, process });
+        Ok(folder)
+    }
+
+    /// Ends the traces of processes that ended a while ago.
+    fn finish_ended(&mut self, now: u64) -> Result<(), RecorderError> {
+        let is_due =
+            |recorded: &RecordedProcess| recorded.ended.is_some_and(|ended| now.saturating_sub(ended) > SETTLING);
+        let due: Vec<u32> = self.processes.iter().filter(|(_, one)| is_due(one)).map(|(pid, _)| *pid).collect();
+        for pid in due {
+            if let Some(recorded) = self.processes.remove(&pid) {
+                self.finish_one(pid, recorded, now, PROCESS_ENDED)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_one(&mut self, pid: u32, recorded: RecordedProcess, time: u64, reason: u8) -> Result<(), RecorderError> {
+        let RecordedProcess { folder, converter, ended, .. } = recorded;
+        let result = converter.finish(ended.unwrap_or(time), reason);
+        let (written, result) = match result {
+            Ok(written) => (written, Ok(())),
+            Err((written, error)) => (written, Err(failed(&folder)(error))),
+        };
+        self.finished.push(RecordedTrace { pid, folder, written });
+        result
+    }
+}
+
+fn failed(folder: &Path) -> impl FnOnce(io::Error) -> RecorderError {
+    let folder = folder.to_path_buf();
+    move |source| RecorderError::Write { folder, source }
+}
+
+/// Opens the files of a process's mappings.
+fn files_of(process: Process) -> OpenFile {
+    let mut known: Vec<ExecutableMapping> = Vec::new();
+    Box::new(move |mapping: &Mapping| -> Option<File> {
+        let is_it = |mapped: &&ExecutableMapping| mapped.mapping == *mapping;
+        if known.iter().find(is_it).is_none() {
+            known = process.mappings().ok()?;
+        }
+        process.open_file(known.iter().find(is_it)?).ok()
+    })
+}
+
+/// Returns nanoseconds of `CLOCK_MONOTONIC`.
+pub fn now() -> u64 {
+    nanos(ClockId::Monotonic)
+}
+
+fn wall() -> u64 {
+    nanos(ClockId::Realtime)
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+}
