@@ -21,7 +21,8 @@ fn main() {
 fn run() -> Result<(), SourceError> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| words.iter().any(|found| found == word);
-    let after = |word: &str| words.iter().position(|found| found == word).and_then(|at| words.get(at + 1)?.parse().ok());
+    let after =
+        |word: &str| words.iter().position(|found| found == word).and_then(|at| words.get(at + 1)?.parse().ok());
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok());
     let Some(pid) = number(0) else {
         return Err(SourceError::Refused("records PID [SECONDS]".into()));

@@ -21,16 +21,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn program(with_frame_pointers: bool) -> &'static Path {
     static WITH: OnceLock<PathBuf> = OnceLock::new();
     static WITHOUT: OnceLock<PathBuf> = OnceLock::new();
-    let (once, name, flag) = match with_frame_pointers {
-        true => (&WITH, "with", "-fno-omit-frame-pointer"),
-        false => (&WITHOUT, "without", "-fomit-frame-pointer"),
+    let (once, name, flags): (_, _, &[&str]) = match with_frame_pointers {
+        // Without frames of their own, functions that call nothing hide their callers.
+        true if cfg!(target_arch = "x86_64") => {
+            (&WITH, "with", &["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"])
+        }
+        true => (&WITH, "with", &["-fno-omit-frame-pointer"]),
+        false => (&WITHOUT, "without", &["-fomit-frame-pointer"]),
     };
     once.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/target.c");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         // Other tests' processes may compile at the same time.
         let built = folder.join(format!("target-{name}-{}", std::process::id()));
-        let status = Command::new("cc").args(["-O2", "-g", flag, "-pthread", "-o"]).arg(&built).arg(source).status();
+        let status =
+            Command::new("cc").args(["-O2", "-g", "-pthread"]).args(flags).arg("-o").arg(&built).arg(source).status();
         assert!(status.expect("a C compiler").success());
         built
     })
@@ -84,7 +89,8 @@ impl Names {
         let name = |(depth, address): (usize, &u64)| {
             // A return address may be behind a function's end.
             let address = address - u64::from(depth > 0);
-            let mapping = self.mappings.iter().rev().find(|mapping| address.wrapping_sub(mapping.start) < mapping.length)?;
+            let mapping =
+                self.mappings.iter().rev().find(|mapping| address.wrapping_sub(mapping.start) < mapping.length)?;
             let offset = address - mapping.start + mapping.offset;
             let holds = |(start, size, _): &&(u64, u64, String)| offset >= *start && offset - start < *size;
             self.functions.iter().find(holds).map(|(_, _, name)| name.as_str())
@@ -238,7 +244,7 @@ fn children_are_recorded_if_asked() {
                     let frames = names.frames(stack);
                     if frames.first() == Some(&"innermost") {
                         sampled += 1;
-                        good += i32::from(frames == ["innermost", "middle", "outermost", "main"]);
+                        good += i32::from(frames.starts_with(&["innermost", "middle", "outermost", "main"]));
                     }
                 }
                 _ => {}

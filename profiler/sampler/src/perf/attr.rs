@@ -68,8 +68,6 @@ pub(crate) struct EventAttr {
 /// How a sample's stack is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StackCapture {
-    /// None.
-    Without,
     /// The kernel follows frame pointers.
     FramePointers,
     /// The kernel copies registers and so many bytes of the stack.
@@ -79,8 +77,6 @@ pub(crate) enum StackCapture {
 /// Threads and children born later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inheritance {
-    /// Their events are their own.
-    Nothing,
     /// Threads of the process are recorded.
     Threads,
     /// Threads and children are recorded.
@@ -119,7 +115,6 @@ impl EventAttr {
     /// Sets which threads are recorded, too.
     pub(crate) fn inherited(mut self, inheritance: Inheritance) -> EventAttr {
         self.flags |= match inheritance {
-            Inheritance::Nothing => 0,
             Inheritance::Threads => INHERIT | INHERIT_THREAD,
             Inheritance::ThreadsAndChildren => INHERIT,
         };
@@ -140,7 +135,6 @@ impl EventAttr {
 
     fn with_stack(mut self, capture: StackCapture) -> EventAttr {
         match capture {
-            StackCapture::Without => {}
             StackCapture::FramePointers => self.sample_type |= SAMPLE_CALLCHAIN,
             StackCapture::Copy(bytes) => {
                 self.sample_type |= SAMPLE_REGS_USER | SAMPLE_STACK_USER;

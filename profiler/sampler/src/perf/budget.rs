@@ -5,6 +5,9 @@
 /// Share of the program's CPU time that recording may take.
 const LIMIT: f64 = 0.02;
 
+/// Share of one CPU that recording may take of a program that hardly runs.
+const IDLE_LIMIT: f64 = 0.005;
+
 /// Samples per second of CPU time that are asked for at first, and at least.
 const FIRST_RATE: u32 = 1000;
 const LOWEST_RATE: u32 = 49;
@@ -72,9 +75,9 @@ pub(super) struct CostBudget {
 }
 
 impl CostBudget {
-    pub(super) fn new(fixed_rate: Option<u32>) -> CostBudget {
+    pub(super) fn new(fixed_rate: Option<u32>, before: Spent) -> CostBudget {
         let effort = Effort { rate: fixed_rate.unwrap_or(FIRST_RATE).max(1), switch_period: 1 };
-        CostBudget { effort, is_fixed: fixed_rate.is_some(), before: Spent::default(), used_before: 0 }
+        CostBudget { effort, is_fixed: fixed_rate.is_some(), before, used_before: 0 }
     }
 
     pub(super) fn effort(&self) -> Effort {
@@ -82,16 +85,13 @@ impl CostBudget {
     }
 
     /// Adapts to what was spent since the last call, while the program used CPU time (both since
-    /// the recording began). Returns the new effort if it has changed.
-    pub(super) fn adapt(&mut self, spent: Spent, used: u64) -> Option<Effort> {
+    /// the recording began) and `elapsed` nanoseconds passed. Returns the new effort if it has
+    /// changed.
+    pub(super) fn adapt(&mut self, spent: Spent, used: u64, elapsed: u64) -> Option<Effort> {
         let delta = spent.since(&self.before);
         let used_now = used.saturating_sub(self.used_before);
         (self.before, self.used_before) = (spent, used);
-        // Shares of little time say little.
-        if used_now < 20_000_000 {
-            return None;
-        }
-        let limit = LIMIT * used_now as f64;
+        let limit = (LIMIT * used_now as f64).max(IDLE_LIMIT * elapsed as f64);
         let events = (delta.samples + delta.stacks_at_switches).max(1);
         // The recorder's own time goes for what has stacks.
         let own = delta.own_time as f64 / events as f64;

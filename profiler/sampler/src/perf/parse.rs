@@ -156,10 +156,7 @@ pub(crate) fn parse<'a>(
     })
 }
 
-fn parse_sample<'a>(
-    body: &mut Fields<'a>,
-    capture: impl Fn(u64) -> Option<StackCapture>,
-) -> Option<Parsed<'a>> {
+fn parse_sample<'a>(body: &mut Fields<'a>, capture: impl Fn(u64) -> Option<StackCapture>) -> Option<Parsed<'a>> {
     let event = body.u64()?;
     let (process, thread) = (body.u32()?, body.u32()?);
     let time = body.u64()?;
@@ -167,7 +164,6 @@ fn parse_sample<'a>(
     let _reserved = body.u32()?;
     let origin = Origin { event, process, thread, time, cpu };
     let stack = match capture(event)? {
-        StackCapture::Without => TakenStack::Nothing,
         StackCapture::FramePointers => {
             let count = usize::try_from(body.u64()?).ok()?;
             TakenStack::Chain(body.take(count.checked_mul(8)?)?)

@@ -76,12 +76,6 @@ impl<R: RingData> RingSet<R> {
         self.damaged
     }
 
-    /// Returns the largest share of a ring that stood unread at the last call of `read`.
-    pub(crate) fn fill(&self) -> f64 {
-        let fill = |cursor: &Cursor<R>| cursor.head.saturating_sub(cursor.tail) as f64 / cursor.ring.size().max(1) as f64;
-        self.cursors.iter().map(fill).fold(0.0, f64::max)
-    }
-
     /// Passes on records up to a time, ordered by time as far as each ring is.
     pub(crate) fn read(&mut self, until: u64, mut report: impl FnMut(Header, &[u8])) {
         let mut queue = BinaryHeap::new();

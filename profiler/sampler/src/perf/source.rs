@@ -59,10 +59,11 @@ impl PerfSource {
                 if modules.have_frame_pointers() { StackCapture::FramePointers } else { StackCapture::Copy(COPIED) }
             }
         };
-        let budget = CostBudget::new(match options.rate {
+        let fixed_rate = match options.rate {
             SampleRate::Automatic => None,
             SampleRate::Hertz(rate) => Some(rate),
-        });
+        };
+        let budget = CostBudget::new(fixed_rate, Spent::default());
         let inheritance = if options.children { Inheritance::ThreadsAndChildren } else { Inheritance::Threads };
         let effort = budget.effort();
         let (clock_period, switch_period) = (effort.clock_period(), effort.switch_period);
@@ -70,6 +71,9 @@ impl PerfSource {
         let events = OpenEvents::open(&process, plan)?;
         let mut translator = Translator::new(process.pid(), options.children, files);
         let initial = translator.begin(&process, matches!(capture, StackCapture::Copy(_)), now())?;
+        // To begin costs what it costs, and more than a second of recording.
+        let own_time = thread_time().saturating_sub(before);
+        let budget = CostBudget::new(fixed_rate, Spent { own_time, ..Spent::default() });
         Ok(PerfSource {
             used_at_begin: process.cpu_time().unwrap_or(0),
             process,
@@ -79,7 +83,7 @@ impl PerfSource {
             capture,
             initial,
             adapted: Instant::now(),
-            own_time: thread_time().saturating_sub(before),
+            own_time,
             finished: false,
         })
     }
@@ -121,11 +125,11 @@ impl PerfSource {
         }
     }
 
-    fn adapt(&mut self) {
+    fn adapt(&mut self, elapsed: Duration) {
         let used = self.process.cpu_time().unwrap_or(0).saturating_sub(self.used_at_begin);
         let before = self.budget.effort();
         let spent = self.spent();
-        let Some(effort) = self.budget.adapt(spent, used) else { return };
+        let Some(effort) = self.budget.adapt(spent, used, elapsed.as_nanos() as u64) else { return };
         if effort.rate != before.rate {
             self.events.set_period(EventKind::Clock, effort.clock_period());
         }
@@ -151,9 +155,10 @@ impl RecordSource for PerfSource {
             }
         });
         self.finished |= !is_running;
-        if self.adapted.elapsed() >= ADAPTATION && is_running {
+        let elapsed = self.adapted.elapsed();
+        if elapsed >= ADAPTATION && is_running {
             self.adapted = Instant::now();
-            self.adapt();
+            self.adapt(elapsed);
         }
         self.own_time += thread_time().saturating_sub(before);
         Ok(())

@@ -17,7 +17,6 @@ const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
-const IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 
 /// Offsets of `data_head`, `data_tail`, `data_offset` and `data_size` in the first page of a ring,
 /// in `linux/perf_event.h`.
@@ -70,12 +69,6 @@ impl Event {
     /// Stops recording.
     pub(crate) fn disable(&self) -> io::Result<()> {
         self.control(IOC_DISABLE, 0)
-    }
-
-    /// Attaches a BPF program, which decides about each sample.
-    #[allow(dead_code)]
-    pub(crate) fn attach(&self, program: &OwnedFd) -> io::Result<()> {
-        self.control(IOC_SET_BPF, program.as_raw_fd())
     }
 
     /// Sets the event's period.

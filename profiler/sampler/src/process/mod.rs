@@ -59,7 +59,8 @@ impl Process {
             return Err(SourceError::Refused(text));
         }
         if stat.flags & KERNEL_THREAD != 0 {
-            let text = format!("process {pid} ({}) is a thread of the kernel: there is no program to record", stat.comm);
+            let text =
+                format!("process {pid} ({}) is a thread of the kernel: there is no program to record", stat.comm);
             return Err(SourceError::Refused(text));
         }
         let this = Process { process, pid, start_time: stat.starttime };
@@ -206,7 +207,9 @@ impl Process {
             return SourceError::NotOwner { pid, owner: user_name(owner) };
         }
         // A program with capabilities or another user's rights hides from its own user.
-        SourceError::Refused(format!("process {pid} is protected by the kernel, as it runs with special rights: only root may record it"))
+        SourceError::Refused(format!(
+            "process {pid} is protected by the kernel, as it runs with special rights: only root may record it"
+        ))
     }
 }
 
@@ -240,9 +243,9 @@ fn failure(pid: u32, error: ProcError) -> SourceError {
         ProcError::NotFound(_) => SourceError::NoProcess(pid),
         // A process that ends while its files are read.
         ProcError::Io(error, _) if error.raw_os_error() == Some(libc::ESRCH) => SourceError::NoProcess(pid),
-        ProcError::PermissionDenied(_) => {
-            SourceError::Refused(format!("process {pid} belongs to another user: only this user and root may record it"))
-        }
+        ProcError::PermissionDenied(_) => SourceError::Refused(format!(
+            "process {pid} belongs to another user: only this user and root may record it"
+        )),
         other => SourceError::Io { what: format!("reading /proc/{pid}"), source: io::Error::other(other) },
     }
 }

@@ -134,7 +134,8 @@ impl ProcessModules {
         let before = self.placed.range(..start).next_back();
         let before = before.filter(|(first, (length, _))| first.saturating_add(*length) > start);
         let within = self.placed.range(start..end);
-        let gone: Vec<(u64, u64)> = before.into_iter().chain(within).map(|(first, (length, _))| (*first, *length)).collect();
+        let gone: Vec<(u64, u64)> =
+            before.into_iter().chain(within).map(|(first, (length, _))| (*first, *length)).collect();
         for (first, length) in gone {
             self.unwinder.remove_module(first);
             self.placed.remove(&first);

@@ -78,8 +78,7 @@ impl ModuleSections {
             .collect();
         let eh_frame = section(".eh_frame", MAX_SECTION);
         let is_go = elf.section_by_name(".gopclntab").is_some() || elf.section_by_name(".go.buildinfo").is_some();
-        let debug_frame =
-            if eh_frame.is_none() && !is_go { section(".debug_frame", MAX_DEBUG_FRAME) } else { None };
+        let debug_frame = if eh_frame.is_none() && !is_go { section(".debug_frame", MAX_DEBUG_FRAME) } else { None };
         let signal_returns = elf.section_by_name(".text").filter(|text| text.size() <= MAX_SEARCHED && !is_go);
         let signal_returns = signal_returns.and_then(|text| {
             let (offset, size) = text.file_range()?;

@@ -76,7 +76,7 @@ KEEP void block_outer(void) {
     NO_TAIL;
 }
 
-static void *sleeper(void *unused) {
+KEEP void *sleeper(void *unused) {
     for (;;)
         block_outer();
     return unused;
