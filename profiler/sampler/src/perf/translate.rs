@@ -1,0 +1,219 @@
+//! Gives the kernel's records their meaning.
+//!
+//! Does not contain rings, and opens no events.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::parse::{Origin, Parsed, TakenStack, chain_addresses};
+use crate::process::{ExecutableMapping, Process};
+use crate::record::{Mapping, Record, RecordKind, SourceError, Stack};
+use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
+
+/// Most threads and processes that are remembered.
+const MAX_THREADS: usize = 1 << 17;
+const MAX_PROCESSES: usize = 1 << 12;
+
+/// Longest name that is kept.
+const MAX_NAME: usize = 4096;
+
+/// Counts of what was translated.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TranslatedCounts {
+    pub(super) samples: u64,
+    pub(super) switches: u64,
+    pub(super) stacks_at_switches: u64,
+    pub(super) truncated: u64,
+    pub(super) lost: u64,
+    pub(super) throttled: u64,
+}
+
+/// State between records.
+#[derive(Debug)]
+pub(super) struct Translator {
+    root: u32,
+    children: bool,
+    unwinds: bool,
+    names: HashMap<u32, Box<str>>,
+    /// Stacks at a switch whose record comes next.
+    pending: HashMap<u32, Stack>,
+    modules: HashMap<u32, ProcessModules>,
+    files: ModuleFiles,
+    cache: UnwindCache,
+    stack: Vec<u64>,
+    empty: Stack,
+    pub(super) counts: TranslatedCounts,
+}
+
+impl Translator {
+    pub(super) fn new(root: u32, children: bool, files: ModuleFiles) -> Translator {
+        Translator {
+            root,
+            children,
+            unwinds: false,
+            names: HashMap::new(),
+            pending: HashMap::new(),
+            modules: HashMap::new(),
+            files,
+            cache: UnwindCache::default(),
+            stack: Vec::new(),
+            empty: Arc::from([]),
+            counts: TranslatedCounts::default(),
+        }
+    }
+
+    /// Threads and mappings that the process had before its events were opened, as records.
+    pub(super) fn begin(&mut self, process: &Process, unwinds: bool, time: u64) -> Result<Vec<Record>, SourceError> {
+        self.unwinds = unwinds;
+        let pid = process.pid();
+        let of = |thread, kind| Record { time, process: pid, thread, kind };
+        let mut records = Vec::new();
+        let mut modules = ProcessModules::default();
+        for mapped in process.mappings()? {
+            if unwinds {
+                modules.add(&mut self.files, pid, &mapped);
+            }
+            records.push(of(pid, RecordKind::Mapped(Box::new(mapped.mapping))));
+        }
+        self.modules.insert(pid, modules);
+        for thread in process.threads()? {
+            let name: Box<str> = thread.name.into();
+            self.names.insert(thread.id, name.clone());
+            records.push(of(thread.id, RecordKind::Named { name }));
+        }
+        Ok(records)
+    }
+
+    /// Translates a record. `is_switch` says for which events a sample is a switch.
+    pub(super) fn translate(
+        &mut self,
+        parsed: Parsed<'_>,
+        is_switch: impl Fn(u64) -> bool,
+        report: &mut dyn FnMut(Record),
+    ) {
+        match parsed {
+            Parsed::Sample { origin, stack } => {
+                if !self.is_recorded(origin.process) {
+                    return;
+                }
+                let stack = self.addresses(origin.process, stack);
+                if is_switch(origin.event) {
+                    self.counts.stacks_at_switches += 1;
+                    if self.pending.len() < MAX_THREADS {
+                        self.pending.insert(origin.thread, stack);
+                    }
+                } else {
+                    self.counts.samples += 1;
+                    report(record(origin, RecordKind::Sample { stack }));
+                }
+            }
+            Parsed::Switch { origin, is_out, preempted } if self.is_recorded(origin.process) => {
+                let kind = if is_out {
+                    self.counts.switches += 1;
+                    RecordKind::SwitchedOut { preempted, stack: self.pending.remove(&origin.thread) }
+                } else {
+                    RecordKind::SwitchedIn { cpu: origin.cpu }
+                };
+                report(record(origin, kind));
+            }
+            Parsed::Mapped { origin, process, start, length, offset, inode, path } if self.is_recorded(process) => {
+                let path = String::from_utf8_lossy(&path[..path.len().min(MAX_NAME)]).into();
+                let mapped = ExecutableMapping { mapping: Mapping { start, length, offset, path }, inode };
+                if self.unwinds {
+                    let modules = self.modules.entry(process).or_default();
+                    modules.add(&mut self.files, process, &mapped);
+                }
+                report(record(Origin { process, ..origin }, RecordKind::Mapped(Box::new(mapped.mapping))));
+            }
+            Parsed::Named { origin, process, thread, by_exec, name } if self.is_recorded(process) => {
+                let origin = Origin { process, thread, ..origin };
+                if by_exec {
+                    self.modules.insert(process, ProcessModules::default());
+                    report(record(origin, RecordKind::Executed));
+                }
+                let name: Box<str> = String::from_utf8_lossy(name).into();
+                self.remember(thread, name.clone());
+                report(record(origin, RecordKind::Named { name }));
+            }
+            Parsed::Forked { origin, process, thread, parent, parent_thread } => {
+                self.fork(origin, (process, thread), (parent, parent_thread), report);
+            }
+            Parsed::Ended { origin, process, thread } if self.is_recorded(process) => {
+                self.names.remove(&thread);
+                self.pending.remove(&thread);
+                if thread == process && process != self.root {
+                    self.modules.remove(&process);
+                }
+                report(record(Origin { process, thread, ..origin }, RecordKind::Ended));
+            }
+            Parsed::Lost { origin, count } => {
+                self.counts.lost += count;
+                report(record(origin, RecordKind::Lost { count }));
+            }
+            Parsed::Throttled { .. } => self.counts.throttled += 1,
+            _ => {}
+        }
+    }
+
+    fn fork(&mut self, origin: Origin, child: (u32, u32), parent: (u32, u32), report: &mut dyn FnMut(Record)) {
+        let ((process, thread), (parent, parent_thread)) = (child, parent);
+        if !self.is_recorded(parent) {
+            return;
+        }
+        if process != parent {
+            let origin = Origin { process: parent, thread: parent_thread, ..origin };
+            report(record(origin, RecordKind::Forked { child: process }));
+            if !self.children || self.modules.len() >= MAX_PROCESSES {
+                return;
+            }
+            let modules = self.modules.get(&parent).cloned().unwrap_or_default();
+            self.modules.insert(process, modules);
+        }
+        // A thread has its parent's name until it takes another.
+        if let Some(name) = self.names.get(&parent_thread).cloned() {
+            self.remember(thread, name.clone());
+            report(record(Origin { process, thread, ..origin }, RecordKind::Named { name }));
+        }
+    }
+
+    fn is_recorded(&self, process: u32) -> bool {
+        process == self.root || (self.children && self.modules.contains_key(&process))
+    }
+
+    fn remember(&mut self, thread: u32, name: Box<str>) {
+        if self.names.len() < MAX_THREADS {
+            self.names.insert(thread, name);
+        }
+    }
+
+    fn addresses(&mut self, process: u32, taken: TakenStack<'_>) -> Stack {
+        match taken {
+            TakenStack::Nothing => return self.empty.clone(),
+            TakenStack::Chain(chain) => {
+                self.stack.clear();
+                self.stack.extend(chain_addresses(chain));
+            }
+            TakenStack::Copy { registers, memory } => {
+                let Some(modules) = self.modules.get(&process) else { return self.empty.clone() };
+                let complete = modules.unwind(&mut self.cache, in_order(registers), memory, &mut self.stack);
+                self.counts.truncated += u64::from(!complete);
+            }
+        }
+        Arc::from(&self.stack[..])
+    }
+}
+
+fn record(origin: Origin, kind: RecordKind) -> Record {
+    Record { time: origin.time, process: origin.process, thread: origin.thread, kind }
+}
+
+/// Registers in the order of the kernel's numbers: frame pointer, stack pointer, instruction.
+#[cfg(target_arch = "x86_64")]
+fn in_order([frame, stack, instruction]: [u64; 3]) -> Registers {
+    Registers { instruction, stack, frame, link: 0 }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn in_order([frame, link, stack, instruction]: [u64; 4]) -> Registers {
+    Registers { instruction, stack, frame, link }
+}
