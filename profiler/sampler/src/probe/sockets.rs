@@ -1,0 +1,250 @@
+//! Requests by input and output: from the read that brings bytes of a connection to the last write
+//! before the next read of it.
+//!
+//! Two tracepoints tell of each transfer on a socket, whichever call asked for it (`read`,
+//! `recvmsg`, `writev`, `sendfile`, io_uring …). The kernel keeps the state of a connection with
+//! its socket.
+//!
+//! Contains no reading of the records.
+
+use super::bpf::{
+    Assembler, Condition, Field, Helper, KernelTypes, Label, Map, MapKind, Operation, Probe, Program, ProgramError,
+    ProgramKind, Register::*, Width,
+};
+use super::report::{EventKind, Shared};
+use super::targets::Targets;
+
+/// A server that writes after such a pause, in nanoseconds, tells news; it doesn't answer any more.
+const PAUSE: i32 = 600_000_000;
+
+/// Families and types of sockets, and flags of a read (`sys/socket.h`).
+const UNIX: i32 = libc::AF_UNIX;
+const INET: i32 = libc::AF_INET;
+const INET6: i32 = libc::AF_INET6;
+const STREAM: i32 = libc::SOCK_STREAM;
+const DATAGRAM: i32 = libc::SOCK_DGRAM;
+const PEEK: i32 = libc::MSG_PEEK;
+
+/// State of a connection: when a request began; last write of the answer, 0 while none; latency
+/// that was reported, 0 while none; thread of the begin; bucket in which the request is counted;
+/// whether it is one of so many; whether the process asks on this socket instead of answering.
+const START: i16 = 0;
+const WRITTEN: i16 = 8;
+const REPORTED: i16 = 16;
+const THREAD: i16 = 24;
+const BUCKET: i16 = 28;
+const CHOSEN: i16 = 32;
+const ASKS: i16 = 36;
+const STATE_BYTES: u32 = 40;
+/// Place on a program's stack.
+const OLD_BUCKET: i16 = -80;
+
+/// Fields of a socket in the kernel.
+#[derive(Clone, Copy, Debug)]
+struct SocketFields {
+    family: i16,
+    kind: i16,
+    /// Length of the queue of new connections: a connection that was accepted has its listener's,
+    /// one that was opened has 0.
+    backlog: i16,
+    /// Port of the peer; 0 for a datagram socket that serves anybody.
+    peer_port: i16,
+    /// Name of a Unix socket: a connection that was accepted has its listener's.
+    unix_name: i16,
+}
+
+impl SocketFields {
+    /// Finds the fields; `None` if this kernel's are others.
+    fn find(types: &KernelTypes) -> Option<SocketFields> {
+        let find = |structure, field, size| {
+            types.field(structure, field).filter(|found: &Field| found.size == size).map(|found| found.offset)
+        };
+        Some(SocketFields {
+            family: find("sock_common", "skc_family", 2)?,
+            kind: find("sock", "sk_type", 2)?,
+            backlog: find("sock", "sk_max_ack_backlog", 4)?,
+            peer_port: find("sock_common", "skc_dport", 2)?,
+            unix_name: find("unix_sock", "addr", 8)?,
+        })
+    }
+}
+
+/// Programs at the transfers of sockets.
+#[derive(Debug)]
+pub(super) struct SocketProbes {
+    _state: Map,
+    _probes: Vec<Probe>,
+}
+
+impl SocketProbes {
+    /// Begins.
+    pub(super) fn begin(types: &KernelTypes, targets: &Targets, shared: &Shared) -> Result<SocketProbes, ProgramError> {
+        let unknown = || ProgramError::NoTracepoint("sock_recv_length".into());
+        let fields = SocketFields::find(types).ok_or_else(unknown)?;
+        let state = Map::create(MapKind::OfSocket, "lw_connections", STATE_BYTES)
+            .map_err(|source| ProgramError::Load { source, log: String::new() })?;
+        let builder = Builder { fields, targets, shared, state: &state };
+        let mut probes = Vec::new();
+        // Answers first: a request whose begin was seen has an end.
+        for (tracepoint, program) in [("sock_send_length", builder.sent()), ("sock_recv_length", builder.received())] {
+            let program = Program::load(ProgramKind::Tracepoint(types, tracepoint), tracepoint, program)?;
+            probes.push(program.at_tracepoint()?);
+        }
+        Ok(SocketProbes { _state: state, _probes: probes })
+    }
+}
+
+/// Builds the two programs. Their arguments: the socket, the bytes or an error, flags of the read.
+struct Builder<'a> {
+    fields: SocketFields,
+    targets: &'a Targets,
+    shared: &'a Shared,
+    state: &'a Map,
+}
+
+impl Builder<'_> {
+    /// Emits: `R7` = process and thread, `R8` = the socket; jumps unless a recorded process moved
+    /// bytes.
+    fn emit_begin(&self, a: &mut Assembler, out: Label) {
+        a.set(R6, R1);
+        a.load(Width::Double, R1, R6, 8);
+        a.jump_if_32(R1, Condition::SignedBelowOrEqual, 0, out);
+        self.targets.emit_filter(a, out);
+        a.load(Width::Double, R8, R6, 0);
+        a.jump_if(R8, Condition::Equal, 0, out);
+    }
+
+    /// Emits: `R6` = state of the socket in `R8`, which is made if `create`; 0 if there is none.
+    fn emit_state(&self, a: &mut Assembler, create: bool) {
+        a.set_map(R1, self.state.number());
+        a.set(R2, R8);
+        a.set(R3, 0);
+        a.set(R4, i32::from(create));
+        a.call(Helper::SkStorageGet);
+        a.set(R6, R0);
+    }
+
+    /// Program after a read: a request begins, if the process answers on this socket.
+    fn received(&self) -> Assembler {
+        let mut a = Assembler::default();
+        let (out, inet, datagram, serves, begins) = (a.label(), a.label(), a.label(), a.label(), a.label());
+        // Bytes that are only looked at will be read again.
+        a.load(Width::Double, R2, R1, 16);
+        a.jump_if(R2, Condition::AnyBit, PEEK, out);
+        self.emit_begin(&mut a, out);
+        a.load(Width::Half, R1, R8, self.fields.family);
+        a.load(Width::Half, R2, R8, self.fields.kind);
+        a.jump_if(R1, Condition::Equal, INET, inet);
+        a.jump_if(R1, Condition::Equal, INET6, inet);
+        a.jump_if(R1, Condition::NotEqual, UNIX, out);
+        a.jump_if(R2, Condition::Equal, DATAGRAM, out);
+        a.set(R1, R8);
+        a.call(Helper::SkcToUnixSock);
+        a.jump_if(R0, Condition::Equal, 0, out);
+        a.load(Width::Double, R1, R0, self.fields.unix_name);
+        a.jump_if(R1, Condition::Equal, 0, out);
+        a.jump(serves);
+
+        a.place(inet);
+        a.jump_if(R2, Condition::Equal, DATAGRAM, datagram);
+        a.jump_if(R2, Condition::NotEqual, STREAM, out);
+        a.load(Width::Word, R1, R8, self.fields.backlog);
+        a.jump_if(R1, Condition::Equal, 0, out);
+        a.jump(serves);
+        a.place(datagram);
+        a.load(Width::Half, R1, R8, self.fields.peer_port);
+        a.jump_if(R1, Condition::NotEqual, 0, out);
+
+        a.place(serves);
+        self.emit_state(&mut a, true);
+        a.jump_if(R6, Condition::Equal, 0, out);
+        a.load(Width::Word, R1, R6, ASKS);
+        a.jump_if(R1, Condition::NotEqual, 0, out);
+        // A further part of a request that is being read.
+        a.load(Width::Double, R1, R6, START);
+        a.jump_if(R1, Condition::Equal, 0, begins);
+        a.load(Width::Double, R1, R6, WRITTEN);
+        a.jump_if(R1, Condition::Equal, 0, out);
+        a.place(begins);
+        a.call(Helper::KtimeGetNs);
+        a.store(Width::Double, R6, START, R0);
+        a.store(Width::Double, R6, WRITTEN, 0);
+        a.store(Width::Double, R6, REPORTED, 0);
+        a.store(Width::Word, R6, THREAD, R7);
+        a.place(out);
+        a.exit();
+        a
+    }
+
+    /// Program after a write: the request ends for now.
+    fn sent(&self) -> Assembler {
+        let mut a = Assembler::default();
+        let (out, known, later, same, report) = (a.label(), a.label(), a.label(), a.label(), a.label());
+        self.emit_begin(&mut a, out);
+        self.emit_state(&mut a, false);
+        a.jump_if(R6, Condition::NotEqual, 0, known);
+        // A datagram socket on which the process writes first asks.
+        a.load(Width::Half, R1, R8, self.fields.kind);
+        a.jump_if(R1, Condition::NotEqual, DATAGRAM, out);
+        self.emit_state(&mut a, true);
+        a.jump_if(R6, Condition::Equal, 0, out);
+        a.store(Width::Word, R6, ASKS, 1);
+        a.jump(out);
+
+        a.place(known);
+        a.load(Width::Double, R1, R6, START);
+        a.jump_if(R1, Condition::Equal, 0, out);
+        a.call(Helper::KtimeGetNs);
+        a.set(R8, R0);
+        a.set(R9, R0);
+        a.load(Width::Double, R1, R6, START);
+        a.apply(Operation::Subtract, R9, R1);
+        a.load(Width::Double, R1, R6, WRITTEN);
+        a.store(Width::Double, R6, WRITTEN, R8);
+        a.jump_if(R1, Condition::NotEqual, 0, later);
+        // The first write.
+        Shared::emit_bucket(&mut a);
+        a.store(Width::Word, R6, BUCKET, R1);
+        self.shared.emit_count(&mut a, 1, out);
+        self.shared.emit_choice(&mut a);
+        a.store(Width::Word, R6, CHOSEN, R0);
+        a.jump(report);
+
+        a.place(later);
+        let goes_on = a.label();
+        a.set(R2, R8);
+        a.apply(Operation::Subtract, R2, R1);
+        a.jump_if(R2, Condition::BelowOrEqual, PAUSE, goes_on);
+        a.store(Width::Double, R6, START, 0);
+        a.jump(out);
+        a.place(goes_on);
+        Shared::emit_bucket(&mut a);
+        a.load(Width::Word, R2, R6, BUCKET);
+        a.jump_if(R1, Condition::Equal, R2, same);
+        a.store(Width::Word, R6, BUCKET, R1);
+        a.store(Width::Double, R10, OLD_BUCKET, R2);
+        self.shared.emit_count(&mut a, 1, out);
+        a.load(Width::Double, R1, R10, OLD_BUCKET);
+        self.shared.emit_count(&mut a, -1, out);
+        a.place(same);
+        a.load(Width::Word, R0, R6, CHOSEN);
+
+        a.place(report);
+        self.shared.emit_slow(&mut a);
+        a.jump_if(R0, Condition::Equal, 0, out);
+        // An answer in many parts is reported again when it has grown by a sixteenth.
+        a.load(Width::Double, R1, R6, REPORTED);
+        a.set(R2, R1);
+        a.apply(Operation::ShiftRight, R2, 4);
+        a.apply(Operation::Add, R1, R2);
+        a.jump_if(R9, Condition::BelowOrEqual, R1, out);
+        a.store(Width::Double, R6, REPORTED, R9);
+        a.load(Width::Double, R1, R6, START);
+        a.set(R2, 0);
+        a.load(Width::Word, R3, R6, THREAD);
+        self.shared.emit_report(&mut a, EventKind::Request, out);
+        a.place(out);
+        a.exit();
+        a
+    }
+}

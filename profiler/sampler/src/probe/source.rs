@@ -1,0 +1,222 @@
+//! The source of requests: programs in the kernel, and the records that it makes of their reports.
+//!
+//! Contains no program.
+
+use std::time::{Duration, Instant};
+
+use super::bpf::{KernelTypes, ProgramError};
+use super::delay::Delay;
+use super::latencies::{ChoiceControl, Latencies};
+use super::report::{Event, EventKind, SAMPLED, SLOW, Shared};
+use super::sockets::SocketProbes;
+use super::targets::Targets;
+use crate::record::{Record, RecordKind, RecordSource, RequestCounts, SourceError};
+
+/// Pause between two adaptations of the threshold.
+const ADAPTATION: Duration = Duration::from_millis(200);
+
+/// What is common to all kinds of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestOptions {
+    /// The recorded processes.
+    pub processes: Vec<u32>,
+    /// Children that they make later are recorded, too.
+    pub follow: bool,
+    /// Requests that are reported per second, at most; of more the slowest, and one of so many.
+    pub per_second: u32,
+}
+
+impl RequestOptions {
+    /// Records a process and its later children.
+    pub fn new(process: u32) -> RequestOptions {
+        RequestOptions { processes: vec![process], follow: true, per_second: 450 }
+    }
+}
+
+/// Kind of the probes that see requests.
+#[derive(Debug)]
+enum Probes {
+    Sockets(#[expect(dead_code, reason = "its descriptors keep the programs running")] SocketProbes),
+}
+
+impl Probes {
+    /// Nanoseconds after its end for which a request can be reported again, or earlier parts of
+    /// other requests arrive.
+    fn hold(&self) -> u64 {
+        match self {
+            Probes::Sockets(_) => 800_000_000,
+        }
+    }
+
+    /// CPU time that a request costs the process, in nanoseconds.
+    fn cost(&self) -> u64 {
+        match self {
+            Probes::Sockets(_) => 250,
+        }
+    }
+}
+
+/// Reports the requests of processes: the slowest, and some of the others.
+#[derive(Debug)]
+pub struct RequestSource {
+    probes: Probes,
+    targets: Targets,
+    shared: Shared,
+    process: u32,
+    delay: Delay,
+    choice: ChoiceControl,
+    adapted: Instant,
+    latencies: Latencies,
+    counts: RequestCounts,
+    lost: u64,
+    requests: u64,
+}
+
+impl RequestSource {
+    /// Records requests by input and output: each begins when a read brings bytes of a connection
+    /// that the process has accepted, and ends with the last write before the next read.
+    ///
+    /// # Errors
+    /// BPF is missing or forbidden, or the kernel is older than Linux 6.3.
+    pub fn io(options: &RequestOptions) -> Result<RequestSource, SourceError> {
+        let types = KernelTypes::of_kernel().map_err(|error| without(&format!("the kernel's types (BTF): {error}")))?;
+        let (shared, targets) = begin(options, Some(&types))?;
+        let probes = SocketProbes::begin(&types, &targets, &shared).map_err(refused)?;
+        Ok(RequestSource::new(Probes::Sockets(probes), targets, shared, options))
+    }
+
+    fn new(probes: Probes, targets: Targets, shared: Shared, options: &RequestOptions) -> RequestSource {
+        RequestSource {
+            probes,
+            targets,
+            shared,
+            process: options.processes.first().copied().unwrap_or_default(),
+            delay: Delay::default(),
+            choice: ChoiceControl::new(options.per_second),
+            adapted: Instant::now(),
+            latencies: Latencies::default(),
+            counts: RequestCounts::default(),
+            lost: 0,
+            requests: 0,
+        }
+    }
+
+    /// Records a further process.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add_process(&mut self, process: u32) -> Result<(), SourceError> {
+        self.targets
+            .add(process)
+            .map_err(|source| SourceError::Io { what: format!("record process {process}"), source })
+    }
+
+    /// Returns how many requests ended and were reported until the last call of `poll`.
+    pub fn counts(&self) -> RequestCounts {
+        self.counts
+    }
+
+    /// Returns the latencies of all requests that ended until the last adaptation.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// Reports what is still kept back. For the end of a recording.
+    pub fn finish(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
+        self.shared.read(|event| self.delay.push(event));
+        self.release(u64::MAX, report);
+        self.adapt(report)
+    }
+
+    fn adapt(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
+        let io = |source| SourceError::Io { what: "read the counts of requests".into(), source };
+        let tally = self.shared.tally().map_err(io)?;
+        self.latencies = Latencies::new(tally.buckets);
+        let choice = self.choice.update(self.latencies.clone(), self.adapted.elapsed().as_secs_f64());
+        self.adapted = Instant::now();
+        self.shared.set(choice.threshold, choice.one_in).map_err(io)?;
+        self.counts.seen = self.latencies.count();
+        self.counts.threshold = self.counts.threshold.max(choice.threshold);
+        if tally.lost > self.lost {
+            let count = tally.lost - self.lost;
+            self.lost = tally.lost;
+            let (process, thread, kind) = (self.process, 0, RecordKind::Lost { count });
+            report(Record { time: now(), process, thread, kind });
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, until: u64, report: &mut dyn FnMut(Record)) {
+        let RequestSource { delay, counts, requests, .. } = self;
+        delay.release(until, |event| {
+            if event.kind == EventKind::Request {
+                counts.slow += u64::from(event.flags & SLOW != 0);
+                counts.sampled += u64::from(event.flags & (SLOW | SAMPLED) == SAMPLED);
+                *requests += 1;
+            }
+            report(record(&event, *requests));
+        });
+    }
+}
+
+impl RecordSource for RequestSource {
+    fn poll(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
+        self.shared.read(|event| self.delay.push(event));
+        self.release(now().saturating_sub(self.probes.hold()), report);
+        if self.adapted.elapsed() >= ADAPTATION {
+            self.adapt(report)?;
+        }
+        Ok(())
+    }
+
+    fn cost(&self) -> u64 {
+        self.counts.seen * self.probes.cost()
+    }
+}
+
+/// Makes a record of a report; `request` is the number of a request that is reported whole.
+fn record(event: &Event, request: u64) -> Record {
+    let kind = match event.kind {
+        EventKind::Request => {
+            let started_by = (event.started_by != event.thread).then_some(event.started_by);
+            RecordKind::Request { id: request, start: event.start, started_by }
+        }
+        EventKind::Resumed => RecordKind::RequestResumed { id: event.id },
+        EventKind::Suspended => RecordKind::RequestSuspended { id: event.id },
+        EventKind::Ended => RecordKind::RequestEnded { id: event.id },
+    };
+    Record { time: event.time, process: event.process, thread: event.thread, kind }
+}
+
+/// Creates what all kinds need.
+fn begin(options: &RequestOptions, types: Option<&KernelTypes>) -> Result<(Shared, Targets), SourceError> {
+    let shared = Shared::create().map_err(|source| refused(ProgramError::Load { source, log: String::new() }))?;
+    let targets = Targets::new(&options.processes, types.filter(|_| options.follow)).map_err(refused)?;
+    shared.set(0, 1).map_err(|source| SourceError::Io { what: "set the threshold".into(), source })?;
+    Ok((shared, targets))
+}
+
+/// Says in a sentence why the kernel refuses.
+fn refused(error: ProgramError) -> SourceError {
+    if error.is_forbidden() {
+        return without("the right to load BPF programs (root, or CAP_BPF and CAP_PERFMON)");
+    }
+    match error {
+        ProgramError::NoTracepoint(name) => {
+            without(&format!("the kernel's tracepoint {name}, which Linux has since version 6.3"))
+        }
+        error => without(&format!("BPF: {error}")),
+    }
+}
+
+/// Names what is missing, and what can be recorded without it.
+fn without(what: &str) -> SourceError {
+    SourceError::Refused(format!("requests can't be timed without {what}; samples alone can be recorded"))
+}
+
+/// Returns the time of `CLOCK_MONOTONIC` in nanoseconds.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,158 @@
+//! The processes whose requests are recorded, as programs in the kernel know them.
+//!
+//! Contains no search for processes.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use super::bpf::{
+    Assembler, Condition, Helper, KernelTypes, Label, Map, MapKind, Operation, Probe, Program, ProgramError,
+    ProgramKind, Register::*, Width,
+};
+
+/// Greatest number of processes at a time.
+const PROCESSES_MAX: u32 = 4096;
+/// Inode of the first namespace of processes (`PROC_PID_INIT_INO`).
+const FIRST_NAMESPACE: u64 = 0xefff_fffc;
+
+/// Places on a program's stack.
+const KEY: i16 = -8;
+const PAIR: i16 = -16;
+
+/// Recorded processes.
+#[derive(Debug)]
+pub(super) struct Targets {
+    processes: Map,
+    /// Device and inode of our namespace of processes, where it is not the machine's.
+    namespace: Option<(u64, u64)>,
+    /// Probes that follow children.
+    _probes: Vec<Probe>,
+}
+
+impl Targets {
+    /// Begins with these processes. With `types` their later children follow, where the kernel
+    /// and we have the same numbers for processes.
+    pub(super) fn new(processes: &[u32], types: Option<&KernelTypes>) -> Result<Targets, ProgramError> {
+        let failed = |source| ProgramError::Load { source, log: String::new() };
+        let namespace = namespace().map_err(failed)?;
+        let map = Map::create(MapKind::Hash { key: 4, entries: PROCESSES_MAX }, "lw_processes", 8).map_err(failed)?;
+        let mut targets = Targets { processes: map, namespace, _probes: Vec::new() };
+        for process in processes {
+            targets.add(*process).map_err(failed)?;
+        }
+        if let Some(types) = types.filter(|_| namespace.is_none()) {
+            for (tracepoint, program) in
+                [("sched_process_fork", targets.children(types)), ("sched_process_exit", targets.ends(types))]
+            {
+                let program = program.ok_or_else(|| ProgramError::NoTracepoint(tracepoint.into()))?;
+                let program = Program::load(ProgramKind::Tracepoint(types, tracepoint), tracepoint, program)?;
+                targets._probes.push(program.at_tracepoint()?);
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Adds a process.
+    pub(super) fn add(&self, process: u32) -> io::Result<()> {
+        self.processes.set(&process.to_ne_bytes(), &[0; 8])
+    }
+
+    /// Emits: `R7` = process and thread, as we number them; jumps if the process is not recorded.
+    /// Destroys `R0` to `R5`.
+    pub(super) fn emit_filter(&self, a: &mut Assembler, out: Label) {
+        self.emit_thread(a, out);
+        a.set(R1, R7);
+        a.apply(Operation::ShiftRight, R1, 32);
+        self.emit_lookup(a, out);
+    }
+
+    /// Emits: `R7` = process and thread, as we number them; jumps if we can't see it. Destroys `R0`
+    /// to `R5`.
+    pub(super) fn emit_thread(&self, a: &mut Assembler, out: Label) {
+        match self.namespace {
+            None => {
+                a.call(Helper::GetCurrentPidTgid);
+                a.set(R7, R0);
+            }
+            Some((device, inode)) => {
+                a.set_wide(R1, device);
+                a.set_wide(R2, inode);
+                a.set(R3, R10);
+                a.apply(Operation::Add, R3, i32::from(PAIR));
+                a.set(R4, 8);
+                a.call(Helper::GetNsCurrentPidTgid);
+                a.jump_if(R0, Condition::NotEqual, 0, out);
+                // Thread, then process.
+                a.load(Width::Double, R7, R10, PAIR);
+            }
+        }
+    }
+
+    /// Emits: jumps if the process in `R1` is not recorded.
+    fn emit_lookup(&self, a: &mut Assembler, out: Label) {
+        a.store(Width::Word, R10, KEY, R1);
+        a.set_map(R1, self.processes.number());
+        a.set(R2, R10);
+        a.apply(Operation::Add, R2, i32::from(KEY));
+        a.call(Helper::MapLookup);
+        a.jump_if(R0, Condition::Equal, 0, out);
+    }
+
+    /// Program at the birth of a task: a recorded process's child is recorded.
+    fn children(&self, types: &KernelTypes) -> Option<Assembler> {
+        let group = types.field("task_struct", "tgid")?.offset;
+        let mut a = Assembler::default();
+        let out = a.label();
+        a.load(Width::Double, R2, R1, 0);
+        a.load(Width::Double, R3, R1, 8);
+        for task in [R2, R3] {
+            a.jump_if(task, Condition::Equal, 0, out);
+        }
+        a.load(Width::Word, R1, R2, group);
+        a.load(Width::Word, R6, R3, group);
+        // A thread of the same process.
+        a.jump_if(R1, Condition::Equal, R6, out);
+        self.emit_lookup(&mut a, out);
+        a.store(Width::Word, R10, KEY, R6);
+        a.store(Width::Double, R10, PAIR, 0);
+        a.set_map(R1, self.processes.number());
+        a.set(R2, R10);
+        a.apply(Operation::Add, R2, i32::from(KEY));
+        a.set(R3, R10);
+        a.apply(Operation::Add, R3, i32::from(PAIR));
+        a.set(R4, 0);
+        a.call(Helper::MapUpdate);
+        a.place(out);
+        a.exit();
+        Some(a)
+    }
+
+    /// Program at the end of a task: a process without threads is forgotten.
+    fn ends(&self, types: &KernelTypes) -> Option<Assembler> {
+        let [group, signal] = ["tgid", "signal"].map(|field| types.field("task_struct", field));
+        let live = types.field("signal_struct", "live")?.offset;
+        let mut a = Assembler::default();
+        let out = a.label();
+        a.load(Width::Double, R2, R1, 0);
+        a.jump_if(R2, Condition::Equal, 0, out);
+        a.load(Width::Word, R6, R2, group?.offset);
+        a.load(Width::Double, R3, R2, signal?.offset);
+        a.jump_if(R3, Condition::Equal, 0, out);
+        a.load(Width::Word, R3, R3, live);
+        a.jump_if(R3, Condition::NotEqual, 0, out);
+        a.store(Width::Word, R10, KEY, R6);
+        a.set_map(R1, self.processes.number());
+        a.set(R2, R10);
+        a.apply(Operation::Add, R2, i32::from(KEY));
+        a.call(Helper::MapDelete);
+        a.place(out);
+        a.exit();
+        Some(a)
+    }
+}
+
+/// Returns device and inode of our namespace of processes, unless it is the machine's.
+fn namespace() -> io::Result<Option<(u64, u64)>> {
+    let file = std::fs::metadata("/proc/self/ns/pid")?;
+    Ok((file.ino() != FIRST_NAMESPACE).then(|| (file.dev(), file.ino())))
+}
