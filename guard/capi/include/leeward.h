@@ -322,7 +322,8 @@ uint64_t lw_mutex_delay_ns(struct lw_mutex *of);
 int lw_mutex_destroy(struct lw_mutex *of);
 
 /*
- Asks the kernel to stamp the bytes of a socket. Connections inherit it from a listening socket.
+ Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening socket:
+ call it before `listen`.
 
  `LW_E_SYSTEM`: see `errno`. Requests without stamps are admitted by `waited_ns` alone.
  */

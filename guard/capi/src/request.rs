@@ -31,8 +31,7 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
         Err(rejection) => return Ok(Admission::Rejected(rejection)),
     };
     let budget = RequestBudget::of(permit.budget());
-    let runner = if runs { number } else { 0 };
-    let id = shard.permits.insert(AdmittedRequest { permit, budget, runner, ran: None }).ok_or(Failure::Limit)?;
+    let id = shard.permits.insert(permit, if runs { number } else { 0 }).ok_or(Failure::Limit)?;
     drop(shard);
     if runs {
         thread::set_running(Some(Running { gate: slot.number(), id, since: reading }));
@@ -89,22 +88,20 @@ pub(crate) fn finish(gate: u32, id: u64, outcome: Outcome) -> Result<(), Failure
     let running = thread::running().filter(|of| (of.gate, of.id) == (gate, id));
     let mut shard = slot.shard(table_of(id))?;
     let is_free = |request: &&mut AdmittedRequest| request.runner == 0 || running.is_some();
-    if shard.permits.get(id).filter(is_free).is_none() {
-        return Err(Failure::State);
-    }
-    let AdmittedRequest { permit, mut budget, mut ran, .. } = shard.permits.remove(id).ok_or(Failure::State)?;
-    drop(shard);
+    let request = shard.permits.get(id).filter(is_free).ok_or(Failure::State)?;
     let now = clock::process();
+    let (mut budget, mut ran) = (request.budget, request.ran);
     if let Some(running) = running {
         thread::set_running(None);
         budget = budget::replace_running(RequestBudget::none());
         ran = Some(ran.unwrap_or_default() + now.since(running.since));
     }
-    end(permit, now, &budget, ran, outcome);
+    shard.permits.remove(id, |permit| end(permit, now, &budget, ran, outcome));
     Ok(())
 }
 
-fn end(mut permit: Permit, now: Time, budget: &RequestBudget, ran: Option<Nanos>, outcome: Outcome) {
+#[inline]
+fn end(permit: &mut Permit, now: Time, budget: &RequestBudget, ran: Option<Nanos>, outcome: Outcome) {
     if let Some(ran) = ran {
         let queued = match (permit.budget().remaining(), budget.budget().remaining()) {
             (Some(given), Some(left)) => Nanos(given.0.saturating_sub(left.0)),
@@ -115,5 +112,5 @@ fn end(mut permit: Permit, now: Time, budget: &RequestBudget, ran: Option<Nanos>
         permit.record_queue_time(Duration::from_nanos(queued.0));
     }
     let now = permit.gate().time_at(now);
-    permit.finish_at(now, outcome);
+    permit.end_at(now, outcome);
 }

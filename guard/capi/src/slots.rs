@@ -16,9 +16,11 @@ const SLOTS_MAX: usize = 1 << INDEX_BITS;
 /// Generations before a slot's numbers repeat: 2^38, years of reuse by one request at a time.
 const GENERATION_MAX: u64 = (1 << (u64::BITS - INDEX_BITS - TABLE_BITS)) - 1;
 
-/// An admitted request between two calls of the program.
+/// An admitted request between two calls of the program. It stays where it is until it ends: moving it
+/// costs as much as a lock.
 pub(crate) struct AdmittedRequest {
-    pub(crate) permit: Permit,
+    /// `None`: the slot is free.
+    permit: Option<Permit>,
     /// Budget for queues inside, while no thread runs the request.
     pub(crate) budget: RequestBudget,
     /// Number of the thread that runs the request; 0: none.
@@ -29,8 +31,10 @@ pub(crate) struct AdmittedRequest {
 
 struct Slot {
     generation: u64,
-    request: Option<AdmittedRequest>,
+    request: AdmittedRequest,
 }
+
+const FREE: AdmittedRequest = AdmittedRequest { permit: None, budget: RequestBudget::none(), runner: 0, ran: None };
 
 /// Slots for permits. It grows up to a limit and keeps its memory.
 pub(crate) struct PermitTable {
@@ -49,12 +53,14 @@ impl PermitTable {
         PermitTable { number: (number % TABLES) as u64, slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Keeps a request; `None`: the table is full, and the request is dropped.
-    pub(crate) fn insert(&mut self, request: AdmittedRequest) -> Option<u64> {
+    /// Keeps a permit of a request that thread `runner` runs; `None`: the table is full, and the permit
+    /// is dropped.
+    #[inline]
+    pub(crate) fn insert(&mut self, permit: Permit, runner: u64) -> Option<u64> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { generation: 0, request: None });
+                self.slots.push(Slot { generation: 0, request: FREE });
                 // Ending a request must not allocate.
                 self.free.reserve(self.slots.capacity() - self.free.len());
                 (self.slots.len() - 1) as u32
@@ -63,20 +69,27 @@ impl PermitTable {
         };
         let slot = &mut self.slots[index as usize];
         slot.generation = if slot.generation == GENERATION_MAX { 1 } else { slot.generation + 1 };
-        slot.request = Some(request);
+        slot.request.budget = RequestBudget::of(permit.budget());
+        (slot.request.runner, slot.request.ran) = (runner, None);
+        slot.request.permit = Some(permit);
         Some(slot.generation << (INDEX_BITS + TABLE_BITS) | self.number << INDEX_BITS | u64::from(index))
     }
 
     /// The request with this number, until it ends.
     pub(crate) fn get(&mut self, id: u64) -> Option<&mut AdmittedRequest> {
-        self.slot(id)?.request.as_mut()
+        self.slot(id).map(|slot| &mut slot.request)
     }
 
-    /// Takes the request with this number out.
-    pub(crate) fn remove(&mut self, id: u64) -> Option<AdmittedRequest> {
-        let request = self.slot(id)?.request.take()?;
+    /// Ends the request with this number by `end`; the number then names nothing.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u64, end: impl FnOnce(&mut Permit)) {
+        let Some(slot) = self.slot(id) else { return };
+        if let Some(permit) = &mut slot.request.permit {
+            end(permit);
+        }
+        // Drops the permit, which ends it if `end` has not.
+        slot.request.permit = None;
         self.free.push((id % SLOTS_MAX as u64) as u32);
-        Some(request)
     }
 
     /// Number of requests.
@@ -86,22 +99,22 @@ impl PermitTable {
 
     fn slot(&mut self, id: u64) -> Option<&mut Slot> {
         let slot = self.slots.get_mut((id % SLOTS_MAX as u64) as usize)?;
-        (slot.generation == id >> (INDEX_BITS + TABLE_BITS) && table_of(id) as u64 == self.number).then_some(slot)
+        let is_named = slot.generation == id >> (INDEX_BITS + TABLE_BITS) && table_of(id) as u64 == self.number;
+        (is_named && slot.request.permit.is_some()).then_some(slot)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_core::budget::Budget;
+    use leeward_core::units::Time;
     use leeward_gate::{Gate, Outcome, RequestInfo};
     use proptest::prelude::*;
     use std::collections::HashSet;
     use std::time::Duration;
 
-    fn admitted(gate: &Gate) -> AdmittedRequest {
-        let permit = gate.admit(&RequestInfo::default()).expect("an idle gate admits");
-        AdmittedRequest { permit, budget: RequestBudget::of(Budget::UNLIMITED), runner: 0, ran: None }
+    fn admitted(gate: &Gate) -> Permit {
+        gate.admit(&RequestInfo::default()).expect("an idle gate admits")
     }
 
     proptest! {
@@ -114,17 +127,17 @@ mod tests {
             let (mut table, mut live, mut ended) = (PermitTable::new(5), Vec::new(), HashSet::new());
             for (begins, choice) in steps {
                 if begins || live.is_empty() {
-                    let id = table.insert(admitted(&gate)).unwrap();
+                    let id = table.insert(admitted(&gate), 0).unwrap();
                     prop_assert!(id != 0 && table_of(id) == 5 && !ended.contains(&id) && !live.contains(&id));
                     live.push(id);
                 } else {
                     let id = live.swap_remove(usize::from(choice) % live.len());
-                    table.remove(id).unwrap().permit.finish(Outcome::Completed);
+                    table.remove(id, |permit| permit.end_at(Time::ZERO, Outcome::Completed));
                     ended.insert(id);
                 }
                 prop_assert!(live.iter().all(|id| table.get(*id).is_some()));
-                prop_assert!(ended.iter().all(|id| table.get(*id).is_none() && table.remove(*id).is_none()));
-                prop_assert_eq!(table.len(), live.len());
+                prop_assert!(ended.iter().all(|id| table.get(*id).is_none()));
+                prop_assert_eq!((table.len(), gate.counts().in_flight()), (live.len(), live.len() as u64));
             }
             prop_assert!(live.contains(&odd) || table.get(odd).is_none());
         }
@@ -134,8 +147,8 @@ mod tests {
     fn a_number_of_another_table_names_nothing() {
         let gate = Gate::builder(Duration::from_secs(1)).decisions(16).build().unwrap();
         let (mut one, mut other) = (PermitTable::new(1), PermitTable::new(2));
-        let id = one.insert(admitted(&gate)).unwrap();
-        let _ = other.insert(admitted(&gate)).unwrap();
+        let id = one.insert(admitted(&gate), 0).unwrap();
+        let _ = other.insert(admitted(&gate), 0).unwrap();
         assert!(other.get(id).is_none() && one.get(id).is_some());
     }
 }

@@ -35,15 +35,21 @@ impl DelayWeight {
         if self.remaining == self.objective {
             return wait;
         }
-        Nanos(
-            u64::try_from(u128::from(wait.0) * u128::from(self.objective) / u128::from(self.remaining))
-                .unwrap_or(u64::MAX),
-        )
+        Nanos(proportion(wait.0, self.objective, self.remaining))
     }
 
     /// The delay whose weighted value is `bound`.
     pub(crate) fn unweighted(self, bound: Nanos) -> Nanos {
-        Nanos((u128::from(bound.0) * u128::from(self.remaining) / u128::from(self.objective)) as u64)
+        Nanos(proportion(bound.0, self.remaining, self.objective))
+    }
+}
+
+/// `value` × `times` / `of`, at most [`u64::MAX`].
+fn proportion(value: u64, times: u64, of: u64) -> u64 {
+    match value.checked_mul(times) {
+        // A division of 64 bits takes a few nanoseconds, one of 128 bits several times as many.
+        Some(product) => product / of,
+        None => u64::try_from(u128::from(value) * u128::from(times) / u128::from(of)).unwrap_or(u64::MAX),
     }
 }
 

@@ -66,19 +66,16 @@ impl Permit {
         Permit::new(gate, shard, (route, 0), (Time::ZERO, Nanos::ZERO), None)
     }
 
-    pub(crate) fn with_budget(mut self, budget: Budget) -> Self {
+    // In place, as all changes here: moving a permit costs as much as a lock.
+    #[inline]
+    pub(crate) fn set_budget(&mut self, budget: Budget, downstream: u8) {
         self.budget = budget;
-        self
+        self.downstream = downstream;
     }
 
-    pub(crate) fn with_downstream(mut self, number: u8) -> Self {
-        self.downstream = number;
-        self
-    }
-
-    pub(crate) fn with_dequeue_check(mut self, check: DequeueCheck) -> Self {
+    #[inline]
+    pub(crate) fn set_dequeue_check(&mut self, check: DequeueCheck) {
         self.dequeue_check = Some(check);
-        self
     }
 
     /// Puts the request into the gate's wait queue. When the queue calls it, [`Permit::begin_at`]
@@ -175,6 +172,12 @@ impl Permit {
     /// Ends the request at a time of the caller's, since the gate was made ([`Gate::time_at`]).
     /// Times must not decrease.
     pub fn finish_at(mut self, now: Time, outcome: Outcome) {
+        self.end(Some(now), outcome);
+    }
+
+    /// Ends the request as [`Permit::finish_at`] does, where the permit lies. It has then ended:
+    /// further calls and the drop have no effect.
+    pub fn end_at(&mut self, now: Time, outcome: Outcome) {
         self.end(Some(now), outcome);
     }
 

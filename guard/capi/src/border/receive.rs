@@ -10,7 +10,8 @@ use std::ffi::{c_int, c_void};
 /// Words for the kernel's control messages: a stamp takes four.
 const CONTROL: usize = 16;
 
-/// Asks the kernel to stamp the bytes of a socket. Connections inherit it from a listening socket.
+/// Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening socket:
+/// call it before `listen`.
 ///
 /// `LW_E_SYSTEM`: see `errno`. Requests without stamps are admitted by `waited_ns` alone.
 #[unsafe(no_mangle)]

@@ -102,21 +102,22 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                let permit = Permit::new(self.clone(), index, (arriving.route, class), (now, waited), Some(pending));
-                let permit =
-                    permit.with_budget(inner.queue_budget(time_left, arriving.route, waited)).with_downstream(group);
+                let mut permit =
+                    Permit::new(self.clone(), index, (arriving.route, class), (now, waited), Some(pending));
+                permit.set_budget(inner.queue_budget(time_left, arriving.route, waited), group);
                 if inner.wait_queue.is_none() {
                     return Ok(permit);
                 }
                 let lateness = weight.unweighted(inner.bounds.lateness.unwrap_or(inner.slo));
                 let last = time_left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
-                Ok(permit.with_dequeue_check(DequeueCheck {
+                permit.set_dequeue_check(DequeueCheck {
                     start_deadline: now + last,
                     was_idle: weight.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE),
                     timeout: time_left,
                     priority: arrival.priority,
                     tenant: arrival.tenant,
-                }))
+                });
+                Ok(permit)
             }
             Err(reason) => {
                 shard.counts.rejected[reason as usize] += 1;
