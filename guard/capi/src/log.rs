@@ -2,6 +2,7 @@
 //! not contain the messages.
 #![allow(unsafe_code)]
 
+use crate::thread;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -44,20 +45,19 @@ pub(crate) fn message(level: Level, text: &str) {
     unsafe { (target.function)(target.user, level as c_int, text.as_ptr()) }
 }
 
-/// Sends the message of a panic to the program's function instead of standard error, once set.
+/// Sends the message of a panic to the program's function instead of standard error, whose number may
+/// be a client's connection in a daemon.
 ///
 /// A program that links the static library has one standard library, and so one hook, for all of
-/// its Rust code: panics of other code keep the hook that was there.
+/// its Rust code: panics of threads that never called the library keep the hook that was there.
 pub(crate) fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            let is_ours =
-                panic.location().is_some_and(|at| at.file().contains("leeward") || at.file().contains("capi"));
-            if TARGET.try_lock().is_ok_and(|target| target.is_some()) {
+            if thread::is_known() {
                 message(Level::Error, &format!("defect: {panic}"));
-            } else if !is_ours {
+            } else {
                 previous(panic);
             }
         }));

@@ -3,6 +3,7 @@
 use crate::fork;
 use crate::gates::GateSlot;
 use crate::status::Failure;
+use crate::thread;
 use leeward_admin::{Admin, Sources};
 use leeward_gate::{Decision, DecisionId, Gate, Source};
 use leeward_observe::Snapshot;
@@ -19,7 +20,8 @@ struct GateAndLocks(Gate);
 
 impl Source for GateAndLocks {
     fn snapshot(&self) -> Snapshot {
-        let _held = fork::hold();
+        // The admin port's thread becomes one of the library's.
+        let (_held, _) = (fork::hold(), thread::number());
         Snapshot { locks: locks::stats().iter().take(LOCKS).map(lock).collect(), ..self.0.snapshot() }
     }
 

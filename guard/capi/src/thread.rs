@@ -48,6 +48,11 @@ pub(crate) fn number() -> u64 {
     })
 }
 
+/// Whether the calling thread has called the library.
+pub(crate) fn is_known() -> bool {
+    NUMBER.try_with(|cell| cell.get() != 0).unwrap_or(true)
+}
+
 /// The request that this thread runs.
 #[inline]
 pub(crate) fn running() -> Option<Running> {

@@ -30,12 +30,17 @@ pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
     if result == 0 { LW_OK } else { Failure::System as c_int }
 }
 
+unsafe extern "C-unwind" {
+    /// A thread may be cancelled in it, which unwinds the stack (`pthread_cancel(3)`).
+    fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> libc::ssize_t;
+}
+
 /// Reads as `recv(2)` does, with its results and `errno`, and updates the connection's stamp.
 ///
 /// # Safety
 /// `buffer` has `length` bytes; `stamp` is NULL or the connection's, which no other thread uses now.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_recv(
+pub unsafe extern "C-unwind" fn lw_recv(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -51,7 +56,8 @@ pub unsafe extern "C" fn lw_recv(
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     // SAFETY: the header points to the caller's buffer and to this function's words, with their sizes.
-    let received = unsafe { libc::recvmsg(fd, &raw mut message, flags) };
+    // A cancelled thread unwinds through this frame, which has no destructors.
+    let received = unsafe { recvmsg(fd, &raw mut message, flags) };
     if received > 0 && !stamp.is_null() {
         let words = (message.msg_controllen / size_of::<u64>()).min(CONTROL);
         let at = stamp::parse(&control[..words]);

@@ -242,6 +242,27 @@ static void stamps(void) {
     close(ends[0]);
 }
 
+static void *receive_until_cancelled(void *of) {
+    char read[4];
+    lw_stamp stamp = {0, 0};
+    while (lw_recv(*(int *)of, read, sizeof read, 0, &stamp) > 0) {
+    }
+    return NULL;
+}
+
+static void cancelled_threads(void) {
+    int ends[2];
+    pthread_t thread;
+    void *result;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(pthread_create(&thread, NULL, receive_until_cancelled, &ends[0]) == 0);
+    CHECK(send(ends[1], "x", 1, 0) == 1);
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void) {
     lw_options of = options();
     lw_gate *gate;
@@ -251,6 +272,11 @@ int main(void) {
     rejections(gate);
     locks(gate);
     stamps();
+#if !defined(__SANITIZE_ADDRESS__) /* It reports the end of any cancelled thread. */
+    cancelled_threads();
+#else
+    (void)cancelled_threads;
+#endif
     EQUAL(LW_OK, lw_gate_free(gate));
     lw_arrival late = arrival();
     lw_permit permit;
