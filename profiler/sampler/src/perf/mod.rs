@@ -17,10 +17,11 @@ pub use source::PerfSource;
 /// How stacks are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StackMethod {
-    /// By frame pointers if the program and all its libraries have them, otherwise by copies.
+    /// By frame pointers if the program is Go's, otherwise by copies.
     #[default]
     Automatic,
-    /// The kernel follows frame pointers. Cheapest.
+    /// The kernel follows frame pointers. Cheapest; the callers of functions without a frame are
+    /// missing.
     FramePointers,
     /// The kernel copies the innermost part of the stack, and the recorder unwinds the copy.
     Copies,

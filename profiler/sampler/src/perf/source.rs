@@ -56,7 +56,7 @@ impl PerfSource {
                 for mapped in process.mappings()? {
                     modules.add(&mut files, process.pid(), &mapped);
                 }
-                if modules.have_frame_pointers() { StackCapture::FramePointers } else { StackCapture::Copy(COPIED) }
+                if modules.is_go() { StackCapture::FramePointers } else { StackCapture::Copy(COPIED) }
             }
         };
         let fixed_rate = match options.rate {

@@ -31,10 +31,6 @@ const MAX_SECTIONS: usize = 256 << 20;
 /// Most files that are remembered.
 const MAX_FILES: usize = 1 << 16;
 
-/// From this share of functions on that keep a frame pointer, a module is said to have them. A few
-/// functions of each C program, written in assembler, don't.
-const WITH_FRAME_POINTERS: f64 = 0.8;
-
 /// First address that a program may use; smaller ones are no code.
 const LOWEST_CODE: u64 = 4096;
 
@@ -143,15 +139,12 @@ impl ProcessModules {
         }
     }
 
-    /// Returns true if stacks can be followed by frame pointers alone: each module has them, or
-    /// the program, which `program` names by an address, is Go's.
-    pub fn have_frame_pointers(&self) -> bool {
-        let modules = || self.placed.values().map(|(_, sections)| sections);
-        if modules().any(|sections| sections.is_go) {
-            return true;
-        }
-        let mut judged = modules().filter_map(|sections| sections.frame_pointer_share()).peekable();
-        judged.peek().is_some() && judged.all(|share| share >= WITH_FRAME_POINTERS)
+    /// Returns true if the program is Go's, which keeps frame pointers and has no unwind sections.
+    ///
+    /// Compilers of other languages leave them out of functions that call nothing, even if asked
+    /// for frame pointers, so that the callers of these functions are missing.
+    pub fn is_go(&self) -> bool {
+        self.placed.values().any(|(_, sections)| sections.is_go)
     }
 
     /// Unwinds a copy of a stack, which begins at the stack pointer. Puts addresses into `stack`,

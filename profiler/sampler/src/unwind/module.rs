@@ -149,12 +149,6 @@ impl ModuleSections {
         let places = self.signal_returns.iter().filter_map(|address| address.checked_sub(first));
         places.filter(|offset| *offset < mapping.length).map(|offset| mapping.start.wrapping_add(offset)).collect()
     }
-
-    /// Share of functions that keep a frame pointer, of those that keep a frame; `None` if there
-    /// are too few to judge.
-    pub(crate) fn frame_pointer_share(&self) -> Option<f64> {
-        frame_pointer_share(&self.eh_frame.as_ref()?.bytes)
-    }
 }
 
 /// Module of this machine's vDSO, which all programs share: read from the recorder's own memory.
@@ -181,45 +175,6 @@ fn find<'a>(text: &'a [u8], code: &'a [u8]) -> impl Iterator<Item = usize> + 'a 
         .take(16)
 }
 
-/// Fewest functions by which a module is judged.
-const JUDGED: usize = 16;
-
-/// Counts the functions in `.eh_frame` that keep their frame's address in the frame pointer.
-fn frame_pointer_share(mut entries: &[u8]) -> Option<f64> {
-    let (mut framed, mut pointed) = (0usize, 0usize);
-    while let Some((length, rest)) = entries.split_first_chunk::<4>() {
-        let length = u32::from_le_bytes(*length);
-        // Zero ends the section; entries of more than 4 GiB are not judged.
-        if length == 0 || length == u32::MAX {
-            break;
-        }
-        let Some((entry, rest)) = rest.split_at_checked(length as usize) else { break };
-        entries = rest;
-        // The entry: offset of its common part (0: it is one), begin, length, augmentation, and
-        // instructions.
-        let Some((common, body)) = entry.split_first_chunk::<4>() else { continue };
-        let instructions = body.get(9..).unwrap_or_default();
-        if *common == [0; 4] || instructions.iter().all(|byte| *byte == 0) {
-            continue;
-        }
-        framed += 1;
-        pointed += usize::from(sets_frame_pointer(instructions));
-    }
-    (framed >= JUDGED).then(|| pointed as f64 / framed as f64)
-}
-
-/// `DW_CFA_def_cfa_register` or `DW_CFA_def_cfa` with the frame pointer.
-#[cfg(target_arch = "x86_64")]
-fn sets_frame_pointer(instructions: &[u8]) -> bool {
-    instructions.windows(2).any(|pair| matches!(pair, [0x0c | 0x0d, 6]))
-}
-
-/// `DW_CFA_offset` of the frame pointer.
-#[cfg(target_arch = "aarch64")]
-fn sets_frame_pointer(instructions: &[u8]) -> bool {
-    instructions.contains(&(0x80 | 29))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -242,7 +197,6 @@ mod tests {
             let mut image = tempfile::tempfile().unwrap();
             std::io::Write::write_all(&mut image, &own).unwrap();
             let _ = ModuleSections::read(image);
-            let _ = frame_pointer_share(&bytes);
         }
     }
 
