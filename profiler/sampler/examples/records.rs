@@ -1,13 +1,14 @@
 //! Attaches to a process, and prints how many records came, and the hottest stacks.
 //!
-//! `records PID [SECONDS] [--frame-pointers | --copies] [--rate HZ] [--children]`
+//! `records PID [SECONDS] [--frame-pointers | --copies] [--rate HZ] [--children]
+//! [--threads]`
 //!
 //! Contains no symbols: addresses are printed with their module and offset.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use leeward_sampler::perf::{PerfOptions, PerfSource, SampleRate, StackMethod};
+use leeward_sampler::perf::{EventScope, PerfOptions, PerfSource, SampleRate, StackMethod};
 use leeward_sampler::process::Process;
 use leeward_sampler::record::{Mapping, RecordKind, RecordSource, SourceError, Stack};
 
@@ -35,6 +36,7 @@ fn run() -> Result<(), SourceError> {
             _ => StackMethod::Automatic,
         },
         children: has("--children"),
+        scope: if has("--threads") { EventScope::Threads } else { EventScope::Automatic },
     };
     let mut source = PerfSource::attach(Process::open(pid)?, options)?;
     let end = Instant::now() + Duration::from_secs(number(1).unwrap_or(5).into());

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use leeward_sampler::perf::{PerfOptions, PerfSource, SampleRate, StackMethod};
+use leeward_sampler::perf::{EventScope, PerfOptions, PerfSource, SampleRate, StackMethod};
 use leeward_sampler::process::Process;
 use leeward_sampler::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
 use object::{Object, ObjectSymbol};
@@ -109,7 +109,8 @@ fn poll_until(source: &mut PerfSource, mut done: impl FnMut(Record) -> bool) {
 /// Share of samples whose functions begin with these, of the first hundred.
 fn share_of_samples(program: &Path, arguments: &[&str], stacks: StackMethod, expected: &[&str]) -> f64 {
     let running = Running::start(program, arguments);
-    let mut source = running.attach(PerfOptions { stacks, rate: SampleRate::Hertz(1000), ..PerfOptions::default() });
+    let scope = EventScope::default();
+    let mut source = running.attach(PerfOptions { stacks, rate: SampleRate::Hertz(1000), children: false, scope });
     let mut names = Names::of(program);
     let (mut all, mut good) = (0, 0);
     let mut seen: HashMap<String, u64> = HashMap::new();
@@ -177,9 +178,19 @@ fn signal_handlers_on_another_stack() {
 
 #[test]
 fn blocked_threads_have_stacks() {
+    blocked(EventScope::Automatic);
+}
+
+#[test]
+fn blocked_threads_have_stacks_by_events_of_threads() {
+    blocked(EventScope::Threads);
+}
+
+fn blocked(scope: EventScope) {
     let program = program(false);
     let running = Running::start(program, &["block"]);
-    let mut source = running.attach(PerfOptions::default());
+    let mut source = running.attach(PerfOptions { scope, ..PerfOptions::default() });
+    assert_eq!(source.report().whole_cpus, scope == EventScope::Automatic);
     let mut names = Names::of(program);
     let (mut switches, mut good, mut times) = (0, 0, Vec::new());
     poll_until(&mut source, |record| {
@@ -197,10 +208,15 @@ fn blocked_threads_have_stacks() {
 
 #[test]
 fn many_threads() {
+    record_many_threads(EventScope::Automatic);
+    record_many_threads(EventScope::Threads);
+}
+
+fn record_many_threads(scope: EventScope) {
     let mut running = Running::start(program(false), &["threads", "500"]);
     let mut line = String::new();
     BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let mut source = running.attach(PerfOptions::default());
+    let mut source = running.attach(PerfOptions { scope, ..PerfOptions::default() });
     let mut threads = HashMap::new();
     poll_until(&mut source, |record| {
         if matches!(record.kind, RecordKind::SwitchedOut { .. }) {
@@ -212,8 +228,13 @@ fn many_threads() {
 
 #[test]
 fn threads_that_are_born_later_have_names_and_ends() {
+    births(EventScope::Automatic);
+    births(EventScope::Threads);
+}
+
+fn births(scope: EventScope) {
     let running = Running::start(program(false), &["births"]);
-    let mut source = running.attach(PerfOptions::default());
+    let mut source = running.attach(PerfOptions { scope, ..PerfOptions::default() });
     let (mut named, mut ended, mut sampled) = (0, 0, 0);
     let pid = running.0.id();
     poll_until(&mut source, |record| {
@@ -233,8 +254,9 @@ fn children_are_recorded_if_asked() {
     let program = program(false);
     let running = Running::start(program, &["forks"]);
     let pid = running.0.id();
-    for children in [true, false] {
-        let mut source = running.attach(PerfOptions { children, ..PerfOptions::default() });
+    let both = [EventScope::Automatic, EventScope::Threads];
+    for (children, scope) in [true, false].into_iter().flat_map(|children| both.map(|scope| (children, scope))) {
+        let mut source = running.attach(PerfOptions { children, scope, ..PerfOptions::default() });
         let mut names = Names::of(program);
         let (mut forked, mut sampled, mut good) = (0, 0, 0);
         poll_until(&mut source, |record| {

@@ -8,9 +8,11 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::attr::{EventAttr, Inheritance, StackCapture};
-use super::parse::{Header, Parsed, parse};
+use super::budget::Effort;
+use super::parse::{Header, Layout, Parsed, parse};
 use super::rights::{refusal, ring_refusal};
 use super::ring::RingSet;
+use super::switches::{SwitchFilter, SwitchSettings};
 use super::sys::{Event, SharedRing};
 use crate::process::Process;
 use crate::record::SourceError;
@@ -33,6 +35,20 @@ pub(super) enum EventKind {
     Clock,
     /// Stacks at switches away from the CPU.
     SwitchStack,
+    /// Stacks at switches that a program in the kernel has chosen.
+    ChosenStack,
+    /// Waits, at their end.
+    Wait,
+}
+
+impl EventKind {
+    /// Fields of its samples.
+    pub(super) fn layout(self, capture: StackCapture) -> Layout {
+        Layout {
+            stack: (self != EventKind::Wait).then_some(capture),
+            has_message: matches!(self, EventKind::ChosenStack | EventKind::Wait),
+        }
+    }
 }
 
 /// What to open.
@@ -53,12 +69,14 @@ pub(super) struct OpenEvents {
     /// Numbers by which records name events.
     pub(super) kinds: HashMap<u64, EventKind>,
     pub(super) sees_kernel: bool,
-    events: Vec<(EventKind, Event)>,
+    pub(super) events: Vec<(EventKind, Event)>,
+    /// Programs in the kernel that choose among the events of whole CPUs.
+    pub(super) filter: Option<SwitchFilter>,
 }
 
 impl OpenEvents {
-    /// Opens and enables the events of a process.
-    pub(super) fn open(process: &Process, plan: EventPlan) -> Result<OpenEvents, SourceError> {
+    /// Opens and enables the events of each thread of a process.
+    pub(super) fn of_threads(process: &Process, plan: EventPlan) -> Result<OpenEvents, SourceError> {
         raise_file_limit();
         let cpus = online_cpus();
         let mut opener = Opener {
@@ -103,17 +121,33 @@ impl OpenEvents {
             }
             opener.redirect_and_enable(first)?;
         }
-        Ok(OpenEvents { rings, kinds: opener.kinds, sees_kernel: opener.sees_kernel, events: opener.events })
+        Ok(OpenEvents {
+            rings,
+            kinds: opener.kinds,
+            sees_kernel: opener.sees_kernel,
+            events: opener.events,
+            filter: None,
+        })
     }
 
-    /// Changes the period of one kind of events; 0 turns them off.
-    pub(super) fn set_period(&self, kind: EventKind, period: u64) {
+    /// Changes what is recorded.
+    pub(super) fn set_effort(&self, before: Effort, effort: Effort) {
+        if effort.rate != before.rate {
+            self.set_period(EventKind::Clock, effort.clock_period());
+        }
+        if let Some(filter) = &self.filter {
+            // The map is there, so that setting its value can't fail.
+            let _ = filter.set(SwitchSettings { period: effort.switch_period, shortest: effort.shortest_wait });
+        } else if effort.switch_period != before.switch_period {
+            self.set_period(EventKind::SwitchStack, effort.switch_period);
+        }
+    }
+
+    /// Changes the period of one kind of events.
+    fn set_period(&self, kind: EventKind, period: u64) {
         for (_, event) in self.events.iter().filter(|(found, _)| *found == kind) {
             // An event whose thread has ended can't be changed, and need not be.
-            let _ = match period {
-                0 => event.disable(),
-                _ => event.set_period(period).and_then(|()| event.enable()),
-            };
+            let _ = event.set_period(period);
         }
     }
 }
@@ -126,8 +160,8 @@ fn note_inherited(
     plan: EventPlan,
     known: &mut HashSet<u32>,
 ) {
-    let capture = |event| kinds.contains_key(&event).then_some(plan.capture);
-    if let Some(Parsed::Forked { thread, .. }) = parse(header, record, capture) {
+    let layout = |event| kinds.get(&event).map(|kind| kind.layout(plan.capture));
+    if let Some(Parsed::Forked { thread, .. }) = parse(header, record, layout) {
         known.insert(thread);
     }
 }
@@ -203,7 +237,7 @@ impl Opener {
 }
 
 /// Maps a ring: large where the user may, otherwise as large as everybody may.
-fn map_ring(event: &Event, cpus: usize) -> Result<SharedRing, SourceError> {
+pub(super) fn map_ring(event: &Event, cpus: usize) -> Result<SharedRing, SourceError> {
     let share = (ALL_RINGS / cpus.max(1)).clamp(SMALLEST_RING, LARGEST_RING);
     let size = if share.is_power_of_two() { share } else { share.next_power_of_two() / 2 };
     SharedRing::map(event, size)
@@ -213,7 +247,7 @@ fn map_ring(event: &Event, cpus: usize) -> Result<SharedRing, SourceError> {
 }
 
 /// Numbers of the CPUs that run.
-fn online_cpus() -> Vec<u32> {
+pub(super) fn online_cpus() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cpus = parse_cpus(&text);
     if !cpus.is_empty() {
@@ -234,7 +268,7 @@ fn parse_cpus(text: &str) -> Vec<u32> {
 }
 
 /// Each thread needs two events per CPU, each of which is a file.
-fn raise_file_limit() {
+pub(super) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A refusal shows when a file can't be opened.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

@@ -7,6 +7,7 @@ pub(crate) const SAMPLE_TID: u64 = 1 << 1;
 pub(crate) const SAMPLE_TIME: u64 = 1 << 2;
 pub(crate) const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 pub(crate) const SAMPLE_CPU: u64 = 1 << 7;
+pub(crate) const SAMPLE_RAW: u64 = 1 << 10;
 pub(crate) const SAMPLE_REGS_USER: u64 = 1 << 12;
 pub(crate) const SAMPLE_STACK_USER: u64 = 1 << 13;
 pub(crate) const SAMPLE_IDENTIFIER: u64 = 1 << 16;
@@ -25,10 +26,13 @@ const TYPE_SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
 const CONTEXT_SWITCHES: u64 = 3;
 
+const BPF_OUTPUT: u64 = 10;
+
 const DISABLED: u64 = 1;
 const INHERIT: u64 = 1 << 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+const EXCLUDE_IDLE: u64 = 1 << 7;
 const MMAP: u64 = 1 << 8;
 const COMM: u64 = 1 << 9;
 const TASK: u64 = 1 << 13;
@@ -92,6 +96,22 @@ impl EventAttr {
     /// Samples at each `period`th switch away from the CPU.
     pub(crate) fn context_switches(period: u64, capture: StackCapture) -> EventAttr {
         EventAttr { sample_period: period, ..EventAttr::software(CONTEXT_SWITCHES) }.with_stack(capture)
+    }
+
+    /// What BPF programs write, with the stack of the thread that they run in if asked.
+    pub(crate) fn bpf_output(capture: Option<StackCapture>) -> EventAttr {
+        let mut attr = EventAttr { sample_period: 1, ..EventAttr::software(BPF_OUTPUT) };
+        attr.sample_type |= SAMPLE_RAW;
+        match capture {
+            Some(capture) => attr.with_stack(capture),
+            None => attr,
+        }
+    }
+
+    /// Leaves out CPUs without work.
+    pub(crate) fn without_idle(mut self) -> EventAttr {
+        self.flags |= EXCLUDE_IDLE;
+        self
     }
 
     /// Adds a record of each change of threads and mappings.

@@ -5,10 +5,12 @@
 mod attach;
 mod attr;
 mod budget;
+mod cpus;
 mod parse;
 mod rights;
 mod ring;
 mod source;
+mod switches;
 mod sys;
 mod translate;
 
@@ -38,6 +40,17 @@ pub enum SampleRate {
     Hertz(u32),
 }
 
+/// Which events the kernel is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventScope {
+    /// Events of whole CPUs, of which BPF programs keep those of the process, where the recorder
+    /// may ask for them (root, or `CAP_PERFMON` and `CAP_BPF`); otherwise events of threads.
+    #[default]
+    Automatic,
+    /// Events of each thread. A switch costs the process more, by about 3 µs.
+    Threads,
+}
+
 /// Options of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerfOptions {
@@ -47,6 +60,8 @@ pub struct PerfOptions {
     pub stacks: StackMethod,
     /// Children that the process forks are recorded, too.
     pub children: bool,
+    /// Which events the kernel is asked for.
+    pub scope: EventScope,
 }
 
 /// What a source has recorded, and how.
@@ -59,13 +74,18 @@ pub struct PerfReport {
     /// Time in system calls is sampled, and switches have stacks. Both need more rights than
     /// samples of the program itself.
     pub sees_kernel: bool,
-    /// Each so-manieth switch away from the CPU has a stack, at present; 0: none has.
+    /// The events are of whole CPUs: only then are stacks at switches chosen by their place.
+    pub whole_cpus: bool,
+    /// Waits shorter than this, in nanoseconds, are left out unless their stack was taken.
+    pub shortest_wait: u64,
+    /// Each so-manieth switch away from the CPU has its stack taken, at present; 0: none has.
+    /// Others get the last stack of the thread at the same place.
     pub switch_period: u64,
     /// Samples.
     pub samples: u64,
-    /// Switches away from the CPU.
+    /// Switches away from the CPU that were reported.
     pub switches: u64,
-    /// Those with stacks.
+    /// Those whose stack was taken.
     pub switches_with_stacks: u64,
     /// Stacks that the copy was too short for.
     pub truncated_stacks: u64,

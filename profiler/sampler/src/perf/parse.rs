@@ -61,6 +61,14 @@ impl Header {
     }
 }
 
+/// Fields that the samples of an event have, besides those of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) stack: Option<StackCapture>,
+    /// A BPF program has written something.
+    pub(crate) has_message: bool,
+}
+
 /// Who recorded, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -87,27 +95,65 @@ pub(crate) enum TakenStack<'a> {
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
-    Sample { origin: Origin, stack: TakenStack<'a> },
-    Switch { origin: Origin, is_out: bool, preempted: bool },
-    Mapped { origin: Origin, process: u32, start: u64, length: u64, offset: u64, inode: u64, path: &'a [u8] },
-    Named { origin: Origin, process: u32, thread: u32, by_exec: bool, name: &'a [u8] },
-    Forked { origin: Origin, process: u32, thread: u32, parent: u32, parent_thread: u32 },
-    Ended { origin: Origin, process: u32, thread: u32 },
-    Lost { origin: Origin, count: u64 },
-    Throttled { origin: Origin },
+    /// The message is what a BPF program wrote, and maybe bytes to fill it up.
+    Sample {
+        origin: Origin,
+        stack: TakenStack<'a>,
+        message: &'a [u8],
+    },
+    Switch {
+        origin: Origin,
+        is_out: bool,
+        preempted: bool,
+    },
+    Mapped {
+        origin: Origin,
+        process: u32,
+        start: u64,
+        length: u64,
+        offset: u64,
+        inode: u64,
+        path: &'a [u8],
+    },
+    Named {
+        origin: Origin,
+        process: u32,
+        thread: u32,
+        by_exec: bool,
+        name: &'a [u8],
+    },
+    Forked {
+        origin: Origin,
+        process: u32,
+        thread: u32,
+        parent: u32,
+        parent_thread: u32,
+    },
+    Ended {
+        origin: Origin,
+        process: u32,
+        thread: u32,
+    },
+    Lost {
+        origin: Origin,
+        count: u64,
+    },
+    Throttled {
+        origin: Origin,
+    },
     Unknown,
 }
 
-/// Reads the fields of a record. `capture` says which fields the samples of an event have; `None`
+/// Reads the fields of a record. `layout` says which fields the samples of an event have; `None`
 /// for an unknown event.
 pub(crate) fn parse<'a>(
     header: Header,
     record: &'a [u8],
-    capture: impl Fn(u64) -> Option<StackCapture>,
+    layout: impl Fn(u64) -> Option<Layout>,
 ) -> Option<Parsed<'a>> {
     let mut body = Fields(record.get(HEADER..usize::from(header.size))?);
     if header.kind == SAMPLE {
-        return parse_sample(&mut body, capture);
+        return parse_sample(&mut body, layout);
     }
     let origin = body.split_origin()?;
     Some(match header.kind {
@@ -156,37 +202,47 @@ pub(crate) fn parse<'a>(
     })
 }
 
-fn parse_sample<'a>(body: &mut Fields<'a>, capture: impl Fn(u64) -> Option<StackCapture>) -> Option<Parsed<'a>> {
+fn parse_sample<'a>(body: &mut Fields<'a>, layout: impl Fn(u64) -> Option<Layout>) -> Option<Parsed<'a>> {
     let event = body.u64()?;
     let (process, thread) = (body.u32()?, body.u32()?);
     let time = body.u64()?;
     let cpu = body.u32()?;
     let _reserved = body.u32()?;
     let origin = Origin { event, process, thread, time, cpu };
-    let stack = match capture(event)? {
-        StackCapture::FramePointers => {
-            let count = usize::try_from(body.u64()?).ok()?;
-            TakenStack::Chain(body.take(count.checked_mul(8)?)?)
+    let layout = layout(event)?;
+    let mut stack = TakenStack::Nothing;
+    if layout.stack == Some(StackCapture::FramePointers) {
+        let count = usize::try_from(body.u64()?).ok()?;
+        stack = TakenStack::Chain(body.take(count.checked_mul(8)?)?);
+    }
+    let mut message: &[u8] = &[];
+    if layout.has_message {
+        let size = usize::try_from(body.u32()?).ok()?;
+        message = body.take(size)?;
+    }
+    if let Some(StackCapture::Copy(_)) = layout.stack {
+        stack = parse_copy(body)?;
+    }
+    Some(Parsed::Sample { origin, stack, message })
+}
+
+/// Reads registers and memory.
+fn parse_copy<'a>(body: &mut Fields<'a>) -> Option<TakenStack<'a>> {
+    // Zero: a thread of the kernel, or none of the program any more.
+    let is_present = body.u64()? != 0;
+    let mut registers = [0; REGISTERS.count_ones() as usize];
+    if is_present {
+        for register in &mut registers {
+            *register = body.u64()?;
         }
-        StackCapture::Copy(_) => {
-            // Zero: a thread of the kernel, or none of the program any more.
-            let is_present = body.u64()? != 0;
-            let mut registers = [0; REGISTERS.count_ones() as usize];
-            if is_present {
-                for register in &mut registers {
-                    *register = body.u64()?;
-                }
-            }
-            let size = usize::try_from(body.u64()?).ok()?;
-            let memory = body.take(size)?;
-            let copied = if size > 0 { usize::try_from(body.u64()?).ok()? } else { 0 };
-            match is_present {
-                true => TakenStack::Copy { registers, memory: memory.get(..copied.min(size))? },
-                false => TakenStack::Nothing,
-            }
-        }
-    };
-    Some(Parsed::Sample { origin, stack })
+    }
+    let size = usize::try_from(body.u64()?).ok()?;
+    let memory = body.take(size)?;
+    let copied = if size > 0 { usize::try_from(body.u64()?).ok()? } else { 0 };
+    Some(match is_present {
+        true => TakenStack::Copy { registers, memory: memory.get(..copied.min(size))? },
+        false => TakenStack::Nothing,
+    })
 }
 
 /// Returns the addresses of user space in a call chain, the innermost first.

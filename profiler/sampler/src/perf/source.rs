@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::attach::{EventKind, EventPlan, OpenEvents};
+use super::attach::{EventPlan, OpenEvents};
 use super::attr::{Inheritance, StackCapture};
-use super::budget::{CostBudget, Spent};
+use super::budget::{CostBudget, EventCosts, Spent};
 use super::parse::parse;
 use super::translate::Translator;
-use super::{PerfOptions, PerfReport, SampleRate, StackMethod};
+use super::{EventScope, PerfOptions, PerfReport, SampleRate, StackMethod};
 use crate::process::Process;
 use crate::record::{Record, RecordSource, SourceError};
 use crate::unwind::{ModuleFiles, ProcessModules};
@@ -23,7 +23,7 @@ const COPIED: u32 = 16 << 10;
 const SETTLING: u64 = 2_000_000;
 
 /// Time between adaptations of the effort.
-const ADAPTATION: Duration = Duration::from_secs(1);
+const ADAPTATION: Duration = Duration::from_millis(250);
 
 /// Samples and switches of a process.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub struct PerfSource {
     events: OpenEvents,
     translator: Translator,
     budget: CostBudget,
+    costs: EventCosts,
     capture: StackCapture,
     initial: Vec<Record>,
     used_at_begin: u64,
@@ -63,23 +64,28 @@ impl PerfSource {
             SampleRate::Automatic => None,
             SampleRate::Hertz(rate) => Some(rate),
         };
-        let budget = CostBudget::new(fixed_rate, Spent::default());
+        let effort = CostBudget::new(fixed_rate, EventCosts::THREADS, Spent::default()).effort();
         let inheritance = if options.children { Inheritance::ThreadsAndChildren } else { Inheritance::Threads };
-        let effort = budget.effort();
         let (clock_period, switch_period) = (effort.clock_period(), effort.switch_period);
         let plan = EventPlan { capture, clock_period, switch_period, inheritance };
-        let events = OpenEvents::open(&process, plan)?;
+        let whole = if options.scope == EventScope::Automatic { OpenEvents::of_cpus(&process, plan) } else { None };
+        let events = match whole {
+            Some(events) => events,
+            None => OpenEvents::of_threads(&process, plan)?,
+        };
+        let costs = if events.filter.is_some() { EventCosts::CPUS } else { EventCosts::THREADS };
         let mut translator = Translator::new(process.pid(), options.children, files);
         let initial = translator.begin(&process, matches!(capture, StackCapture::Copy(_)), now())?;
         // To begin costs what it costs, and more than a second of recording.
         let own_time = thread_time().saturating_sub(before);
-        let budget = CostBudget::new(fixed_rate, Spent { own_time, ..Spent::default() });
+        let budget = CostBudget::new(fixed_rate, costs, Spent { own_time, ..Spent::default() });
         Ok(PerfSource {
             used_at_begin: process.cpu_time().unwrap_or(0),
             process,
             events,
             translator,
             budget,
+            costs,
             capture,
             initial,
             adapted: Instant::now(),
@@ -104,6 +110,8 @@ impl PerfSource {
                 _ => StackMethod::FramePointers,
             },
             sees_kernel: self.events.sees_kernel,
+            whole_cpus: self.events.filter.is_some(),
+            shortest_wait: effort.shortest_wait,
             switch_period: if self.events.sees_kernel { effort.switch_period } else { 0 },
             samples: counts.samples,
             switches: counts.switches,
@@ -121,6 +129,7 @@ impl PerfSource {
             samples: counts.samples,
             switches: counts.switches,
             stacks_at_switches: counts.stacks_at_switches,
+            lost: counts.lost,
             own_time: self.own_time,
         }
     }
@@ -130,12 +139,7 @@ impl PerfSource {
         let before = self.budget.effort();
         let spent = self.spent();
         let Some(effort) = self.budget.adapt(spent, used, elapsed.as_nanos() as u64) else { return };
-        if effort.rate != before.rate {
-            self.events.set_period(EventKind::Clock, effort.clock_period());
-        }
-        if effort.switch_period != before.switch_period {
-            self.events.set_period(EventKind::SwitchStack, effort.switch_period);
-        }
+        self.events.set_effort(before, effort);
     }
 }
 
@@ -149,9 +153,9 @@ impl RecordSource for PerfSource {
         let PerfSource { events, translator, capture, .. } = self;
         let OpenEvents { rings, kinds, .. } = events;
         rings.read(until, |header, bytes| {
-            let taken = |event| kinds.contains_key(&event).then_some(*capture);
-            if let Some(parsed) = parse(header, bytes, taken) {
-                translator.translate(parsed, |event| kinds.get(&event) == Some(&EventKind::SwitchStack), report);
+            let layout = |event| kinds.get(&event).map(|kind| kind.layout(*capture));
+            if let Some(parsed) = parse(header, bytes, layout) {
+                translator.translate(parsed, |event| kinds.get(&event).copied(), report);
             }
         });
         self.finished |= !is_running;
@@ -165,7 +169,7 @@ impl RecordSource for PerfSource {
     }
 
     fn cost(&self) -> u64 {
-        self.spent().cost()
+        self.spent().cost(self.costs)
     }
 }
 

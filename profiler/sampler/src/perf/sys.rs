@@ -13,9 +13,9 @@ use super::attr::EventAttr;
 const FLAG_CLOEXEC: libc::c_ulong = 8;
 
 const IOC_ENABLE: libc::c_ulong = 0x2400;
-const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
 
 /// Offsets of `data_head`, `data_tail`, `data_offset` and `data_size` in the first page of a ring,
@@ -66,9 +66,9 @@ impl Event {
         self.control(IOC_ENABLE, 0)
     }
 
-    /// Stops recording.
-    pub(crate) fn disable(&self) -> io::Result<()> {
-        self.control(IOC_DISABLE, 0)
+    /// Lets a BPF program decide about each sample.
+    pub(crate) fn filter(&self, program: &OwnedFd) -> io::Result<()> {
+        self.control(IOC_SET_BPF, program.as_raw_fd())
     }
 
     /// Sets the event's period.

@@ -5,7 +5,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::attach::EventKind;
 use super::parse::{Origin, Parsed, TakenStack, chain_addresses};
+use super::switches::{ChosenSwitch, Wait};
 use crate::process::{ExecutableMapping, Process};
 use crate::record::{Mapping, Record, RecordKind, SourceError, Stack};
 use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
@@ -37,6 +39,8 @@ pub(super) struct Translator {
     names: HashMap<u32, Box<str>>,
     /// Stacks at a switch whose record comes next.
     pending: HashMap<u32, Stack>,
+    /// Key and stack of each thread's last switch with a stack.
+    taken: HashMap<u32, (u64, Stack)>,
     modules: HashMap<u32, ProcessModules>,
     files: ModuleFiles,
     cache: UnwindCache,
@@ -53,6 +57,7 @@ impl Translator {
             unwinds: false,
             names: HashMap::new(),
             pending: HashMap::new(),
+            taken: HashMap::new(),
             modules: HashMap::new(),
             files,
             cache: UnwindCache::default(),
@@ -84,27 +89,21 @@ impl Translator {
         Ok(records)
     }
 
-    /// Translates a record. `is_switch` says for which events a sample is a switch.
+    /// Translates a record. `kind` says what an event is for.
     pub(super) fn translate(
         &mut self,
         parsed: Parsed<'_>,
-        is_switch: impl Fn(u64) -> bool,
+        kind: impl Fn(u64) -> Option<EventKind>,
         report: &mut dyn FnMut(Record),
     ) {
         match parsed {
-            Parsed::Sample { origin, stack } => {
-                if !self.is_recorded(origin.process) {
-                    return;
-                }
-                let stack = self.addresses(origin.process, stack);
-                if is_switch(origin.event) {
-                    self.counts.stacks_at_switches += 1;
-                    if self.pending.len() < MAX_THREADS {
-                        self.pending.insert(origin.thread, stack);
-                    }
-                } else {
-                    self.counts.samples += 1;
-                    report(record(origin, RecordKind::Sample { stack }));
+            Parsed::Sample { origin, stack, message } => {
+                let Some(kind) = kind(origin.event) else { return };
+                if kind == EventKind::Wait {
+                    self.wait(origin, message, report);
+                } else if self.is_recorded(origin.process) {
+                    let stack = self.addresses(origin.process, stack);
+                    self.sample(origin, kind, stack, message, report);
                 }
             }
             Parsed::Switch { origin, is_out, preempted } if self.is_recorded(origin.process) => {
@@ -141,6 +140,7 @@ impl Translator {
             Parsed::Ended { origin, process, thread } if self.is_recorded(process) => {
                 self.names.remove(&thread);
                 self.pending.remove(&thread);
+                self.taken.remove(&thread);
                 if thread == process && process != self.root {
                     self.modules.remove(&process);
                 }
@@ -153,6 +153,51 @@ impl Translator {
             Parsed::Throttled { .. } => self.counts.throttled += 1,
             _ => {}
         }
+    }
+
+    fn sample(
+        &mut self,
+        origin: Origin,
+        kind: EventKind,
+        stack: Stack,
+        message: &[u8],
+        report: &mut dyn FnMut(Record),
+    ) {
+        // A thread that has ended switches once more.
+        if stack.is_empty() && kind != EventKind::Clock {
+            return;
+        }
+        if kind == EventKind::Clock {
+            self.counts.samples += 1;
+            report(record(origin, RecordKind::Sample { stack }));
+            return;
+        }
+        self.counts.stacks_at_switches += 1;
+        if kind == EventKind::SwitchStack {
+            if self.pending.len() < MAX_THREADS {
+                self.pending.insert(origin.thread, stack);
+            }
+        } else if let Some(switch) = ChosenSwitch::parse(message) {
+            self.counts.switches += 1;
+            if self.taken.len() < MAX_THREADS || self.taken.contains_key(&origin.thread) {
+                self.taken.insert(origin.thread, (switch.key, stack.clone()));
+            }
+            report(record(origin, RecordKind::SwitchedOut { preempted: switch.preempted, stack: Some(stack) }));
+        }
+    }
+
+    /// The end of a wait, whose begin was reported only if it had a stack.
+    fn wait(&mut self, origin: Origin, message: &[u8], report: &mut dyn FnMut(Record)) {
+        let Some(wait) = Wait::parse(message).filter(|wait| self.is_recorded(wait.process)) else { return };
+        let origin = Origin { process: wait.process, thread: wait.thread, ..origin };
+        if !wait.has_stack {
+            self.counts.switches += 1;
+            let taken = self.taken.get(&wait.thread).filter(|(key, _)| *key == wait.key);
+            let stack = taken.map(|(_, stack)| stack.clone());
+            let begin = Origin { time: wait.begin.min(origin.time), ..origin };
+            report(record(begin, RecordKind::SwitchedOut { preempted: wait.preempted, stack }));
+        }
+        report(record(origin, RecordKind::SwitchedIn { cpu: origin.cpu }));
     }
 
     fn fork(&mut self, origin: Origin, child: (u32, u32), parent: (u32, u32), report: &mut dyn FnMut(Record)) {

@@ -21,7 +21,7 @@ mod latencies;
 mod report;
 mod sockets;
 mod source;
-mod targets;
+pub(crate) mod targets;
 
 pub use latencies::Latencies;
 pub use source::{RequestOptions, RequestSource};

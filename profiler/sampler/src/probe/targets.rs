@@ -21,7 +21,7 @@ const PAIR: i16 = -16;
 
 /// Recorded processes.
 #[derive(Debug)]
-pub(super) struct Targets {
+pub(crate) struct Targets {
     processes: Map,
     /// Device and inode of our namespace of processes, where it is not the machine's.
     namespace: Option<(u64, u64)>,
@@ -32,7 +32,7 @@ pub(super) struct Targets {
 impl Targets {
     /// Begins with these processes. With `types` their later children follow, where the kernel
     /// and we have the same numbers for processes.
-    pub(super) fn new(processes: &[u32], types: Option<&KernelTypes>) -> Result<Targets, ProgramError> {
+    pub(crate) fn new(processes: &[u32], types: Option<&KernelTypes>) -> Result<Targets, ProgramError> {
         let failed = |source| ProgramError::Load { source, log: String::new() };
         let namespace = namespace().map_err(failed)?;
         let map = Map::create(MapKind::Hash { key: 4, entries: PROCESSES_MAX }, "lw_processes", 8).map_err(failed)?;
@@ -59,7 +59,7 @@ impl Targets {
 
     /// Emits: `R7` = process and thread, as we number them; jumps if the process is not recorded.
     /// Destroys `R0` to `R5`.
-    pub(super) fn emit_filter(&self, a: &mut Assembler, out: Label) {
+    pub(crate) fn emit_filter(&self, a: &mut Assembler, out: Label) {
         self.emit_thread(a, out);
         a.set(R1, R7);
         a.apply(Operation::ShiftRight, R1, 32);

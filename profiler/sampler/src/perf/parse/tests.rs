@@ -27,6 +27,10 @@ fn pair(low: u32, high: u32) -> u64 {
 /// Fields at the end of all records but samples.
 const END: [u64; 4] = [7 << 32 | 6, 1000, 3, 42];
 
+fn with(stack: StackCapture) -> Layout {
+    Layout { stack: Some(stack), has_message: false }
+}
+
 fn origin() -> Origin {
     Origin { event: 42, process: 6, thread: 7, time: 1000, cpu: 3 }
 }
@@ -35,8 +39,8 @@ fn origin() -> Origin {
 fn a_sample_with_a_call_chain() {
     let body = words(&[42, pair(6, 7), 1000, 3, 4, -128_i64 as u64, 0xffff, CHAIN_USER, 0x1234]);
     let (header, bytes) = header(SAMPLE, 0, &body);
-    let Some(Parsed::Sample { origin: found, stack: TakenStack::Chain(chain) }) =
-        parse(header, &bytes, |_| Some(StackCapture::FramePointers))
+    let Some(Parsed::Sample { origin: found, stack: TakenStack::Chain(chain), .. }) =
+        parse(header, &bytes, |_| Some(with(StackCapture::FramePointers)))
     else {
         panic!("no sample");
     };
@@ -52,7 +56,7 @@ fn a_sample_with_a_copy_of_the_stack() {
     body.extend(words(&[16, 0xaa, 0xbb, 8]));
     let (header, bytes) = header(SAMPLE, 0, &body);
     let Some(Parsed::Sample { stack: TakenStack::Copy { registers: found, memory }, .. }) =
-        parse(header, &bytes, |_| Some(StackCapture::Copy(16)))
+        parse(header, &bytes, |_| Some(with(StackCapture::Copy(16))))
     else {
         panic!("no copy");
     };
@@ -61,11 +65,23 @@ fn a_sample_with_a_copy_of_the_stack() {
 }
 
 #[test]
+fn a_message_of_a_program() {
+    let mut body = words(&[42, pair(6, 7), 1000, 3]);
+    body.extend(12u32.to_le_bytes());
+    body.extend(words(&[9]));
+    body.extend([0; 4]);
+    let (header, bytes) = header(SAMPLE, 0, &body);
+    let found = parse(header, &bytes, |_| Some(Layout { stack: None, has_message: true }));
+    let Some(Parsed::Sample { message, .. }) = found else { panic!("no message") };
+    assert_eq!(message[..8], words(&[9]));
+}
+
+#[test]
 fn a_thread_of_the_kernel_has_no_stack() {
     let body = words(&[42, pair(6, 7), 1000, 3, 0, 0]);
     let (header, bytes) = header(SAMPLE, 0, &body);
-    let found = parse(header, &bytes, |_| Some(StackCapture::Copy(16)));
-    assert_eq!(found, Some(Parsed::Sample { origin: origin(), stack: TakenStack::Nothing }));
+    let found = parse(header, &bytes, |_| Some(with(StackCapture::Copy(16))));
+    assert_eq!(found, Some(Parsed::Sample { origin: origin(), stack: TakenStack::Nothing, message: &[] }));
 }
 
 #[test]
@@ -111,11 +127,12 @@ proptest! {
     #[test]
     fn arbitrary_records_are_survived(
         kind in 0u32..20, misc: u16, body in prop::collection::vec(any::<u8>(), 0..400), copies: bool, unknown: bool,
+        has_message: bool,
     ) {
         let body = &body[..body.len() / 8 * 8];
         let (header, bytes) = header(kind, misc, body);
         let capture = if copies { StackCapture::Copy(64) } else { StackCapture::FramePointers };
-        let found = parse(header, &bytes, |_| (!unknown).then_some(capture));
+        let found = parse(header, &bytes, |_| (!unknown).then_some(Layout { stack: Some(capture), has_message }));
         if let Some(Parsed::Sample { stack: TakenStack::Chain(chain), .. }) = found {
             prop_assert!(chain_addresses(chain).count() <= body.len() / 8);
         }
@@ -128,6 +145,6 @@ proptest! {
     #[test]
     fn cut_records_are_survived(kind in 0u32..20, body in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
         let (header, bytes) = header(kind, 0, &body);
-        let _ = parse(header, &bytes[..cut.min(bytes.len())], |_| Some(StackCapture::Copy(64)));
+        let _ = parse(header, &bytes[..cut.min(bytes.len())], |_| Some(with(StackCapture::Copy(64))));
     }
 }

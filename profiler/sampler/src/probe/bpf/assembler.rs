@@ -98,9 +98,11 @@ pub enum Helper {
     SkStorageGet = 107,
     ProbeReadUser = 112,
     GetNsCurrentPidTgid = 120,
+    PerfEventOutput = 25,
     RingbufOutput = 130,
     TaskStorageGet = 156,
     GetCurrentTaskBtf = 158,
+    TaskPtRegs = 175,
     SkcToUnixSock = 178,
 }
 
@@ -247,7 +249,12 @@ impl Assembler {
 
     /// Ends the program with result 0.
     pub fn exit(&mut self) {
-        self.set(Register::R0, 0);
+        self.exit_with(0);
+    }
+
+    /// Ends the program with a result.
+    pub fn exit_with(&mut self, result: i32) {
+        self.set(Register::R0, result);
         self.push(EXIT, 0, 0, 0, 0);
     }
 

@@ -38,6 +38,12 @@ pub enum MapKind {
     OfSocket,
     /// A value per thread, which the kernel frees with the thread.
     OfThread,
+    /// Perf events, to which programs write, one per CPU. Keys and values are numbers: of CPUs, and
+    /// of descriptors.
+    Events {
+        /// Number of CPUs.
+        cpus: u32,
+    },
     /// A ring of records; the value's size is the ring's, a power of two and of pages.
     Ring,
 }
@@ -65,6 +71,7 @@ impl Map {
             MapKind::ValuePerCpu => (6, 4, value, 1, 0),
             MapKind::OfSocket => (24, 4, value, 0, NO_RESERVE),
             MapKind::OfThread => (29, 4, value, 0, NO_RESERVE),
+            MapKind::Events { cpus } => (4, 4, 4, cpus, 0),
             MapKind::Ring => (27, 0, 0, value, 0),
         };
         let mut arguments = Arguments::new()

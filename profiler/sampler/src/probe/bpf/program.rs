@@ -17,6 +17,8 @@ use super::call::{Arguments, Command, bpf_descriptor, perf_event_open, perf_even
 pub enum ProgramKind<'a> {
     /// At a uprobe. The argument is the thread's registers.
     Uprobe,
+    /// At a sample of a perf event; the result 0 drops the sample.
+    Sample,
     /// At the tracepoint with this name. The argument is an array of the tracepoint's.
     Tracepoint(&'a KernelTypes, &'a str),
 }
@@ -79,6 +81,7 @@ impl Program {
         let code = assembler.finish()?;
         let (number, attach, tracepoint) = match kind {
             ProgramKind::Uprobe => (2, 0, 0),
+            ProgramKind::Sample => (7, 0, 0),
             ProgramKind::Tracepoint(types, name) => {
                 let type_id = types.tracepoint(name).ok_or_else(|| ProgramError::NoTracepoint(name.to_string()))?;
                 (26, 23, type_id)
@@ -103,6 +106,11 @@ impl Program {
             ProgramError::Load { source, log: last_lines(&log) }
         })?;
         Ok(Program { descriptor, name: name.to_string() })
+    }
+
+    /// Returns the program's descriptor, by which a perf event takes it.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.descriptor
     }
 
     /// Lets the program run at its tracepoint until the result is dropped.

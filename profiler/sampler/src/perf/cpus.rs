@@ -1,0 +1,57 @@
+//! Opens the events of whole CPUs, of which programs in the kernel keep those of a process.
+//!
+//! A switch costs the process a tenth of what it costs with events of threads, which the kernel
+//! stops and starts at each switch; and threads need no events of their own.
+//!
+//! Contains no programs.
+
+use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+
+use super::attach::{EventKind, EventPlan, OpenEvents, map_ring, online_cpus, raise_file_limit};
+use super::attr::{EventAttr, Inheritance};
+use super::ring::RingSet;
+use super::switches::{SwitchFilter, SwitchSettings};
+use super::sys::Event;
+use crate::probe::bpf::KernelTypes;
+use crate::process::{Process, is_first_pid_namespace};
+
+impl OpenEvents {
+    /// Opens and enables the events; `None` where the kernel or the recorder's rights don't allow
+    /// it.
+    pub(super) fn of_cpus(process: &Process, plan: EventPlan) -> Option<OpenEvents> {
+        // Records of whole CPUs name processes by the kernel's numbers.
+        if !is_first_pid_namespace() {
+            return None;
+        }
+        raise_file_limit();
+        let types = KernelTypes::of_kernel().ok()?;
+        let cpus = online_cpus();
+        let children = plan.inheritance == Inheritance::ThreadsAndChildren;
+        let numbers = cpus.iter().max()?.checked_add(1)?;
+        let mut filter = SwitchFilter::new(process.pid(), &types, children, numbers).ok()?;
+        filter.set(SwitchSettings { period: plan.switch_period, shortest: 0 }).ok()?;
+        let samples = filter.sample_filter().ok()?;
+        let mut events: Vec<(EventKind, Event)> = Vec::new();
+        let (mut kinds, mut rings) = (HashMap::new(), Vec::new());
+        for cpu in &cpus {
+            let clock = EventAttr::cpu_clock(plan.clock_period, plan.capture).with_changes().without_idle();
+            let clock = Event::open(&clock, None, *cpu).ok()?;
+            rings.push(map_ring(&clock, cpus.len()).ok()?);
+            clock.filter(samples.descriptor()).ok()?;
+            let stacks = Event::open(&EventAttr::bpf_output(Some(plan.capture)), None, *cpu).ok()?;
+            let waits = Event::open(&EventAttr::bpf_output(None), None, *cpu).ok()?;
+            stacks.send_to(&clock).ok()?;
+            waits.send_to(&clock).ok()?;
+            filter.send_to(*cpu, stacks.as_raw_fd(), waits.as_raw_fd()).ok()?;
+            for (kind, event) in [(EventKind::Clock, clock), (EventKind::ChosenStack, stacks), (EventKind::Wait, waits)]
+            {
+                kinds.insert(event.id().ok()?, kind);
+                event.enable().ok()?;
+                events.push((kind, event));
+            }
+        }
+        filter.begin(&types).ok()?;
+        Some(OpenEvents { rings: RingSet::new(rings), kinds, sees_kernel: true, events, filter: Some(filter) })
+    }
+}

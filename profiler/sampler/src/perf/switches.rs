@@ -1,0 +1,278 @@
+//! A program in the kernel that chooses which switches are reported, and which with a stack.
+//!
+//! A thread that waits at the same place again and again, such as an event loop, has the same
+//! stack each time: the program takes it at one of so many waits. The place is the instruction and
+//! the stack pointer in user space. A wait at another place has its stack taken. Waits without a
+//! stack are reported at their end, if they were long.
+//!
+//! Contains no perf events.
+
+use crate::probe::bpf::{
+    Assembler, Condition, Helper, KernelTypes, Map, MapKind, Operation, Probe, Program, ProgramError, ProgramKind,
+    Register::*, Width,
+};
+use crate::probe::targets::Targets;
+
+/// State of a thread: begin of its wait, 0 while it runs; place of the last stack that was taken;
+/// cost since; marks of the wait; its place.
+const BEGIN: i16 = 0;
+const TAKEN: i16 = 8;
+const SINCE: i16 = 16;
+const MARKS: i16 = 24;
+const PLACE: i16 = 32;
+const STATE_BYTES: u32 = 40;
+
+/// Marks of a wait: the thread could have gone on; its stack was taken.
+const PREEMPTED: i32 = 1;
+const STACKED: i32 = 2;
+
+/// Settings: cost from which on a stack is taken; cost of a wait at another place; nanoseconds of
+/// the shortest wait that is reported without a stack.
+const PERIOD: i16 = 0;
+const OTHER_PLACE: i16 = 8;
+const SHORTEST: i16 = 16;
+const SETTING_BYTES: u32 = 24;
+
+/// Places on the program's stack, below those of the targets.
+const CHOSEN: i16 = -40;
+const WAIT: i16 = -80;
+const CHOSEN_BYTES: usize = 16;
+const WAIT_BYTES: usize = 32;
+
+/// The event of the CPU that the program runs on.
+const THIS_CPU: u64 = 0xffff_ffff;
+
+/// What user space sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SwitchSettings {
+    /// Of so many waits at the same place one has its stack taken.
+    pub(super) period: u64,
+    /// Nanoseconds of the shortest wait that is reported without a stack.
+    pub(super) shortest: u64,
+}
+
+impl SwitchSettings {
+    fn bytes(self) -> [u8; SETTING_BYTES as usize] {
+        let mut bytes = [0; SETTING_BYTES as usize];
+        // Very long periods bound the stacks of threads that change their place each time, too.
+        let other = self.period.clamp(1, 64);
+        for (part, value) in bytes.chunks_exact_mut(8).zip([self.period, other, self.shortest]) {
+            part.copy_from_slice(&value.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+/// The programs, while they run.
+#[derive(Debug)]
+pub(super) struct SwitchFilter {
+    targets: Targets,
+    settings: Map,
+    stacks: Map,
+    waits: Map,
+    _threads: Option<Map>,
+    probe: Option<Probe>,
+}
+
+impl SwitchFilter {
+    /// Prepares programs for a process, and its later children if asked.
+    pub(super) fn new(pid: u32, types: &KernelTypes, children: bool, cpus: u32) -> Result<SwitchFilter, ProgramError> {
+        let map = |kind, name, size| Map::create(kind, name, size).map_err(load_error);
+        Ok(SwitchFilter {
+            targets: Targets::new(&[pid], children.then_some(types))?,
+            settings: map(MapKind::Value, "lw_switches", SETTING_BYTES)?,
+            stacks: map(MapKind::Events { cpus }, "lw_stacks", 4)?,
+            waits: map(MapKind::Events { cpus }, "lw_waits", 4)?,
+            _threads: None,
+            probe: None,
+        })
+    }
+
+    /// Sets what is reported.
+    pub(super) fn set(&self, settings: SwitchSettings) -> Result<(), ProgramError> {
+        self.settings.set(&0u32.to_ne_bytes(), &settings.bytes()).map_err(load_error)
+    }
+
+    /// Program that keeps samples of the process alone.
+    pub(super) fn sample_filter(&self) -> Result<Program, ProgramError> {
+        let mut a = Assembler::default();
+        let out = a.label();
+        self.targets.emit_filter(&mut a, out);
+        a.exit_with(1);
+        a.place(out);
+        a.exit();
+        Program::load(ProgramKind::Sample, "lw_samples", a)
+    }
+
+    /// Sends a CPU's reports to these events.
+    pub(super) fn send_to(&self, cpu: u32, stacks: i32, waits: i32) -> Result<(), ProgramError> {
+        for (map, event) in [(&self.stacks, stacks), (&self.waits, waits)] {
+            map.set(&cpu.to_ne_bytes(), &event.to_ne_bytes()).map_err(load_error)?;
+        }
+        Ok(())
+    }
+
+    /// Begins to report.
+    pub(super) fn begin(&mut self, types: &KernelTypes) -> Result<(), ProgramError> {
+        let threads = Map::create(MapKind::OfThread, "lw_threads", STATE_BYTES).map_err(load_error)?;
+        let unknown = || ProgramError::NoTracepoint("sched_switch".into());
+        let program = self.program(types, &threads).ok_or_else(unknown)?;
+        let program = Program::load(ProgramKind::Tracepoint(types, "sched_switch"), "lw_switches", program)?;
+        self.probe = Some(program.at_tracepoint()?);
+        self._threads = Some(threads);
+        Ok(())
+    }
+
+    /// The program at a switch. Arguments: preempted, previous and next thread, previous state.
+    fn program(&self, types: &KernelTypes, threads: &Map) -> Option<Assembler> {
+        let field = |structure, name| Some(types.field(structure, name)?.offset);
+        let (group, id) = (field("task_struct", "tgid")?, field("task_struct", "pid")?);
+        let instruction = field("pt_regs", if cfg!(target_arch = "x86_64") { "ip" } else { "pc" })?;
+        let stack = field("pt_regs", "sp")?;
+        let mut a = Assembler::default();
+        let (next, blocked, same, add, take, report, out) =
+            (a.label(), a.label(), a.label(), a.label(), a.label(), a.label(), a.label());
+        a.set(R6, R1);
+        self.targets.emit_filter(&mut a, next);
+        emit_state(&mut a, threads, 8, true);
+        a.jump_if(R0, Condition::Equal, 0, next);
+        a.set(R9, R0);
+        a.call(Helper::KtimeGetNs);
+        a.store(Width::Double, R9, BEGIN, R0);
+        // A thread that yields its CPU could go on, too: its state is 0.
+        a.load(Width::Double, R1, R6, 0);
+        a.apply(Operation::And, R1, PREEMPTED);
+        a.load(Width::Double, R2, R6, 24);
+        a.jump_if_32(R2, Condition::NotEqual, 0, blocked);
+        a.set(R1, PREEMPTED);
+        a.place(blocked);
+        a.store(Width::Double, R9, MARKS, R1);
+        a.load(Width::Double, R1, R6, 8);
+        a.call(Helper::TaskPtRegs);
+        a.load(Width::Double, R8, R0, stack);
+        a.apply(Operation::ShiftLeft, R8, 17);
+        a.load(Width::Double, R1, R0, instruction);
+        a.apply(Operation::Add, R8, R1);
+        a.store(Width::Double, R9, PLACE, R8);
+        a.set_map_value(R3, self.settings.number());
+        a.load(Width::Double, R4, R9, SINCE);
+        a.load(Width::Double, R5, R9, TAKEN);
+        a.jump_if(R8, Condition::Equal, R5, same);
+        a.load(Width::Double, R1, R3, OTHER_PLACE);
+        a.jump(add);
+        a.place(same);
+        a.set(R1, 1);
+        a.place(add);
+        a.apply(Operation::Add, R4, R1);
+        a.load(Width::Double, R2, R3, PERIOD);
+        a.jump_if(R4, Condition::AboveOrEqual, R2, take);
+        a.store(Width::Double, R9, SINCE, R4);
+        a.jump(next);
+
+        a.place(take);
+        a.store(Width::Double, R9, SINCE, 0);
+        a.store(Width::Double, R9, TAKEN, R8);
+        a.load(Width::Double, R1, R9, MARKS);
+        a.apply(Operation::Or, R1, STACKED);
+        a.store(Width::Double, R9, MARKS, R1);
+        a.store(Width::Double, R10, CHOSEN, R8);
+        a.store(Width::Double, R10, CHOSEN + 8, R1);
+        emit_output(&mut a, &self.stacks, CHOSEN, CHOSEN_BYTES);
+
+        a.place(next);
+        emit_state(&mut a, threads, 16, false);
+        a.jump_if(R0, Condition::Equal, 0, out);
+        a.set(R9, R0);
+        a.load(Width::Double, R8, R9, BEGIN);
+        a.jump_if(R8, Condition::Equal, 0, out);
+        a.store(Width::Double, R9, BEGIN, 0);
+        a.load(Width::Double, R7, R9, MARKS);
+        a.jump_if(R7, Condition::AnyBit, STACKED, report);
+        a.call(Helper::KtimeGetNs);
+        a.apply(Operation::Subtract, R0, R8);
+        a.set_map_value(R3, self.settings.number());
+        a.load(Width::Double, R2, R3, SHORTEST);
+        a.jump_if(R0, Condition::Below, R2, out);
+        a.place(report);
+        a.load(Width::Double, R1, R6, 16);
+        a.load(Width::Word, R2, R1, group);
+        a.apply(Operation::ShiftLeft, R2, 32);
+        a.load(Width::Word, R3, R1, id);
+        a.apply(Operation::Or, R2, R3);
+        a.store(Width::Double, R10, WAIT, R2);
+        a.store(Width::Double, R10, WAIT + 8, R8);
+        a.load(Width::Double, R1, R9, PLACE);
+        a.store(Width::Double, R10, WAIT + 16, R1);
+        a.store(Width::Double, R10, WAIT + 24, R7);
+        emit_output(&mut a, &self.waits, WAIT, WAIT_BYTES);
+        a.place(out);
+        a.exit();
+        Some(a)
+    }
+}
+
+/// Emits: `R0` = state of the thread that is the argument at an offset.
+fn emit_state(a: &mut Assembler, threads: &Map, argument: i16, create: bool) {
+    a.set_map(R1, threads.number());
+    a.load(Width::Double, R2, R6, argument);
+    a.set(R3, 0);
+    a.set(R4, i32::from(create));
+    a.call(Helper::TaskStorageGet);
+}
+
+/// Emits: writes a part of the program's stack to this CPU's event.
+fn emit_output(a: &mut Assembler, events: &Map, place: i16, bytes: usize) {
+    a.set(R1, R6);
+    a.set_map(R2, events.number());
+    a.set_wide(R3, THIS_CPU);
+    a.set(R4, R10);
+    a.apply(Operation::Add, R4, i32::from(place));
+    a.set(R5, bytes as i32);
+    a.call(Helper::PerfEventOutput);
+}
+
+fn load_error(source: std::io::Error) -> ProgramError {
+    ProgramError::Load { source, log: String::new() }
+}
+
+/// Message of a switch whose stack was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChosenSwitch {
+    pub(super) key: u64,
+    pub(super) preempted: bool,
+}
+
+impl ChosenSwitch {
+    pub(super) fn parse(message: &[u8]) -> Option<ChosenSwitch> {
+        let [key, marks] = numbers(message)?;
+        Some(ChosenSwitch { key, preempted: marks & PREEMPTED as u64 != 0 })
+    }
+}
+
+/// Message at the end of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) process: u32,
+    pub(super) thread: u32,
+    pub(super) begin: u64,
+    pub(super) key: u64,
+    pub(super) preempted: bool,
+    pub(super) has_stack: bool,
+}
+
+impl Wait {
+    pub(super) fn parse(message: &[u8]) -> Option<Wait> {
+        let [ids, begin, key, marks] = numbers(message)?;
+        let has = |mark: i32| marks & mark as u64 != 0;
+        let (process, thread) = ((ids >> 32) as u32, ids as u32);
+        Some(Wait { process, thread, begin, key, preempted: has(PREEMPTED), has_stack: has(STACKED) })
+    }
+}
+
+fn numbers<const N: usize>(message: &[u8]) -> Option<[u64; N]> {
+    let mut found = [0; N];
+    for (number, bytes) in found.iter_mut().zip(message.get(..N * 8)?.chunks_exact(8)) {
+        *number = u64::from_ne_bytes(bytes.try_into().ok()?);
+    }
+    Some(found)
+}
