@@ -1,4 +1,4 @@
-//! Prints the slowest requests of a running server: `requests PID [SECONDS]`.
+//! Prints the slowest requests of a running server: `requests PID [SECONDS [FUNCTION]]`.
 //!
 //! Contains no stacks: `leeward profile record` has them.
 
@@ -11,7 +11,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let pid: u32 = arguments.next().ok_or("which process?")?.parse()?;
     let seconds: u64 = arguments.next().map_or(Ok(5), |text| text.parse())?;
-    let mut source = RequestSource::io(&RequestOptions::new(pid))?;
+    let options = RequestOptions::new(pid);
+    let mut source = match arguments.next() {
+        None => RequestSource::io(&options)?,
+        Some(function) => RequestSource::function(&function, &options)?,
+    };
     let mut requests: Vec<(u64, Record)> = Vec::new();
     let mut report = |record: Record| match record.kind {
         RecordKind::Request { start, .. } => requests.push((record.time - start, record)),

@@ -9,6 +9,7 @@
 //! | [`bpf`] | assembler, maps and probes |
 //! | `report` | the part of all programs: count, choose, report |
 //! | `sockets` | requests by input and output |
+//! | `functions`, `calls`, `symbols`, `returns` | requests that are calls of a function |
 //! | `targets` | the recorded processes |
 //! | `latencies` | the choice of the requests that are reported |
 //! | `source` | [`RequestSource`] |
@@ -16,11 +17,15 @@
 //! Contains no stacks and no samples.
 
 pub mod bpf;
+mod calls;
 mod delay;
+mod functions;
 mod latencies;
 mod report;
+mod returns;
 mod sockets;
 mod source;
+mod symbols;
 pub(crate) mod targets;
 
 pub use latencies::Latencies;

@@ -305,13 +305,18 @@ pub fn similar_names(
     watch: &mut ProgressCallback<'_>,
 ) -> Result<Vec<String>, TraceError> {
     let recorded = recorded(trace, watch)?;
-    let mut names: Vec<String> =
+    let names: Vec<String> =
         recorded.into_iter().map(|(function, calls)| symbols.location(function, calls.time).function()).collect();
+    Ok(closest_names(names, name))
+}
+
+/// Returns at most five of these names, the most similar to `name` first.
+pub fn closest_names(mut names: Vec<String>, name: &str) -> Vec<String> {
     names.sort();
     names.dedup();
-    names.sort_by_key(|other| distance(&last(other).to_lowercase(), &last(name).to_lowercase()));
+    names.sort_by_cached_key(|other| distance(&last(other).to_lowercase(), &last(name).to_lowercase()));
     names.truncate(5);
-    Ok(names)
+    names
 }
 
 /// Returns a name without its namespaces.

@@ -9,15 +9,18 @@ const MAGIC: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 const MOST: usize = 1 << 20;
 /// Limit of a name's bytes.
 const NAME: usize = 1 << 12;
-/// Sections that hold the table.
-pub(super) const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+/// Sections that hold the table; the second in position-independent programs.
+pub const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
 /// A function of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GoFunction<'a> {
-    pub(super) address: u64,
-    pub(super) size: u64,
-    pub(super) name: &'a str,
+pub struct GoFunction<'a> {
+    /// Address in the file.
+    pub address: u64,
+    /// Bytes of code.
+    pub size: u64,
+    /// Name, with the path of its package.
+    pub name: &'a str,
 }
 
 /// Little-endian numbers at positions of the table.
@@ -44,9 +47,9 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Returns the functions of a table. `text` is the address of the code's section, and `entry` is
-/// where the program begins.
-pub(super) fn functions(table: &[u8], text: u64, entry: u64) -> Vec<GoFunction<'_>> {
+/// Returns the functions of a table, none if it is of another version of Go. `text` is the address
+/// of the code's section, and `entry` is where the program begins.
+pub fn functions(table: &[u8], text: u64, entry: u64) -> Vec<GoFunction<'_>> {
     read(Table(table), text, entry).unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@
 mod debug;
 mod demangle;
 mod functions;
-mod go;
+pub mod go;
 mod pages;
 mod perf_map;
 mod table;
@@ -21,6 +21,11 @@ use crate::format::meta::{Engine, Module};
 use crate::trace::Trace;
 use perf_map::PerfMap;
 use table::Table;
+
+/// Returns a symbol's name as users write it: without mangling, parameters and hashes.
+pub fn demangled(symbol: &str) -> String {
+    demangle::full_name(symbol)
+}
 
 /// Limit of remembered locations.
 const REMEMBERED: usize = 1 << 18;

@@ -1,0 +1,194 @@
+//! Requests of this very process: by its sockets, and by calls of a function.
+//!
+//! Contains no test of stacks. Needs root, as recording does.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use leeward_sampler::probe::{RequestOptions, RequestSource};
+use leeward_sampler::record::{Record, RecordKind, RequestCounts, SourceError};
+
+/// The tests share their process, so one runs at a time.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// A pause that makes a request slow.
+const SLOW: Duration = Duration::from_millis(20);
+
+fn options() -> RequestOptions {
+    RequestOptions::new(std::process::id())
+}
+
+/// Latencies of the reported requests, the greatest first.
+fn finish(mut source: RequestSource) -> (Vec<u64>, RequestCounts) {
+    let mut latencies = Vec::new();
+    let mut report = |record: Record| {
+        if let RecordKind::Request { start, .. } = record.kind {
+            assert_eq!(record.process, std::process::id());
+            latencies.push(record.time - start);
+        }
+    };
+    source.finish(&mut report).unwrap();
+    latencies.sort_unstable_by(|left, right| right.cmp(left));
+    (latencies, source.counts())
+}
+
+/// Answers so many requests of four bytes; every tenth takes long.
+fn serve(mut stream: impl Read + Write, requests: u32) {
+    let mut bytes = [0; 4];
+    for number in 1..=requests {
+        stream.read_exact(&mut bytes).unwrap();
+        if number % 10 == 0 {
+            std::thread::sleep(SLOW);
+        }
+        stream.write_all(&bytes).unwrap();
+    }
+}
+
+/// Asks so many times.
+fn ask(mut stream: impl Read + Write, requests: u32) {
+    let mut bytes = [1; 4];
+    for _ in 0..requests {
+        stream.write_all(&bytes).unwrap();
+        stream.read_exact(&mut bytes).unwrap();
+    }
+}
+
+fn check(latencies: &[u64], counts: RequestCounts, requests: u64) {
+    assert_eq!(counts.seen, requests, "{counts:?}");
+    assert_eq!(latencies.len() as u64, requests, "{counts:?}");
+    let slow = latencies.iter().filter(|latency| **latency >= SLOW.as_nanos() as u64).count() as u64;
+    assert!(slow >= requests / 10, "{latencies:?}");
+}
+
+#[test]
+fn requests_on_connections_are_timed_at_the_server_only() {
+    let _alone = ALONE.lock();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let server = listener.accept().unwrap().0;
+    let source = RequestSource::io(&options()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(server, 50));
+        ask(client, 50);
+    });
+    let (latencies, counts) = finish(source);
+    check(&latencies, counts, 50);
+}
+
+#[test]
+fn requests_on_unix_sockets_are_timed() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let source = RequestSource::io(&options()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| ask(UnixStream::connect(&path).unwrap(), 20));
+        serve(listener.accept().unwrap().0, 20);
+    });
+    let (latencies, counts) = finish(source);
+    check(&latencies, counts, 20);
+}
+
+#[test]
+fn requests_of_datagrams_are_timed() {
+    let _alone = ALONE.lock();
+    let [server, client] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let source = RequestSource::io(&options()).unwrap();
+    let mut bytes = [0; 4];
+    for _ in 0..5 {
+        client.send_to(&bytes, server.local_addr().unwrap()).unwrap();
+        let (_, from) = server.recv_from(&mut bytes).unwrap();
+        server.send_to(&bytes, from).unwrap();
+        client.recv_from(&mut bytes).unwrap();
+    }
+    let (latencies, counts) = finish(source);
+    assert_eq!((latencies.len(), counts.seen), (5, 5));
+}
+
+#[test]
+fn an_answer_in_parts_is_one_request_until_its_last() {
+    let _alone = ALONE.lock();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    let source = RequestSource::io(&options()).unwrap();
+    let mut bytes = [0; 4];
+    client.write_all(&bytes).unwrap();
+    // The request arrives in two reads, and is looked at before.
+    server.peek(&mut bytes).unwrap();
+    server.read_exact(&mut bytes[..2]).unwrap();
+    server.read_exact(&mut bytes[2..]).unwrap();
+    server.write_all(&bytes).unwrap();
+    std::thread::sleep(SLOW);
+    server.write_all(&bytes).unwrap();
+    let (latencies, counts) = finish(source);
+    assert_eq!((latencies.len(), counts.seen), (1, 1));
+    assert!(latencies[0] >= SLOW.as_nanos() as u64);
+}
+
+#[test]
+fn a_child_is_recorded_if_children_are_followed() {
+    let _alone = ALONE.lock();
+    const SERVER: &str = "import socket,sys
+s=socket.socket();s.bind(('127.0.0.1',0));s.listen(5);print(s.getsockname()[1],flush=True)
+c=s.accept()[0]
+for _ in range(3): c.sendall(c.recv(4))";
+    for (follow, expected) in [(true, 3), (false, 0)] {
+        let mut options = options();
+        options.follow = follow;
+        let mut source = RequestSource::io(&options).unwrap();
+        let mut child = std::process::Command::new("python3")
+            .args(["-c", SERVER])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut lines, &mut port).unwrap();
+        ask(TcpStream::connect(("127.0.0.1", port.trim().parse().unwrap())).unwrap(), 3);
+        assert!(child.wait().unwrap().success());
+        source.finish(&mut |_| {}).unwrap();
+        assert_eq!(source.counts().seen, expected);
+    }
+}
+
+/// Calls itself so many times, then sleeps.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn leeward_test_request(depth: u32, sleep: bool) -> u32 {
+    if depth > 0 {
+        return std::hint::black_box(leeward_test_request(std::hint::black_box(depth - 1), sleep)) + 1;
+    }
+    if sleep {
+        std::thread::sleep(SLOW);
+    }
+    0
+}
+
+#[test]
+fn of_nested_calls_of_a_function_the_outermost_counts() {
+    let _alone = ALONE.lock();
+    let source = RequestSource::function("leeward_test_request", &options()).unwrap();
+    let call = |number: u32| assert_eq!(leeward_test_request(number % 3, number % 10 == 0), number % 3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..=30).for_each(call));
+        (1..=20).for_each(call);
+    });
+    let (latencies, counts) = finish(source);
+    check(&latencies, counts, 50);
+}
+
+#[test]
+fn a_process_that_is_not_there_is_named() {
+    let error = RequestSource::function("main", &RequestOptions::new(u32::MAX)).unwrap_err();
+    assert!(matches!(error, SourceError::NoProcess(_)), "{error}");
+}
+
+#[test]
+fn a_function_that_is_not_there_is_answered_with_like_ones() {
+    let error = RequestSource::function("leeward_test_requests", &options()).unwrap_err();
+    assert!(error.to_string().contains("leeward_test_request"), "{error}");
+}
