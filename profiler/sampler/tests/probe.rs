@@ -172,7 +172,7 @@ extern "C" fn leeward_test_request(depth: u32, sleep: bool) -> u32 {
 fn of_nested_calls_of_a_function_the_outermost_counts() {
     let _alone = ALONE.lock();
     let source = RequestSource::function("leeward_test_request", &options()).unwrap();
-    let call = |number: u32| assert_eq!(leeward_test_request(number % 3, number % 10 == 0), number % 3);
+    let call = |number: u32| assert_eq!(leeward_test_request(number % 3, number.is_multiple_of(10)), number % 3);
     std::thread::scope(|scope| {
         scope.spawn(|| (1..=30).for_each(call));
         (1..=20).for_each(call);

@@ -96,29 +96,6 @@ pub(super) fn find(pid: u32, name: &str) -> Result<Vec<Function>, SourceError> {
     Ok(search.matches.into_iter().map(|one| one.function).collect())
 }
 
-/// Returns where the symbols with exactly these names are, in one module that has the first.
-pub(super) fn find_exact(pid: u32, names: &[&str]) -> Result<Option<(PathBuf, Vec<Option<u64>>)>, SourceError> {
-    let mut found = None;
-    each_module(pid, |path, file| {
-        if found.is_some() {
-            return;
-        }
-        let cache = ReadCache::new(file);
-        let Ok(object) = object::File::parse(&cache) else { return };
-        let mut offsets = vec![None; names.len()];
-        for symbol in object.symbols().chain(object.dynamic_symbols()).filter(|symbol| symbol.address() != 0) {
-            let Ok(symbol_name) = symbol.name() else { continue };
-            if let Some(index) = names.iter().position(|name| *name == symbol_name) {
-                offsets[index] = offset(&object, symbol.address());
-            }
-        }
-        if offsets.first().is_some_and(Option::is_some) {
-            found = Some((path.to_path_buf(), offsets));
-        }
-    })?;
-    Ok(found)
-}
-
 /// Passes each file with code of a process to `each`, once.
 fn each_module(pid: u32, mut each: impl FnMut(&Path, File)) -> Result<(), SourceError> {
     let process = Process::open(pid)?;
