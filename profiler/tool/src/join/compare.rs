@@ -62,7 +62,7 @@ pub enum PartKind {
     /// In a request of another process.
     Called,
     /// Between both processes: network, and waiting until the other process takes the request.
-    Way,
+    Transit,
     /// In a call to a process without a recording of the request.
     Unrecorded,
 }
@@ -92,7 +92,7 @@ impl Part {
         match self.kind {
             PartKind::Own => format!("in {} itself", self.process),
             PartKind::Called => format!("in {}", self.process),
-            PartKind::Way => format!("on the way to {}", self.process),
+            PartKind::Transit => format!("in transit to {}", self.process),
             PartKind::Unrecorded => format!("in calls to {}, not recorded", self.process),
         }
     }
@@ -165,7 +165,10 @@ fn step(
         let one = &own.requests[*index as usize];
         let group = usize::from(!is_slow);
         requests[group] += 1;
-        let mut add = |key: PartKey, nanos: u64| parts.entry(key).or_default()[group] += nanos;
+        let mut add = |key: PartKey, nanos: u64| {
+            let sum = &mut parts.entry(key).or_default()[group];
+            *sum = sum.saturating_add(nanos);
+        };
         for piece in critical_path(one.start, one.end, &own.calls[one.calls()]) {
             let Some(call) = piece.call.map(|call| one.calls().start + call) else {
                 add((PartKind::Own, process), piece.nanos);
@@ -178,7 +181,7 @@ fn step(
             let target = found.process as usize;
             let inside = request(&joined.processes, found).latency().min(piece.nanos);
             add((PartKind::Called, target), inside);
-            add((PartKind::Way, target), piece.nanos - inside);
+            add((PartKind::Transit, target), piece.nanos - inside);
             called.entry(target).or_default().push((found.request, *is_slow));
         }
     }

@@ -107,7 +107,8 @@ fn node(
     // Without a common clock: in the middle of the call.
     let guess = |caller: &CallTimes| {
         let spare = call.unwrap_or(0).saturating_sub(one.latency()) / 2;
-        caller.caller_offset + difference(caller.sent, caller.caller_start) + spare as i64
+        let spare = i64::try_from(spare).unwrap_or(i64::MAX);
+        caller.caller_offset.saturating_add(difference(caller.sent, caller.caller_start)).saturating_add(spare)
     };
     let start = aligned.unwrap_or_else(|| caller.as_ref().map_or(0, guess));
     let path = critical_path(one.start, one.end, &own.calls[one.calls()]);
@@ -214,12 +215,12 @@ impl Merged {
     fn add(&mut self, joined: &Joined<'_>, node: &RequestNode, detail: Option<Timeline>) {
         let process = node.index.process as usize;
         let name = &node.process;
-        *self.causes.entry(format!("in {name} itself")).or_default() += node.own;
+        self.cause(format!("in {name} itself"), node.own);
         for (peer, nanos) in &node.unrecorded {
-            *self.causes.entry(format!("in calls to {peer}, not recorded")).or_default() += nanos;
+            self.cause(format!("in calls to {peer}, not recorded"), *nanos);
         }
         if let Some(call) = node.call {
-            *self.causes.entry(format!("on the way to {name}")).or_default() += call.saturating_sub(node.latency);
+            self.cause(format!("in transit to {name}"), call.saturating_sub(node.latency));
         }
         let label = node.label.as_deref().map(|label| format!(" {label}")).unwrap_or_default();
         let mut bars =
@@ -254,6 +255,11 @@ impl Merged {
         }
         self.timeline.cut |= detail.cut;
         self.timeline.scheduler &= detail.scheduler;
+    }
+
+    fn cause(&mut self, name: String, nanos: u64) {
+        let sum = self.causes.entry(name).or_default();
+        *sum = sum.saturating_add(nanos);
     }
 
     fn bar(&self, by: i64, start: u64, end: u64, depth: usize, look: BarKind, name: String) -> Bar {

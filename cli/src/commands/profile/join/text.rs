@@ -29,7 +29,7 @@ pub(super) fn tail(tail: &JoinedTail, limit: usize) -> String {
     for step in &tail.steps {
         if let Some(part) = step.parts.first() {
             out += &format!("\n{}", wrap(&sanitize(&part.text), 0, WIDTH));
-            if part.kind == PartKind::Way {
+            if part.kind == PartKind::Transit {
                 out += &wrap(
                     "That is the network, and the time until the other process takes the request: \
                      `leeward watch` shows requests that wait in its sockets.",
@@ -82,7 +82,7 @@ pub(super) fn tree(tree: &RequestNode, is_chosen: bool) -> String {
         ("from", right),
         ("took", right),
         ("itself", right),
-        ("on the way", right),
+        ("in transit", right),
     ]);
     let (mut lines, mut left_out) = (0, 0);
     tree.each(&mut |node, depth| {
