@@ -77,6 +77,7 @@ mod tests {
             truncated: false,
             label: 0,
             idle: 0,
+            context: None,
         }
     }
 
