@@ -16,6 +16,8 @@ use support::{SYSTEM, archive, cc, folder, run};
 
 const WORK_US: u32 = 400;
 const SLO: Duration = Duration::from_millis(20);
+/// Limit at the client, whose own threads also wait on a busy machine.
+const IN_TIME: Duration = Duration::from_millis(40);
 const CONNECTIONS: usize = 50;
 
 /// The example server; ends with the test.
@@ -45,7 +47,7 @@ impl Drop for Server {
 /// Answers per second of one kind of run.
 #[derive(Debug, Default)]
 struct Answers {
-    /// Results within the objective, to requests of the second half.
+    /// Results within [`IN_TIME`], to requests of the second half.
     in_time: f64,
     /// Results during the second half, however late.
     results: f64,
@@ -88,7 +90,7 @@ impl Client {
             match &line[..] {
                 b"ok\n" => {
                     counts[1] += u32::from(Instant::now() >= warm);
-                    counts[0] += u32::from(due >= warm && due.elapsed() <= SLO);
+                    counts[0] += u32::from(due >= warm && due.elapsed() <= IN_TIME);
                 }
                 b"busy\n" => counts[2] += u32::from(due >= warm),
                 other => panic!("{other:?}"),
@@ -134,11 +136,11 @@ fn the_example_keeps_its_goodput_under_twice_its_capacity() {
         let (without, with) = (load(Duration::ZERO, 2.0), load(SLO, 2.0));
         println!("normal {normal:?}, overloaded {with:?}, without protection {without:?}");
         assert_eq!(without.rejections, 0.0);
-        let capacity = without.results;
-        if capacity < 0.4 * most || normal.in_time < 0.9 * 0.3 * most {
-            return Err(format!("{capacity:.0} of {most:.0} requests per second"));
-        }
-        if with.in_time < 0.5 * capacity || without.in_time > 0.2 * with.in_time {
+        assert!(with.rejections > 0.0, "{with:?}");
+        // Other work on the machine takes from all runs, but not evenly.
+        let is_quiet = without.results >= 0.8 * most && normal.in_time >= 0.95 * 0.3 * most;
+        let least = if is_quiet { 0.5 * without.results } else { 1.0 };
+        if with.in_time < least.max(5.0 * without.in_time) {
             return Err(format!("{with:?} beside {without:?}"));
         }
         Ok(())
