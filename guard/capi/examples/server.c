@@ -41,7 +41,7 @@ static void serve(void) {
 
 static const char *answer(struct connection *of) {
     lw_permit permit;
-    lw_arrival arrival = {.size = sizeof arrival, .flags = LW_ARRIVE_ENTER, .stamp = of->stamp};
+    lw_arrival arrival = {.size = sizeof arrival, .flags = LW_ARRIVE_ENTER, .stamp = &of->stamp};
     /* (2) The gate decides; after an error, the request is served as without a gate. */
     int decided = gate ? lw_arrive(gate, &arrival, &permit) : LW_E_CLOSED;
     if (decided == LW_REJECT) return "busy\n";

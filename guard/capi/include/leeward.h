@@ -160,12 +160,25 @@ typedef struct lw_mutex {
     const char *name;
 } lw_mutex;
 
-/* When the kernel received a connection's bytes. One for each connection, zero at its beginning. */
+/*
+ When the kernel received a connection's bytes. One for each connection, zero at its beginning; the
+ members are the library's.
+ */
 typedef struct lw_stamp {
-    /* Nanoseconds since 1970; 0: unknown. */
+    /* Receipt of the last byte that was read, in nanoseconds since 1970; 0: unknown. */
     uint64_t received_ns;
-    /* 1 if the last read filled its buffer, so older bytes may follow. */
-    uint64_t more;
+    /* Time of the last read. */
+    uint64_t read_ns;
+    /* Time at which the socket was last known to be empty: no byte that was read is older. */
+    uint64_t since_ns;
+    /* Requests that arrived since the last read. */
+    uint32_t requests;
+    /* Requests that arrived between the two reads before. */
+    uint32_t expected;
+    /* 1 if the last read filled its buffer. */
+    uint32_t filled;
+    /* 0. */
+    uint32_t reserved;
 } lw_stamp;
 
 /* A request that arrives. Members that are 0 are unknown. */
@@ -174,8 +187,8 @@ typedef struct lw_arrival {
     uint32_t size;
     /* 0 or `LW_ARRIVE_ENTER`. */
     uint32_t flags;
-    /* Stamp of the request's connection. */
-    struct lw_stamp stamp;
+    /* Stamp of the request's connection, or NULL. */
+    struct lw_stamp *stamp;
     /* Wait in a queue of the program's own, in nanoseconds, if there is no stamp. */
     uint64_t waited_ns;
     /* Time that the client still allows, in nanoseconds from the kernel's receipt. */

@@ -1,6 +1,7 @@
 //! The kernel's receive time of a connection's bytes, and a request's age by it. Does not contain
 //! system calls.
 
+use crate::border::Stamp;
 use leeward_core::units::Time;
 use leeward_runtime::wall;
 
@@ -25,10 +26,43 @@ pub(crate) fn parse(control: &[u64]) -> u64 {
     0
 }
 
-/// Stamp of a connection after another read. `more`: the read before filled its buffer, so older
-/// bytes are ahead of these.
-pub(crate) fn after_read(before: u64, received: u64, more: bool) -> u64 {
-    if more && before != 0 && received != 0 { before.min(received) } else { received }
+/// Updates a connection's stamp after a read at `now`; times are nanoseconds since the epoch.
+///
+/// `filled`: the read filled its buffer, so the socket may have more.
+pub(crate) fn after_read(stamp: &mut Stamp, received_ns: u64, now: u64, filled: bool) {
+    if stamp.filled == 0 {
+        stamp.since_ns = stamp.read_ns;
+    }
+    stamp.received_ns = received_ns;
+    stamp.read_ns = now;
+    // A read may bring a part of a request only.
+    if stamp.requests > 0 {
+        stamp.expected = stamp.requests;
+    }
+    (stamp.requests, stamp.filled) = (0, u32::from(filled));
+}
+
+/// Updates a connection's stamp after a read that found the socket empty.
+pub(crate) fn after_empty_read(stamp: &mut Stamp, now: u64) {
+    (stamp.read_ns, stamp.filled) = (now, 0);
+}
+
+/// Receipt of the connection's next request, and counts it.
+///
+/// The kernel keeps only the newest time of bytes that it holds, which a client that doesn't wait for
+/// answers makes too young: the longer the server is away, the more requests one read brings. Of
+/// several, the last has that time. The others are taken as spread over the time since the socket
+/// was empty.
+pub(crate) fn next_request(stamp: &mut Stamp) -> u64 {
+    stamp.requests = stamp.requests.saturating_add(1);
+    let (number, count) = (stamp.requests, stamp.expected.max(stamp.requests));
+    let (since, received) = (stamp.since_ns, stamp.received_ns);
+    // A wall clock may have been set in between.
+    if since == 0 || since >= received {
+        return received;
+    }
+    let part = u128::from(received - since) * u128::from(number) / u128::from(count);
+    since + part as u64
 }
 
 /// Age of bytes with this stamp, in nanoseconds; `None` without a stamp.
@@ -64,9 +98,30 @@ mod tests {
     }
 
     #[test]
-    fn the_older_of_consecutive_reads_counts() {
-        assert_eq!([after_read(5, 9, true), after_read(5, 9, false), after_read(0, 9, true)], [5, 9, 9]);
-        assert_eq!(after_read(5, 0, true), 0, "without a stamp, the age is unknown");
+    fn requests_of_one_read_are_spread_over_the_time_since_the_last() {
+        let mut stamp = Stamp::default();
+        after_read(&mut stamp, 1_000, 1_010, false);
+        assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [1_000, 1_000], "nothing is known yet");
+        after_read(&mut stamp, 3_010, 4_000, false);
+        // As many as in the read before: two.
+        assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [2_010, 3_010]);
+        assert_eq!(next_request(&mut stamp), 3_010, "one more than expected");
+        after_read(&mut stamp, 4_300, 5_000, true);
+        assert_eq!(next_request(&mut stamp), 4_100);
+        after_read(&mut stamp, 4_900, 6_000, false);
+        assert_eq!((stamp.since_ns, next_request(&mut stamp)), (4_000, 4_900), "the first read left some");
+        after_empty_read(&mut stamp, 7_000);
+        after_read(&mut stamp, 7_500, 8_000, false);
+        assert_eq!(next_request(&mut stamp), 7_500, "a client that waits for answers has the kernel's time");
+    }
+
+    #[test]
+    fn without_a_stamp_or_after_a_step_of_the_clock_nothing_is_spread() {
+        let mut stamp = Stamp { read_ns: 9_000, requests: 4, ..Stamp::default() };
+        after_read(&mut stamp, 0, 9_500, false);
+        assert_eq!(next_request(&mut stamp), 0);
+        after_read(&mut stamp, 2_000, 2_100, false);
+        assert_eq!(next_request(&mut stamp), 2_000);
     }
 
     #[test]
@@ -77,6 +132,23 @@ mod tests {
     }
 
     proptest! {
+        /// Of any reads and requests, a time is between the last empty socket and the newest byte.
+        #[test]
+        fn a_request_is_never_older_than_the_empty_socket(steps in prop::collection::vec((0..3_u8, 0..100_u64, any::<bool>()), 0..60)) {
+            let (mut stamp, mut now) = (Stamp::default(), 1_000);
+            for (kind, passed, filled) in steps {
+                now += passed;
+                match kind {
+                    0 => after_read(&mut stamp, now - passed / 2, now, filled),
+                    1 => after_empty_read(&mut stamp, now),
+                    _ => {
+                        let (before, at) = (stamp, next_request(&mut stamp));
+                        prop_assert!(at <= before.received_ns && at >= before.since_ns.min(before.received_ns));
+                    }
+                }
+            }
+        }
+
         #[test]
         fn any_control_bytes_are_parsed(control in prop::collection::vec(prop_oneof![any::<u64>(), 0..70_u64], 0..12)) {
             let _ = parse(&control);

@@ -120,7 +120,7 @@ mod tests {
             further: u64,
         }
         let size = size_of::<Newer>() as u32;
-        let mut newer = Newer { arrival: Arrival { size, tenant: 7, ..Arrival::default() }, further: 0 };
+        let mut newer = Newer { arrival: Arrival { size, tenant: 7, ..Arrival::UNKNOWN }, further: 0 };
         // SAFETY: `size` says how many bytes there are.
         let read = |newer: &Newer| unsafe { read_sized(std::ptr::from_ref(newer).cast::<Arrival>()) };
         assert_eq!(read(&newer).map(|arrival| arrival.tenant), Ok(7));

@@ -5,6 +5,7 @@ use super::pointers::{read, write};
 use super::types::{LW_OK, Stamp};
 use crate::stamp;
 use crate::status::{Failure, caught};
+use leeward_runtime::{clock, wall};
 use std::ffi::{c_int, c_void};
 
 /// Words for the kernel's control messages: a stamp takes four.
@@ -58,12 +59,13 @@ pub unsafe extern "C-unwind" fn lw_recv(
     // SAFETY: the header points to the caller's buffer and to this function's words, with their sizes.
     // A cancelled thread unwinds through this frame, which has no destructors.
     let received = unsafe { recvmsg(fd, &raw mut message, flags) };
-    if received > 0 && !stamp.is_null() {
+    if !stamp.is_null() && received != 0 {
         let words = (message.msg_controllen / size_of::<u64>()).min(CONTROL);
-        let at = stamp::parse(&control[..words]);
+        let at = if received > 0 { stamp::parse(&control[..words]) } else { 0 };
+        // Between `recvmsg` and the return, nothing changes `errno`.
         caught(|| {
             // SAFETY: the caller's stamp.
-            unsafe { note(stamp, at, received as usize == length) }
+            unsafe { note(stamp, at, usize::try_from(received).ok().map(|received| received == length)) }
         });
     }
     received
@@ -89,18 +91,24 @@ pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::
             }
         }
         // SAFETY: NULL or the caller's stamp.
-        unsafe { note(stamp, stamp::parse(&control), filled) }
+        unsafe { note(stamp, stamp::parse(&control), Some(filled)) }
     })
 }
 
+/// `filled`: whether a read filled its buffers; `None`: it found nothing.
+///
 /// # Safety
 /// `stamp` is NULL or a stamp that no other thread uses now.
 #[inline]
-unsafe fn note(stamp: *mut Stamp, received_ns: u64, filled: bool) -> Result<c_int, Failure> {
+unsafe fn note(stamp: *mut Stamp, received_ns: u64, filled: Option<bool>) -> Result<c_int, Failure> {
     // SAFETY: by the caller's promise.
-    let before = unsafe { read(stamp) }?;
-    let received_ns = stamp::after_read(before.received_ns, received_ns, before.more != 0);
+    let mut updated = unsafe { read(stamp) }?;
+    let now = wall::at(clock::process()).unwrap_or(0);
+    match filled {
+        Some(filled) => stamp::after_read(&mut updated, received_ns, now, filled),
+        None => stamp::after_empty_read(&mut updated, now),
+    }
     // SAFETY: by the caller's promise.
-    unsafe { write(stamp, Stamp { received_ns, more: u64::from(filled) }) }?;
+    unsafe { write(stamp, updated) }?;
     Ok(LW_OK)
 }

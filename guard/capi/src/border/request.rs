@@ -4,7 +4,7 @@ use super::gate::slot;
 use super::pointers::{Sized32, read, read_sized, write};
 use super::types::{
     Arrival, Gate, LW_ABANDONED, LW_ADMIT, LW_ARRIVE_ENTER, LW_DONE, LW_FAILED, LW_OK, LW_REJECT, LW_REJECTED,
-    LW_UNLIMITED, Permit,
+    LW_UNLIMITED, Permit, Stamp,
 };
 use crate::request::{self, Admission};
 use crate::stamp;
@@ -15,12 +15,12 @@ use leeward_runtime::{budget, clock};
 use std::ffi::{CStr, c_char, c_int};
 use std::time::Duration;
 
-// SAFETY: `repr(C)`, begins with its size, and has numbers only.
+// SAFETY: `repr(C)`, begins with its size, and has numbers and a pointer only.
 unsafe impl Sized32 for Arrival {
-    const FIRST_SIZE: usize = 56;
+    const FIRST_SIZE: usize = 48;
 }
 
-const _: () = assert!(size_of::<Arrival>() == 56, "the first version's size stays");
+const _: () = assert!(size_of::<Arrival>() == 48, "the first version's size stays");
 
 /// Decides about a request that has arrived: `LW_ADMIT`, `LW_REJECT`, or an error, after which the
 /// program should serve the request as if there were no gate.
@@ -38,7 +38,9 @@ pub unsafe extern "C" fn lw_arrive(gate: *mut Gate, arrival: *const Arrival, per
         let arrival = unsafe { read_sized(arrival) }?;
         let slot = slot(gate)?;
         let reading = clock::process();
-        let info = describe(&arrival, reading)?;
+        // SAFETY: NULL or the caller's stamp.
+        let received = unsafe { receipt(arrival.stamp) }?;
+        let info = describe(&arrival, received, reading)?;
         let runs = arrival.flags & LW_ARRIVE_ENTER != 0;
         let (code, decided) = match request::arrive(slot, reading, &info, runs)? {
             Admission::Admitted(id) => (LW_ADMIT, Permit { id, gate: slot.number(), ..Permit::default() }),
@@ -59,8 +61,25 @@ pub unsafe extern "C" fn lw_arrive(gate: *mut Gate, arrival: *const Arrival, per
     })
 }
 
+/// Receipt of a connection's next request; 0: unknown.
+///
+/// # Safety
+/// `stamp` is NULL or a stamp that no other thread uses now.
 #[inline]
-fn describe(arrival: &Arrival, reading: Time) -> Result<RequestInfo, Failure> {
+unsafe fn receipt(stamp: *mut Stamp) -> Result<u64, Failure> {
+    if stamp.is_null() {
+        return Ok(0);
+    }
+    // SAFETY: by the caller's promise.
+    let mut updated = unsafe { read(stamp) }?;
+    let received = stamp::next_request(&mut updated);
+    // SAFETY: by the caller's promise.
+    unsafe { write(stamp, updated) }?;
+    Ok(received)
+}
+
+#[inline]
+fn describe(arrival: &Arrival, received_ns: u64, reading: Time) -> Result<RequestInfo, Failure> {
     if arrival.flags & !LW_ARRIVE_ENTER != 0 || arrival.klass > Class::COUNT || arrival.reserved != 0 {
         return Err(Failure::Argument);
     }
@@ -77,7 +96,7 @@ fn describe(arrival: &Arrival, reading: Time) -> Result<RequestInfo, Failure> {
     if arrival.left_ns > 0 {
         info.timeout = Some(Nanos(arrival.left_ns));
     }
-    match stamp::age(arrival.stamp.received_ns, reading) {
+    match stamp::age(received_ns, reading) {
         Some(age) => info = info.with_age(Duration::from_nanos(age)),
         None if arrival.waited_ns > 0 => info = info.with_age(Duration::from_nanos(arrival.waited_ns)),
         None => {}
@@ -196,15 +215,15 @@ mod tests {
 
     #[test]
     fn zero_is_unknown_and_classes_count_from_one() {
-        let describe = |arrival: Arrival| super::describe(&arrival, clock::process());
-        let info = describe(Arrival::default()).unwrap();
+        let describe = |arrival: Arrival| super::describe(&arrival, 0, clock::process());
+        let info = describe(Arrival::UNKNOWN).unwrap();
         assert_eq!((info.class, info.age, info.timeout, info.user), (Class::NORMAL, None, None, None));
         let classes = [LW_CLASS_CRITICAL, LW_CLASS_NORMAL, LW_CLASS_BATCH, LW_CLASS_SHEDDABLE];
-        let classes = classes.map(|klass| describe(Arrival { klass, ..Arrival::default() }).unwrap().class);
+        let classes = classes.map(|klass| describe(Arrival { klass, ..Arrival::UNKNOWN }).unwrap().class);
         assert_eq!(classes, [Class::CRITICAL, Class::NORMAL, Class::BATCH, Class::SHEDDABLE]);
-        assert!(describe(Arrival { klass: 9, ..Arrival::default() }).is_err());
-        assert!(describe(Arrival { flags: 2, ..Arrival::default() }).is_err());
-        let waited = describe(Arrival { waited_ns: 5_000, ..Arrival::default() }).unwrap();
+        assert!(describe(Arrival { klass: 9, ..Arrival::UNKNOWN }).is_err());
+        assert!(describe(Arrival { flags: 2, ..Arrival::UNKNOWN }).is_err());
+        let waited = describe(Arrival { waited_ns: 5_000, ..Arrival::UNKNOWN }).unwrap();
         assert_eq!(waited.age, Some(Nanos(5_000)));
     }
 }

@@ -113,26 +113,37 @@ pub struct Options {
     pub params: *const c_char,
 }
 
-/// When the kernel received a connection's bytes. One for each connection, zero at its beginning.
+/// When the kernel received a connection's bytes. One for each connection, zero at its beginning; the
+/// members are the library's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stamp {
-    /// Nanoseconds since 1970; 0: unknown.
+    /// Receipt of the last byte that was read, in nanoseconds since 1970; 0: unknown.
     pub received_ns: u64,
-    /// 1 if the last read filled its buffer, so older bytes may follow.
-    pub more: u64,
+    /// Time of the last read.
+    pub read_ns: u64,
+    /// Time at which the socket was last known to be empty: no byte that was read is older.
+    pub since_ns: u64,
+    /// Requests that arrived since the last read.
+    pub requests: u32,
+    /// Requests that arrived between the two reads before.
+    pub expected: u32,
+    /// 1 if the last read filled its buffer.
+    pub filled: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// A request that arrives. Members that are 0 are unknown.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Arrival {
     /// `sizeof(lw_arrival)`.
     pub size: u32,
     /// 0 or `LW_ARRIVE_ENTER`.
     pub flags: u32,
-    /// Stamp of the request's connection.
-    pub stamp: Stamp,
+    /// Stamp of the request's connection, or NULL.
+    pub stamp: *mut Stamp,
     /// Wait in a queue of the program's own, in nanoseconds, if there is no stamp.
     pub waited_ns: u64,
     /// Time that the client still allows, in nanoseconds from the kernel's receipt.
@@ -149,6 +160,23 @@ pub struct Arrival {
     pub attempt: u8,
     /// 0.
     pub reserved: u8,
+}
+
+impl Arrival {
+    /// An arrival about which nothing is known.
+    pub const UNKNOWN: Arrival = Arrival {
+        size: size_of::<Arrival>() as u32,
+        flags: 0,
+        stamp: std::ptr::null_mut(),
+        waited_ns: 0,
+        left_ns: 0,
+        user: 0,
+        tenant: 0,
+        klass: 0,
+        route: 0,
+        attempt: 0,
+        reserved: 0,
+    };
 }
 
 /// A decision about a request, and the name of an admitted one until it ends. Copies name the same.

@@ -1,6 +1,7 @@
 /* Wrong uses of the interface: each is an error code. Also the right ones beside them. */
 #include "check.h"
 
+#include <errno.h>
 #include <leeward.h>
 #include <pthread.h>
 #include <string.h>
@@ -136,7 +137,10 @@ static void rejections(lw_gate *gate) {
     lw_permit permit;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    of.stamp.received_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - 2000000000u;
+    lw_stamp old;
+    memset(&old, 0, sizeof old);
+    of.stamp = &old;
+    old.received_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - 2000000000u;
     EQUAL(LW_REJECT, lw_arrive(gate, &of, &permit)); /* Two seconds old, of one. */
     EQUAL(LW_R_LATE, permit.reason);
     CHECK(permit.id == 0 && permit.decision != 0 && permit.retry_after_ns >= 2000000000u);
@@ -224,17 +228,21 @@ static void locks(lw_gate *gate) {
 static void stamps(void) {
     int ends[2];
     char byte = 'x', read[4];
-    lw_stamp stamp = {0, 0};
+    lw_stamp stamp;
+    memset(&stamp, 0, sizeof stamp);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     CHECK(lw_stamp_enable(ends[0]) <= 0); /* Whatever the kernel says of such a socket. */
     EQUAL(LW_E_SYSTEM, lw_stamp_enable(-1));
     CHECK(send(ends[1], &byte, 1, 0) == 1);
     EQUAL(1, lw_recv(ends[0], read, sizeof read, 0, &stamp));
-    CHECK(read[0] == 'x' && stamp.more == 0);
+    CHECK(read[0] == 'x' && stamp.filled == 0);
     CHECK(send(ends[1], &byte, 1, 0) == 1);
     EQUAL(1, lw_recv(ends[0], read, 1, 0, &stamp));
-    CHECK(stamp.more == 1);
+    CHECK(stamp.filled == 1);
     EQUAL(-1, lw_recv(ends[0], read, 1, MSG_DONTWAIT, NULL));
+    errno = 0;
+    EQUAL(-1, lw_recv(ends[0], read, 1, MSG_DONTWAIT, &stamp));
+    CHECK(errno == EAGAIN && stamp.filled == 0);
     EQUAL(-1, lw_recv(-1, read, 1, 0, &stamp));
     EQUAL(LW_E_ARGUMENT, lw_stamp_note(&stamp, NULL, false));
     close(ends[1]);
@@ -244,7 +252,8 @@ static void stamps(void) {
 
 static void *receive_until_cancelled(void *of) {
     char read[4];
-    lw_stamp stamp = {0, 0};
+    lw_stamp stamp;
+    memset(&stamp, 0, sizeof stamp);
     while (lw_recv(*(int *)of, read, sizeof read, 0, &stamp) > 0) {
     }
     return NULL;
