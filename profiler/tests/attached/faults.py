@@ -120,6 +120,7 @@ FAULTS = [
     Fault("go", "mutex", lambda service, connection: connection.ask("/account"),
           r"^(main\.(account|closeBooks|buildReport).*|sync\.\(\*(RW)?Mutex\).*|internal/sync\..*|.*[sS]emacquire.*)$",
           before=close_books),
+    Fault("node", "cpu", lambda service, connection: connection.ask("/report"), r"^buildReport$"),
     Fault("go", "downstream", lambda service, connection: connection.ask("/price"),
           r"(?i)(main\.price|net/http\.\(\*(Client|Transport|persistConn)\)|wait|idle|no thread|not worked on)"),
 ]

@@ -63,7 +63,7 @@ def changed_code(pid):
             if "x" not in words[1] or len(words) < 6 or not words[5].startswith("/"):
                 continue
             begin, finish = (int(part, 16) for part in words[0].split("-"))
-            with open(f"/proc/{pid}/map_files/{words[0]}", "rb") as file:
+            with open(f"/proc/{pid}/map_files/{begin:x}-{finish:x}", "rb") as file:
                 file.seek(int(words[2], 16))
                 there = file.read(finish - begin)
             memory.seek(begin)

@@ -91,17 +91,18 @@ def refused(leeward, folder, rows):
 
 def accepted(leeward, folder, rows):
     """Processes that are unusual or change meanwhile: recorded, with a trace that can be read."""
-    def row(title, pid, *more, meanwhile=lambda: None, seconds="2s", pattern=""):
+    def row(title, pid, *more, meanwhile=lambda: None, seconds="2s", pattern="", about="", codes=(0,), prefix=()):
         out = folder / f"accepted-{len(rows)}"
-        running = start([leeward, "profile", "record", "--out", str(out), "--duration", seconds, "--pid", str(pid), *more],
+        running = start([*prefix, leeward, "profile", "record", "--out", str(out), "--duration", seconds, "--pid", str(pid), *more],
                         limit=LIMIT_SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         wait_until(lambda: any(out.glob("*/*.lwt")) or running.poll() is not None, 20)
         time.sleep(0.5)
         meanwhile()
         said = running.communicate(timeout=LIMIT_SECONDS)[0].strip()
         end(running)
-        readable = subprocess.run([leeward, "profile", "info", out / str(pid)], capture_output=True, check=False)
-        right = running.returncode == 0 and readable.returncode == 0 and bool(re.search(pattern, said))
+        info = subprocess.run([leeward, "profile", "info", out / str(pid)], capture_output=True, text=True, check=False)
+        right = (running.returncode in codes and (info.returncode == 0 or running.returncode)
+                 and bool(re.search(pattern, said)) and bool(re.search(about, info.stdout)))
         rows.append(Row(title, right and "panicked" not in said, running.returncode, said))
 
     process = spinner()
@@ -113,8 +114,9 @@ def accepted(leeward, folder, rows):
     row("forks again and again", process.pid)
     end(process)
 
-    process = start(["sh", "-c", "sleep 3; exec python3 -c 'while True: sum(range(10000))'"], limit=600)
-    row("executes another program", process.pid, meanwhile=lambda: None)
+    process = start(["sh", "-c", "i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done; "
+                     "exec python3 -c 'while True: sum(range(10000))'"], limit=600)
+    row("executes another program", process.pid, seconds="4s", about="python")
     end(process)
 
     program = folder / "upgraded"
@@ -122,7 +124,7 @@ def accepted(leeward, folder, rows):
     process = start([program, "-c", SPIN], limit=600)
     os.unlink(program)
     shutil.copy("/bin/true", program)
-    row("its file was replaced", process.pid)
+    row("its file was replaced", process.pid, about="another build-id")
     end(process)
 
     process = spinner("unshare", "--pid", "--fork")
@@ -137,7 +139,12 @@ def accepted(leeward, folder, rows):
     row("is recorded by another already", process.pid)
     end(first)
     os.kill(process.pid, signal.SIGSTOP)
-    row("is stopped", process.pid)
+    row("is stopped", process.pid, codes=(0, 1), pattern="no CPU time")
+    end(process)
+
+    process = spinner()
+    row("without the right to use BPF", process.pid, prefix=["setpriv", "--bounding-set=-bpf,-sys_admin,-perfmon"],
+        codes=(0, 2), pattern=r"BPF|CAP_|root|perf_event_paranoid")
     end(process)
 
 
@@ -149,7 +156,8 @@ def child(pid):
 def examine(leeward, folder):
     """Returns a row for each case."""
     rows = []
-    folder.mkdir(exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     os.chmod(folder, 0o755)
     refused(str(leeward), folder, rows)
     accepted(str(leeward), folder, rows)

@@ -72,7 +72,8 @@ class Service:
 
     def __init__(self, folder, cpu=None):
         self.folder, self.port, self.backend = folder, free_port(), None
-        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         os.chmod(folder, 0o755)
         self.prefix = ["taskset", "-c", str(cpu)] if cpu is not None else []
         try:
@@ -302,5 +303,24 @@ class StrippedGoService(GoService):
     name, flags = "go-stripped", ["-ldflags=-s -w"]
 
 
-KINDS = (RedisService, NginxService, PostgresService, MemcachedService, GoService, StrippedGoService)
+class NodeService(Service):
+    name = "node"
+
+    def begin(self):
+        # The option that its documentation names for profilers: names of compiled code in /tmp.
+        self.run([tool("nodejs", "node"), "--perf-basic-prof", HERE / "node/service.js", self.port])
+
+    def connect(self):
+        return Http(self.port)
+
+    def stop(self):
+        super().stop()
+        pathlib.Path(f"/tmp/perf-{self.pid}.map").unlink(missing_ok=True)
+
+    def version(self):
+        return first_line("node", "--version").lstrip("v")
+
+
+KINDS = (RedisService, NginxService, PostgresService, MemcachedService, GoService, StrippedGoService,
+         NodeService)
 SERVICES = {kind.name: kind for kind in KINDS}
