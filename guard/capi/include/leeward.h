@@ -161,8 +161,8 @@ typedef struct lw_mutex {
 } lw_mutex;
 
 /*
- When the kernel received a connection's bytes. One for each connection, zero at its beginning; the
- members are the library's.
+ When the kernel received a connection's bytes. One for each connection, zero at its beginning;
+ the members are the library's.
  */
 typedef struct lw_stamp {
     /* Receipt of the last byte that was read, in nanoseconds since 1970; 0: unknown. */
@@ -287,8 +287,8 @@ int lw_explain(const struct lw_gate *gate,
                size_t length);
 
 /*
- Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`, from
- a thread of its own. Stores the port, if `port` is not NULL.
+ Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
+ from a thread of its own. Stores the port, if `port` is not NULL.
 
  `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
  before.
@@ -317,8 +317,8 @@ int lw_mutex_init(struct lw_mutex *of,
 int lw_mutex_lock(struct lw_mutex *of);
 
 /*
- Locks, as long as the request that this thread runs may still wait. A thread that runs none waits
- as `lw_mutex_lock` does. `LW_E_CONGESTED`: it would wait, or has waited, too long.
+ Locks, as long as the request that this thread runs may still wait. A thread that runs none
+ waits as `lw_mutex_lock` does. `LW_E_CONGESTED`: it would wait, or has waited, too long.
  */
 int lw_mutex_lock_within(struct lw_mutex *of);
 
@@ -335,8 +335,8 @@ uint64_t lw_mutex_delay_ns(struct lw_mutex *of);
 int lw_mutex_destroy(struct lw_mutex *of);
 
 /*
- Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening socket:
- call it before `listen`.
+ Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
+ socket: call it before `listen`.
 
  `LW_E_SYSTEM`: see `errno`. Requests without stamps are admitted by `waited_ns` alone.
  */

@@ -5,7 +5,8 @@
 //! process was copied, so a child must not touch the parent's gates; it may make its own.
 #![allow(unsafe_code)]
 
-use crate::status::Failure;
+use crate::status::{Failure, caught};
+use crate::{log, thread};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -45,6 +46,17 @@ pub(crate) fn hold() -> Option<Held> {
     let held = Held(CHANGES.lock().unwrap_or_else(PoisonError::into_inner));
     IS_HOLDING.with(|cell| cell.set(true));
     Some(held)
+}
+
+/// Runs the body of a C function that changes what all threads share. A fork waits until it ends.
+pub(crate) fn shared_change(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+    caught(|| {
+        log::install_panic_hook();
+        thread::number();
+        install()?;
+        let _held = hold();
+        body()
+    })
 }
 
 /// Registers the handlers, once.

@@ -45,8 +45,8 @@ pub(crate) fn message(level: Level, text: &str) {
     unsafe { (target.function)(target.user, level as c_int, text.as_ptr()) }
 }
 
-/// Sends the message of a panic to the program's function instead of standard error, whose number may
-/// be a client's connection in a daemon.
+/// Sends the message of a panic to the program's function instead of standard error, whose number
+/// may be a client's connection in a daemon.
 ///
 /// A program that links the static library has one standard library, and so one hook, for all of
 /// its Rust code: panics of threads that never called the library keep the hook that was there.

@@ -8,6 +8,7 @@ use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Outcome, Permit, Rejection, RequestInfo};
 use leeward_runtime::budget::{self, RequestBudget};
 use leeward_runtime::clock;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Answer to a request that has arrived.
@@ -34,7 +35,7 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
     let id = shard.permits.insert(permit, if runs { number } else { 0 }).ok_or(Failure::Limit)?;
     drop(shard);
     if runs {
-        thread::set_running(Some(Running { gate: slot.number(), id, since: reading }));
+        begin_running(Running { gate: slot.number(), id, since: reading });
         budget::replace_running(budget);
     }
     Ok(Admission::Admitted(id))
@@ -51,7 +52,7 @@ pub(crate) fn enter(gate: u32, id: u64) -> Result<(), Failure> {
     request.runner = thread::number();
     let budget = request.budget;
     drop(shard);
-    thread::set_running(Some(Running { gate, id, since: clock::process() }));
+    begin_running(Running { gate, id, since: clock::process() });
     budget::replace_running(budget);
     Ok(())
 }
@@ -63,9 +64,29 @@ pub(crate) fn leave(gate: u32, id: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends [`enter`] in a thread that ends itself, so that another thread can end its request.
-pub(crate) fn leave_at_thread_end(running: Running) {
-    stop_running(running);
+/// Leaves the thread's request when the thread ends, so that another thread can end the request.
+struct ThreadEnd;
+
+thread_local! {
+    static END: ThreadEnd = const { ThreadEnd };
+    /// Whether `END` is registered; a variable with a destructor is slower to read.
+    static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        if let Some(running) = thread::running() {
+            stop_running(running);
+        }
+    }
+}
+
+#[inline]
+fn begin_running(running: Running) {
+    if !IS_REGISTERED.with(|cell| cell.replace(true)) {
+        let _ = END.try_with(|_| {});
+    }
+    thread::set_running(Some(running));
 }
 
 fn stop_running(running: Running) {

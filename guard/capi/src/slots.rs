@@ -16,8 +16,8 @@ const SLOTS_MAX: usize = 1 << INDEX_BITS;
 /// Generations before a slot's numbers repeat: 2^38, years of reuse by one request at a time.
 const GENERATION_MAX: u64 = (1 << (u64::BITS - INDEX_BITS - TABLE_BITS)) - 1;
 
-/// An admitted request between two calls of the program. It stays where it is until it ends: moving it
-/// costs as much as a lock.
+/// An admitted request between two calls of the program. It stays where it is until it ends: moving
+/// it costs as much as a lock.
 pub(crate) struct AdmittedRequest {
     /// `None`: the slot is free.
     permit: Option<Permit>,
@@ -53,8 +53,8 @@ impl PermitTable {
         PermitTable { number: (number % TABLES) as u64, slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Keeps a permit of a request that thread `runner` runs; `None`: the table is full, and the permit
-    /// is dropped.
+    /// Keeps a permit of a request that thread `runner` runs; `None`: the table is full, and the
+    /// permit is dropped.
     #[inline]
     pub(crate) fn insert(&mut self, permit: Permit, runner: u64) -> Option<u64> {
         let index = match self.free.pop() {

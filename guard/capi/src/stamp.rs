@@ -1,9 +1,29 @@
 //! The kernel's receive time of a connection's bytes, and a request's age by it. Does not contain
 //! system calls.
 
-use crate::border::Stamp;
 use leeward_core::units::Time;
 use leeward_runtime::wall;
+
+/// When the kernel received a connection's bytes. One for each connection, zero at its beginning;
+/// the members are the library's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Stamp {
+    /// Receipt of the last byte that was read, in nanoseconds since 1970; 0: unknown.
+    pub received_ns: u64,
+    /// Time of the last read.
+    pub read_ns: u64,
+    /// Time at which the socket was last known to be empty: no byte that was read is older.
+    pub since_ns: u64,
+    /// Requests that arrived since the last read.
+    pub requests: u32,
+    /// Requests that arrived between the two reads before.
+    pub expected: u32,
+    /// 1 if the last read filled its buffer.
+    pub filled: u32,
+    /// 0.
+    pub reserved: u32,
+}
 
 /// Reads the kernel's receive time from the control messages of `recvmsg`, in nanoseconds since the
 /// epoch; 0: there is none.
@@ -49,10 +69,10 @@ pub(crate) fn after_empty_read(stamp: &mut Stamp, now: u64) {
 
 /// Receipt of the connection's next request, and counts it.
 ///
-/// The kernel keeps only the newest time of bytes that it holds, which a client that doesn't wait for
-/// answers makes too young: the longer the server is away, the more requests one read brings. Of
-/// several, the last has that time. The others are taken as spread over the time since the socket
-/// was empty.
+/// The kernel keeps only the newest time of bytes that it holds, which a client that doesn't wait
+/// for answers makes too young: the longer the server is away, the more requests one read brings.
+/// Of several, the last has that time. The others are taken as spread over the time since the
+/// socket was empty.
 pub(crate) fn next_request(stamp: &mut Stamp) -> u64 {
     stamp.requests = stamp.requests.saturating_add(1);
     let (number, count) = (stamp.requests, stamp.expected.max(stamp.requests));

@@ -1,6 +1,5 @@
 //! Result codes of the C functions. Does not contain the functions.
 
-use crate::{fork, log, thread};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -86,17 +85,6 @@ pub(crate) fn caught(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
             Failure::Internal as i32
         }
     }
-}
-
-/// As [`caught`], for functions that change what all threads share. A fork waits until it ends.
-pub(crate) fn shared_change(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
-    caught(|| {
-        log::install_panic_hook();
-        thread::number();
-        fork::install()?;
-        let _held = fork::hold();
-        body()
-    })
 }
 
 #[cfg(test)]

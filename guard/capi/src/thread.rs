@@ -18,20 +18,6 @@ pub(crate) struct Running {
 thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
     static RUNNING: Cell<Option<Running>> = const { Cell::new(None) };
-    static END: ThreadEnd = const { ThreadEnd };
-    /// Whether `END` is registered; a variable with a destructor is slower to read.
-    static IS_REGISTERED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Leaves the thread's request when the thread ends.
-struct ThreadEnd;
-
-impl Drop for ThreadEnd {
-    fn drop(&mut self) {
-        if let Some(running) = running() {
-            crate::request::leave_at_thread_end(running);
-        }
-    }
 }
 
 /// Number of the calling thread, never 0 and never used twice.
@@ -62,8 +48,5 @@ pub(crate) fn running() -> Option<Running> {
 /// Sets the request that this thread runs.
 #[inline]
 pub(crate) fn set_running(running: Option<Running>) {
-    if running.is_some() && !IS_REGISTERED.with(|cell| cell.replace(true)) {
-        let _ = END.try_with(|_| {});
-    }
     RUNNING.with(|cell| cell.set(running));
 }

@@ -2,10 +2,11 @@
 
 use super::pointers::{Sized32, read_sized, text, write, write_text};
 use super::types::{Gate, LW_OK, Options};
+use crate::fork::shared_change;
 use crate::gates::GateSlot;
 use crate::log::{self, Level};
 use crate::settings::{self, GateSettings};
-use crate::status::{self, Failure, caught, shared_change};
+use crate::status::{self, Failure, caught};
 use crate::{report, thread};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -134,8 +135,8 @@ pub unsafe extern "C" fn lw_explain(gate: *const Gate, decision: u64, buffer: *m
     caught(|| unsafe { write_text(buffer, length, &report::explain(slot(gate)?, decision)?) })
 }
 
-/// Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`, from
-/// a thread of its own. Stores the port, if `port` is not NULL.
+/// Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
+/// from a thread of its own. Stores the port, if `port` is not NULL.
 ///
 /// `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
 /// before.

@@ -14,8 +14,8 @@ const DESTROYED: usize = 1;
 /// The lock whose address is stored at `place`.
 ///
 /// # Safety
-/// `place` is NULL or points to a pointer that is NULL or was written by this module, and that lives
-/// for `'a`; no thread destroys the lock meanwhile. `name` is NULL or a text.
+/// `place` is NULL or points to a pointer that is NULL or was written by this module, and that
+/// lives for `'a`; no thread destroys the lock meanwhile. `name` is NULL or a text.
 #[inline]
 pub(crate) unsafe fn lock<'a>(
     place: *mut *mut c_void,

@@ -22,3 +22,5 @@ pub use request::*;
 pub use rwlock::*;
 pub use semaphore::*;
 pub use types::*;
+
+pub use crate::stamp::Stamp;

@@ -53,8 +53,8 @@ pub unsafe extern "C" fn lw_mutex_lock(of: *mut Mutex) -> c_int {
     unsafe { with(of, |lock| lock.lock(Wait::Always)) }
 }
 
-/// Locks, as long as the request that this thread runs may still wait. A thread that runs none waits
-/// as `lw_mutex_lock` does. `LW_E_CONGESTED`: it would wait, or has waited, too long.
+/// Locks, as long as the request that this thread runs may still wait. A thread that runs none
+/// waits as `lw_mutex_lock` does. `LW_E_CONGESTED`: it would wait, or has waited, too long.
 ///
 /// # Safety
 /// `of` is as the module says, and made by its initializer.

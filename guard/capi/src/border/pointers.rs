@@ -40,8 +40,8 @@ pub(crate) unsafe fn read_sized<T: Sized32>(from: *const T) -> Result<T, Failure
         return Err(Failure::Size);
     }
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: both have `min` bytes, and a new value doesn't overlap; all bytes are initialized, and
-    // any bytes are a value.
+    // SAFETY: both have `min` bytes, and a new value doesn't overlap; all bytes are initialized,
+    // and any bytes are a value.
     unsafe {
         value.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), size.min(size_of::<T>()));
         Ok(value.assume_init())
@@ -109,7 +109,7 @@ pub(crate) unsafe fn write_text(to: *mut c_char, length: usize, text: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::border::{Arrival, Options};
+    use crate::border::types::{Arrival, Options};
     use proptest::prelude::*;
 
     #[test]

@@ -2,8 +2,8 @@
 //! messages.
 
 use super::pointers::{read, write};
-use super::types::{LW_OK, Stamp};
-use crate::stamp;
+use super::types::LW_OK;
+use crate::stamp::{self, Stamp};
 use crate::status::{Failure, caught};
 use leeward_runtime::{clock, wall};
 use std::ffi::{c_int, c_void};
@@ -11,8 +11,8 @@ use std::ffi::{c_int, c_void};
 /// Words for the kernel's control messages: a stamp takes four.
 const CONTROL: usize = 16;
 
-/// Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening socket:
-/// call it before `listen`.
+/// Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
+/// socket: call it before `listen`.
 ///
 /// `LW_E_SYSTEM`: see `errno`. Requests without stamps are admitted by `waited_ns` alone.
 #[unsafe(no_mangle)]
@@ -39,7 +39,8 @@ unsafe extern "C-unwind" {
 /// Reads as `recv(2)` does, with its results and `errno`, and updates the connection's stamp.
 ///
 /// # Safety
-/// `buffer` has `length` bytes; `stamp` is NULL or the connection's, which no other thread uses now.
+/// `buffer` has `length` bytes; `stamp` is NULL or the connection's, which no other thread uses
+/// now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn lw_recv(
     fd: c_int,
@@ -56,8 +57,8 @@ pub unsafe extern "C-unwind" fn lw_recv(
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // SAFETY: the header points to the caller's buffer and to this function's words, with their sizes.
-    // A cancelled thread unwinds through this frame, which has no destructors.
+    // SAFETY: the header points to the caller's buffer and to this function's words, with their
+    // sizes. A cancelled thread unwinds through this frame, which has no destructors.
     let received = unsafe { recvmsg(fd, &raw mut message, flags) };
     if !stamp.is_null() && received != 0 {
         let words = (message.msg_controllen / size_of::<u64>()).min(CONTROL);

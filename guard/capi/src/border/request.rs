@@ -4,10 +4,10 @@ use super::gate::slot;
 use super::pointers::{Sized32, read, read_sized, write};
 use super::types::{
     Arrival, Gate, LW_ABANDONED, LW_ADMIT, LW_ARRIVE_ENTER, LW_DONE, LW_FAILED, LW_OK, LW_REJECT, LW_REJECTED,
-    LW_UNLIMITED, Permit, Stamp,
+    LW_UNLIMITED, Permit,
 };
 use crate::request::{self, Admission};
-use crate::stamp;
+use crate::stamp::{self, Stamp};
 use crate::status::{Failure, caught};
 use leeward_core::units::{Nanos, Tenant, Time};
 use leeward_gate::{Class, DecisionReason, Outcome, RequestInfo};

@@ -36,8 +36,8 @@ unsafe fn with(of: *mut RwLock, call: impl FnOnce(&TrackedLock) -> Result<(), Fa
 /// Initializes a lock, as `LW_RWLOCK_INIT` does.
 ///
 /// # Safety
-/// `of` is NULL or points to memory for a lock that is not in use; `name` is a text that lives until
-/// the first use.
+/// `of` is NULL or points to memory for a lock that is not in use; `name` is a text that lives
+/// until the first use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_rwlock_init(of: *mut RwLock, name: *const c_char) -> c_int {
     // SAFETY: by the caller's promise.

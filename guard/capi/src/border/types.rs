@@ -1,5 +1,6 @@
 //! Structures and constants of `leeward.h`. Does not contain functions.
 
+use crate::stamp::Stamp;
 use std::ffi::{c_char, c_int};
 
 /// The function did what was asked.
@@ -111,27 +112,6 @@ pub struct Options {
     pub controller: *const c_char,
     /// Parameters of the controller: `name=value`, separated by spaces.
     pub params: *const c_char,
-}
-
-/// When the kernel received a connection's bytes. One for each connection, zero at its beginning; the
-/// members are the library's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Stamp {
-    /// Receipt of the last byte that was read, in nanoseconds since 1970; 0: unknown.
-    pub received_ns: u64,
-    /// Time of the last read.
-    pub read_ns: u64,
-    /// Time at which the socket was last known to be empty: no byte that was read is older.
-    pub since_ns: u64,
-    /// Requests that arrived since the last read.
-    pub requests: u32,
-    /// Requests that arrived between the two reads before.
-    pub expected: u32,
-    /// 1 if the last read filled its buffer.
-    pub filled: u32,
-    /// 0.
-    pub reserved: u32,
 }
 
 /// A request that arrives. Members that are 0 are unknown.
