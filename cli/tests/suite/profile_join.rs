@@ -94,7 +94,7 @@ fn wrong_input_is_refused_in_a_sentence() {
     };
     let (front, store) = (path("front"), path("store"));
     refused(&[], "TRACE");
-    refused(&[&front], "1 recordings: 2 to 64 can be joined");
+    refused(&[&front], "`join` takes 2 to 64 recordings; this is 1");
     refused(&[&front, &store, &front], "are the same recording");
     refused(&[&front, folder.path().join("none").to_str().unwrap()], "none");
     refused(&[&front, folder.path().to_str().unwrap()], "holds no trace");

@@ -48,7 +48,7 @@ pub enum JoinError {
     #[error("{} and {} are the same recording", .0.display(), .1.display())]
     SameTrace(PathBuf, PathBuf),
     /// There are too few or too many recordings.
-    #[error("{0} recordings: 2 to {TRACES_MAX} can be joined")]
+    #[error("`join` takes 2 to {TRACES_MAX} recordings; this is {0}")]
     Number(usize),
     /// Fewer than two recordings have trace ids. The text says which have none.
     #[error("{0}")]

@@ -193,7 +193,7 @@ fn recordings_that_cannot_be_joined_are_refused_with_a_reason() {
     };
     let refused = |traces: &[Trace]| Joined::new(traces, &mut ignore_progress).unwrap_err().to_string();
     assert!(refused(&open(&["front", "store", "front"])).contains("are the same recording"));
-    assert_eq!(refused(&open(&["front"])), "1 recordings: 2 to 64 can be joined");
+    assert_eq!(refused(&open(&["front"])), "`join` takes 2 to 64 recordings; this is 1");
     assert!(refused(&open(&["store", "cache"])).contains("no request reports its calls"));
     let mut plain = writer(all.folder.path(), 9, "plain", "");
     usual_request(&mut plain, 1, 1000);
