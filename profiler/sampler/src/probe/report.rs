@@ -182,10 +182,15 @@ impl Shared {
         a.jump_if(R0, Condition::Equal, 0, out);
     }
 
-    /// Emits: `R0` = [`SAMPLED`] for one request of so many, else 0. Destroys `R1` to `R5`.
+    /// Emits: `R0` = [`SAMPLED`] for one request of so many, else 0, by the last digits of the time
+    /// in `R8`: a call of the kernel's random numbers would cost more. Destroys `R1`.
     pub(super) fn emit_choice(&self, a: &mut Assembler) {
+        /// Spreads the digits (the golden ratio's).
+        const SPREAD: i32 = 0x9e37_79b1_u32 as i32;
         let (other, done) = (a.label(), a.label());
-        a.call(Helper::GetPrandomU32);
+        a.set(R0, R8);
+        a.apply(Operation::Multiply, R0, SPREAD);
+        a.apply(Operation::ShiftRight, R0, 20);
         a.set_map_value(R1, self.settings.number());
         a.load(Width::Double, R1, R1, MASK);
         a.apply(Operation::And, R0, R1);

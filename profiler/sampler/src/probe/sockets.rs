@@ -36,8 +36,9 @@ const BUCKET: i16 = 28;
 const CHOSEN: i16 = 32;
 const ASKS: i16 = 36;
 const STATE_BYTES: u32 = 40;
-/// Place on a program's stack.
+/// Places on a program's stack.
 const OLD_BUCKET: i16 = -80;
+const FLAGS: i16 = -88;
 
 /// Fields of a socket in the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -103,15 +104,13 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Emits: `R7` = process and thread, `R8` = the socket; jumps unless a recorded process moved
-    /// bytes.
+    /// Emits: `R8` = the socket, `R6` = its state or 0; jumps unless bytes moved.
     fn emit_begin(&self, a: &mut Assembler, out: Label) {
-        a.set(R6, R1);
-        a.load(Width::Double, R1, R6, 8);
-        a.jump_if_32(R1, Condition::SignedBelowOrEqual, 0, out);
-        self.targets.emit_filter(a, out);
-        a.load(Width::Double, R8, R6, 0);
+        a.load(Width::Double, R2, R1, 8);
+        a.jump_if_32(R2, Condition::SignedBelowOrEqual, 0, out);
+        a.load(Width::Double, R8, R1, 0);
         a.jump_if(R8, Condition::Equal, 0, out);
+        self.emit_state(a, false);
     }
 
     /// Emits: `R6` = state of the socket in `R8`, which is made if `create`; 0 if there is none.
@@ -125,13 +124,19 @@ impl Builder<'_> {
     }
 
     /// Program after a read: a request begins, if the process answers on this socket.
+    ///
+    /// A socket with a state belongs to a recorded process. Calls are what costs here, so this is
+    /// asked first.
     fn received(&self) -> Assembler {
         let mut a = Assembler::default();
-        let (out, inet, datagram, serves, begins) = (a.label(), a.label(), a.label(), a.label(), a.label());
+        let (out, known, inet, datagram) = (a.label(), a.label(), a.label(), a.label());
+        let (serves, next, begins) = (a.label(), a.label(), a.label());
         // Bytes that are only looked at will be read again.
         a.load(Width::Double, R2, R1, 16);
         a.jump_if(R2, Condition::AnyBit, PEEK, out);
         self.emit_begin(&mut a, out);
+        a.jump_if(R6, Condition::NotEqual, 0, known);
+        self.targets.emit_filter(&mut a, out);
         a.load(Width::Half, R1, R8, self.fields.family);
         a.load(Width::Half, R2, R8, self.fields.kind);
         a.jump_if(R1, Condition::Equal, INET, inet);
@@ -158,13 +163,18 @@ impl Builder<'_> {
         a.place(serves);
         self.emit_state(&mut a, true);
         a.jump_if(R6, Condition::Equal, 0, out);
+        a.jump(begins);
+
+        a.place(known);
         a.load(Width::Word, R1, R6, ASKS);
         a.jump_if(R1, Condition::NotEqual, 0, out);
         // A further part of a request that is being read.
         a.load(Width::Double, R1, R6, START);
-        a.jump_if(R1, Condition::Equal, 0, begins);
+        a.jump_if(R1, Condition::Equal, 0, next);
         a.load(Width::Double, R1, R6, WRITTEN);
         a.jump_if(R1, Condition::Equal, 0, out);
+        a.place(next);
+        self.targets.emit_thread(&mut a, out);
         a.place(begins);
         a.call(Helper::KtimeGetNs);
         a.store(Width::Double, R6, START, R0);
@@ -186,6 +196,7 @@ impl Builder<'_> {
         // A datagram socket on which the process writes first asks.
         a.load(Width::Half, R1, R8, self.fields.kind);
         a.jump_if(R1, Condition::NotEqual, DATAGRAM, out);
+        self.targets.emit_filter(&mut a, out);
         self.emit_state(&mut a, true);
         a.jump_if(R6, Condition::Equal, 0, out);
         a.store(Width::Word, R6, ASKS, 1);
@@ -239,6 +250,9 @@ impl Builder<'_> {
         a.apply(Operation::Add, R1, R2);
         a.jump_if(R9, Condition::BelowOrEqual, R1, out);
         a.store(Width::Double, R6, REPORTED, R9);
+        a.store(Width::Double, R10, FLAGS, R0);
+        self.targets.emit_filter(&mut a, out);
+        a.load(Width::Double, R0, R10, FLAGS);
         a.load(Width::Double, R1, R6, START);
         a.set(R2, 0);
         a.load(Width::Word, R3, R6, THREAD);

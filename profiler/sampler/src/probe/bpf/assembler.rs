@@ -40,6 +40,7 @@ pub enum Width {
 pub enum Operation {
     Add = 0x00,
     Subtract = 0x10,
+    Multiply = 0x20,
     Or = 0x40,
     And = 0x50,
     ShiftLeft = 0x60,
@@ -93,7 +94,6 @@ pub enum Helper {
     MapUpdate = 2,
     MapDelete = 3,
     KtimeGetNs = 5,
-    GetPrandomU32 = 7,
     GetCurrentPidTgid = 14,
     SkStorageGet = 107,
     ProbeReadUser = 112,
