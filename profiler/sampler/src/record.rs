@@ -172,6 +172,15 @@ pub trait RecordSource {
     /// The source can't go on. Records that it has reported remain valid.
     fn poll(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError>;
 
+    /// Reports what happened since the last call, and what was kept back. For the end of a
+    /// recording.
+    ///
+    /// # Errors
+    /// As [`RecordSource::poll`].
+    fn finish(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
+        self.poll(report)
+    }
+
     /// CPU time in nanoseconds that this source has cost the recorded process, as an estimate.
     fn cost(&self) -> u64;
 }

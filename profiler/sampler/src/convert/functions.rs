@@ -5,6 +5,7 @@
 
 use std::fs::File;
 
+use leeward_profile::symbols::go;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
 /// Limit of functions per file.
@@ -49,10 +50,25 @@ impl ElfCode {
                 code.symbols.push((symbol.address(), symbol.address().saturating_add(symbol.size())));
             }
         }
+        code.add_go(&object);
         code.symbols.sort_unstable();
         code.symbols.dedup();
         code.unwind = unwind_starts(&object).unwrap_or_default();
         code
+    }
+
+    /// Adds the functions of a Go program, which has no unwind table. Without its table of symbols
+    /// it still has one of its own.
+    fn add_go<'a>(&mut self, object: &impl Object<'a>) {
+        let section = go::SECTIONS.iter().find_map(|name| object.section_by_name(name));
+        let Some(table) = section.filter(|_| self.symbols.is_empty()).and_then(|section| section.data().ok()) else {
+            return;
+        };
+        let text = object.section_by_name(".text").map_or(0, |section| section.address());
+        let bounds = go::functions(table, text, object.entry())
+            .into_iter()
+            .map(|function| (function.address, function.address.saturating_add(function.size)));
+        self.symbols.extend(bounds.take(FUNCTIONS));
     }
 
     /// Returns the address in the file of the byte at this offset of the file.

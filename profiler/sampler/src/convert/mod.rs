@@ -7,6 +7,7 @@
 //! | [`modules`] | modules of the trace, and the functions at addresses |
 //! | [`converter`] | the trace of one process |
 //! | [`keep`] | slow requests alone, from a ring in memory |
+//! | [`jit_map`] | names of code that was compiled meanwhile |
 //! | [`recorder`] | sources, and a trace for each of their processes |
 //!
 //! Contains no sources of records, and no analysis of traces.
@@ -14,6 +15,7 @@
 pub mod calls;
 pub mod converter;
 pub mod functions;
+pub mod jit_map;
 pub mod keep;
 mod kept;
 mod labels;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use leeward_profile::format::meta::Module;
 
 use super::functions::ElfCode;
+use super::jit_map::JitMap;
 use crate::record::Mapping;
 
 /// Limit of modules, as many as a reader takes.
@@ -27,6 +28,8 @@ pub type OpenFile = Box<dyn FnMut(&Mapping) -> Option<File>>;
 /// Modules of a process.
 pub struct Modules {
     open: OpenFile,
+    /// Functions that are compiled while the process runs.
+    jit_map: Option<JitMap>,
     program: String,
     modules: Vec<MappedModule>,
     /// Mappings that exist: by their start, the end and the module's index.
@@ -54,6 +57,7 @@ impl Modules {
     pub fn new(program: &str, open: OpenFile) -> Modules {
         Modules {
             open,
+            jit_map: None,
             program: without_mark(program).into(),
             modules: Vec::new(),
             mapped: BTreeMap::new(),
@@ -66,12 +70,18 @@ impl Modules {
     pub fn inherited(&self, open: OpenFile) -> Modules {
         Modules {
             open,
+            jit_map: None,
             program: self.program.clone(),
             modules: self.modules.clone(),
             mapped: self.mapped.clone(),
             functions: HashMap::new(),
             changed: (0..self.modules.len()).filter(|index| self.modules[*index].module.unloaded.is_none()).collect(),
         }
+    }
+
+    /// Sets where functions are looked for that are in no module.
+    pub fn set_jit_map(&mut self, jit_map: Option<JitMap>) {
+        self.jit_map = jit_map;
     }
 
     /// The process mapped code. Code without a file, such as that of a just-in-time compiler, is no
@@ -141,6 +151,10 @@ impl Modules {
             // A function without a symbol and unwind table may lie behind another one's.
             module.holds(start).then_some(start)
         });
+        if found.is_none() && module.is_none() {
+            // Not remembered: its compiler may put another function there.
+            return self.jit_map.as_mut().and_then(|map| map.function(address)).unwrap_or(address);
+        }
         let function = found.unwrap_or(address);
         if self.functions.len() >= REMEMBERED {
             self.functions.clear();

@@ -11,6 +11,7 @@ use leeward_profile::format::request_totals::RequestTotals;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::converter::{Converter, ConverterConfig, Written};
+use super::jit_map::JitMap;
 use super::keep::KeepSlow;
 use super::modules::{Modules, OpenFile};
 use crate::process::{ExecutableMapping, Process};
@@ -89,6 +90,8 @@ struct RecordedProcess {
     /// When the process was seen to have ended.
     ended: Option<u64>,
     process: Option<Process>,
+    /// Names of code that is compiled while the process runs.
+    jit_map: Option<JitMap>,
 }
 
 impl Recorder {
@@ -115,15 +118,7 @@ impl Recorder {
     /// A source can't go on, or a trace can't be written.
     pub fn poll(&mut self, sources: &mut [&mut dyn RecordSource]) -> Result<(), RecorderError> {
         let before = now();
-        for source in sources {
-            let mut result = Ok(());
-            source.poll(&mut |record| {
-                if result.is_ok() {
-                    result = self.record(record);
-                }
-            })?;
-            result?;
-        }
+        self.take(sources, |source, report| source.poll(report))?;
         for recorded in self.processes.values_mut() {
             let until = before.saturating_sub(SETTLING);
             let advanced = recorded.converter.advance(until).and_then(|()| recorded.converter.flush());
@@ -212,6 +207,32 @@ impl Recorder {
         self.finished
     }
 
+    /// Takes the records that sources still have, also those that they keep back. Call it before
+    /// [`Recorder::finish`].
+    ///
+    /// # Errors
+    /// As [`Recorder::poll`].
+    pub fn take_last(&mut self, sources: &mut [&mut dyn RecordSource]) -> Result<(), RecorderError> {
+        self.take(sources, |source, report| source.finish(report))
+    }
+
+    fn take(
+        &mut self,
+        sources: &mut [&mut dyn RecordSource],
+        ask: impl Fn(&mut dyn RecordSource, &mut dyn FnMut(Record)) -> Result<(), SourceError>,
+    ) -> Result<(), RecorderError> {
+        for source in sources {
+            let mut result = Ok(());
+            ask(&mut **source, &mut |record| {
+                if result.is_ok() {
+                    result = self.record(record);
+                }
+            })?;
+            result?;
+        }
+        Ok(())
+    }
+
     fn record(&mut self, record: Record) -> Result<(), RecorderError> {
         let process = record.process;
         if let RecordKind::Forked { child } = record.kind {
@@ -247,14 +268,17 @@ impl Recorder {
         self.begin(child, process, modules).map(|_| ())
     }
 
-    fn begin(&mut self, pid: u32, process: Option<Process>, modules: Modules) -> Result<PathBuf, RecorderError> {
+    fn begin(&mut self, pid: u32, process: Option<Process>, mut modules: Modules) -> Result<PathBuf, RecorderError> {
         let folder = self.config.out.join(pid.to_string());
         let command = process.as_ref().and_then(|process| process.command_line().ok()).unwrap_or_default();
+        modules.set_jit_map(JitMap::of_process(pid));
         let RecorderConfig { interval, disk, labels, keep, .. } = self.config;
         let config = ConverterConfig { pid, command, interval, began: (now(), wall()), disk, labels, keep };
         let converter = Converter::create(&folder, &config, modules).map_err(failed(&folder))?;
         let ended = process.is_none().then(now);
-        self.processes.insert(pid, RecordedProcess { folder: folder.clone(), converter, ended, process });
+        let jit_map = JitMap::of_process(pid);
+        let recorded = RecordedProcess { folder: folder.clone(), converter, ended, process, jit_map };
+        self.processes.insert(pid, recorded);
         Ok(folder)
     }
 
@@ -272,10 +296,11 @@ impl Recorder {
     }
 
     fn finish_one(&mut self, pid: u32, recorded: RecordedProcess, time: u64, reason: u8) -> Result<(), RecorderError> {
-        let RecordedProcess { folder, converter, ended, .. } = recorded;
+        let RecordedProcess { folder, converter, ended, jit_map, .. } = recorded;
+        let copied = jit_map.map_or(Ok(0), |map| map.copy(&folder));
         let result = converter.finish(ended.unwrap_or(time), reason);
         let (written, result) = match result {
-            Ok(written) => (written, Ok(())),
+            Ok(written) => (written, copied.map(|_| ()).map_err(failed(&folder))),
             Err((written, error)) => (written, Err(failed(&folder)(error))),
         };
         self.finished.push(RecordedTrace { pid, folder, written });

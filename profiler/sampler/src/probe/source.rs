@@ -144,13 +144,6 @@ impl RequestSource {
         &self.latencies
     }
 
-    /// Reports what is still kept back. For the end of a recording.
-    pub fn finish(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
-        self.shared.read(|event| self.delay.push(event));
-        self.release(u64::MAX, report);
-        self.adapt(report)
-    }
-
     fn adapt(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
         let io = |source| SourceError::Io { what: "read the counts of requests".into(), source };
         let tally = self.shared.tally().map_err(io)?;
@@ -190,6 +183,12 @@ impl RecordSource for RequestSource {
             self.adapt(report)?;
         }
         Ok(())
+    }
+
+    fn finish(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
+        self.shared.read(|event| self.delay.push(event));
+        self.release(u64::MAX, report);
+        self.adapt(report)
     }
 
     fn cost(&self) -> u64 {

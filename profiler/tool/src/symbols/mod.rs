@@ -6,7 +6,7 @@ mod demangle;
 mod functions;
 pub mod go;
 mod pages;
-mod perf_map;
+pub mod perf_map;
 mod table;
 
 use std::collections::HashMap;

@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 
 use super::Frame;
 
-/// Limits of the file, of its entries, and of a line.
-const FILE_BYTES: u64 = 1 << 26;
-const ENTRIES: usize = 1 << 20;
+/// Limit of the file's bytes.
+pub const FILE_BYTES: u64 = 1 << 26;
+/// Limit of its functions.
+pub const ENTRIES: usize = 1 << 20;
+/// Limit of a line.
 const LINE: u64 = 1 << 12;
 /// Entries before an address that are searched for one that contains it.
 const OVERLAPPING: usize = 256;
@@ -69,6 +71,12 @@ impl PerfMap {
 }
 
 fn entry(line: &str, number: u32) -> Option<Entry> {
+    let (start, size, name) = parse(line)?;
+    Some(Entry { start, size, line: number, name: name.into() })
+}
+
+/// Splits a line of such a file into start, size and name; `None` if it is no such line.
+pub fn parse(line: &str) -> Option<(u64, u64, &str)> {
     let mut words = line.trim_end().splitn(3, ' ');
     let mut hexadecimal = || {
         let word = words.next()?;
@@ -76,7 +84,7 @@ fn entry(line: &str, number: u32) -> Option<Entry> {
     };
     let (start, size) = (hexadecimal()?, hexadecimal()?);
     let name = words.next().map(str::trim).filter(|name| !name.is_empty())?;
-    (size > 0).then(|| Entry { start, size, line: number, name: name.into() })
+    (size > 0).then_some((start, size, name))
 }
 
 /// Splits the names of CPython (`py::name:file`) and of V8 (`JS:*name file:line:column`) into

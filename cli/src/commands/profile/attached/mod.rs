@@ -127,10 +127,14 @@ impl Recording {
         Ok(())
     }
 
+    /// Takes what the sources still have.
+    fn take_last(&mut self) -> Result<(), RecorderError> {
+        let mut sources = sources(&mut self.perf, &mut self.requests);
+        self.recorder.take_last(&mut sources)
+    }
+
     fn poll(&mut self) -> Result<(), RecorderError> {
-        let mut sources: Vec<&mut dyn RecordSource> = Vec::new();
-        sources.extend(self.perf.iter_mut().map(|source| source as &mut dyn RecordSource));
-        sources.extend(self.requests.iter_mut().map(|source| source as &mut dyn RecordSource));
+        let mut sources = sources(&mut self.perf, &mut self.requests);
         self.recorder.poll(&mut sources)?;
         if self.counted.elapsed() >= TOTALS {
             self.count()?;
@@ -177,7 +181,7 @@ impl Recording {
 
     /// Ends the traces, describes them, and names the next command.
     fn finish(mut self, recorded: Result<(), RecorderError>) -> Result<(), Failure> {
-        let recorded = recorded.and_then(|()| self.poll()).and_then(|()| self.count());
+        let recorded = recorded.and_then(|()| self.take_last()).and_then(|()| self.count());
         if let Err(error) = recorded {
             let kept = self.recorder.abandon(&error);
             kept.iter().for_each(|trace| print_line(&format!("{}: kept up to the failure", trace.folder.display())));
@@ -191,6 +195,11 @@ impl Recording {
         let _ = self.out;
         Ok(())
     }
+}
+
+fn sources<'a>(perf: &'a mut [PerfSource], requests: &'a mut Option<RequestSource>) -> Vec<&'a mut dyn RecordSource> {
+    let perf = perf.iter_mut().map(|source| source as &mut dyn RecordSource);
+    perf.chain(requests.iter_mut().map(|source| source as &mut dyn RecordSource)).collect()
 }
 
 /// Begins to time requests. Without the right to, a recording of samples alone is still of use: the
