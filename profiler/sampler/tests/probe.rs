@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use leeward_sampler::probe::{RequestOptions, RequestSource};
-use leeward_sampler::record::{Record, RecordKind, RequestCounts, SourceError};
+use leeward_sampler::record::{Record, RecordKind, RecordSource, RequestCounts, SourceError};
 
 /// The tests share their process, so one runs at a time.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
