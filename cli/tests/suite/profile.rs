@@ -365,6 +365,24 @@ fn impossible_profile_commands_fail_with_one_line() {
     check(&["profile", "record", "--overhead", "200%", "--", "true"], 2, "0.1% to 100%");
     check(&["profile", "record", "--ring", "x,y", "--", "true"], 2, "a number with a unit");
     check(&["profile", "attach", "4294967295"], 2, "does not listen");
+    check(&["profile", "record", "--pid", "4294967295"], 2, "does not exist, or has ended");
+    check(&["profile", "record", "--pid", "2"], 2, "");
+    let own = std::process::id().to_string();
+    let with = |more: &[&'static str]| {
+        let start = ["profile", "record", "--out", "/nowhere", "--pid"].map(String::from).into_iter();
+        start.chain([own.clone()]).chain(more.iter().map(|word| (*word).to_string())).collect::<Vec<String>>()
+    };
+    for (more, expected) in [
+        (&["--keep", "fast"][..], "slow=50ms"),
+        (&["--disk", "1X"], "a number with K, M or G"),
+        (&["--duration", "0s"], "must not be zero"),
+        (&["--rate", "0"], ""),
+        (&["--request-io", "--request-fn", "f"], ""),
+        (&["--", "true"], ""),
+    ] {
+        let words = with(more);
+        check(&words.iter().map(String::as_str).collect::<Vec<_>>(), 2, expected);
+    }
     check(&["profile", "record", "--tick", "1,us", "--", "true"], 2, "a number with a unit");
     check(
         &["profile", "record", "--out", empty, "--", "/nowhere/program"],

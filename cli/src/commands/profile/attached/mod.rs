@@ -6,14 +6,13 @@ mod failures;
 mod progress;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use leeward_profile::format::request_totals::RequestTotals;
-use leeward_sampler::convert::Recorder;
 use leeward_sampler::convert::recorder::{RecordedTrace, RecorderConfig, RecorderError, now};
+use leeward_sampler::convert::{KeepSlow, Recorder};
 use leeward_sampler::perf::{PerfOptions, PerfSource, SampleRate};
 use leeward_sampler::probe::{RequestOptions, RequestSource};
 use leeward_sampler::process::Process;
@@ -42,6 +41,7 @@ const RATE: u32 = 1000;
 pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let duration = args.sampling.duration.as_deref().map(|text| parse_span("--duration", text)).transpose()?;
     let disk = failures::parse_size("--disk", &args.recording.disk)?;
+    let keep = failures::parse_keep(args.sampling.keep.as_deref(), &args.sampling.keep_memory)?;
     let pids: BTreeSet<u32> = args.pid.iter().copied().collect();
     let mut processes = Vec::new();
     for pid in pids {
@@ -61,7 +61,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     }
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     hangup::stop_on_hangup(&interrupt);
-    let mut recording = Recording::begin(args, processes, disk)?;
+    let mut recording = Recording::begin(args, processes, disk, keep)?;
     let end = duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
     let recorded = recording.run(&interrupt, end);
     recording.finish(recorded)
@@ -77,11 +77,15 @@ struct Recording {
     rate: u32,
     /// Sum of the seconds, and of the samples per second, for the mean.
     intervals: (f64, f64),
-    out: PathBuf,
 }
 
 impl Recording {
-    fn begin(args: &RecordArgs, processes: Vec<Process>, disk: u64) -> Result<Recording, Failure> {
+    fn begin(
+        args: &RecordArgs,
+        processes: Vec<Process>,
+        disk: u64,
+        keep: Option<KeepSlow>,
+    ) -> Result<Recording, Failure> {
         let sampling = &args.sampling;
         let pids: Vec<u32> = processes.iter().map(Process::pid).collect();
         let children = args.recording.follow == "on";
@@ -92,7 +96,6 @@ impl Recording {
             let process = Process::open(*pid).map_err(source_failure)?;
             perf.push(PerfSource::attach(process, options).map_err(source_failure)?);
         }
-        let keep = failures::parse_keep(sampling.keep.as_deref(), &sampling.keep_memory)?;
         let (requests, problem) = requests(args, &pids, children)?;
         let rate = perf.first().map_or(RATE, |source| source.report().rate).max(1);
         let config = RecorderConfig {
@@ -112,8 +115,7 @@ impl Recording {
             recorder.note(1, 5, &problem).map_err(recorder_failure)?;
         }
         let began = Instant::now();
-        let out = args.recording.out.clone();
-        Ok(Recording { recorder, perf, requests, began, counted: began, rate, intervals: (0.0, 0.0), out })
+        Ok(Recording { recorder, perf, requests, began, counted: began, rate, intervals: (0.0, 0.0) })
     }
 
     /// Records until the user or the processes end it.
@@ -192,7 +194,6 @@ impl Recording {
         drop(self.requests);
         let traces = self.recorder.finish().map_err(recorder_failure)?;
         describe(&traces, has_requests)?;
-        let _ = self.out;
         Ok(())
     }
 }
@@ -213,6 +214,10 @@ fn requests(
     let mut options = RequestOptions::new(*first);
     options.processes = pids.to_vec();
     options.follow = children;
+    if let Some(name) = &args.sampling.request_fn {
+        let source = RequestSource::function(name, &options).map_err(source_failure)?;
+        return Ok((Some(source), None));
+    }
     match RequestSource::io(&options) {
         Ok(source) => Ok((Some(source), None)),
         Err(SourceError::Refused(why)) if !args.sampling.request_io => Ok((None, Some(why))),
