@@ -203,6 +203,9 @@ impl Process {
 
     fn not_permitted(&self, owner: u32) -> SourceError {
         let pid = self.pid;
+        if owner == 0 {
+            return SourceError::Refused(format!("process {pid} belongs to root: only root may record it"));
+        }
         if rustix::process::geteuid().as_raw() != owner {
             return SourceError::NotOwner { pid, owner: user_name(owner) };
         }
