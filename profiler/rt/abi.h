@@ -74,6 +74,20 @@ extern __thread struct lw_shadow lw_shadow __asm__("__leeward_shadow") __attribu
 /* ---- requests by function name --------------------------------------------------------------- */
 uint64_t __leeward_next_request(void);
 
+/* ---- requests that are futures ------------------------------------------------------------------
+ * For the crate leeward-trace. Numbers that are no addresses, because no memory is mapped there,
+ * name queues (docs/trace-format.md). */
+#define LW_QUEUE_READY 257u
+#define LW_QUEUE_NAMED 0x4000u
+#define LW_QUEUE_STACK 0x8000u
+/* Whether a recording is running. */
+int __leeward_recording(void);
+/* Queue of requests that wait for what has this name; 0 if there is no room for the name. */
+uint64_t __leeward_named_queue(const char *name);
+/* Queue of requests that wait where this thread is now: for the return addresses on its stack, as
+ * far as there are frame pointers; 0 if there are none. */
+uint64_t __leeward_stack_queue(void);
+
 /* ---- sleds --------------------------------------------------------------------------------------
  * Table of instrumented functions. Such a function has two bodies: its own, and an instrumented
  * copy (`twin`).

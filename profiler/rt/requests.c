@@ -58,3 +58,21 @@ LW_EXPORT void leeward_req_answer(uint64_t id, uint64_t span) { push_other(LW_RE
 LW_EXPORT uint64_t __leeward_next_request(void) {
     return atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed) + 1;
 }
+
+/* ---- for leeward-trace (abi.h) --------------------------------------------------------------- */
+
+LW_EXPORT int __leeward_recording(void) { return atomic_load_explicit(&lw_recording, memory_order_relaxed); }
+
+LW_EXPORT uint64_t __leeward_named_queue(const char *name) {
+    if (!name || !__leeward_recording())
+        return 0;
+    uint32_t number = lw_label_number(name);
+    return number ? LW_QUEUE_NAMED + number : 0;
+}
+
+LW_EXPORT __attribute__((noinline)) uint64_t __leeward_stack_queue(void) {
+    if (!__leeward_recording())
+        return 0;
+    uint32_t number = lw_stack_number(__builtin_frame_address(0));
+    return number ? LW_QUEUE_STACK + number : 0;
+}

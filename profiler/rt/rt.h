@@ -214,6 +214,8 @@ extern _Atomic uint64_t lw_locks_counted;
 /* Sets `lw_locks`, and informs the shim if the program has it (shim.c). */
 void lw_locks_switch(enum lw_locks what);
 __attribute__((weak, visibility("default"))) void lw_shim_switch(enum lw_locks what);
+/* The same for locks that call the kernel themselves (shim_futex.c). */
+void lw_futex_switch(enum lw_locks what);
 
 /* Record of this thread, created if necessary; NULL if there is none. */
 struct lw_thread *lw_thread_make(void);
@@ -304,7 +306,7 @@ static inline void lw_unlock(atomic_flag *lock) { atomic_flag_clear_explicit(loc
 #define LW_BLOCK_FRONT 48u
 #define LW_EVENT_ROOM 80u
 
-enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE, LW_BLOCK_LABELS, LW_BLOCK_SHARE };
+enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE, LW_BLOCK_LABELS, LW_BLOCK_SHARE, LW_BLOCK_STACKS = 12 };
 
 /* Events of one thread on their way to the file. */
 struct lw_block {
@@ -403,6 +405,11 @@ uint32_t lw_label_number(const char *text);
 /* Encodes the payload of a labels block with labels after number `from`. Returns the last number in
  * it. */
 uint32_t lw_labels_encode(struct lw_payload *p, uint32_t from);
+
+/* Number of the stack whose innermost frame is this one (stacks.c); 0 if it can't be read. */
+uint32_t lw_stack_number(const void *frame);
+/* Encodes the payload of a stacks block, as `lw_labels_encode` does. */
+uint32_t lw_stacks_encode(struct lw_payload *p, uint32_t from);
 
 /* Whether modules were loaded or unloaded since the last call; if so, reads all of them again. */
 bool lw_modules_changed(uint64_t now);

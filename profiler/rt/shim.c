@@ -315,6 +315,7 @@ LW_EXPORT void lw_shim_switch(enum lw_locks what) {
         ALL_SWITCHED(FIND)
     }
     ALL_SWITCHED(SWITCH)
+    lw_futex_switch(what);
 }
 
 LW_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *lock, const struct timespec *until) {

@@ -18,7 +18,7 @@
 #define PAYLOAD_ROOM 65536u
 
 static uint64_t events;
-static uint32_t labels_written;
+static uint32_t labels_written, stacks_written;
 static uint64_t clock_next, modules_next, pace_next;
 static uint8_t trace_id[16];
 static uint64_t anchor, wall_anchor;
@@ -158,15 +158,20 @@ static void write_threads(void) {
     }
 }
 
-/* Writes the labels that this segment does not have yet. */
-static void write_labels(void) {
+/* Writes the entries of a table that this segment does not have yet. */
+static void write_table(int block, uint32_t (*encode)(struct lw_payload *, uint32_t), uint32_t *written) {
     for (;;) {
         struct lw_payload p = payload();
-        uint32_t until = lw_labels_encode(&p, labels_written);
-        if (until == labels_written || !lw_file_write_block(LW_BLOCK_LABELS, scratch, p.length))
+        uint32_t until = encode(&p, *written);
+        if (until == *written || !lw_file_write_block(block, scratch, p.length))
             return;
-        labels_written = until;
+        *written = until;
     }
+}
+
+static void write_tables(void) {
+    write_table(LW_BLOCK_LABELS, lw_labels_encode, &labels_written);
+    write_table(LW_BLOCK_STACKS, lw_stacks_encode, &stacks_written);
 }
 
 /* Writes one block with all sums and as many stalls as fit. Returns whether more stalls may be
@@ -232,7 +237,7 @@ static bool open_segment(void) {
     lw_modules_changed(lw_now());
     write_modules();
     write_threads();
-    labels_written = 0;
+    labels_written = stacks_written = 0;
     write_clock(lw_now());
     return !lw_file_has_failed();
 }
@@ -278,7 +283,7 @@ void lw_writer_write_events(struct lw_block *block) {
         return;
     if (!lw_file_has_room(block->length))
         rotate();
-    write_labels();
+    write_tables();
     if (lw_file_write_block(LW_BLOCK_EVENTS, block->bytes, block->length - 16))
         events += block->count;
 }

@@ -43,6 +43,10 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
     if !flags.iter().any(|flag| flag.contains("symbol-mangling-version")) {
         flags.push("-Csymbol-mangling-version=v0".into());
     }
+    // The run-time finds by frame pointers where a request's future waits.
+    if !flags.iter().any(|flag| flag.contains("force-frame-pointers")) {
+        flags.push("-Cforce-frame-pointers=yes".into());
+    }
     flags.extend(our_flags(&folder, &plugin, &plugin_options)?);
 
     let program = env::var_os("CARGO").unwrap_or("cargo".into());

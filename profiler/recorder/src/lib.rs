@@ -1,5 +1,5 @@
-//! Records calls of functions ([`trace`]) and requests of threads ([`request()`]) in a Rust
-//! program, for Leeward's profiler.
+//! Records calls of functions ([`trace`]), requests of threads ([`request()`]) and requests that
+//! are futures ([`instrument`]) in a Rust program, for Leeward's profiler.
 //!
 //! Works on stable Rust. The run-time records (`libleeward_rt.so`, which `leeward profile record`
 //! preloads). Without the run-time a traced call costs four loads and a comparison, and nothing is
@@ -35,11 +35,17 @@
 //! locks, because they don't use pthread: a waiting thread is off the CPU, blocked in the traced
 //! function.
 //!
+//! Without the run-time `leeward profile record --pid` sees requests, too: it watches functions that
+//! each report calls (`marks`), and which do nothing themselves.
+//!
 //! Recording works only on 64-bit Linux with glibc (x86-64 and ARM64); elsewhere all of this does
 //! nothing.
 
+mod await_point;
 mod call;
 mod context;
+mod future;
+mod polls;
 mod request;
 #[cfg_attr(
     not(all(
@@ -51,15 +57,18 @@ mod request;
     path = "runtime_none.rs"
 )]
 mod runtime;
+mod waker;
 
 pub use call::Call;
 pub use context::{RemoteCall, TraceContext, TraceParent};
+pub use future::{InstrumentedFuture, NamedWait, TraceFuture, instrument, wait};
 /// Records the calls of a function, or of all functions of an `impl` block or trait, for the
 /// profiler.
 ///
 /// `#[trace(skip)]` excludes a function of a block. `async` and `const` functions are rejected, and
 /// skipped in blocks.
 pub use leeward_trace_attribute::trace;
+pub use polls::RequestPolls;
 pub use request::{Queued, Request, request};
 
 /// Returns whether the profiler's run-time is in this process, so that calls and requests can be

@@ -10,7 +10,7 @@ use crate::runtime;
 /// dropped guard ends the request. The program chooses the ids; after a request's end its id may be
 /// reused.
 pub fn request(id: u64) -> Request {
-    runtime::request_start(id, 0);
+    runtime::request_start(id);
     Request { id, _thread: PhantomData }
 }
 
@@ -73,7 +73,7 @@ impl Queued {
     pub fn resume(self) -> Request {
         let (id, queue) = (self.id, self.queue);
         std::mem::forget(self);
-        runtime::request_start(id, queue);
+        runtime::request_resume(id, queue);
         Request { id, _thread: PhantomData }
     }
 }

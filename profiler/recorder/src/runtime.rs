@@ -3,10 +3,13 @@
 //! Its symbols are resolved once, when the program is loaded. The run-time exists if it was
 //! preloaded or linked. Otherwise the clock is stopped and nothing is recorded.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+#[path = "marks.rs"]
+mod marks;
 
 /// A stopped clock: by it every call lasts 0 ns.
 static STOPPED_CLOCK: AtomicU64 = AtomicU64::new(0);
@@ -24,6 +27,9 @@ static LABEL: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static TRACE: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static REMOTE_CALL: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static REMOTE_ANSWER: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static RECORDING: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static NAMED_QUEUE: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static STACK_QUEUE: Function = Function(AtomicPtr::new(ptr::null_mut()));
 
 /// The loader runs it before `main`, and before any code of a library that is loaded later.
 #[used]
@@ -56,6 +62,9 @@ extern "C" fn resolve_symbols() {
         (&TRACE, c"leeward_req_trace"),
         (&REMOTE_CALL, c"leeward_req_call"),
         (&REMOTE_ANSWER, c"leeward_req_answer"),
+        (&RECORDING, c"__leeward_recording"),
+        (&NAMED_QUEUE, c"__leeward_named_queue"),
+        (&STACK_QUEUE, c"__leeward_stack_queue"),
     ] {
         function.0.store(look_up(name), Ordering::Relaxed);
     }
@@ -115,12 +124,38 @@ pub(crate) fn call(start: u64, end: u64, here: usize) {
     }
 }
 
-pub(crate) fn request_start(id: u64, queue: usize) {
+/// Returns whether events of requests go anywhere: to the run-time, or to a recorder that watches
+/// from outside.
+#[inline(always)]
+pub(crate) fn is_recorded() -> bool {
+    marks::is_watched() || is_loaded() && is_recording()
+}
+
+#[inline(never)]
+fn is_recording() -> bool {
+    let function = RECORDING.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return false;
+    }
+    // SAFETY: the symbol is `int __leeward_recording(void)`.
+    unsafe { transmute::<*mut c_void, extern "C" fn() -> c_int>(function)() != 0 }
+}
+
+/// Begins a request.
+pub(crate) fn request_start(id: u64) {
+    marks::started(id);
+    with_queue(&START, id, 0);
+}
+
+/// Continues a request that waited in a queue.
+pub(crate) fn request_resume(id: u64, queue: usize) {
+    marks::resumed(id);
     with_queue(&START, id, queue);
 }
 
 pub(crate) fn request_block(id: u64, queue: usize) {
     with_queue(&BLOCK, id, queue);
+    marks::suspended(id, queue);
 }
 
 fn with_queue(function: &Function, id: u64, queue: usize) {
@@ -134,22 +169,15 @@ fn with_queue(function: &Function, id: u64, queue: usize) {
 }
 
 pub(crate) fn request_label(id: u64, label: &str) {
+    let (text, length) = short_text(label);
+    marks::labelled(id, text.as_ptr(), length);
     let function = LABEL.0.load(Ordering::Relaxed);
     if function.is_null() {
         return;
     }
-    let text = short_text(label);
     // SAFETY: the symbol is `void leeward_req_label(uint64_t, const char *)`, which copies the
     // text; its last byte is zero.
     unsafe { transmute::<*mut c_void, extern "C" fn(u64, *const u8)>(function)(id, text.as_ptr()) }
-}
-
-/// Returns what the run-time keeps of a text: 63 bytes, up to the first zero.
-fn short_text(text: &str) -> [u8; 64] {
-    let mut short = [0_u8; 64];
-    let length = text.floor_char_boundary(63);
-    short[..length].copy_from_slice(&text.as_bytes()[..length]);
-    short
 }
 
 pub(crate) fn request_trace(id: u64, trace: &[u8; 16], span: u64, parent: u64) {
@@ -170,7 +198,7 @@ pub(crate) fn request_call(id: u64, span: u64, peer: &str) {
     if function.is_null() {
         return;
     }
-    let text = short_text(peer);
+    let (text, _) = short_text(peer);
     // SAFETY: the symbol is `void leeward_req_call(uint64_t, uint64_t, const char *)`, which copies
     // the text; its last byte is zero.
     unsafe { transmute::<*mut c_void, extern "C" fn(u64, u64, *const u8)>(function)(id, span, text.as_ptr()) }
@@ -185,11 +213,59 @@ pub(crate) fn request_answer(id: u64, span: u64) {
     unsafe { transmute::<*mut c_void, extern "C" fn(u64, u64)>(function)(id, span) }
 }
 
+/// Returns the part of a text that the run-time keeps, with zeros behind it, and its length.
+fn short_text(label: &str) -> ([u8; 64], usize) {
+    let mut text = [0_u8; 64];
+    let length = label.floor_char_boundary(63);
+    text[..length].copy_from_slice(&label.as_bytes()[..length]);
+    (text, length)
+}
+
+/// Returns the queue in which requests wait for what has this name; 0 if there is none.
+pub(crate) fn named_queue(name: &str) -> usize {
+    let function = NAMED_QUEUE.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return 0;
+    }
+    let (text, _) = short_text(name);
+    // SAFETY: the symbol is `uint64_t __leeward_named_queue(const char *)`, which copies the text;
+    // its last byte is zero.
+    unsafe { transmute::<*mut c_void, extern "C" fn(*const u8) -> usize>(function)(text.as_ptr()) }
+}
+
+/// Returns the queue that stands for the calls that this thread is in; 0 if there is none.
+pub(crate) fn stack_queue() -> usize {
+    marks::awaits();
+    let function = STACK_QUEUE.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return 0;
+    }
+    // SAFETY: the symbol is `uint64_t __leeward_stack_queue(void)`. It reads no memory but this
+    // thread's stack.
+    unsafe { transmute::<*mut c_void, extern "C" fn() -> usize>(function)() }
+}
+
 pub(crate) fn request_end(id: u64) {
+    marks::ended(id);
     let function = END.0.load(Ordering::Relaxed);
     if function.is_null() {
         return;
     }
     // SAFETY: the symbol is `void leeward_req_end(uint64_t)`.
     unsafe { transmute::<*mut c_void, extern "C" fn(u64)>(function)(id) }
+}
+
+/// Makes the program think that a recorder watches it, until the returned value is dropped.
+#[cfg(test)]
+pub(crate) fn watch_for_test() -> impl Drop {
+    struct Watched;
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            marks::add_watcher(u16::MAX);
+        }
+    }
+
+    marks::add_watcher(1);
+    Watched
 }
