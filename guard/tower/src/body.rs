@@ -1,5 +1,6 @@
 //! Response body that holds the request's permit until the body ends. Does not contain the bytes.
 
+use crate::profile::ProfiledRequest;
 use crate::status;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
@@ -20,6 +21,7 @@ pin_project! {
         permit: Option<Permit>,
         // Outcome of the request if the whole body is sent.
         outcome: Outcome,
+        profiled: ProfiledRequest,
     }
 
     impl<B: Body> PinnedDrop for GuardedBody<B> {
@@ -37,16 +39,36 @@ pin_project! {
 impl<B: Body> GuardedBody<B> {
     /// A body without a permit.
     pub(crate) fn unguarded(inner: B) -> Self {
-        GuardedBody { inner: Some(inner), rejection_body: None, permit: None, outcome: Outcome::Completed }
+        GuardedBody {
+            inner: Some(inner),
+            rejection_body: None,
+            permit: None,
+            outcome: Outcome::Completed,
+            profiled: ProfiledRequest::default(),
+        }
     }
 
     /// A body that ends its request with this outcome.
     pub(crate) fn with_permit(inner: B, permit: Permit, outcome: Outcome) -> Self {
-        GuardedBody { inner: Some(inner), rejection_body: None, permit: Some(permit), outcome }
+        let mut body = GuardedBody::unguarded(inner);
+        (body.permit, body.outcome) = (Some(permit), outcome);
+        body
+    }
+
+    /// The profiled request goes on until the end of this body.
+    pub(crate) fn with_profiled(mut self, profiled: ProfiledRequest) -> Self {
+        self.profiled = profiled;
+        self
     }
 
     pub(crate) fn rejected() -> Self {
-        GuardedBody { inner: None, rejection_body: None, permit: None, outcome: Outcome::Rejected }
+        GuardedBody {
+            inner: None,
+            rejection_body: None,
+            permit: None,
+            outcome: Outcome::Rejected,
+            profiled: ProfiledRequest::default(),
+        }
     }
 
     /// A rejection's content; `None` if the service's bodies have a data type other than [`Bytes`]
@@ -56,7 +78,9 @@ impl<B: Body> GuardedBody<B> {
         B::Data: 'static,
     {
         let data = cast(Bytes::from_static(content)).or_else(|| cast(content))?;
-        Some(GuardedBody { inner: None, rejection_body: Some(data), permit: None, outcome: Outcome::Rejected })
+        let mut body = GuardedBody::rejected();
+        body.rejection_body = Some(data);
+        Some(body)
     }
 }
 
@@ -91,9 +115,10 @@ where
         let Some(inner) = this.inner.as_pin_mut() else {
             return Poll::Ready(this.rejection_body.take().map(|body| Ok(Frame::data(body))));
         };
-        let frame = ready!(inner.poll_frame(context));
+        let frame = ready!(this.profiled.poll(context, |context| inner.poll_frame(context)));
         match &frame {
             None => {
+                *this.profiled = ProfiledRequest::default();
                 if let Some(permit) = this.permit.take() {
                     permit.finish(*this.outcome);
                 }

@@ -5,6 +5,7 @@
 use crate::body::GuardedBody;
 use crate::drain::{Drain, UnreadBody};
 use crate::headers;
+use crate::profile::ProfiledRequest;
 use crate::queue_wait::QueueWait;
 use crate::rejection;
 use crate::scope::Scope;
@@ -28,6 +29,7 @@ pin_project! {
     pub struct ResponseFuture<F, R: Body, B> {
         #[pin]
         state: State<F, R, B>,
+        profiled: ProfiledRequest,
     }
 }
 
@@ -59,11 +61,16 @@ impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
         admitted: Option<AdmittedRequest>,
         until: EndOfRequest,
         reporter: Option<Gate>,
+        profiled: ProfiledRequest,
     ) -> Self {
-        ResponseFuture { state: State::Served { inner, admitted, until, reporter } }
+        ResponseFuture { state: State::Served { inner, admitted, until, reporter }, profiled }
     }
 
-    pub(crate) fn rejected(mut response: Response<GuardedBody<R>>, rest: UnreadBody<B>) -> Self {
+    pub(crate) fn rejected(
+        mut response: Response<GuardedBody<R>>,
+        rest: UnreadBody<B>,
+        profiled: ProfiledRequest,
+    ) -> Self {
         let drain = match rest {
             UnreadBody::None => None,
             UnreadBody::Close => {
@@ -72,11 +79,11 @@ impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
             }
             UnreadBody::Drain(drain) => Some(drain),
         };
-        ResponseFuture { state: State::Rejected { response: Some(response), drain } }
+        ResponseFuture { state: State::Rejected { response: Some(response), drain }, profiled }
     }
 }
 
-impl<F, R: Body<Data: 'static>, B> State<F, R, B> {
+impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
     /// Waits for the call of a queued request; `Some`: the request is rejected before it begins.
     fn poll_queue(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response<GuardedBody<R>>>> {
         let StateProjection::Served { admitted, reporter, .. } = self.project() else { return Poll::Ready(None) };
@@ -113,27 +120,20 @@ impl<F, R: Body<Data: 'static>, B> State<F, R, B> {
             }
         }
     }
-}
 
-fn set_connection_close<R: Body>(response: &mut Response<GuardedBody<R>>) {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-}
-
-impl<F, R, B, E> Future for ResponseFuture<F, R, B>
-where
-    F: Future<Output = Result<Response<R>, E>>,
-    R: Body<Data: 'static>,
-    B: Body,
-{
-    type Output = Result<Response<GuardedBody<R>>, E>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
-        if let Some(response) = ready!(state.as_mut().poll_queue(context)) {
+    /// Polls for the response.
+    fn poll_response<E>(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Response<GuardedBody<R>>, E>>
+    where
+        F: Future<Output = Result<Response<R>, E>>,
+    {
+        if let Some(response) = ready!(self.as_mut().poll_queue(context)) {
             // The service's future is dropped before the rejection is sent.
-            state.set(State::Rejected { response: Some(response), drain: None });
+            self.set(State::Rejected { response: Some(response), drain: None });
         }
-        match state.project() {
+        match self.project() {
             StateProjection::Rejected { response, drain } => {
                 let is_drained = drain.as_pin_mut().map(|drain| drain.poll(context));
                 if is_drained == Some(Poll::Pending) {
@@ -199,6 +199,29 @@ where
                 }))
             }
         }
+    }
+}
+
+fn set_connection_close<R: Body>(response: &mut Response<GuardedBody<R>>) {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+impl<F, R, B, E> Future for ResponseFuture<F, R, B>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body<Data: 'static>,
+    B: Body,
+{
+    type Output = Result<Response<GuardedBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.profiled.poll(context, |context| this.state.poll_response(context)));
+        let profiled = std::mem::take(this.profiled);
+        Poll::Ready(response.map(|response| {
+            let is_over = response.body().is_end_stream() || is_endless(&response);
+            if is_over { response } else { response.map(|body| body.with_profiled(profiled)) }
+        }))
     }
 }
 

@@ -43,6 +43,7 @@ pub mod headers;
 mod listener;
 mod outgoing;
 mod probe;
+mod profile;
 mod queue_wait;
 mod rejection;
 mod scope;

@@ -6,6 +6,7 @@ use crate::drain::UnreadBody;
 use crate::future::{AdmittedRequest, ResponseFuture};
 use crate::headers;
 use crate::probe::SocketProbe;
+use crate::profile::ProfiledRequest;
 use crate::queue_wait::QueueWait;
 use crate::rejection;
 use crate::scope::{RequestContext, Scope};
@@ -139,7 +140,7 @@ enum RouteName<'a> {
 
 impl<'a> RouteName<'a> {
     fn text(&self) -> &'a str {
-        match self {
+        match *self {
             #[cfg(feature = "axum")]
             RouteName::Pattern(name) => name,
             RouteName::Method(name) => name,
@@ -153,6 +154,27 @@ fn route_name(request: &Parts) -> Option<RouteName<'_>> {
         return Some(RouteName::Pattern(path.as_str()));
     }
     headers::grpc(&request.headers).map(|_| RouteName::Method(request.uri.path()))
+}
+
+/// Kind of a request for the profiler: its route, or its HTTP method. A method that the client
+/// invented is `other`.
+fn label(request: &Parts) -> &str {
+    const METHODS: [Method; 9] = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::CONNECT,
+        Method::PATCH,
+        Method::TRACE,
+    ];
+    match route_name(request) {
+        Some(route) => route.text(),
+        None if METHODS.contains(&request.method) => request.method.as_str(),
+        None => "other",
+    }
 }
 
 /// Number of all requests without a known route.
@@ -210,10 +232,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
+        let mut profiled = ProfiledRequest::start();
+        profiled.label(|| label(&parts));
         let (shared, reading) = (&*self.shared, clock::process());
         let ends_at = shared.settings.ends_at;
         let Some(info) = self.request_info(&parts, reading) else {
-            return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, ends_at, None);
+            let inner = self.inner.call(Request::from_parts(parts, body));
+            profiled.pause();
+            return ResponseFuture::served(inner, None, ends_at, None, profiled);
         };
         let client_name = name(&parts, &info, &shared.gate);
         let now = shared.gate.time_at(reading);
@@ -228,7 +254,9 @@ where
                 let grpc = headers::grpc(&parts.headers);
                 let mut response = rejection::response(&rejection, grpc.as_ref());
                 headers::write_load(&shared.reporter(), response.headers_mut());
-                return ResponseFuture::rejected(response, UnreadBody::of(&parts, body));
+                profiled.label(|| "(rejected)");
+                profiled.pause();
+                return ResponseFuture::rejected(response, UnreadBody::of(&parts, body), profiled);
             }
         };
         let mut scope = Scope::new(RequestContext::new(&info, reading), &admission);
@@ -238,6 +266,7 @@ where
         });
         // Some services begin their work in `call`.
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
+        profiled.pause();
         ResponseFuture::served(
             inner,
             Some(AdmittedRequest {
@@ -249,6 +278,7 @@ where
             }),
             ends_at,
             shared.reporter(),
+            profiled,
         )
     }
 }
