@@ -35,9 +35,9 @@ pub enum Cause {
     },
     /// Off the CPU although it could run.
     Descheduled,
-    /// In a queue, with no thread working on it.
+    /// In a queue, with no thread working on it; or a future that awaits something, or is ready.
     Queued {
-        /// The queue; 0 if unknown.
+        /// The queue of the event; see [`Queue`](crate::format::queue::Queue).
         queue: u64,
     },
 }
@@ -74,8 +74,7 @@ impl Cause {
                 format!("off the CPU, blocked in {}", symbols.location(function, time).function())
             }
             Cause::Descheduled => "off the CPU, though it could run".into(),
-            Cause::Queued { queue: 0 } => "in a queue".into(),
-            Cause::Queued { queue } => format!("in the queue at {queue:#x}"),
+            Cause::Queued { queue } => symbols.queue(queue, time),
         }
     }
 }

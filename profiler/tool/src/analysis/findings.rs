@@ -14,6 +14,8 @@ use super::culprit::Inclusive;
 use super::follow::TraceHistory;
 use super::requests::Request;
 use super::sums::Sums;
+use super::workers::{self, WorkerActivity, WorkerTimes};
+use crate::format::queue::Queue;
 use crate::hash::Map;
 use crate::span::{format_nanos, percent};
 use crate::symbols::Symbols;
@@ -45,6 +47,9 @@ pub struct Finding {
     pub objects: usize,
     /// For a wait: the holders, the longest first.
     pub holders: Vec<Holder>,
+    /// For time in which requests were ready, but not polled: what their workers did, the longest
+    /// first.
+    pub workers: Vec<WorkerActivity>,
     /// The result as a sentence or two.
     pub text: String,
 }
@@ -191,6 +196,7 @@ pub(super) fn findings(
     slow: &Group,
     rest: &Group,
     blames: Map<Cause, Blame>,
+    worker_times: WorkerTimes,
 ) -> Vec<Finding> {
     /// Both groups' sums of one name.
     #[derive(Default)]
@@ -219,6 +225,8 @@ pub(super) fn findings(
         }
     }
     let descheduled = Cause::Descheduled.describe(symbols, 0);
+    let ready = Cause::Queued { queue: Queue::Ready.to_event() }.describe(symbols, 0);
+    let mut activities = worker_times.activities(trace, symbols);
     let difference = slow.mean() as f64 - rest.mean() as f64;
     let share = |part: u64, whole: u64| (part as f64 * 100.0 / whole.max(1) as f64).min(100.0);
     let mut findings: Vec<Finding> = Vec::new();
@@ -231,6 +239,7 @@ pub(super) fn findings(
         let (holders, objects) = holders(trace, symbols, pair.blame);
         let mut finding = Finding {
             of_machine: cause == descheduled,
+            workers: if cause == ready { std::mem::take(&mut activities) } else { Vec::new() },
             cause,
             slow: slow_mean,
             rest: rest_mean,
@@ -297,7 +306,7 @@ fn describe(finding: &Finding) -> String {
         let doing: Vec<String> = doing.map(|(name, share)| format!("{share:.0} % {name}")).collect();
         text += &if doing.is_empty() { ".".into() } else { format!("; meanwhile it was {}.", doing.join(", ")) };
     }
-    text
+    text + &workers::describe(&finding.workers)
 }
 
 fn capital(text: &str) -> String {

@@ -147,7 +147,7 @@ impl TraceHistory {
                 self.holds.add(lock, Hold { thread: event.thread, site, start, end: event.time });
             }
             EventKind::Acquired { lock, site, .. } => self.holds.acquired(lock, event.thread, site, event.time),
-            EventKind::Released { lock, .. } => self.holds.released(lock, event.thread, event.time),
+            EventKind::Released { lock, site, .. } => self.holds.released(lock, event.thread, site, event.time),
             _ => {}
         }
         if self.threads.len() >= THREADS && !self.threads.contains_key(&event.thread) {

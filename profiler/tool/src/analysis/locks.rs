@@ -8,6 +8,8 @@ use crate::hash::Map;
 const PER_LOCK: usize = 256;
 /// Limit of remembered holds in all.
 const MOST: usize = 1 << 19;
+/// Limit of a hold whose begin is not recorded, in nanoseconds.
+const LONGEST_HOLD: u64 = 10_000_000_000;
 
 /// A hold of a lock by a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,18 +40,25 @@ impl Holds {
         }
     }
 
-    pub(super) fn released(&mut self, lock: u64, thread: u32, at: u64) {
+    pub(super) fn released(&mut self, lock: u64, thread: u32, site: u64, at: u64) {
         let holder = if self.present.contains_key(&(lock, thread)) {
             Some(thread)
         } else {
             // Another thread may release it: a semaphore, or a lock that was handed over.
             self.present.range((lock, 0)..=(lock, u32::MAX)).next().map(|((_, thread), _)| *thread)
         };
-        if let Some(thread) = holder
-            && let Some((site, start)) = self.present.remove(&(lock, thread))
-        {
-            self.add(lock, Hold { thread, site, start, end: at });
-        }
+        let held = holder.and_then(|thread| Some((thread, self.present.remove(&(lock, thread))?)));
+        let hold = match held {
+            Some((thread, (site, start))) => Hold { thread, site, start, end: at },
+            // Of locks that wait by themselves only releases are recorded, while somebody waits. The
+            // thread held the lock since the release before, or longer than anybody waited.
+            None => {
+                let before = self.released_holds.get(&lock).and_then(|holds| holds.back());
+                let start = before.map_or(at.saturating_sub(LONGEST_HOLD), |hold| hold.end);
+                Hold { thread, site, start: start.max(at.saturating_sub(LONGEST_HOLD)), end: at }
+            }
+        };
+        self.add(lock, hold);
     }
 
     pub(super) fn add(&mut self, lock: u64, hold: Hold) {

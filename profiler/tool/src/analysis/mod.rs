@@ -21,6 +21,7 @@ pub mod sums;
 pub mod tail;
 pub mod timeline;
 pub(crate) mod weights;
+pub mod workers;
 
 pub use activity::{Activity, Interval};
 pub use breakdown::{Breakdown, Cause};

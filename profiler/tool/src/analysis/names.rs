@@ -68,6 +68,59 @@ pub(crate) fn last_part(name: &str) -> &str {
     if last.is_empty() { name } else { last }
 }
 
+/// Crates of runtimes and frameworks: their functions stand around those of a program.
+const LIBRARIES: [&str; 24] = [
+    "std",
+    "core",
+    "alloc",
+    "tokio",
+    "tokio_util",
+    "tokio_stream",
+    "tokio_rustls",
+    "mio",
+    "futures",
+    "futures_util",
+    "futures_core",
+    "futures_channel",
+    "hyper",
+    "hyper_util",
+    "h2",
+    "http_body_util",
+    "axum",
+    "axum_core",
+    "tower",
+    "tower_http",
+    "tonic",
+    "reqwest",
+    "leeward_tower",
+    "leeward_trace",
+];
+
+/// Returns whether a function is of the standard library, a runtime or a framework.
+pub(crate) fn is_library(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&', '(', '*', '[']);
+    let path = ["mut ", "dyn ", "const "].into_iter().fold(path, |path, word| path.strip_prefix(word).unwrap_or(path));
+    let (root, _) = path.split_once("::").unwrap_or((path, ""));
+    let root = root.split('[').next().unwrap_or(root);
+    name.contains("::") && LIBRARIES.contains(&root)
+}
+
+/// Returns a name without the parameters of its types: `<Vec as Index>::index` for
+/// `<Vec<u8> as Index<usize>>::index`.
+pub(crate) fn without_parameters(name: &str) -> String {
+    let (mut depth, mut short) = (0_usize, String::new());
+    for (at, letter) in name.char_indices() {
+        match letter {
+            '<' if at == 0 => short.push('<'),
+            '<' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            _ if depth == 0 => short.push(letter),
+            _ => {}
+        }
+    }
+    short.replace("::::", "::").trim_end_matches("::").into()
+}
+
 /// Returns whether `outer`, which spends all of its time in `inner`, is a wrapper by its name.
 pub(crate) fn wraps(outer: &str, inner: &str) -> bool {
     /// Methods of futures and closures, which combinators implement by calling the inner one's.
@@ -82,6 +135,30 @@ pub(crate) fn wraps(outer: &str, inner: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_of_libraries_are_told_from_those_of_the_program() {
+        for name in [
+            "tokio::time::sleep::Sleep::poll_elapsed",
+            "<tokio::net::tcp::stream::TcpStream as tokio::io::AsyncRead>::poll_read",
+            "<&mut core::future::Ready<app::Order> as core::future::Future>::poll",
+            "<dyn core::any::Any>::type_id",
+        ] {
+            assert!(is_library(name), "{name}");
+        }
+        for name in ["app::serve", "<app::Store as tower::Service<R>>::call", "tokio_app::main", "poll", ""] {
+            assert!(!is_library(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn parameters_of_types_are_left_out() {
+        let check = |name, expected| assert_eq!(without_parameters(name), expected);
+        check("<Vec<u8> as Index<usize>>::index", "<Vec as Index>::index");
+        check("tokio::io::util::read_int::ReadU8<&mut TcpStream>::poll", "tokio::io::util::read_int::ReadU8::poll");
+        check("app::call::<u8>", "app::call");
+        check("app::call", "app::call");
+    }
 
     #[test]
     fn closures_belong_to_the_function_around_them() {

@@ -67,6 +67,18 @@ struct OpenRequest {
     waits: Option<(u64, u64)>,
 }
 
+impl OpenRequest {
+    /// Ends the request's wait in a queue, if there is one.
+    fn leave_queue(&mut self, now: u64) {
+        let Some((queue, since)) = self.waits.take().filter(|(_, since)| *since < now) else { return };
+        if self.request.queued.len() < SPANS_MAX {
+            self.request.queued.push((queue, since, now));
+        } else {
+            self.request.truncated = true;
+        }
+    }
+}
+
 /// Follows requests through events in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
@@ -145,13 +157,7 @@ impl Tracker {
             running: self.free_lists.pop().unwrap_or_default(),
             waits: None,
         });
-        if let Some((queue, since)) = open.waits.take() {
-            if open.request.queued.len() < SPANS_MAX {
-                open.request.queued.push((queue, since, now));
-            } else {
-                open.request.truncated = true;
-            }
-        }
+        open.leave_queue(now);
         if open.running.iter().all(|(working, _)| *working != thread) && open.running.len() < SPANS_MAX {
             open.running.push((thread, now));
             self.threads.entry(thread).or_default().push(id);
@@ -162,6 +168,8 @@ impl Tracker {
         let Some(open) = self.open.get_mut(&id) else { return };
         stop(open, now, |working| working == thread);
         if open.running.is_empty() {
+            // A request that waits moves to another queue.
+            open.leave_queue(now);
             open.waits = Some((queue, now));
         }
         leave(&mut self.threads, thread, id);

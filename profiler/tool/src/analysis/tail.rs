@@ -16,6 +16,7 @@ use super::requests::Request;
 use super::select::{Selection, Selector};
 use super::weights::RequestWeights;
 use crate::format::meta::Engine;
+use super::workers::WorkerTimes;
 use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::symbols::Symbols;
@@ -132,6 +133,7 @@ struct Comparison {
     slow: Group,
     rest: Group,
     blames: Map<Cause, Blame>,
+    workers: WorkerTimes,
     tree: Tree,
 }
 
@@ -147,6 +149,7 @@ impl Comparison {
         self.slow.add(request, weight, &breakdown.causes);
         self.slow.inclusive.add(&inclusive, weight, request.end);
         self.slow.incomplete += u64::from(breakdown.incomplete);
+        self.workers.add(request, history);
         let tree = &mut self.tree;
         history.stacks(request, |stack, from, to| tree.add(stack, (to - from).saturating_mul(weight), request.end));
         for wait in &breakdown.waits {
@@ -158,7 +161,7 @@ impl Comparison {
     }
 
     fn finish(self, trace: &Trace, symbols: &mut Symbols, latencies: &Histogram, threshold: u64) -> Tail {
-        let Comparison { slow, rest, blames, tree } = self;
+        let Comparison { slow, rest, blames, workers, tree } = self;
         let sampled = trace.header().engine == Engine::Samples;
         let (slow, rest) = (slow.estimated(sampled), rest.estimated(sampled));
         Tail {
@@ -171,7 +174,7 @@ impl Comparison {
             p99: latencies.percentile(99.0),
             max: latencies.max(),
             culprit: culprit(symbols, &slow, &rest, sampled, &tree),
-            findings: findings(trace, symbols, &slow, &rest, blames),
+            findings: findings(trace, symbols, &slow, &rest, blames, workers),
             incomplete: slow.incomplete,
             unfinished: 0,
             weighted: false,

@@ -215,7 +215,7 @@ impl RequestWindow {
                     kinds.insert(lock, object);
                     holds.acquired(lock, thread, site, event.time);
                 }
-                EventKind::Released { lock, .. } => holds.released(lock, thread, event.time),
+                EventKind::Released { lock, site, .. } => holds.released(lock, thread, site, event.time),
                 EventKind::SwitchedIn { .. } => {
                     scheduler = true;
                     if history.off_cpu().is_none() && history.intervals.is_empty() {

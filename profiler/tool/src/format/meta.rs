@@ -6,6 +6,8 @@ use super::varint::{Cursor, FormatError};
 
 /// Limit of the modules or threads in one block.
 const MANY: usize = 1 << 20;
+/// Limit of a stack's return addresses.
+const STACK_DEPTH: usize = 256;
 
 /// Conversion of the clock's units to nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,6 +394,22 @@ pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, FormatError> {
     (0..count)
         .map(|_| Ok((u32::try_from(cursor.varint()?).map_err(|_| FormatError::Length)?, cursor.text()?)))
         .collect()
+}
+
+/// Parses a block of stacks: numbers and their return addresses, the innermost first.
+///
+/// # Errors
+/// The error of the first malformed stack.
+pub fn read_stacks(payload: &[u8]) -> Result<Vec<(u32, Vec<u64>)>, FormatError> {
+    let mut cursor = Cursor::new(payload);
+    let count = cursor.bounded(MANY)?;
+    let mut stacks = Vec::new();
+    for _ in 0..count {
+        let number = u32::try_from(cursor.varint()?).map_err(|_| FormatError::Length)?;
+        let depth = cursor.bounded(STACK_DEPTH)?;
+        stacks.push((number, (0..depth).map(|_| cursor.u64()).collect::<Result<_, _>>()?));
+    }
+    Ok(stacks)
 }
 
 /// Parses a pair of clocks: the time in nanoseconds of `CLOCK_MONOTONIC`, and the drift of the

@@ -8,6 +8,7 @@ pub mod meta;
 mod payload;
 pub mod request_totals;
 mod segments;
+pub mod queue;
 mod short_event;
 pub mod varint;
 pub mod write;
@@ -53,4 +54,6 @@ pub mod kind {
     pub const SHARE: u8 = 10;
     /// Counts and latencies of all requests, reported or not.
     pub const REQUESTS: u8 = 11;
+    /// Stacks of threads where requests began to wait.
+    pub const STACKS: u8 = 12;
 }

@@ -318,6 +318,22 @@ impl TraceWriter {
         labels[known..].chunks(PER_BLOCK).try_for_each(|labels| append(files, kind::LABELS, &labels_payload(labels)))
     }
 
+    /// Writes stacks of threads where requests began to wait: numbers from 1, and return addresses,
+    /// the innermost first.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn stacks(&mut self, stacks: &[(u32, &[u64])]) -> io::Result<()> {
+        let mut payload = Vec::new();
+        put_varint(&mut payload, stacks.len() as u64);
+        for (number, addresses) in stacks {
+            put_varint(&mut payload, u64::from(*number));
+            put_varint(&mut payload, addresses.len() as u64);
+            payload.extend(addresses.iter().flat_map(|address| address.to_le_bytes()));
+        }
+        self.block(kind::STACKS, &payload)
+    }
+
     /// Writes a note.
     ///
     /// # Errors

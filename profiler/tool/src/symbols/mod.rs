@@ -1,6 +1,7 @@
 //! Resolves addresses to function, file and line, including inlined calls. An unresolved location
 //! keeps module and offset.
 
+mod awaited;
 mod debug;
 mod demangle;
 mod functions;
@@ -20,6 +21,7 @@ use crate::analysis::names;
 use crate::format::meta::{Engine, Module};
 use crate::trace::Trace;
 use perf_map::PerfMap;
+use awaited::AwaitPlaces;
 use table::Table;
 
 /// Returns a symbol's name as users write it: without mangling, parameters and hashes.
@@ -119,6 +121,7 @@ pub struct Symbols {
     exact_callers: bool,
     perf_map: PerfMap,
     locations: HashMap<(u64, usize), Rc<Location>>,
+    await_places: AwaitPlaces,
 }
 
 impl std::fmt::Debug for Symbols {
@@ -146,7 +149,14 @@ impl Symbols {
             trace.modules().iter().map(|module| LoadedModule { module: module.clone(), files: None }).collect();
         let exact_callers = Engine::caller_is_exact(trace.header().engine);
         let perf_map = PerfMap::of_trace(trace.path(), trace.header().pid);
-        Symbols { modules, folders: options.folders, exact_callers, perf_map, locations: HashMap::new() }
+        Symbols {
+            modules,
+            folders: options.folders,
+            exact_callers,
+            perf_map,
+            locations: HashMap::new(),
+            await_places: AwaitPlaces::new(trace),
+        }
     }
 
     /// Resolves an address at that time.

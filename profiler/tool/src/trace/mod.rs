@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -127,6 +128,7 @@ pub struct Trace {
     share: Option<OverheadReport>,
     labels: BTreeMap<u32, String>,
     request_totals: Vec<RequestTotals>,
+    stacks: BTreeMap<u32, Arc<[u64]>>,
 }
 
 impl Trace {
@@ -266,6 +268,17 @@ impl Trace {
     /// time. Empty if the trace has all requests.
     pub fn request_totals(&self) -> &[RequestTotals] {
         &self.request_totals
+    }
+
+    /// Returns the labels by their numbers.
+    pub fn labels(&self) -> &BTreeMap<u32, String> {
+        &self.labels
+    }
+
+    /// Returns the stacks where requests began to wait, by their numbers: return addresses, the
+    /// innermost first.
+    pub fn stacks(&self) -> &BTreeMap<u32, Arc<[u64]>> {
+        &self.stacks
     }
 
     /// Returns the counts of the trace's content.

@@ -16,7 +16,7 @@ use super::{ProgressCallback, Segment, Trace, TraceError, preamble, report_progr
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, Sink};
 use crate::format::meta::{
-    ClockReport, Header, Module, Note, OverheadReport, SegmentEnd, Thread, read_clock, read_labels,
+    ClockReport, Header, Module, Note, OverheadReport, SegmentEnd, Thread, read_clock, read_labels, read_stacks,
 };
 use crate::format::request_totals::RequestTotals;
 use crate::format::varint::FormatError;
@@ -96,6 +96,7 @@ fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
         share: None,
         labels: BTreeMap::new(),
         request_totals: Vec::new(),
+        stacks: BTreeMap::new(),
         header,
     };
     Ok((trace, segments))
@@ -334,6 +335,13 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), FormatError
             }
         }
         kind::REQUESTS => totals(&mut trace.request_totals, RequestTotals::read(payload, &clock)?),
+        kind::STACKS => {
+            for (number, addresses) in read_stacks(payload)? {
+                if trace.stacks.len() < LABELS || trace.stacks.contains_key(&number) {
+                    trace.stacks.insert(number, addresses.into());
+                }
+            }
+        }
         kind::END => trace.end = Some(SegmentEnd::read(payload, &clock)?),
         _ => {}
     }
