@@ -38,7 +38,7 @@ fn a_future_is_one_request_over_its_polls_and_waits() {
 fn recorded(library: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
-    let program = built().join("examples/futures");
+    let program = built().join("examples/awaits");
     let output = Command::new(program)
         .env("LD_PRELOAD", library)
         .env("LEEWARD_PROFILE", format!("on,dir={}", path.display()))
@@ -58,6 +58,7 @@ fn recorded(library: &Path) -> Result<(), String> {
     // Each request awaits the backend, so the others' time is known even if the machine is busy.
     let ready = found.findings.iter().find(|finding| finding.cause == "ready, but not polled");
     let Some(ready) = ready else { return Err(format!("{:#?}", found.findings)) };
-    let is_named = ready.workers.iter().any(|worker| worker.path.iter().any(|name| name.contains("blocks_the_worker")));
+    let names_it = |name: &String| name.contains("blocks_the_worker");
+    let is_named = ready.workers.iter().any(|worker| worker.path.iter().any(names_it));
     if is_named { Ok(()) } else { Err(format!("{ready:#?}")) }
 }

@@ -66,7 +66,8 @@ impl Cause {
             Cause::Function { function } => format!("in {}", symbols.location(function, time).definition()),
             Cause::Unrecorded => "outside recorded calls".into(),
             Cause::Wait { object, site, .. } if site != 0 => {
-                format!("waiting for a {}, {}", object.name(), symbols.site(site, time).describe())
+                let article = if object == ObjectKind::Other { "an" } else { "a" };
+                format!("waiting for {article} {}, {}", object.name(), symbols.site(site, time).describe())
             }
             Cause::Wait { object, lock, .. } => format!("waiting for the {} at {lock:#x}", object.name()),
             Cause::Blocked { function: 0 } => "off the CPU, blocked".into(),

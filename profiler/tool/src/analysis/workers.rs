@@ -13,9 +13,9 @@ use serde::Serialize;
 use super::activity::{Activity, walk_stacks};
 use super::breakdown::Cause;
 use super::follow::TraceHistory;
-use super::locks::Hold;
 use super::idle::is_idle;
-use super::names::is_library;
+use super::locks::Hold;
+use super::names::{is_library, without_parameters};
 use super::requests::Request;
 use crate::format::queue::Queue;
 use crate::hash::Map;
@@ -107,7 +107,8 @@ impl WorkerTimes {
                 });
                 cause.describe(symbols, time) + &holder.unwrap_or_default()
             };
-            let mut path: Vec<String> = names.into_iter().filter(|name| !is_library(name)).collect();
+            let own = names.iter().filter(|name| !is_library(name));
+            let mut path: Vec<String> = own.map(|name| without_parameters(name)).collect();
             path.dedup();
             path.truncate(PATH);
             *merged.entry((trace.thread_name(thread), path, doing)).or_default() += nanos;

@@ -1,7 +1,7 @@
 //! A small program to record: tasks of a Tokio runtime serve requests, each of which awaits a
 //! backend, and every fiftieth finds its worker busy with another task.
 //!
-//! `leeward profile record -- target/release/examples/futures`, then `leeward profile tail TRACE`.
+//! `leeward profile record -- target/release/examples/awaits`, then `leeward profile tail TRACE`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -26,7 +26,9 @@ fn blocks_the_worker() {
 }
 
 async fn serve() {
-    wait("backend", tokio::time::sleep(Duration::from_millis(2))).await;
+    // The backend is another thread, so it wakes the request also while the worker is blocked.
+    let answer = tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(4)));
+    let _ = wait("backend", answer).await;
     render();
 }
 
