@@ -20,7 +20,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     match &mut item {
         Item::Fn(function) => {
             if let Some(why) = rejection_reason(&function.sig, &function.attrs) {
-                return Err(Error::new_spanned(&function.sig.fn_token, why));
+                return Err(Error::new_spanned(&function.sig.ident, why));
             }
             guard(&mut function.attrs, &mut function.block);
         }
