@@ -176,8 +176,10 @@ mod tests {
         let kept = std::mem::take(&mut *wakers.lock().unwrap());
         let woken = std::thread::spawn(move || {
             for waker in kept {
+                let copy = waker.clone();
                 waker.wake_by_ref();
-                waker.clone().wake();
+                drop(waker);
+                copy.wake();
             }
         });
         woken.join().unwrap();

@@ -20,8 +20,8 @@ use serde::Serialize;
 use crate::analysis::names;
 use crate::format::meta::{Engine, Module};
 use crate::trace::Trace;
-use perf_map::PerfMap;
 use awaited::AwaitPlaces;
+use perf_map::PerfMap;
 use table::Table;
 
 /// Returns a symbol's name as users write it: without mangling, parameters and hashes.
