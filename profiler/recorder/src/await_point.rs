@@ -1,8 +1,8 @@
 //! What a request's future waits for: found while the future is polled.
 //!
-//! A future that returns `Poll::Pending` has given its waker to somebody. The thread's calls at that
-//! moment are what the request awaits, such as the read of a socket within an `async fn`. A name
-//! set by [`crate::wait`] comes first.
+//! A future that returns `Poll::Pending` has given its waker to somebody. The thread's calls at
+//! that moment are what the request awaits, such as the read of a socket within an `async fn`. A
+//! name set by [`crate::wait`] comes first.
 //!
 //! Contains no state of a request.
 

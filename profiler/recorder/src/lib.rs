@@ -35,8 +35,8 @@
 //! locks, because they don't use pthread: a waiting thread is off the CPU, blocked in the traced
 //! function.
 //!
-//! Without the run-time `leeward profile record --pid` sees requests, too: it watches functions that
-//! each report calls (`marks`), and which do nothing themselves.
+//! Without the run-time `leeward profile record --pid` sees requests, too: it watches functions
+//! that each report calls (`marks`), and which do nothing themselves.
 //!
 //! Recording works only on 64-bit Linux with glibc (x86-64 and ARM64); elsewhere all of this does
 //! nothing.

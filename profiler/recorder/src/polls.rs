@@ -41,8 +41,8 @@ impl RequestPolls {
         RequestPolls { id, state: None }
     }
 
-    /// Starts the request before its first poll, if something records: this thread works on it until
-    /// [`pause`].
+    /// Starts the request before its first poll, if something records: this thread works on it
+    /// until [`pause`].
     ///
     /// [`pause`]: RequestPolls::pause
     #[inline(always)]

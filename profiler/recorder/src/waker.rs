@@ -87,8 +87,8 @@ impl RequestWaker {
 /// clone, and the clone tells where it waits.
 pub(crate) fn request_waker(state: Arc<WakeState>, inner: Waker) -> Waker {
     let data = Arc::into_raw(Arc::new(RequestWaker { state, inner })).cast();
-    // SAFETY: the functions of VTABLE are for pointers from `Arc::<RequestWaker>::into_raw`, each of
-    // which owns one reference. `RequestWaker` is Send and Sync, because its parts are.
+    // SAFETY: the functions of VTABLE are for pointers from `Arc::<RequestWaker>::into_raw`, each
+    // of which owns one reference. `RequestWaker` is Send and Sync, because its parts are.
     unsafe { Waker::new(data, &VTABLE) }
 }
 

@@ -24,8 +24,8 @@ pub(super) struct Level {
     is_drained: bool,
     /// Time before which the backend has not taken up a higher limit.
     settles: Time,
-    /// Answers to requests that were sent since the beginning, with the sums of their times, ns, and
-    /// of the squares of these.
+    /// Answers to requests that were sent since the beginning, with the sums of their times, ns,
+    /// and of the squares of these.
     own_answers: f64,
     own_sum: f64,
     own_squares: f64,

@@ -138,8 +138,8 @@ impl<T> KeepRing<T> {
         self.kept.remove(&id);
     }
 
-    /// Returns the next item that leaves the ring, and whether it is kept. Items stay until `now` is
-    /// so far on that no span can begin at them, or the ring is full.
+    /// Returns the next item that leaves the ring, and whether it is kept. Items stay until `now`
+    /// is so far on that no span can begin at them, or the ring is full.
     pub(super) fn pop(&mut self, until: u64) -> Option<(u64, bool, T)> {
         let (time, ..) = self.ring.front()?;
         if *time > until && self.bytes <= self.config.memory {
@@ -193,8 +193,8 @@ impl<T> KeepRing<T> {
     }
 }
 
-/// Returns the latency from which on requests are among so many per cent of those that ended between
-/// two counts.
+/// Returns the latency from which on requests are among so many per cent of those that ended
+/// between two counts.
 fn slowest(now: &RequestTotals, past: &RequestTotals, percent: f64) -> u64 {
     let earlier: HashMap<u64, u64> = past.latencies.iter().copied().collect();
     let since = |(latency, count): &(u64, u64)| (*latency, count.saturating_sub(*earlier.get(latency).unwrap_or(&0)));

@@ -17,8 +17,8 @@ use super::modules::{Modules, OpenFile};
 use crate::process::{ExecutableMapping, Process};
 use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
 
-/// Records of different sources may arrive so many nanoseconds apart. Of requests that take less, the
-/// begin is known before the samples around it are converted.
+/// Records of different sources may arrive so many nanoseconds apart. Of requests that take less,
+/// the begin is known before the samples around it are converted.
 const SETTLING: u64 = 2_000_000_000;
 /// Limit of processes; further children are not recorded.
 const PROCESSES: usize = 256;
@@ -130,8 +130,8 @@ impl Recorder {
         self.finish_ended(before)
     }
 
-    /// Says how many requests there were, of all processes together, and how many of them the source
-    /// reported.
+    /// Says how many requests there were, of all processes together, and how many of them the
+    /// source reported.
     pub fn request_totals(&mut self, totals: &RequestTotals) {
         let is_alone = self.processes.len() + self.finished.len() == 1;
         for recorded in self.processes.values_mut() {

@@ -29,8 +29,8 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    /// Takes a report. A later one of the same request takes the place of the earlier; it is too late
-    /// if that was passed on.
+    /// Takes a report. A later one of the same request takes the place of the earlier; it is too
+    /// late if that was passed on.
     pub(super) fn push(&mut self, event: Event) {
         self.arrived += 1;
         let place = (event.time, self.arrived);

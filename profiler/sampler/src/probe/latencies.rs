@@ -27,8 +27,8 @@ impl Latencies {
         self.buckets.iter().fold(0, |sum: u64, count| sum.saturating_add(*count))
     }
 
-    /// Returns the latency in nanoseconds that this share of the requests does not exceed, to within
-    /// 6 %; 0 without requests.
+    /// Returns the latency in nanoseconds that this share of the requests does not exceed, to
+    /// within 6 %; 0 without requests.
     pub fn percentile(&self, percent: f64) -> u64 {
         let count = self.count();
         let rank = ((percent.clamp(0.0, 100.0) / 100.0 * count as f64).ceil() as u64).max(1);

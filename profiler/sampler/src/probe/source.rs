@@ -91,8 +91,8 @@ impl RequestSource {
         Ok(RequestSource::new(Probes::Sockets(probes), targets, shared, options))
     }
 
-    /// Records the calls of a function: of nested ones the outermost. A call costs the process about
-    /// 2.3 µs.
+    /// Records the calls of a function: of nested ones the outermost. A call costs the process
+    /// about 2.3 µs.
     ///
     /// # Errors
     /// BPF is missing or forbidden, or the name is in no module of a process.

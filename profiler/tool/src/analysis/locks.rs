@@ -50,8 +50,8 @@ impl Holds {
         let held = holder.and_then(|thread| Some((thread, self.present.remove(&(lock, thread))?)));
         let hold = match held {
             Some((thread, (site, start))) => Hold { thread, site, start, end: at },
-            // Of locks that wait by themselves only releases are recorded, while somebody waits. The
-            // thread held the lock since the release before, or longer than anybody waited.
+            // Of locks that wait by themselves only releases are recorded, while somebody waits.
+            // The thread held the lock since the release before, or longer than anybody waited.
             None => {
                 let before = self.released_holds.get(&lock).and_then(|holds| holds.back());
                 let start = before.map_or(at.saturating_sub(LONGEST_HOLD), |hold| hold.end);

@@ -26,8 +26,8 @@ pub(crate) struct RequestWeights {
 }
 
 impl RequestWeights {
-    /// Computes the weights of a trace's requests. Calls of functions that were selected as requests
-    /// have none.
+    /// Computes the weights of a trace's requests. Calls of functions that were selected as
+    /// requests have none.
     pub(crate) fn new(trace: &Trace, selection: &Selection) -> RequestWeights {
         match selection {
             Selection::Marked => RequestWeights::from_totals(trace.request_totals()),

@@ -22,8 +22,8 @@ pub struct RequestTotals {
     pub slow: u64,
     /// Others that are in the trace.
     pub sampled: u64,
-    /// From this latency on, in nanoseconds, each request is in the trace. It may have changed since
-    /// the block before.
+    /// From this latency on, in nanoseconds, each request is in the trace. It may have changed
+    /// since the block before.
     pub threshold: u64,
     /// Latencies in nanoseconds, and how many requests had about this one; ascending. Empty if this
     /// block does not tell.

@@ -37,8 +37,8 @@ impl Table {
                 self.add(symbol.address(), symbol.size(), symbol.name().unwrap_or_default());
             }
         }
-        // Without its table of all symbols a file has no symbol for most functions, so one without a
-        // size must not reach to the next one.
+        // Without its table of all symbols a file has no symbol for most functions, so one without
+        // a size must not reach to the next one.
         let is_stripped = self.symbols.len() == before;
         for symbol in object.dynamic_symbols() {
             if symbol.kind() == SymbolKind::Text && symbol.address() != 0 {

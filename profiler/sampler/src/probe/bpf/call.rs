@@ -171,8 +171,8 @@ impl SharedMemory {
     /// The offset is outside of the memory or not aligned.
     pub(super) fn double(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.length);
-        // SAFETY: inside the mapping and aligned (a mapping begins at a page); the kernel changes it
-        // by atomic accesses only. Nobody writes to read-only memory: `ring` stores into the
+        // SAFETY: inside the mapping and aligned (a mapping begins at a page); the kernel changes
+        // it by atomic accesses only. Nobody writes to read-only memory: `ring` stores into the
         // consumer's page alone, which is writable.
         unsafe { std::sync::atomic::AtomicU64::from_ptr(self.address.add(offset).cast()) }
     }
@@ -181,7 +181,8 @@ impl SharedMemory {
     pub(super) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
         let is_inside = offset.checked_add(into.len()).is_some_and(|end| end <= self.length);
         if is_inside {
-            // SAFETY: inside the mapping; the kernel doesn't write to records before they are freed.
+            // SAFETY: inside the mapping; the kernel doesn't write to records before they are
+            // freed.
             unsafe { std::ptr::copy_nonoverlapping(self.address.add(offset), into.as_mut_ptr(), into.len()) };
         }
         is_inside
