@@ -30,7 +30,7 @@ fn write(folder: &Path) {
     for id in 1..=200_u64 {
         let at = id * 1_000_000;
         let took = if id % 100 == 0 { 400_000 } else { 20_000 };
-        let mut put = |writer: &mut TraceWriter, time, kind| writer.event(0, time, kind).unwrap();
+        let put = |writer: &mut TraceWriter, time, kind| writer.event(0, time, kind).unwrap();
         let call = |duration| EventKind::Call { function: 0x100, caller: 0, duration, extent: Extent::Whole };
         let context = |field, value| EventKind::RequestContext { id, field, value };
         put(&mut front, at, EventKind::RequestStart { id, queue: None });
